@@ -1,0 +1,87 @@
+"""What every function and layer asks of its input, said once: each error names argument, value and rule."""
+
+import math
+import operator
+
+import torch
+
+
+def check_size(name, value, minimum=1):
+    """Return `value` as an int of at least `minimum`; TypeError if it is no whole number, ValueError if too small."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+    if size < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {size}")
+    return size
+
+
+def check_number(name, value):
+    """Return `value` as a float; TypeError if it is no real number, ValueError if it is too large for one."""
+    if isinstance(value, (bool, str)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be a number that fits a float, got {value!r}") from None
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+
+
+def check_dropout(name, value):
+    """Return a dropout probability as a float in [0, 1)."""
+    p = check_number(name, value)
+    if not 0 <= p < 1:  # also false for NaN
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
+    return p
+
+
+def check_flag(name, value):
+    """Return `value`, which must be True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def check_heads(d_out, num_heads):
+    """ValueError unless the heads share the width evenly."""
+    if d_out % num_heads:
+        divisors = [n for n in range(1, d_out + 1) if d_out % n == 0]
+        raise ValueError(
+            f"num_heads must divide d_out: got num_heads={num_heads}, d_out={d_out}; "
+            f"possible here: {', '.join(map(str, divisors))}"
+        )
+
+
+def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
+    """TypeError unless `value` is a floating-point tensor, ValueError unless its rank is one of `ranks`."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must hold floating-point numbers, got {value.dtype}")
+    allowed = value.ndim >= 2 if ranks is None else value.ndim in ranks
+    if not allowed:
+        raise ValueError(f"{name} must have the shape {layout}, got {tuple(value.shape)}")
+
+
+def check_input(x, d_in, ranks, context_length=None):
+    """Check a layer's input: its rank, its width d_in, and that it is no longer than context_length."""
+    layout = f"(b, num_tokens, {d_in})" + (f" or (num_tokens, {d_in})" if 2 in ranks else "")
+    check_tensor("x", x, ranks, layout)
+    if x.shape[-1] != d_in:
+        raise ValueError(f"x must have width d_in={d_in} in its last dimension, got {tuple(x.shape)}")
+    if context_length is not None and x.shape[-2] > context_length:
+        raise ValueError(
+            f"x must hold at most context_length={context_length} tokens, got {x.shape[-2]} in {tuple(x.shape)}"
+        )
+
+
+def check_finite(name, value):
+    """Return `value` as a finite float."""
+    number = check_number(name, value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    return number

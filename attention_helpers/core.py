@@ -1,0 +1,80 @@
+"""The four verbs of attention: score, hide the future, weigh, mix. Every layer of the course is made of them."""
+
+import torch
+
+from ._checks import check_finite, check_size, check_tensor
+
+
+def attention_scores(queries, keys):
+    """Dot product of every query with every key: how well do they match?
+
+    queries: (..., num_queries, d_k); keys: (..., num_keys, d_k). Returns scores (..., num_queries, num_keys),
+    one row a query. Units: none.
+    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or widths that differ.
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1 (QK^T).
+    """
+    check_tensor("queries", queries, layout="(..., num_queries, d_k)")
+    check_tensor("keys", keys, layout="(..., num_keys, d_k)")
+    if queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"keys must be as wide as queries, got keys {tuple(keys.shape)} for queries {tuple(queries.shape)}"
+        )
+    return queries @ keys.transpose(-2, -1)  # (..., num_queries, num_keys)
+
+
+def causal_mask(num_tokens, device=None):
+    """Boolean mask of the future: True, meaning "hide", where the key comes after the query.
+
+    num_tokens: at least 1. Returns (num_tokens, num_tokens), on `device`. Units: none.
+    Errors: TypeError for a num_tokens that is no whole number, ValueError below 1.
+    Source: Vaswani et al. 2017, section 3.2.3 (leftward information flow is prevented).
+    """
+    num_tokens = check_size("num_tokens", num_tokens)
+    hide = torch.ones(num_tokens, num_tokens, dtype=torch.bool, device=device)
+    return hide.triu(diagonal=1)
+
+
+def attention_weights(scores, mask=None, scale=1.0):
+    """Softmax over the keys: each row of scores becomes shares that sum to 1.
+
+    scores: (..., num_queries, num_keys); mask: boolean, True hides, of a shape that broadcasts to that of scores;
+    scale: the scores are multiplied by it first, 1 / sqrt(d_k) in a layer. Returns weights in the shape of scores.
+    Units: none. A row with every key hidden is NaN, and so is one whose scores overflow: there is nothing to share.
+    Errors: TypeError for a mask that is not boolean, or scores that are no floating-point tensor; ValueError for a
+    mask that does not fit or a scale that is not finite.
+    Source: Vaswani et al. 2017, section 3.2.1, equation 1.
+    """
+    check_tensor("scores", scores, layout="(..., num_queries, num_keys)")
+    check_finite("scale", scale)
+    scaled = scores * scale  # a tensor of our own, so the line after next changes nobody else's scores
+    if mask is not None:
+        check_mask(mask, scores)
+        scaled.masked_fill_(mask, -torch.inf)
+    return torch.softmax(scaled, dim=-1)
+
+
+def check_mask(mask, scores):
+    """TypeError for a mask that is not boolean (which side would a 1 be on?), ValueError for one that does not fit."""
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
+        raise TypeError(f"mask must be a boolean tensor, True where a key is hidden, got {kind}")
+    sizes = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
+    if mask.ndim > scores.ndim or any(m not in (1, s) for m, s in sizes):
+        raise ValueError(f"mask must broadcast to scores {tuple(scores.shape)}, got {tuple(mask.shape)}")
+
+
+def context_vectors(weights, values):
+    """Mix the values: each context vector is the sum of all values, weighted by one row of weights.
+
+    weights: (..., num_queries, num_keys); values: (..., num_keys, d_v). Returns (..., num_queries, d_v). Units: none.
+    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or numbers of keys that
+    differ.
+    Source: Vaswani et al. 2017, section 3.2.1, equation 1.
+    """
+    check_tensor("weights", weights, layout="(..., num_queries, num_keys)")
+    check_tensor("values", values, layout="(..., num_keys, d_v)")
+    if weights.shape[-1] != values.shape[-2]:
+        raise ValueError(
+            f"values must have one row a key, got values {tuple(values.shape)} for weights {tuple(weights.shape)}"
+        )
+    return weights @ values  # (..., num_queries, d_v)

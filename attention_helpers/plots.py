@@ -1,0 +1,211 @@
+"""Figures on plain arrays: draw_* makes artists, update_* moves them, show_figure displays a figure and its caption.
+
+No pyplot here: a slider's callback may run on a second thread, and pyplot keeps one current figure for all of them.
+Arrays may be numpy's or tensors; colours are safe for colour-blind readers (viridis, Okabe and Ito's set).
+"""
+
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+from PIL import Image
+
+SHOWN_DPI = 80  # pixels an inch on the page; drawn twice as fine, for screens of twice the pixel density
+NUMBERS_UP_TO = 8  # cells a side: beyond that, numbers no longer fit
+HIDDEN = ListedColormap(["0.92"])  # a masked cell is no zero: grey and hatched, off the colour scale
+# Okabe and Ito's colours, the pale yellow last: one a head, the same everywhere.
+HEAD_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
+
+
+class Heatmap(NamedTuple):
+    """The artists of one heatmap, to be moved by update_heatmap."""
+
+    image: object
+    numbers: list
+    hidden: object
+
+
+def as_array(values):
+    """Any array or tensor as float64 numpy; a tensor is detached first."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double()
+    return np.asarray(values, dtype=np.float64)
+
+
+def as_table(values):
+    """As as_array; ValueError unless it has two dimensions."""
+    table = as_array(values)
+    if table.ndim != 2:
+        raise ValueError(f"values must be a table (rows, columns), got the shape {table.shape}")
+    return table
+
+
+def check_labels(name, labels, count):
+    """ValueError unless there is one label for each of `count` things."""
+    if len(labels) != count:
+        raise ValueError(f"{name} must hold one label for each of {count}, got {len(labels)}: {list(labels)}")
+
+
+def head_colour(head):
+    """The colour of a head, the same in every figure; from the ninth head on they come round again."""
+    return HEAD_COLOURS[head % len(HEAD_COLOURS)]
+
+
+def new_figure(columns=1, rows=1, width=4.6, height=3.8, three_d=False):
+    """A figure of rows x columns axes, each width x height inches. Returns the figure and the axes, row by row."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, subplot_kw={"projection": "3d"} if three_d else None)
+    return figure, list(axes.flat)
+
+
+def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, cmap="viridis", labels=None):
+    """A table in colours: a row a query, a column a key, unless `labels` (y, x) says otherwise.
+
+    values: (rows, columns); limits: (lowest, highest) of the colours, by default those of the shown values;
+    hidden: boolean table, True for cells that are masked: they are hatched, not coloured. Returns a Heatmap.
+    """
+    values = as_table(values)
+    check_labels("rows", rows, values.shape[0])
+    check_labels("columns", columns, values.shape[1])
+    hide = np.zeros(values.shape, bool) if hidden is None else as_array(hidden).astype(bool)
+    shown = values[~hide & np.isfinite(values)]
+    low, high = limits or ((shown.min(), shown.max()) if shown.size else (0, 1))
+    image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
+    grid = np.arange(values.shape[1] + 1) - 0.5, np.arange(values.shape[0] + 1) - 0.5
+    hatch = ax.pcolor(*grid, np.ma.array(hide, mask=~hide), cmap=HIDDEN, hatch="////", edgecolor="0.6", linewidth=0)
+    ax.set_xticks(range(len(columns)), columns, rotation=30, ha="right", rotation_mode="anchor")
+    ax.set_yticks(range(len(rows)), rows)
+    y_label, x_label = labels or ("query: who reads", "key: who is read")
+    ax.set(title=title, xlabel=x_label, ylabel=y_label)
+    ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    numbers = []
+    if max(values.shape) <= NUMBERS_UP_TO:
+        numbers = [ax.text(j, i, "", ha="center", va="center", fontsize=9) for i, j in np.ndindex(values.shape)]
+    heatmap = Heatmap(image, numbers, hatch)
+    write_numbers(heatmap, values, hide)
+    return heatmap
+
+
+def update_heatmap(heatmap, values, hidden=None):
+    """Show other values of the same shape in a heatmap; its limits stay."""
+    values = as_table(values)
+    if values.shape != heatmap.image.get_array().shape:
+        raise ValueError(f"values must keep the shape {heatmap.image.get_array().shape}, got {values.shape}")
+    hide = np.zeros(values.shape, bool) if hidden is None else as_array(hidden).astype(bool)
+    heatmap.image.set_data(np.ma.array(values, mask=hide))
+    heatmap.hidden.set_array(np.ma.array(hide, mask=~hide))
+    write_numbers(heatmap, values, hide)
+
+
+def write_numbers(heatmap, values, hide):
+    """Write each number in its cell, dark on light and light on dark; none where the cell is hidden."""
+    colours = heatmap.image.cmap(heatmap.image.norm(values))
+    luminance = colours[..., :3] @ (0.299, 0.587, 0.114)
+    for text, (i, j) in zip(heatmap.numbers, np.ndindex(values.shape), strict=False):
+        text.set_text("" if hide[i, j] else f"{values[i, j]:.2f}")
+        text.set_color("black" if luminance[i, j] > 0.5 else "white")
+
+
+def colour_rows(ax, heads):
+    """Give each row's label the colour of its head: `heads` names the head of every row."""
+    for label, head in zip(ax.get_yticklabels(), heads, strict=True):
+        label.set(color=head_colour(head), fontweight="bold")
+
+
+def draw_bars(ax, series, labels, title="", ylabel=""):
+    """Bars side by side: `series` maps a name to one number a label. Returns the bars, a list a series."""
+    width = 0.8 / len(series)
+    bars = []
+    for n, (name, values) in enumerate(series.items()):
+        values = as_array(values)
+        check_labels("labels", labels, len(values))
+        places = np.arange(len(labels)) + (n - (len(series) - 1) / 2) * width
+        bars.append(ax.bar(places, values, width, label=name, color=head_colour(n)))
+    ax.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
+    ax.set(title=title, ylabel=ylabel)
+    if len(series) > 1:
+        ax.legend(fontsize=8)
+    return bars
+
+
+def update_bars(bars, series):
+    """Give bars made by draw_bars other heights."""
+    for group, values in zip(bars, series.values(), strict=True):
+        for bar, value in zip(group, as_array(values), strict=True):
+            bar.set_height(value)
+
+
+def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
+    """Lines with markers: `series` maps a name to one number an x. log: which axes are logarithmic ("", "x", "xy")."""
+    x = as_array(x)
+    lines = []
+    for n, (name, y) in enumerate(series.items()):
+        lines += ax.plot(x, as_array(y), marker="os^Dv<>p"[n % 8], color=head_colour(n), label=name)
+    if "x" in log:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(x, [f"{value:g}" for value in x])
+    if "y" in log:
+        ax.set_yscale("log")
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    return lines
+
+
+def draw_histogram(ax, values, bins, title="", xlabel="", ylabel="how many"):
+    """How many of the values fall into each bin; `bins` are the edges. Returns the counts."""
+    counts, _, _ = ax.hist(as_array(values).ravel(), bins=as_array(bins), color=head_colour(0), edgecolor="white")
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    return counts
+
+
+def draw_arrows(ax, vectors, labels, title="", *, colours=None):
+    """Vectors of width 2 or 3 as arrows from the origin (`ax` flat or 3-D to match), each with its label."""
+    vectors = as_table(vectors)
+    check_labels("labels", labels, len(vectors))
+    if vectors.shape[1] not in (2, 3):
+        raise ValueError(f"vectors must be 2 or 3 wide, got {vectors.shape[1]}")
+    for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
+        colour = colours[n] if colours else head_colour(0)
+        ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)
+        ax.plot(*vector[:, None], marker="o", color=colour, markersize=5)
+        # every other label goes below its tip, so that neighbours do not cover each other
+        ax.text(*vector * 1.05, label, color=colour, fontsize=9, va="top" if n % 2 == 0 else "bottom")
+    axis_names = {"xlabel": "entry 0", "ylabel": "entry 1", "zlabel": "entry 2"}
+    ax.set(title=title, **dict(list(axis_names.items())[: vectors.shape[1]]))
+
+
+def strongest(values, rows, columns):
+    """Say a table in words: the largest entry of each row, "Your → journey 0.24, ..."."""
+    values = as_table(values)
+    best = values.argmax(axis=1)
+    return ", ".join(f"{rows[i]} → {columns[j]} {values[i, j]:.2f}" for i, j in enumerate(best))
+
+
+def png_bytes(figure):
+    """A figure as PNG, drawn at twice the size at which it is shown; 256 colours keep a notebook's file small."""
+    figure.set_dpi(2 * SHOWN_DPI)
+    agg = FigureCanvasAgg(figure)
+    agg.draw()
+    picture = Image.fromarray(np.asarray(agg.buffer_rgba())[..., :3].copy())
+    png = BytesIO()
+    picture.quantize(256, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
+    return png.getvalue()
+
+
+def show_figure(figure, caption):
+    """Display a figure in a notebook, and under it its caption: words and numbers, for those who cannot see it."""
+    from IPython.display import Markdown, display  # only a notebook needs it
+
+    if not (isinstance(caption, str) and any(sign.isdigit() for sign in caption)):
+        raise ValueError(f"caption must say the figure's numbers in words, got {caption!r}")
+    width = round(figure.get_figwidth() * SHOWN_DPI)
+    display(
+        {"image/png": png_bytes(figure), "text/plain": "Figure; the next lines say what it shows."},
+        metadata={"image/png": {"alt": caption, "width": width}},
+        raw=True,
+    )
+    display(Markdown(f"*Figure:* {caption}"))

@@ -1,0 +1,55 @@
+"""A toy sentence: its tokens and one embedding each, read from data/."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+SENTENCES = Path(__file__).parent.parent / "data" / "sentences.json"
+
+
+class Sentence(NamedTuple):
+    """A sentence's tokens (a list of str) and embeddings, float32 (num_tokens, d_in)."""
+
+    tokens: list
+    embeddings: torch.Tensor
+
+
+def load_sentence(name, path=SENTENCES):
+    """Read one toy sentence by name: "journey" (6 tokens of width 3) or "cat" (3 tokens of width 6).
+
+    Returns a Sentence: tokens, and embeddings of shape (num_tokens, d_in). Units: none.
+    Errors: TypeError for a name that is no string; ValueError for one that the file does not have, or for a file that
+    is not what it should be (it names the file and what was expected); FileNotFoundError if there is none.
+    Source of the numbers: data/README.md.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
+    sentences = _read(path)
+    if name not in sentences:
+        raise ValueError(f"name must be one of {', '.join(sorted(sentences))}, got {name!r}")
+    try:
+        tokens = sentences[name]["tokens"]
+        embeddings = torch.tensor(sentences[name]["embeddings"], dtype=torch.float32)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: sentence {name!r} must have tokens and a table of embeddings ({error!r})") from None
+    if not isinstance(tokens, list) or embeddings.ndim != 2 or len(tokens) != len(embeddings):
+        raise ValueError(
+            f"{path}: sentence {name!r} must have a list of tokens and one row of embeddings for each, "
+            f"got tokens {tokens!r} and embeddings of shape {tuple(embeddings.shape)}"
+        )
+    return Sentence(tokens, embeddings)
+
+
+def _read(path):
+    expected = "a JSON object: sentence name -> tokens and embeddings"
+    try:
+        sentences = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing; expected there: {expected}") from None
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path} is broken ({error}); expected: {expected}") from None
+    if not isinstance(sentences, dict):
+        raise ValueError(f"{path} is broken (it holds a {type(sentences).__name__}); expected: {expected}")
+    return sentences

@@ -1,0 +1,121 @@
+"""Figures show the arrays they were given: the artists' data is checked, since nobody compares pixels."""
+
+import numpy as np
+import pytest
+import torch
+
+from attention_helpers import causal_mask, plots
+
+TABLE = np.array([[0.1, 0.9], [0.75, 0.25]])
+NAMES = ["a", "b"]
+
+
+@pytest.fixture
+def ax():
+    return plots.new_figure()[1][0]
+
+
+def texts(heatmap):
+    return [text.get_text() for text in heatmap.numbers]
+
+
+def test_a_heatmap_shows_its_table_and_can_be_moved(ax):
+    heatmap = plots.draw_heatmap(ax, TABLE, NAMES, ["x", "y"], "title", limits=(0, 1))
+    assert np.array_equal(heatmap.image.get_array(), TABLE)
+    assert texts(heatmap) == ["0.10", "0.90", "0.75", "0.25"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["x", "y"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == NAMES
+    plots.update_heatmap(heatmap, TABLE.T)
+    assert np.array_equal(heatmap.image.get_array(), TABLE.T)
+    assert texts(heatmap) == ["0.10", "0.75", "0.90", "0.25"]
+    assert heatmap.image.get_clim() == (0, 1)
+
+
+def test_a_hidden_cell_is_not_drawn_as_zero(ax):
+    heatmap = plots.draw_heatmap(ax, torch.zeros(2, 2), NAMES, NAMES, hidden=causal_mask(2), limits=(0, 1))
+    assert np.ma.getmaskarray(heatmap.image.get_array()).tolist() == [[False, True], [False, False]]
+    assert np.ma.getmaskarray(heatmap.hidden.get_array()).tolist() == [[True, False], [True, True]]
+    assert texts(heatmap) == ["0.00", "", "0.00", "0.00"]
+    plots.update_heatmap(heatmap, TABLE)
+    assert texts(heatmap) == ["0.10", "0.90", "0.75", "0.25"]
+    assert np.ma.getmaskarray(heatmap.hidden.get_array()).all()
+
+
+def test_limits_ignore_hidden_and_infinite_cells(ax):
+    heatmap = plots.draw_heatmap(ax, [[1.0, -np.inf], [3.0, 99.0]], NAMES, NAMES, hidden=[[0, 0], [0, 1]])
+    assert heatmap.image.get_clim() == (1, 3)
+
+
+def test_numbers_contrast_with_their_cells(ax):
+    heatmap = plots.draw_heatmap(ax, [[0.0, 1.0]], ["a"], NAMES, limits=(0, 1))
+    assert [text.get_color() for text in heatmap.numbers] == ["white", "black"]  # on dark blue, on yellow
+
+
+def test_a_large_heatmap_has_no_numbers(ax):
+    names = list(map(str, range(9)))
+    assert plots.draw_heatmap(ax, np.eye(9), names, names).numbers == []
+
+
+def test_bars_lines_histogram_and_arrows_show_their_numbers():
+    _, axes = plots.new_figure(columns=4)
+    bars = plots.draw_bars(axes[0], {"one": [1, 2], "two": [3, 4]}, NAMES)
+    assert [[bar.get_height() for bar in group] for group in bars] == [[1, 2], [3, 4]]
+    plots.update_bars(bars, {"one": [5, 6], "two": [7, 8]})
+    assert [[bar.get_height() for bar in group] for group in bars] == [[5, 6], [7, 8]]
+    [line] = plots.draw_lines(axes[1], [1, 2, 8], {"y": torch.tensor([3.0, 2.0, 1.0])}, log="x")
+    assert line.get_xydata().tolist() == [[1, 3], [2, 2], [8, 1]]
+    assert plots.draw_histogram(axes[2], [0.1, 0.2, 0.7], [0, 0.5, 1]).tolist() == [2, 1]
+    plots.draw_arrows(axes[3], [[1.0, 2.0]], ["v"])
+    assert axes[3].lines[0].get_xydata().tolist() == [[0, 0], [1, 2]]
+
+
+def test_three_wide_vectors_are_drawn_in_space():
+    _, [ax] = plots.new_figure(three_d=True)
+    plots.draw_arrows(ax, [[1.0, 2.0, 3.0]], ["v"])
+    assert [part.tolist() for part in ax.lines[0].get_data_3d()] == [[0, 1], [0, 2], [0, 3]]
+
+
+def test_a_head_keeps_its_colour(ax):
+    plots.draw_heatmap(ax, np.eye(4), list("abcd"), list("abcd"))
+    plots.colour_rows(ax, [0, 0, 1, 1])
+    colours = [label.get_color() for label in ax.get_yticklabels()]
+    assert colours == [plots.head_colour(0)] * 2 + [plots.head_colour(1)] * 2
+    assert len(set(map(plots.head_colour, range(8)))) == 8
+    assert plots.head_colour(8) == plots.head_colour(0)
+
+
+def test_strongest_says_the_largest_entry_of_each_row():
+    assert plots.strongest(TABLE, ["q", "r"], ["x", "y"]) == "q → y 0.90, r → x 0.75"
+
+
+def test_the_same_figure_gives_the_same_png():
+    pictures = []
+    for table in (TABLE, TABLE, TABLE.T):
+        figure, [ax] = plots.new_figure()
+        plots.draw_heatmap(ax, table, NAMES, NAMES)
+        pictures.append(plots.png_bytes(figure))
+    assert pictures[0].startswith(b"\x89PNG")
+    assert pictures[0] == pictures[1] != pictures[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda ax: plots.draw_heatmap(ax, [1.0, 2.0], NAMES, NAMES), r"values must be a table .*\(2,\)"),
+        (lambda ax: plots.draw_heatmap(ax, TABLE, ["a"], NAMES), r"rows must hold one label for each of 2, got 1"),
+        (lambda ax: plots.draw_heatmap(ax, TABLE, NAMES, ["a"]), r"columns must hold one label .* got 1"),
+        (lambda ax: plots.draw_bars(ax, {"one": [1, 2, 3]}, NAMES), r"labels must hold one label for each of 3"),
+        (lambda ax: plots.draw_arrows(ax, [[1.0]], ["v"]), r"vectors must be 2 or 3 wide, got 1"),
+        (lambda ax: plots.show_figure(ax.figure, "no numbers"), r"caption must say .* got 'no numbers'"),
+    ],
+)
+def test_bad_input_is_named(ax, call, said):
+    with pytest.raises(ValueError, match=said):
+        call(ax)
+
+
+def test_a_moved_heatmap_keeps_its_shape(ax):
+    heatmap = plots.draw_heatmap(ax, TABLE, NAMES, NAMES)
+    with pytest.raises(ValueError, match=r"values must keep the shape \(2, 2\), got \(1, 2\)"):
+        plots.update_heatmap(heatmap, [[1.0, 2.0]])
+    assert np.array_equal(heatmap.image.get_array(), TABLE)
