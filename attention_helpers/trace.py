@@ -12,6 +12,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 NEVER_USED = "never used"
+# These hand out what is there already: x.grad may be new to the trace, but is not made by it.
+HANDS_OUT = {"__get__", "from_numpy", "frombuffer", "from_dlpack"}
 OPAQUE = {"multi_head_attention_forward": "opaque: torch runs it as a whole, the trace does not see inside"}
 # Questions that do not look at a tensor's values: no rows, and no use of its memory.
 METADATA = {
@@ -61,9 +63,11 @@ class Trace:
 
     def _repr_markdown_(self):
         lines = [["row", *Row._fields], ["---"] * 6]
-        for row, cells in zip(self.rows, self._cells(), strict=True):
-            # An arrow, bold type and the note: nothing hangs on colour.
-            lines.append([cell and f"**{cell}**" for cell in ("→ " + cells[0], *cells[1:])] if row.unused else cells)
+        for row, (number, operation, *cells) in zip(self.rows, self._cells(), strict=True):
+            cells = [number, f"`{operation}`", *cells]
+            if row.unused:  # an arrow, bold type and the note: nothing hangs on colour
+                cells = [cell and f"**{cell}**" for cell in (f"→ {number}", *cells[1:])]
+            lines.append(cells)
         return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{self._summary()}"
 
     def _cells(self):
@@ -87,10 +91,9 @@ def trace(f, /, *args, **kwargs):
     read the result, f did not return it, and nothing that lives on holds it (a list, an attribute, a buffer).
     Errors: TypeError if f cannot be called; what f raises comes through unchanged.
 
-    Limits. Every intermediate result stays in memory until f returns. Only operations of the calling thread are seen,
-    and only those that torch reports to Python: not the inside of a scripted function or of nn.MultiheadAttention
-    (whose fast path is off under a trace), nor that nn.Parameter or nested_tensor took a view. Trace first, compile
-    later: a compiled f is compiled anew.
+    Limits. Only operations of the calling thread are seen, and only those that torch reports to Python: not the
+    inside of a scripted function or of nn.MultiheadAttention (whose fast path is off under a trace), nor what
+    nested_tensor reads, or nn.Parameter of a view. Trace first, compile later: a compiled f is compiled anew.
     Source: torch.overrides.TorchFunctionMode, "Extending PyTorch" in its documentation.
     """
     if not callable(f):
@@ -103,73 +106,77 @@ def trace(f, /, *args, **kwargs):
 
 
 class _Recorder(TorchFunctionMode):
-    """Notes what every operation reads and writes, by keys: storages, and weak references to tensors.
+    """Notes what every operation reads and writes, by weak references to tensors and to their storages (the memory).
 
-    A result is followed by its storage, for it may be used through a view; a view is followed as an object, weakly,
-    for what f forgets must die. Storages are held until the end, because Python gives a dead one's id to the next.
+    A new result is followed by its storage, for it may be used through a view; a view is followed as an object.
+    Ids would not do, because Python gives a dead object's id to the next; strong references would keep alive
+    what f forgets. A weak reference is equal to another only if both are of the same object.
     """
 
     def __init__(self):
         super().__init__()
         self.rows = []
-        self.follow = []  # for each row, the keys by which to tell whether it was used
-        self.created = set()  # the keys that came into being during the trace; other memory outlives it
-        self.last_read = {}  # key -> how many rows there were when it was last read
+        self.follow = []  # for each row, the references by which to tell whether it was used
+        self.created = set()  # what came into being during the trace; other memory outlives it
+        self.last_read = {}  # reference -> how many rows there were when it was last read
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         inputs = _tensors((args, kwargs))
-        reads = _keys(inputs)  # before the call, which may give a tensor another storage
+        objects = {weakref.ref(tensor) for tensor in inputs}
+        memory = {_memory(tensor) for tensor in inputs}  # before the call, which may give a tensor other memory
         result = func(*args, **kwargs)
         outputs = _tensors(result) or (inputs[:1] if _raw_name(func) == "__setitem__" else [])
         asks_only = not outputs and (_raw_name(func) == "__get__" or _name(func) in METADATA)
-        # A view is nothing but its metadata: who asks for them has used it.
-        self.read([key for key in reads if _is_ref(key)] if asks_only else reads)
+        self.read(objects if asks_only else objects | memory)  # a view is metadata: who asks for them has used it
         if outputs:
-            self.add_row(func, kwargs, inputs, reads, outputs)
+            new, note = self.judge(func, kwargs, outputs, objects, memory)
+            shapes = tuple(map(_shape, outputs))
+            output = shapes[0] if len(shapes) == 1 else shapes
+            self.rows.append(Row(_name(func), tuple(map(_shape, inputs)), output, sum(map(_bytes, new)), note))
         return result
 
-    def read(self, keys):
-        self.last_read.update(dict.fromkeys(keys, len(self.rows)))
+    def read(self, references):
+        self.last_read.update(dict.fromkeys(references, len(self.rows)))
 
-    def add_row(self, func, kwargs, inputs, reads, outputs):
-        memory = [_memory(tensor) for tensor in outputs]
-        # A property hands out what is there already: x.grad is new to the trace, but not made by it.
-        new = set() if _raw_name(func) == "__get__" else set(memory) - self.last_read.keys()
-        keys = [
-            weakref.ref(tensor) if _is_view(tensor, key, reads) else key
-            for tensor, key in zip(outputs, memory, strict=True)
-        ]
-        self.follow.append(keys)
-        self.created |= new | set(keys) - set(memory)
-        self.last_read |= dict.fromkeys(set(memory) - self.last_read.keys(), -1)
+    def judge(self, func, kwargs, outputs, objects, memory):
+        """Note by what to follow the outputs; return their new memory and the row's note, given what func read."""
+        views = {weakref.ref(tensor) for tensor in outputs if _memory(tensor) in memory and not _is_wrapped(tensor)}
+        views -= objects  # those are the inputs themselves
+        written = {_memory(tensor) for tensor in outputs if weakref.ref(tensor) not in views}
+        new = set() if _raw_name(func) in HANDS_OUT else written - self.last_read.keys()
+        self.follow.append(views | written)
+        self.created |= views | new
+        for reference in written:
+            self.last_read.setdefault(reference, -1)
 
-        shapes = tuple(map(_shape, outputs))
-        new_bytes = sum(key.nbytes() for key in new if not _is_ref(key))
-        note = _note(func, kwargs, new, _keys(outputs) & reads)
-        output = shapes[0] if len(shapes) == 1 else shapes
-        self.rows.append(Row(_name(func), tuple(map(_shape, inputs)), output, new_bytes, note))
+        if new:
+            return new, OPAQUE.get(_raw_name(func), "") if all(map(_is_storage, new)) else "bytes not known"
+        if views:
+            return new, "view"
+        if objects.isdisjoint(map(weakref.ref, outputs)):
+            return new, "was there before"
+        return new, "in place" if _writes_in_place(_raw_name(func), kwargs) else "returns its input"
 
     def finish(self, result):
         """The rows, with a note at each whose result was neither read later nor lives on."""
-        self.read(_keys(_tensors(result)))
-        refs = {
-            i: [key if _is_ref(key) else weakref.ref(key) for key in keys]
-            for i, keys in enumerate(self.follow)
-            if not any(key not in self.created or self.last_read.get(key, -1) > i for key in keys)
+        returned = _tensors(result)
+        self.read({weakref.ref(tensor) for tensor in returned} | {_memory(tensor) for tensor in returned})
+        unread = {
+            i: followed
+            for i, followed in enumerate(self.follow)
+            if not any(ref not in self.created or self.last_read.get(ref, -1) > i for ref in followed)
         }
-        for held in (self.follow, self.created, self.last_read):
-            held.clear()  # now only what others hold is still there
-        if _alive(refs):
+        if _alive(unread):
             gc.collect()  # it may be garbage in a reference cycle
-        for i in refs.keys() - _alive(refs):
+        for i in unread.keys() - _alive(unread):
             row = self.rows[i]
             self.rows[i] = row._replace(note=f"{NEVER_USED}, {row.note}".removesuffix(", "))
         return self.rows
 
 
-def _alive(refs):
-    return {i for i, row_refs in refs.items() if any(ref() is not None for ref in row_refs)}
+def _alive(rows):
+    return {i for i, followed in rows.items() if any(ref() is not None for ref in followed)}
 
 
 def _raw_name(func):
@@ -184,18 +191,10 @@ def _name(func):
     return name.strip("_") if name.startswith("__") else name
 
 
-def _note(func, kwargs, new, shared):
-    """Where the output lives; `new` are its keys that were not there before, `shared` those it has from its inputs."""
-    name = _raw_name(func)
-    if new:
-        return "bytes not known" if any(map(_is_ref, new)) else OPAQUE.get(name, "")
-    if not shared:
-        return "was there before"
-    if not any(map(_is_ref, shared)):
-        return "view"
+def _writes_in_place(name, kwargs):
+    """Whether a function that returned one of its inputs wrote into it."""
     ends_in_one = name.endswith("_") and not name.endswith("__")
-    in_place = ends_in_one or name.startswith(("__i", "__setitem__")) or "out" in kwargs or kwargs.get("inplace")
-    return "in place" if in_place else "returns its input"
+    return ends_in_one or name.startswith(("__i", "__setitem__")) or "out" in kwargs or kwargs.get("inplace")
 
 
 def _tensors(tree):
@@ -211,33 +210,27 @@ def _tensors(tree):
     return [tensor for part in tree for tensor in _tensors(part)]
 
 
-def _keys(tensors):
-    """What a reader of these tensors reads: each as an object, and its memory."""
-    return {key for tensor in tensors for key in (weakref.ref(tensor), _memory(tensor))}
-
-
 def _memory(tensor):
-    """The storage, which all views share; for a tensor without one (a sparse one) the tensor, weakly."""
+    """The storage, which all views share; for a tensor without one (a sparse one) the tensor itself."""
     while _is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     try:
-        return tensor.untyped_storage()
+        return weakref.ref(tensor.untyped_storage())
     except NotImplementedError:
         return weakref.ref(tensor)
 
 
 def _is_wrapped(tensor):
-    """Whether torch.func (vmap, grad) has wrapped the tensor; it has no public way to ask, or to unwrap."""
+    """Whether torch.func (vmap, grad) wrapped it: then others read it unseen, and no public function unwraps it."""
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
-def _is_view(tensor, memory, reads):
-    """Whether an output is a new tensor on an input's memory. A wrapper is not judged: it is unwrapped unseen."""
-    return memory in reads and weakref.ref(tensor) not in reads and not _is_wrapped(tensor)
+def _is_storage(reference):
+    return isinstance(reference(), torch.UntypedStorage)
 
 
-def _is_ref(key):
-    return isinstance(key, weakref.ref)
+def _bytes(reference):
+    return reference().nbytes() if _is_storage(reference) else 0
 
 
 def _shape(tensor):

@@ -1,0 +1,34 @@
+"""Fixtures for all tests, and how many examples a property test takes: see sizes.py."""
+
+import os
+
+import pytest
+import torch
+
+from attention_helpers import load_sentence
+
+
+def pytest_configure(config):
+    """Under `-m slow` the property tests run once more, each with many random examples."""
+    if config.option.markexpr == "slow":
+        os.environ["PROPERTY_PROFILE"] = "thorough"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects what has no mark
+def pytest_collection_modifyitems(config, items):
+    if config.option.markexpr == "slow":
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def inputs():
+    """The embeddings of "Your journey starts with one step", (6, 3)."""
+    return load_sentence("journey").embeddings
+
+
+@pytest.fixture
+def x():
+    """A batch of two random sentences, (2, 4, 3)."""
+    return torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))

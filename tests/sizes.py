@@ -1,0 +1,99 @@
+"""The sizes over which the property tests run, and every layer built to such sizes."""
+
+import os
+from typing import NamedTuple
+
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from attention_helpers import (
+    CausalAttention,
+    MultiHeadAttention,
+    MultiHeadAttentionWrapper,
+    SelfAttention_v1,
+    SelfAttention_v2,
+)
+
+settings.register_profile("fast", max_examples=6, deadline=None, derandomize=True, database=None)
+settings.register_profile("thorough", max_examples=200, deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("PROPERTY_PROFILE", "fast"))
+
+
+class Sizes(NamedTuple):
+    """One problem. d_out, the width of all heads, is num_heads * head_dim."""
+
+    b: int
+    num_tokens: int
+    spare: int  # context_length - num_tokens
+    d_in: int
+    num_heads: int
+    head_dim: int
+    qkv_bias: bool
+    seed: int
+
+    @property
+    def d_out(self):
+        return self.num_heads * self.head_dim
+
+    @property
+    def context_length(self):
+        return self.num_tokens + self.spare
+
+    def draw(self, *shape, dtype=torch.float64):
+        """Standard normal numbers, the same ones each time."""
+        return torch.randn(shape, generator=torch.Generator().manual_seed(self.seed), dtype=dtype)
+
+    def x(self, dtype=torch.float64):
+        return self.draw(self.b, self.num_tokens, self.d_in, dtype=dtype)
+
+
+SIZES = st.builds(
+    Sizes,
+    b=st.integers(1, 3),
+    num_tokens=st.integers(1, 6),
+    spare=st.integers(0, 3),
+    d_in=st.integers(1, 6),
+    num_heads=st.integers(1, 4),
+    head_dim=st.integers(1, 4),
+    qkv_bias=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+CORNERS = {
+    "d_in and d_out differ, with bias": Sizes(2, 5, 0, 3, 2, 4, True, 0),
+    "fewer tokens than context_length": Sizes(2, 4, 3, 6, 3, 2, False, 1),
+    "one token": Sizes(2, 1, 2, 3, 2, 2, True, 2),
+    "one head": Sizes(1, 5, 1, 4, 1, 4, False, 3),
+    "as many heads as d_out": Sizes(2, 4, 0, 2, 4, 1, True, 4),
+}
+
+
+def over_sizes(test):
+    """Run a test over each of CORNERS and over random Sizes."""
+    for sizes in CORNERS.values():
+        test = example(sizes)(test)
+    return given(sizes=SIZES)(test)
+
+
+def build(name, sizes, dropout=0.0):
+    """A float32 layer by its class name, with weights that hang on the sizes' seed alone; the global state stays."""
+    s = sizes
+    builders = {
+        "SelfAttention_v1": lambda: SelfAttention_v1(s.d_in, s.d_out),
+        "SelfAttention_v2": lambda: SelfAttention_v2(s.d_in, s.d_out, s.qkv_bias),
+        "CausalAttention": lambda: CausalAttention(s.d_in, s.d_out, s.context_length, dropout, s.qkv_bias),
+        "MultiHeadAttentionWrapper": lambda: MultiHeadAttentionWrapper(
+            s.d_in, s.head_dim, s.context_length, dropout, s.num_heads, s.qkv_bias
+        ),
+        "MultiHeadAttention": lambda: MultiHeadAttention(
+            s.d_in, s.d_out, s.context_length, dropout, s.num_heads, s.qkv_bias
+        ),
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(s.seed)
+        return builders[name]()
+
+
+UNMASKED = ["SelfAttention_v1", "SelfAttention_v2"]
+CAUSAL = ["CausalAttention", "MultiHeadAttentionWrapper", "MultiHeadAttention"]
+ALL = UNMASKED + CAUSAL

@@ -1,0 +1,157 @@
+"""Who may know whom, what an import costs, and whether every public name is there and tells what it does."""
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attention_helpers
+
+PACKAGE = Path(attention_helpers.__file__).parent
+MODULES = {
+    path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path for path in PACKAGE.rglob("*.py")
+}
+# One process for all that needs a fresh one: Python and torch take a second and a half to start.
+FRESH = """
+import json, sys
+import torch
+before = set(sys.modules)
+import attention_helpers as a
+added = sorted(set(sys.modules) - before)
+calls = [lambda: a.MultiHeadAttention(3, 4, 6, 0.0, 3), lambda: a.Dropout(1.0), lambda: a.causal_mask(0),
+         lambda: a.CausalAttention(3, 2, 6, 0.0)(torch.ones(1, 7, 3)), lambda: a.load_sentence("dog")]
+accepted = []
+for i, call in enumerate(calls):
+    try:
+        call()
+        accepted.append(i)
+    except ValueError:
+        pass
+print(json.dumps({"added": added, "modules": sorted(sys.modules), "accepted": accepted, "optimised": not __debug__}))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """What a fresh `python -O` saw."""
+    done = subprocess.run([sys.executable, "-O", "-c", FRESH], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def test_import_loads_nothing_heavy(fresh):
+    heavy = {"matplotlib", "ipywidgets", "IPython", "PIL", "pandas", "scipy", "nbformat", "jupyter_core"}
+    assert heavy & {name.partition(".")[0] for name in fresh["modules"]} == set()
+
+
+def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
+    tops = {name.partition(".")[0] for name in fresh["added"]}
+    assert tops - {"attention_helpers"} <= sys.stdlib_module_names
+    rooms = {name for name in fresh["added"] if name.startswith("attention_helpers.")}
+    assert not [name for name in rooms if name.split(".")[1] in ("plots", "explorers", "exercises")]
+
+
+def test_checks_survive_optimised_python(fresh):
+    assert fresh["optimised"]
+    assert fresh["accepted"] == []
+
+
+def imports(path):
+    """The modules that a file imports, anywhere in it; those of the package as attention_helpers.room."""
+    module = ".".join(("attention_helpers", *path.relative_to(PACKAGE).with_suffix("").parts))
+    package = module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+def rooms(path):
+    """The rooms of the package that a file knows."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("attention_helpers.")} & {
+        name.partition(".")[0] for name in MODULES
+    }
+
+
+# What each room of the mathematics may know, beside _checks.
+MAY_KNOW = {
+    "_checks": set(),
+    "sentences": set(),
+    "source": set(),
+    "core": set(),
+    "dropout": {"core"},
+    "layers": {"core", "dropout"},
+    "efficient": {"core", "dropout", "layers"},
+    "probes": {"core", "dropout", "layers", "efficient"},
+    "trace": {"core", "dropout", "layers", "efficient"},
+    "training": {"sentences", "core", "dropout", "layers", "efficient", "probes", "trace"},
+    "plots": set(),
+}
+
+
+@pytest.mark.parametrize("room", sorted(MAY_KNOW.keys() & MODULES.keys()))
+def test_imports_point_one_way(room):
+    assert rooms(MODULES[room]) <= MAY_KNOW[room] | {"_checks"}
+
+
+def test_every_room_has_its_rule():
+    """A new room must be given its place."""
+    known = {*MAY_KNOW, "__init__", "explorers", "exercises"}
+    assert {name.partition(".")[0] for name in MODULES} <= known
+
+
+def test_nobody_imports_explorers_but_themselves():
+    for name, path in MODULES.items():
+        if not name.startswith("explorers"):
+            assert "explorers" not in rooms(path), name
+
+
+def test_figures_know_no_torch_and_the_mathematics_no_figures():
+    outside = {name: {i.partition(".")[0] for i in imports(path)} for name, path in MODULES.items()}
+    assert "torch" not in outside["plots"]
+    for name in MAY_KNOW.keys() & outside.keys() - {"plots"}:
+        assert not outside[name] & {"matplotlib", "ipywidgets"}, name
+    assert not outside["core"] & {"IPython"}
+
+
+def public(kind):
+    names = {name: getattr(attention_helpers, name) for name in attention_helpers.__all__}
+    return [pytest.param(thing, id=name) for name, thing in names.items() if kind(thing)]
+
+
+def is_result(thing):
+    """A class of results, which is handed out and not called by a learner."""
+    return inspect.isclass(thing) and (issubclass(thing, tuple) or thing.__name__ == "Trace")
+
+
+def test_all_is_sorted_and_whole():
+    names = attention_helpers.__all__
+    assert len(names) == len(set(names))
+    public_names = {n for n, thing in vars(attention_helpers).items() if n[0] != "_" and not inspect.ismodule(thing)}
+    assert set(names) == public_names
+
+
+@pytest.mark.parametrize("thing", public(lambda thing: not is_result(thing)))
+def test_docstring_tells_shapes_units_errors_and_source(thing):
+    text = inspect.getdoc(thing) or ""
+    if "as in SelfAttention_v1" in text:
+        text += inspect.getdoc(attention_helpers.SelfAttention_v1)
+    assert re.search(r"\bErrors: ", text)
+    assert re.search(r"[Uu]nits|\bbytes\b", text)  # "Units: none" or "in units of"
+    assert re.search(r"[Ss]hape|\([a-z_., ]*num_\w+", text)
+    assert "Source" in text or thing.__name__ in ("show_source", "trace", "influence", "max_difference")
+
+
+@pytest.mark.parametrize("thing", public(is_result))
+def test_results_have_a_docstring(thing):
+    assert len(inspect.getdoc(thing) or "") > 40
+    assert not (inspect.getdoc(thing) or "").startswith(f"{thing.__name__}(")  # namedtuple's own

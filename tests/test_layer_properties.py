@@ -1,0 +1,130 @@
+"""What must hold for every layer at every size: see sizes.py for the sizes, and how many of them."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from sizes import ALL, CAUSAL, UNMASKED, Sizes, build, over_sizes
+
+from attention_helpers import SelfAttention_v2
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+@over_sizes
+def test_future_never_moves_past(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x()
+    before = layer(x)
+    for now in range(sizes.num_tokens):
+        poked = x.clone()
+        poked[:, now + 1 :] = 100 * poked[:, now + 1 :] + 7
+        assert torch.equal(layer(poked)[:, : now + 1], before[:, : now + 1])
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+@over_sizes
+def test_no_gradient_to_future(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x().requires_grad_()
+    y = layer(x)
+    for now in range(sizes.num_tokens):
+        (gradient,) = torch.autograd.grad(y[:, now].sum(), x, retain_graph=True)
+        assert gradient[:, now].any()
+        assert not gradient[:, now + 1 :].any()
+
+
+@pytest.mark.parametrize("name", ALL)
+@over_sizes
+def test_rows_of_weights_sum_to_one_in_eval(name, sizes):
+    weights = build(name, sizes, dropout=0.5).double().eval().steps(sizes.x()).weights
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1], dtype=torch.float64))
+    assert (weights >= 0).all()
+    assert name in UNMASKED or not weights.triu(diagonal=1).any()
+
+
+@pytest.mark.parametrize("name", UNMASKED)
+@over_sizes
+def test_unmasked_attention_is_permutation_equivariant(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x()
+    order = torch.randperm(sizes.num_tokens, generator=torch.Generator().manual_seed(sizes.seed))
+    torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", UNMASKED)
+@over_sizes
+def test_one_sentence_is_a_batch_of_one(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x()
+    torch.testing.assert_close(layer(x[0]), layer(x)[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ALL)
+@over_sizes
+def test_steps_are_the_formulas(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x()
+    steps = layer.steps(x)
+    heads = sizes.num_heads if name.startswith("Multi") else 1
+    stacked = (sizes.b, *([heads] if name.startswith("Multi") else []), sizes.num_tokens)
+    assert steps.queries.shape == steps.keys.shape == steps.values.shape == (*stacked, sizes.d_out // heads)
+    assert steps.scores.shape == steps.weights.shape == (*stacked, sizes.num_tokens)
+    assert steps.context.shape == (sizes.b, sizes.num_tokens, sizes.d_out)
+    scores = torch.einsum("...qd,...kd->...qk", steps.queries, steps.keys)
+    torch.testing.assert_close(steps.scores, scores, rtol=1e-10, atol=1e-10)  # not scaled, not masked
+    scaled = scores / (sizes.d_out // heads) ** 0.5
+    if name in CAUSAL:
+        scaled = scaled + torch.full_like(scaled, -torch.inf).triu(1)
+    torch.testing.assert_close(steps.weights, scaled.softmax(-1), rtol=1e-10, atol=1e-10)
+    context = torch.einsum("...qk,...kd->...qd", steps.weights, steps.values)
+    if name.startswith("Multi"):
+        context = torch.cat(context.unbind(dim=1), dim=-1)
+    torch.testing.assert_close(steps.context, context, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ALL)
+@over_sizes
+def test_forward_is_bit_equal_to_steps(name, sizes):
+    layer, x = build(name, sizes, dropout=0.5), sizes.x(torch.float32)
+    project = layer.out_proj if name == "MultiHeadAttention" else torch.nn.Identity()
+    for mode in (True, False):
+        layer.train(mode)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            forward = layer(x)
+            torch.manual_seed(1)
+            assert torch.equal(forward, project(layer.steps(x).context))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ALL)
+@over_sizes
+def test_half_precision_is_finite_for_inputs_within_10(name, dtype, sizes):
+    layer = build(name, sizes).to(dtype)
+    sign = sizes.x().sign()
+    for x in (10 * sign, 10 * sign.abs(), sizes.x().clamp(-10, 10)):
+        y = layer(x.to(dtype))
+        assert y.dtype == dtype
+        assert y.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", CAUSAL)
+def test_half_precision_is_finite_at_gpt2_width(name, dtype):
+    sizes = Sizes(1, 8, 0, 768, 2, 64, True, 0)
+    layer, noise = build(name, sizes).to(dtype), sizes.x().tanh()
+    for x in (10 * noise, 10 * noise.sign(), torch.full_like(noise, 10)):
+        assert layer(x.to(dtype)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["SelfAttention_v1", "SelfAttention_v2", "CausalAttention"])
+@over_sizes
+def test_one_head_is_scaled_dot_product_attention(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x()
+    if name == "SelfAttention_v1":
+        queries, keys, values = (x @ matrix for matrix in (layer.W_query, layer.W_key, layer.W_value))
+    else:
+        queries, keys, values = layer.W_query(x), layer.W_key(x), layer.W_value(x)
+    expected = F.scaled_dot_product_attention(queries, keys, values, is_causal=name in CAUSAL)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-10, atol=1e-10)
+
+
+@over_sizes
+def test_v2_is_v1_with_transposed_matrices(sizes):
+    v1, v2 = build("SelfAttention_v1", sizes).double(), SelfAttention_v2(sizes.d_in, sizes.d_out).double()
+    v2.load_state_dict({f"{name}.weight": matrix.T for name, matrix in v1.state_dict().items()})
+    torch.testing.assert_close(v2(sizes.x()), v1(sizes.x()), rtol=1e-10, atol=1e-10)

@@ -1,0 +1,82 @@
+"""The toy sentences, what is said of a broken data file, and the code that show_source shows."""
+
+import inspect
+import re
+
+import pytest
+import torch
+
+import attention_helpers
+from attention_helpers import MultiHeadAttention, attention_weights, load_sentence, show_source
+
+
+@pytest.mark.parametrize(("name", "first", "shape"), [("journey", "Your", (6, 3)), ("cat", "the", (3, 6))])
+def test_sentences(name, first, shape):
+    tokens, embeddings = load_sentence(name)
+    assert tokens[0] == first
+    assert len(tokens) == len(embeddings)
+    assert (embeddings.shape, embeddings.dtype) == (shape, torch.float32)
+
+
+def test_each_call_gives_a_tensor_of_its_own():
+    load_sentence("cat").embeddings.zero_()
+    assert load_sentence("cat").embeddings.any()
+
+
+BROKEN = {
+    "not JSON": "{",
+    "cut off": '{"cat": {"tokens": ["a"]',
+    "a list": "[1, 2]",
+    "sentence is a list": '{"cat": [1]}',
+    "no tokens": '{"cat": {"embeddings": [[1.0]]}}',
+    "no embeddings": '{"cat": {"tokens": ["a"]}}',
+    "tokens are a number": '{"cat": {"tokens": 1, "embeddings": [[1.0]]}}',
+    "tokens are a text": '{"cat": {"tokens": "a", "embeddings": [[1.0]]}}',
+    "a row missing": '{"cat": {"tokens": ["a", "b"], "embeddings": [[1.0]]}}',
+    "ragged rows": '{"cat": {"tokens": ["a", "b"], "embeddings": [[1.0], [1.0, 2.0]]}}',
+    "words for numbers": '{"cat": {"tokens": ["a"], "embeddings": [["b"]]}}',
+    "no table": '{"cat": {"tokens": ["a"], "embeddings": [1.0]}}',
+    "no row": '{"cat": {"tokens": [], "embeddings": []}}',
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_named_with_what_was_expected(text, tmp_path):
+    path = tmp_path / "toy.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"expected: .*tokens and embeddings|must have .*tokens and") as caught:
+        load_sentence("cat", path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "toy.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=rf"{re.escape(str(path))} is broken .*expected: a JSON object"):
+        load_sentence("cat", path)
+
+
+def test_a_missing_file_is_named_with_what_was_expected(tmp_path):
+    path = tmp_path / "toy.json"
+    with pytest.raises(FileNotFoundError, match=rf"{re.escape(str(path))} is missing; expected there: a JSON object"):
+        load_sentence("cat", path)
+
+
+SHOWN = [attention_helpers.SelfAttention_v1, MultiHeadAttention, attention_weights, MultiHeadAttention.split_heads]
+
+
+@pytest.mark.parametrize("thing", SHOWN, ids=lambda thing: thing.__name__)
+def test_source_is_shown_as_code_that_runs(thing):
+    shown = show_source(thing).data
+    title, code = re.fullmatch(r"`(.+)`\n\n```python\n(.+)\n```", shown, flags=re.S).groups()
+    assert title == f"{thing.__module__}.{thing.__qualname__}"
+    compile(code, title, "exec")  # its indentation is whole
+    lines, expected = code.splitlines(), inspect.getsource(thing).rstrip().splitlines()
+    assert [line.strip() for line in lines] == [line.strip() for line in expected]
+
+
+def test_a_class_typed_in_a_cell_is_refused():
+    scope = {"__name__": "__main__"}
+    exec("class Typed: pass", scope)
+    with pytest.raises(TypeError, match=r"stand in a file, got .*Typed"):
+        show_source(scope["Typed"])
