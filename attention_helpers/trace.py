@@ -12,8 +12,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 NEVER_USED = "never used"
-# These hand out what is there already: x.grad may be new to the trace, but is not made by it.
-HANDS_OUT = {"__get__", "from_numpy", "frombuffer", "from_dlpack"}
 OPAQUE = {"multi_head_attention_forward": "opaque: torch runs it as a whole, the trace does not see inside"}
 # Questions that do not look at a tensor's values: no rows, and no use of its memory.
 METADATA = {
@@ -87,8 +85,9 @@ def trace(f, /, *args, **kwargs):
     """Call f(*args, **kwargs) and return a Trace: every torch operation that ran, and f's result.
 
     f: any callable: a layer, a function, also one typed in a notebook cell. Shapes: any; bytes: bytes.
-    A row's note tells "view" (no new memory), "in place", "returns its input", and "never used": no later operation
-    read the result, f did not return it, and nothing that lives on holds it (a list, an attribute, a buffer).
+    A row's note tells "view" (no new memory), "in place", "returns its input", "was there before" (x.grad), "bytes not
+    known" (sparse tensors), and "never used": no later operation read the result, f did not return it, and nothing
+    that lives on holds it (a list, an attribute, a buffer). In a row of wasted steps only the last is marked.
     Errors: TypeError if f cannot be called; what f raises comes through unchanged.
 
     Limits. Only operations of the calling thread are seen, and only those that torch reports to Python: not the
@@ -144,7 +143,8 @@ class _Recorder(TorchFunctionMode):
         views = {weakref.ref(tensor) for tensor in outputs if _memory(tensor) in memory and not _is_wrapped(tensor)}
         views -= objects  # those are the inputs themselves
         written = {_memory(tensor) for tensor in outputs if weakref.ref(tensor) not in views}
-        new = set() if _raw_name(func) in HANDS_OUT else written - self.last_read.keys()
+        # A property hands out what is there already: x.grad may be new to the trace, but is not made by it.
+        new = set() if _raw_name(func) == "__get__" else written - self.last_read.keys()
         self.follow.append(views | written)
         self.created |= views | new
         for reference in written:
