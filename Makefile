@@ -1,0 +1,63 @@
+# For GNU make 3.81 (macOS) and newer. Plain `make` lists the targets.
+.DEFAULT_GOAL := help
+
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+# Which Python makes .venv and looks after it: .venv's own once it has one, so that PYTHON= is needed only once.
+PYTHON ?= $(shell $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(BIN)/python || echo python3)
+PORT ?= 8888
+
+ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
+	echo "'$(PYTHON)' does not run here: install Python 3.11 or newer, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
+	exit 1; }; $(PYTHON) tools/ensure_venv.py
+
+.PHONY: help venv lab reset test test-slow lint format mutants refresh upgrade clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+lab: ## open the course in JupyterLab (PORT=8888, ARGS=... for JupyterLab)
+	$(ENSURE) lab
+	@$(BIN)/python tools/workbook.py fill
+	$(BIN)/python -m jupyterlab --ip=127.0.0.1 --port=$(PORT) --ServerApp.root_dir=workbook \
+		--LabApp.default_url=/lab/tree/00_start_here.ipynb $(ARGS)
+
+reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=03)
+	$(ENSURE) lab
+	@$(BIN)/python tools/workbook.py reset "$(NOTEBOOK)"
+
+test: ## run the unit tests, and every notebook against its stored outputs (ARGS=... for pytest)
+	$(ENSURE) test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+
+test-slow: ## run the tests that take minutes
+	$(ENSURE) test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests $(ARGS)
+
+lint: ## check code and notebooks with ruff
+	$(ENSURE) test
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
+
+format: ## let ruff mend and format code and notebooks
+	$(ENSURE) test
+	$(BIN)/python -m ruff check --fix
+	$(BIN)/python -m ruff format
+
+mutants: ## break the layers in many ways, and show which test catches each
+	$(ENSURE) test
+	$(BIN)/python tools/mutants.py
+
+refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 for one)
+	$(ENSURE) test
+	$(BIN)/python tools/refresh_notebooks.py $(NOTEBOOK)
+
+venv: ## make .venv with nothing but pip, to install a torch build of your own first
+	$(ENSURE) venv
+
+upgrade: ## pin the newest indirect dependencies in constraints.txt
+	$(ENSURE) venv
+	$(BIN)/python tools/upgrade.py
+
+clean: ## remove .venv, build and caches (workbook, your own work, stays)
+	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './workbook/*' -prune -exec rm -rf {} +

@@ -1,0 +1,32 @@
+"""Copies of the checkout, on which tests let the tools loose."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = ["Makefile", "requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"]
+
+
+def copy_of_checkout(folder):
+    """Copy what the set-up needs; the folder's name is one that careless quoting and globbing trip over."""
+    checkout = folder / "a course [1]"
+    shutil.copytree(ROOT / "tools", checkout / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(ROOT / name, checkout)
+    return checkout
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def load(checkout, name):
+    """Import a tool from the copied checkout, which is thereby the folder that it works on."""
+    spec = importlib.util.spec_from_file_location(name, checkout / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,123 @@
+"""The learner's copies: never overwritten, never lost, told of newer versions."""
+
+import os
+
+import pytest
+from checkouts import copy_of_checkout, load, program
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return copy_of_checkout(tmp_path)
+
+
+@pytest.fixture
+def workbook(checkout):
+    for name in ("00_start_here", "03_causal_masking"):
+        program(checkout / f"notebooks/{name}.ipynb", f"course's {name}")
+    tool = load(checkout, "workbook")
+    tool.fill()
+    return tool
+
+
+def contents(workbook):
+    return {path.name: path.read_text() for path in workbook.WORKBOOK.glob("*.ipynb")}
+
+
+def new_version(workbook):
+    (workbook.NOTEBOOKS / "03_causal_masking.ipynb").write_text("newer")
+
+
+def test_fill_copies_what_is_missing_and_overwrites_nothing(workbook, capsys):
+    (workbook.WORKBOOK / "00_start_here.ipynb").write_text("mine")
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").unlink()
+    new_version(workbook)
+    workbook.fill()
+    assert contents(workbook) == {"00_start_here.ipynb": "mine", "03_causal_masking.ipynb": "newer"}
+    assert capsys.readouterr().out == "", "the learner's edits are not a newer version of the course"
+
+
+def test_newer_version_is_told_at_each_call(workbook, capsys):
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    new_version(workbook)
+    for _ in range(2):
+        workbook.fill()
+        (line,) = capsys.readouterr().out.splitlines()
+        assert line.startswith("03_causal_masking.ipynb: the course has a newer version; make reset NOTEBOOK=03")
+    assert contents(workbook)["03_causal_masking.ipynb"] == "mine"
+
+
+@pytest.mark.parametrize("name", ["03", "03_causal_masking", "03_causal_masking.ipynb", "03_c"])
+def test_reset_brings_the_new_and_keeps_the_old(workbook, name, capsys):
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    new_version(workbook)
+    workbook.main(["reset", name])
+    capsys.readouterr()
+    workbook.fill()
+    assert capsys.readouterr().out == ""
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine again")
+    workbook.main(["reset", name])
+    workbook.main(["reset", name])  # nothing to keep now
+    assert contents(workbook) == {
+        "00_start_here.ipynb": "course's 00_start_here",
+        "03_causal_masking.ipynb": "newer",
+        "03_causal_masking.yours-1.ipynb": "mine",
+        "03_causal_masking.yours-2.ipynb": "mine again",
+    }
+
+
+def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
+    copy = workbook.WORKBOOK / "03_causal_masking.ipynb"
+    copy.write_text("mine")
+    new_version(workbook)
+    replace = os.replace
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    for step in (lambda *_: interrupt(), lambda source, to: interrupt() if to != copy else replace(source, to)):
+        with monkeypatch.context() as patch:
+            patch.setattr(workbook.os, "replace", step)
+            with pytest.raises(KeyboardInterrupt):
+                workbook.reset("03")
+        assert "mine" in contents(workbook).values()
+        workbook.fill()
+        assert contents(workbook)[copy.name] == "newer"
+        copy.write_text("mine")
+
+
+@pytest.mark.parametrize("record", [None, "{ torn", "[]", "{}", "\x00"])
+def test_lost_record_is_told_once_and_loses_nothing(workbook, record, capsys):
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    workbook.VERSIONS.unlink()
+    if record is not None:
+        workbook.VERSIONS.write_text(record)
+    workbook.fill()
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("03_causal_masking.ipynb: the course's version may be newer")
+    workbook.fill()
+    assert capsys.readouterr().out == ""
+    new_version(workbook)
+    workbook.fill()
+    assert "03_causal_masking.ipynb: the course has a newer version" in capsys.readouterr().out
+    assert contents(workbook)["03_causal_masking.ipynb"] == "mine"
+
+
+@pytest.mark.parametrize("name", ["", "9", "3", "0", "../notebooks/00_start_here"])
+def test_unknown_notebook_lists_what_there_is(workbook, name):
+    before = contents(workbook)
+    with pytest.raises(SystemExit, match=r"^NOTEBOOK=.*give one of 00_start_here, 03_causal_masking"):
+        workbook.main(["reset", name])
+    assert contents(workbook) == before
+
+
+def test_checkout_without_notebooks_is_one_sentence(checkout):
+    with pytest.raises(SystemExit, match="holds no notebook"):
+        load(checkout, "workbook").main(["fill"])
+
+
+def test_workbook_that_cannot_be_made_is_one_sentence(checkout):
+    program(checkout / "notebooks/00_start_here.ipynb", "")
+    (checkout / "workbook").write_text("a file")
+    with pytest.raises(SystemExit, match=r"^Cannot keep the workbook: .*workbook"):
+        load(checkout, "workbook").main(["fill"])

@@ -1,0 +1,122 @@
+"""Keep workbook/, the learner's own copies of the course's notebooks. Nothing in it is ever overwritten.
+
+python tools/workbook.py fill        copy the notebooks that are not there yet, tell which have a newer version
+python tools/workbook.py reset 03    bring the newest 03, and keep the learner's beside it
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+WORKBOOK = ROOT / "workbook"
+VERSIONS = WORKBOOK / ".versions.json"  # for each copy, the sha256 of the course's notebook it was made from
+
+
+def course() -> list[Path]:
+    found = sorted(NOTEBOOKS.glob("*.ipynb"))
+    if not found:
+        sys.exit(f"{NOTEBOOKS} holds no notebook: is this a whole copy of the course?")
+    return found
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def read_versions() -> dict[str, str]:
+    try:
+        versions = json.loads(VERSIONS.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return versions if isinstance(versions, dict) else {}
+
+
+def write_versions(versions: dict[str, str]) -> None:
+    write(VERSIONS, json.dumps(versions, indent=1, sort_keys=True).encode())
+
+
+def number(notebook: Path) -> str:
+    return notebook.stem.split("_")[0]
+
+
+def fill() -> None:
+    """Copy what is missing, and tell in a line each which copies have a newer version."""
+    WORKBOOK.mkdir(exist_ok=True)
+    versions = read_versions()
+    for notebook in course():
+        copy, newest = WORKBOOK / notebook.name, sha256(notebook)
+        if not copy.exists():
+            write(copy, notebook.read_bytes())
+        made_from = newest if sha256(copy) == newest else versions.get(notebook.name)
+        bring = f"make reset NOTEBOOK={number(notebook)} brings it and keeps yours beside it."
+        if made_from is None:
+            print(f"{copy.name}: the course's version may be newer than yours (there is no record); {bring}")
+            made_from = newest  # said once: from now on there is a record
+        elif made_from != newest:
+            print(f"{copy.name}: the course has a newer version; {bring}")
+        versions[notebook.name] = made_from
+    write_versions(versions)
+
+
+def choose(name: str) -> Path:
+    """Return the one notebook that is called `name`, or starts with it."""
+    found = course()
+    matches = [path for path in found if name in (path.name, path.stem)]
+    matches = matches or [path for path in found if path.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    problem = "names no notebook" if not matches else "names several notebooks"
+    listed = ", ".join(path.stem for path in found)
+    sys.exit(f"NOTEBOOK={name} {problem}: give one of {listed}, or its number, as in: make reset NOTEBOOK=03")
+
+
+def free_name(copy: Path) -> Path:
+    count = 1
+    while os.path.lexists(kept := copy.with_name(f"{copy.stem}.yours-{count}.ipynb")):
+        count += 1
+    return kept
+
+
+def reset(name: str) -> None:
+    """Bring the course's notebook; the learner's moves to a free name first, so that no interruption loses it."""
+    notebook = choose(name)
+    copy = WORKBOOK / notebook.name
+    WORKBOOK.mkdir(exist_ok=True)
+    if copy.exists() and sha256(copy) == sha256(notebook):
+        print(f"workbook/{copy.name} is the course's newest version already, unchanged.")
+    else:
+        if os.path.lexists(copy):
+            kept = free_name(copy)
+            copy.rename(kept)
+            print(f"Yours is now workbook/{kept.name}.")
+        write(copy, notebook.read_bytes())
+        print(f"workbook/{copy.name} is the course's newest version.")
+    write_versions(read_versions() | {notebook.name: sha256(notebook)})
+
+
+def main(arguments: list[str]) -> None:
+    try:
+        match arguments:
+            case ["fill"]:
+                fill()
+            case ["reset", *names]:
+                reset(" ".join(names))
+            case _:
+                sys.exit("usage: python tools/workbook.py fill | reset NOTEBOOK")
+    except OSError as error:
+        sys.exit(f"Cannot keep the workbook: {error}.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
