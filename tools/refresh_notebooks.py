@@ -1,0 +1,81 @@
+"""Execute the course's notebooks top to bottom in fresh kernels and write them back in one fixed form.
+
+Usage: python tools/refresh_notebooks.py [NOTEBOOK ...]     (a number such as 03; none means all)
+
+Two runs write the same bytes: no timings, no widget state, counts 1..n, streams in one piece, only the metadata that
+a notebook needs. A notebook in which a cell fails is left as it was.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def execute(notebook, folder):
+    """Run every cell of a notebook in a fresh kernel that starts in `folder`, as nbval's does."""
+    client = NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute()
+
+
+def normalise(notebook):
+    """Drop what differs from run to run or belongs to one session: widget views, collapsed cells, editor traces."""
+    notebook.metadata = nbformat.from_dict(METADATA)
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
+
+
+def refresh(path):
+    """Execute and normalise one notebook; return None, or what went wrong."""
+    notebook = nbformat.read(path, as_version=4)
+    try:
+        execute(notebook, path.parent)
+    except CellExecutionError as error:
+        return f"{path.name} is left as it was, a cell failed:\n{error}"
+    normalise(notebook)
+    nbformat.validate(notebook)
+    partial = path.with_suffix(".part")
+    nbformat.write(notebook, partial)
+    partial.replace(path)
+    return None
+
+
+def chosen(names, folder=NOTEBOOKS):
+    """The notebooks whose file names begin with the given names, or all of them."""
+    paths = sorted(folder.rglob("[0-9][0-9]_*.ipynb"))
+    paths = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    unknown = [name for name in names if not any(path.name.startswith(name) for path in paths)]
+    if unknown:
+        sys.exit(f"no notebook begins with {', '.join(unknown)}; there are {', '.join(path.name for path in paths)}")
+    return [path for path in paths if not names or path.name.startswith(tuple(names))]
+
+
+def main(names):
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        problems = [problem for problem in pool.map(refresh, chosen(names)) if problem]
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
