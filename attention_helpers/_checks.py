@@ -21,7 +21,7 @@ def check_size(name, value, minimum=1):
 
 def check_number(name, value):
     """Return `value` as a float; TypeError if it is no real number, ValueError if it is too large for one."""
-    if isinstance(value, (bool, str)):
+    if isinstance(value, (bool, str, bytes)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     try:
         return float(value)

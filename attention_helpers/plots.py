@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 SHOWN_DPI = 80  # pixels an inch on the page; drawn twice as fine, for screens of twice the pixel density
+LEFT_EDGE = (-0.04, -0.015, -0.015, -0.04)  # where a row's bar stands, in widths of the axes
+ROW = np.array([-0.5, -0.5, 0.5, 0.5])
 NUMBERS_UP_TO = 8  # cells a side: beyond that, numbers no longer fit
 HIDDEN = ListedColormap(["0.92"])  # a masked cell is no zero: grey and hatched, off the colour scale
 # Okabe and Ito's colours, the pale yellow last: one a head, the same everywhere.
@@ -110,9 +112,13 @@ def write_numbers(heatmap, values, hide):
 
 
 def colour_rows(ax, heads):
-    """Give each row's label the colour of its head: `heads` names the head of every row."""
-    for label, head in zip(ax.get_yticklabels(), heads, strict=True):
-        label.set(color=head_colour(head), fontweight="bold")
+    """Put a bar in the colour of its head at the left of each row: `heads` names the head of every row."""
+    ax.tick_params(axis="y", length=0, pad=14)
+    across = ax.get_yaxis_transform()  # x as a share of the axes' width, y in rows
+    return [
+        ax.fill(LEFT_EDGE, n + ROW, color=head_colour(head), transform=across, clip_on=False)[0]
+        for n, head in enumerate(heads)
+    ]
 
 
 def draw_bars(ax, series, labels, title="", ylabel=""):

@@ -26,7 +26,8 @@ def influence(layer, x, poke=1.0):
     x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). poke: how far a token is moved, in units of x: along
     one fixed random direction of that length.
     Returns Influence(gradient, poke), each (num_tokens, num_tokens); gradient in units of output per unit of input,
-    poke in units of the output. The layer's mode and gradients, and torch's random numbers, stay as they were.
+    poke in units of the output. The layer's mode and gradients stay as they were, and nothing is drawn from torch's
+    global random numbers.
     Errors: TypeError for a layer that cannot be called or an x that is no floating-point tensor; ValueError for
     another shape, a poke that is not finite or is 0, or an output without a row a token.
     """

@@ -29,6 +29,20 @@ def with_masks(layer, context_length=9):
     return state
 
 
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("name", CAUSAL)
+def test_a_layer_made_on_meta_has_its_mask_after_loading(name, assign):
+    trained, x = build(name, SIZES), SIZES.x(torch.float32)
+    with torch.device("meta"):
+        layer = build(name, SIZES)
+    if not assign:
+        layer.to_empty(device="cpu")
+        for buffer in layer.buffers():
+            buffer.fill_(True)  # what was in memory there, at its worst
+    layer.load_state_dict(trained.state_dict(), assign=assign)
+    assert torch.equal(layer(x), trained(x))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_state_dict_holds_the_parameters_alone_and_comes_back(name):
     layer, other, x = build(name, SIZES), build(name, SIZES._replace(seed=1)), SIZES.x(torch.float32)

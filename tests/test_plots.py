@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
 
 from attention_helpers import causal_mask, plots
 
@@ -77,9 +78,10 @@ def test_three_wide_vectors_are_drawn_in_space():
 
 def test_a_head_keeps_its_colour(ax):
     plots.draw_heatmap(ax, np.eye(4), list("abcd"), list("abcd"))
-    plots.colour_rows(ax, [0, 0, 1, 1])
-    colours = [label.get_color() for label in ax.get_yticklabels()]
+    bars = plots.colour_rows(ax, [0, 0, 1, 1])
+    colours = [to_hex(bar.get_facecolor()).upper() for bar in bars]
     assert colours == [plots.head_colour(0)] * 2 + [plots.head_colour(1)] * 2
+    assert [bar.get_xy()[:, 1].mean().round() for bar in bars] == [0, 1, 2, 3]
     assert len(set(map(plots.head_colour, range(8)))) == 8
     assert plots.head_colour(8) == plots.head_colour(0)
 
