@@ -88,7 +88,7 @@ class SelfAttention_v2(nn.Module):
 
 
 def forget_mask(module, state_dict, prefix, *_):
-    """Before loading: drop a `mask` that other versions saved, and make ours anew (after to_empty it holds anything)."""
+    """Before loading: drop a `mask` that other versions saved, and make ours anew (after to_empty it is garbage)."""
     state_dict.pop(prefix + "mask", None)
     saved = state_dict.get(prefix + "W_query.weight")
     on_meta = module.mask.is_meta and saved is not None  # then load_state_dict(..., assign=True) brings the device
