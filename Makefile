@@ -10,10 +10,10 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install Python 3.11 or newer, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/ensure_venv.py
 
-.PHONY: help venv lab reset test test-slow lint format mutants refresh upgrade clean
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow lint format mutants refresh upgrade clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 lab: ## open the course in JupyterLab (PORT=8888, ARGS=... for JupyterLab)
 	$(ENSURE) lab
@@ -25,13 +25,23 @@ reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=0
 	$(ENSURE) lab
 	@$(BIN)/python tools/workbook.py reset "$(NOTEBOOK)"
 
-test: ## run the unit tests, and every notebook against its stored outputs (ARGS=... for pytest)
+test: test-unit test-notebooks ## run the unit tests, and every notebook against its stored outputs
+
+test-unit: ## run the unit tests alone (ARGS=... for pytest)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests $(ARGS)
+
+# Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
+NOTEBOOKS ?= notebooks
+NBVAL = --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
+
+test-notebooks: ## execute every notebook and compare it with its stored outputs (ARGS=... for pytest)
+	$(ENSURE) test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) $(NOTEBOOKS) $(ARGS)
 
 test-slow: ## run the tests that take minutes
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow tests $(ARGS)
 
 lint: ## check code and notebooks with ruff
 	$(ENSURE) test

@@ -4,19 +4,27 @@ import copy
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
-import refresh_notebooks
 from course import FOLDER, FREE, PATHS, ROOT, code_cells, read, tags
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def refreshing():
+    """tools/refresh_notebooks.py; its nbformat costs a second, which only the slow tests shall pay."""
+    import refresh_notebooks
+
+    return refresh_notebooks
+
+
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 @each_notebook
-def test_every_cell_run_twice_in_a_row_says_the_same(path):
-    notebook = read(path)
+def test_every_cell_run_twice_in_a_row_says_the_same(path, refreshing):
+    notebook = refreshing.nbformat.read(path, as_version=4)
     doubled = []
     for cell in notebook.cells:
         doubled.append(cell)
@@ -24,8 +32,8 @@ def test_every_cell_run_twice_in_a_row_says_the_same(path):
             doubled.append(copy.deepcopy(cell))
             doubled[-1].id += "-again"
     notebook.cells = doubled
-    refresh_notebooks.execute(notebook, FOLDER)
-    refresh_notebooks.normalise(notebook)
+    refreshing.execute(notebook, FOLDER)
+    refreshing.normalise(notebook)
     cells = code_cells(notebook)
     for once, again in zip(cells[::2], cells[1::2], strict=True):
         for output in [*once.outputs, *again.outputs]:
@@ -34,13 +42,13 @@ def test_every_cell_run_twice_in_a_row_says_the_same(path):
 
 
 @each_notebook
-def test_two_refreshes_write_the_same_bytes_as_git_holds(path, tmp_path):
+def test_two_refreshes_write_the_same_bytes_as_git_holds(path, tmp_path, refreshing):
     # the free cells hang on the machine, so the first refresh is the measure for the second
     shutil.copytree(FOLDER, tmp_path / "notebooks", ignore=shutil.ignore_patterns(".*"))
     mine = tmp_path / "notebooks" / path.relative_to(FOLDER)
-    assert refresh_notebooks.refresh(mine) is None
+    assert refreshing.refresh(mine) is None
     first = mine.read_bytes()
-    assert refresh_notebooks.refresh(mine) is None
+    assert refreshing.refresh(mine) is None
     assert mine.read_bytes() == first
     if not any(FREE in tags(cell) for cell in code_cells(read(path))):
         assert text_only(mine) == text_only(path), f"{path.name} is not what `make refresh` writes"
@@ -57,17 +65,17 @@ def text_only(path):
 
 @pytest.mark.parametrize("cpu", [{"ATEN_CPU_CAPABILITY": "default"}, {"OMP_NUM_THREADS": "1"}], ids=str)
 def test_all_notebooks_pass_on_another_kind_of_cpu(cpu):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER)]
+    command = ["make", "test-notebooks", "ARGS=-q -p no:cacheprovider"]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | cpu, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:]
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-500:]
 
 
-def test_a_notebook_whose_cell_fails_is_left_as_it_was(tmp_path):
+def test_a_notebook_whose_cell_fails_is_left_as_it_was(tmp_path, refreshing):
     [path] = [p for p in PATHS if p.name.startswith("01")]
-    notebook = read(path)
+    notebook = refreshing.nbformat.read(path, as_version=4)
     code_cells(notebook)[0].source = "1 / 0"
     broken = tmp_path / path.name
-    refresh_notebooks.nbformat.write(notebook, broken)
+    refreshing.nbformat.write(notebook, broken)
     before = broken.read_bytes()
-    assert "ZeroDivisionError" in refresh_notebooks.refresh(broken)
+    assert "ZeroDivisionError" in refreshing.refresh(broken)
     assert broken.read_bytes() == before

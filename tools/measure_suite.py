@@ -3,7 +3,6 @@
 Usage: python tools/measure_suite.py [RUNS]      Everything in one run, in turns, medians; ratios are what counts.
 """
 
-import os
 import statistics
 import subprocess
 import sys
@@ -23,11 +22,10 @@ def make_floor(folder, count):
         nbformat.write(nbformat.v4.new_notebook(cells=[cell]), folder / f"{n:02d}_floor.ipynb")
 
 
-def seconds(*paths):
-    """Wall time of pytest over the paths, with the project's own flags."""
-    command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), *map(str, paths)]
+def seconds(*command):
+    """Wall time of one make call."""
     start = time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    done = subprocess.run(["make", *command], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-3000:] + done.stderr[-1000:])
     return time.perf_counter() - start
@@ -38,15 +36,15 @@ def main(runs):
     with tempfile.TemporaryDirectory() as folder:
         make_floor(Path(folder), len(list((ROOT / "notebooks").glob("*.ipynb"))))
         what = {
-            "floor": [folder],
-            "notebooks": [ROOT / "notebooks"],
-            "unit tests": [ROOT / "tests"],
-            "make test": [ROOT / "tests", ROOT / "notebooks"],
+            "floor": ["test-notebooks", f"NOTEBOOKS={folder}"],
+            "notebooks": ["test-notebooks"],
+            "unit tests": ["test-unit"],
+            "make test": ["test"],
         }
         times = {name: [] for name in what}
         for _ in range(runs):
-            for name, paths in what.items():
-                times[name].append(seconds(*paths))
+            for name, command in what.items():
+                times[name].append(seconds(*command))
     floor = statistics.median(times["floor"])
     for name, taken in times.items():
         median = statistics.median(taken)
