@@ -22,25 +22,15 @@ FRESH = """
 import json, sys
 import torch
 before = set(sys.modules)
-import attention_helpers as a
-added = sorted(set(sys.modules) - before)
-calls = [lambda: a.MultiHeadAttention(3, 4, 6, 0.0, 3), lambda: a.Dropout(1.0), lambda: a.causal_mask(0),
-         lambda: a.CausalAttention(3, 2, 6, 0.0)(torch.ones(1, 7, 3)), lambda: a.load_sentence("dog")]
-accepted = []
-for i, call in enumerate(calls):
-    try:
-        call()
-        accepted.append(i)
-    except ValueError:
-        pass
-print(json.dumps({"added": added, "modules": sorted(sys.modules), "accepted": accepted, "optimised": not __debug__}))
+import attention_helpers
+print(json.dumps({"added": sorted(set(sys.modules) - before), "modules": sorted(sys.modules)}))
 """
 
 
 @pytest.fixture(scope="module")
 def fresh():
-    """What a fresh `python -O` saw."""
-    done = subprocess.run([sys.executable, "-O", "-c", FRESH], check=True, capture_output=True, text=True)
+    """Which modules a fresh process has, and which of them the package brought."""
+    done = subprocess.run([sys.executable, "-c", FRESH], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
@@ -56,9 +46,10 @@ def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
     assert not [name for name in rooms if name.split(".")[1] in ("plots", "explorers", "exercises")]
 
 
-def test_checks_survive_optimised_python(fresh):
-    assert fresh["optimised"]
-    assert fresh["accepted"] == []
+def test_no_check_is_an_assert_which_optimised_python_would_drop():
+    for path in MODULES.values():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)], path
 
 
 def imports(path):
