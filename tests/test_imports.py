@@ -25,13 +25,15 @@ before = set(sys.modules)
 import attention_helpers
 print(json.dumps({"added": sorted(set(sys.modules) - before), "modules": sorted(sys.modules)}))
 """
+# Started as soon as this file is read: it then runs beside other tests, on another core.
+PROCESS = subprocess.Popen([sys.executable, "-c", FRESH], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
 def fresh():
     """Which modules a fresh process has, and which of them the package brought."""
-    done = subprocess.run([sys.executable, "-c", FRESH], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+    out, _ = PROCESS.communicate(timeout=100)
+    return json.loads(out)
 
 
 def test_import_loads_nothing_heavy(fresh):
