@@ -8,9 +8,10 @@ from ._checks import check_finite, check_size, check_tensor
 def attention_scores(queries, keys):
     """Dot product of every query with every key: how well do they match?
 
-    queries: (..., num_queries, d_k); keys: (..., num_keys, d_k). Returns scores (..., num_queries, num_keys),
-    one row a query. Units: none.
-    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or widths that differ.
+    queries: (..., num_queries, d_k); keys: (..., num_keys, d_k). Returns scores (..., num_queries,
+    num_keys), one row a query. Units: none.
+    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or
+    widths that differ.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1 (QK^T).
     """
     check_tensor("queries", queries, layout="(..., num_queries, d_k)")
@@ -37,16 +38,18 @@ def causal_mask(num_tokens, device=None):
 def attention_weights(scores, mask=None, scale=1.0):
     """Softmax over the keys: each row of scores becomes shares that sum to 1.
 
-    scores: (..., num_queries, num_keys); mask: boolean, True hides, of a shape that broadcasts to that of scores;
-    scale: the scores are multiplied by it first, 1 / sqrt(d_k) in a layer. Returns weights in the shape of scores.
-    Units: none. A row with every key hidden is NaN, and so is one whose scores overflow: there is nothing to share.
-    Errors: TypeError for a mask that is not boolean, or scores that are no floating-point tensor; ValueError for a
-    mask that does not fit or a scale that is not finite.
+    scores: (..., num_queries, num_keys); mask: boolean, True hides, of a shape that broadcasts to
+    that of scores; scale: the scores are multiplied by it first, 1 / sqrt(d_k) in a layer. Returns
+    weights in the shape of scores.
+    Units: none. A row with every key hidden is NaN, and so is one whose scores overflow: there is
+    nothing to share.
+    Errors: TypeError for a mask that is not boolean, or scores that are no floating-point tensor;
+    ValueError for a mask that does not fit or a scale that is not finite.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     check_tensor("scores", scores, layout="(..., num_queries, num_keys)")
     check_finite("scale", scale)
-    scaled = scores * scale  # a tensor of our own, so the line after next changes nobody else's scores
+    scaled = scores * scale  # a new tensor, so that masking it in place changes no one else's
     if mask is not None:
         check_mask(mask, scores)
         scaled.masked_fill_(mask, -torch.inf)
@@ -66,9 +69,10 @@ def check_mask(mask, scores):
 def context_vectors(weights, values):
     """Mix the values: each context vector is the sum of all values, weighted by one row of weights.
 
-    weights: (..., num_queries, num_keys); values: (..., num_keys, d_v). Returns (..., num_queries, d_v). Units: none.
-    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or numbers of keys that
-    differ.
+    weights: (..., num_queries, num_keys); values: (..., num_keys, d_v). Returns (..., num_queries,
+    d_v). Units: none.
+    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or
+    numbers of keys that differ.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     check_tensor("weights", weights, layout="(..., num_queries, num_keys)")

@@ -7,19 +7,24 @@ from ._checks import check_dropout, check_tensor
 
 
 class Dropout(nn.Module):
-    """Zero each entry with probability p in training and scale the survivors by 1 / (1 - p); change nothing in eval.
+    """In training, zero each entry with probability p and divide the others by 1 - p.
 
-    Builds of torch have drawn nn.Dropout's mask from a generator of their own on Intel CPUs, so one seed gave two
-    masks on two machines. Here the mask is one comparison of uniform float64 numbers, which has no such second path.
-    For a contiguous input it is the mask that nn.Dropout draws from the same seed on the machines where that follows
-    torch's own generator; an input whose memory is laid out otherwise gets its mask in index order.
+    In eval mode nothing changes.
 
-    p: in [0, 1), units none. generator: a torch.Generator to draw from, or None for torch's global one. Nothing is
-    drawn at p = 0 or in eval. The mask is drawn on the generator's device if there is one, else on the input's, or
-    on the CPU where the input's device has no float64 (Apple's mps), and then moved. While it is drawn it takes
-    8 bytes an entry.
-    Shape: any, kept. Errors: ValueError or TypeError for p outside [0, 1) or an input that is no floating tensor.
-    Source: Srivastava et al. 2014, "Dropout", section 10 (inverted scaling); mask issue: pytorch issue 121595.
+    Builds of torch have drawn nn.Dropout's mask from a generator of their own on Intel CPUs, so one
+    seed gave two masks on two machines. Here the mask is one comparison of uniform float64 numbers,
+    which has no such second path. For a contiguous input it is the mask that nn.Dropout draws from
+    the same seed on the machines where that follows torch's own generator; an input whose memory is
+    laid out otherwise gets its mask in index order.
+
+    p: in [0, 1), units none. generator: a torch.Generator to draw from, or None for torch's global
+    one. Nothing is drawn at p = 0 or in eval. The mask is drawn on the generator's device if there
+    is one, else on the input's, or on the CPU where the input's device has no float64 (Apple's
+    mps), and then moved. While it is drawn it takes 8 bytes an entry.
+    Shape: any, kept. Errors: ValueError or TypeError for p outside [0, 1) or an input that is no
+    floating tensor.
+    Source: Srivastava et al. 2014, "Dropout", section 10 (inverted scaling); mask issue: pytorch
+    issue 121595.
     """
 
     def __init__(self, p, generator=None):

@@ -1,7 +1,8 @@
-"""The layers, in the order in which the course builds them; each changes one thing of the one before.
+"""The layers, in the order in which the course builds them; each changes one thing.
 
-Names: d_in is the width of a token, d_out of its context vector; head_dim = d_out / num_heads; num_tokens may be
-anything up to context_length. Every layer has `steps(x)`, which hands out what `forward` computes on its way.
+Names: d_in is the width of a token, d_out of its context vector; head_dim = d_out / num_heads;
+num_tokens may be anything up to context_length. Every layer has `steps(x)`, which hands out what
+`forward` computes on its way.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from .dropout import Dropout
 class Steps(NamedTuple):
     """What a layer computes for one input, in order; shapes are given for one head.
 
-    A layer with several heads has one more dimension in the first five: (b, num_heads, num_tokens, ...).
+    A layer with several heads has one more dimension in the first five: (b, num_heads, num_tokens,
+    ...).
     """
 
     queries: torch.Tensor  # (..., num_tokens, head_dim)
@@ -31,11 +33,12 @@ class Steps(NamedTuple):
 class SelfAttention_v1(nn.Module):
     """Self-attention with three plain matrices, drawn uniformly from [0, 1).
 
-    x: (num_tokens, d_in) or (b, num_tokens, d_in). Returns context vectors, d_out wide. Units: none.
-    Errors: TypeError for a size that is no whole number or an x that is no floating-point tensor; ValueError for a
-    size below 1 or an x of the wrong rank or width.
-    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1; there Q, K, V = x W_query, x W_key,
-    x W_value.
+    x: (num_tokens, d_in) or (b, num_tokens, d_in). Returns context vectors, d_out wide. Units:
+    none.
+    Errors: TypeError for a size that is no whole number or an x that is no floating-point tensor;
+    ValueError for a size below 1 or an x of the wrong rank or width.
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1; its Q, K, V are
+    x W_query, x W_key, x W_value.
     """
 
     def __init__(self, d_in, d_out):
@@ -60,9 +63,10 @@ class SelfAttention_v1(nn.Module):
 
 
 class SelfAttention_v2(nn.Module):
-    """Self-attention with nn.Linear: a better start for the weights, and a bias if qkv_bias is True.
+    """Self-attention with nn.Linear: a better start for the weights, and a bias if asked for.
 
-    Shapes, errors and source as in SelfAttention_v1; TypeError too for a qkv_bias that is not True or False.
+    Shapes, errors and source as in SelfAttention_v1; TypeError too for a qkv_bias that is not True
+    or False.
     """
 
     def __init__(self, d_in, d_out, qkv_bias=False):
@@ -98,9 +102,11 @@ def forget_mask(module, state_dict, prefix, *_):
 class CausalAttention(nn.Module):
     """Self-attention in which no token reads a later one, with dropout on the weights.
 
-    x: (b, num_tokens, d_in) with num_tokens up to context_length. Returns (b, num_tokens, d_out). Units: none.
+    x: (b, num_tokens, d_in) with num_tokens up to context_length. Returns (b, num_tokens, d_out).
+    Units: none.
     dropout: probability in [0, 1). The mask moves with the layer, and is neither trained nor saved.
-    Errors: as in SelfAttention_v2; ValueError too for a dropout outside [0, 1) or more tokens than context_length.
+    Errors: as in SelfAttention_v2; ValueError too for a dropout outside [0, 1) or more tokens than
+    context_length.
     Source: Vaswani et al. 2017, section 3.2.3 (masking); dropout on the weights as in GPT-2.
     """
 
@@ -133,10 +139,12 @@ class CausalAttention(nn.Module):
 
 
 class MultiHeadAttentionWrapper(nn.Module):
-    """Several CausalAttention layers side by side; d_out is the width of each head, not of them all.
+    """Several CausalAttention layers side by side; d_out is the width of each head.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, num_heads * d_out), head after head. Units: none.
-    Errors: as in CausalAttention; TypeError or ValueError too for a num_heads that is no whole number from 1 on.
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, num_heads * d_out), head after head. Units:
+    none.
+    Errors: as in CausalAttention; TypeError or ValueError too for a num_heads that is no whole
+    number from 1 on.
     Source: Vaswani et al. 2017, section 3.2.2, without the output projection W^O.
     """
 
@@ -158,12 +166,13 @@ class MultiHeadAttentionWrapper(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """All heads in one matrix product: the width d_out is split among num_heads, then projected once more.
+    """All heads in one matrix product: d_out is split among num_heads, then projected once more.
 
     x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). Units: none.
-    Errors: as in MultiHeadAttentionWrapper; ValueError too for a num_heads that does not divide d_out.
-    Source: Vaswani et al. 2017, section 3.2.2: W_query, W_key, W_value hold the W_i of all heads side by side,
-    out_proj is W^O (with a bias).
+    Errors: as in MultiHeadAttentionWrapper; ValueError too for a num_heads that does not divide
+    d_out.
+    Source: Vaswani et al. 2017, section 3.2.2: W_query, W_key, W_value hold the W_i of all heads
+    side by side, out_proj is W^O (with a bias).
     """
 
     def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):

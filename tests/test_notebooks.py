@@ -33,6 +33,14 @@ def test_cells_are_short_and_end_plainly(path):
 
 
 @each_notebook
+def test_the_source_that_is_shown_fits_the_page(path):
+    for cell in code_cells(read(path)):
+        if "show_source(" in cell.source:
+            for output in cell.outputs:
+                assert max(map(len, text_of(output).splitlines())) <= 106, cell.source
+
+
+@each_notebook
 def test_the_imports_print_nothing(path):
     assert code_cells(read(path))[0].outputs == []
 
