@@ -17,9 +17,8 @@ def attention_scores(queries, keys):
     check_tensor("queries", queries, layout="(..., num_queries, d_k)")
     check_tensor("keys", keys, layout="(..., num_keys, d_k)")
     if queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(
-            f"keys must be as wide as queries, got keys {tuple(keys.shape)} for queries {tuple(queries.shape)}"
-        )
+        got = f"keys {tuple(keys.shape)} for queries {tuple(queries.shape)}"
+        raise ValueError(f"keys must be as wide as queries, got {got}")
     return queries @ keys.transpose(-2, -1)  # (..., num_queries, num_keys)
 
 
@@ -78,7 +77,6 @@ def context_vectors(weights, values):
     check_tensor("weights", weights, layout="(..., num_queries, num_keys)")
     check_tensor("values", values, layout="(..., num_keys, d_v)")
     if weights.shape[-1] != values.shape[-2]:
-        raise ValueError(
-            f"values must have one row a key, got values {tuple(values.shape)} for weights {tuple(weights.shape)}"
-        )
+        got = f"values {tuple(values.shape)} for weights {tuple(weights.shape)}"
+        raise ValueError(f"values must have one row a key, got {got}")
     return weights @ values  # (..., num_queries, d_v)

@@ -31,7 +31,8 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = check_dropout("p", p)
         if generator is not None and not isinstance(generator, torch.Generator):
-            raise TypeError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
+            got = type(generator).__name__
+            raise TypeError(f"generator must be a torch.Generator or None, got {got}")
         self.generator = generator
 
     def forward(self, x):
