@@ -45,7 +45,7 @@ def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
     tops = {name.partition(".")[0] for name in fresh["added"]}
     assert tops - {"attention_helpers"} <= sys.stdlib_module_names
     rooms = {name for name in fresh["added"] if name.startswith("attention_helpers.")}
-    assert not [name for name in rooms if name.split(".")[1] in ("plots", "explorers", "exercises")]
+    assert not [name for name in rooms if name.split(".")[1] in (*FIGURES, "explorers", "exercises")]
 
 
 def test_no_check_is_an_assert_which_optimised_python_would_drop():
@@ -88,7 +88,10 @@ MAY_KNOW = {
     "trace": {"core", "dropout", "layers", "efficient"},
     "training": {"sentences", "core", "dropout", "layers", "efficient", "probes", "trace"},
     "plots": set(),
+    "frames": {"plots"},
+    "canvas": {"plots"},
 }
+FIGURES = {"plots", "frames", "canvas"}
 
 
 @pytest.mark.parametrize("room", sorted(MAY_KNOW.keys() & MODULES.keys()))
@@ -110,8 +113,8 @@ def test_nobody_imports_explorers_but_themselves():
 
 def test_figures_know_no_torch_and_the_mathematics_no_figures():
     outside = {name: {i.partition(".")[0] for i in imports(path)} for name, path in MODULES.items()}
-    assert "torch" not in outside["plots"]
-    for name in MAY_KNOW.keys() & outside.keys() - {"plots"}:
+    assert not [name for name in FIGURES if "torch" in outside[name]]
+    for name in (MAY_KNOW.keys() & outside.keys()) - FIGURES:
         assert not outside[name] & {"matplotlib", "ipywidgets"}, name
     assert not outside["core"] & {"IPython"}
 

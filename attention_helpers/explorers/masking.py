@@ -1,0 +1,130 @@
+"""Notebook 03: four ways to mask, or not to, and what a poke at one token moves."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import torch
+
+from .. import frames, plots
+from ..core import causal_mask, context_vectors
+from ..layers import CausalAttention
+from ..probes import influence
+from .base import Explorer
+from .seeded import seeded
+
+METHODS = {
+    "-inf": "-inf, then softmax",
+    "renormalise": "softmax, tril, renormalise",
+    "leaky": "leaky: masked_fill thrown away",
+    "none": "no mask",
+}
+
+
+class MaskState(NamedTuple):
+    """What the picture shows; `moved` says by how much each row's context vector moves when `poked` is poked."""
+
+    method: str
+    poked: int
+    weights: torch.Tensor  # (num_tokens, num_tokens)
+    influence: torch.Tensor  # (num_tokens, num_tokens): row i moves by so much when token j is poked
+
+    @property
+    def moved(self):
+        return self.influence[:, self.poked]  # (num_tokens,)
+
+
+class Masked(torch.nn.Module):
+    """A CausalAttention whose weights are masked in one of the METHODS; x: (1, num_tokens, d_in)."""
+
+    def __init__(self, layer, method):
+        super().__init__()
+        self.layer, self.method = layer, method
+
+    def weights(self, x):
+        if self.method == "-inf":
+            return self.layer.steps(x).weights  # (1, num_tokens, num_tokens)
+        hide = causal_mask(x.shape[1])
+        steps = self.layer.steps(x)
+        scaled = steps.scores * steps.keys.shape[-1] ** -0.5
+        if self.method == "leaky":
+            scaled.masked_fill(hide, -torch.inf)  # the bug itself: the result is thrown away
+        weights = torch.softmax(scaled, dim=-1)
+        if self.method == "renormalise":
+            weights = weights * ~hide
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        return weights  # (1, num_tokens, num_tokens)
+
+    def forward(self, x):
+        return context_vectors(self.weights(x), self.layer.W_value(x))  # (1, num_tokens, d_out)
+
+
+def attend(embeddings, num_tokens, method, poked, amount):
+    """From control values to arrays, for the first num_tokens rows of embeddings (context_length, d_in)."""
+    if poked >= num_tokens:
+        raise ValueError(f"token {poked} is not among the first {num_tokens}: poke an earlier one, or take more tokens")
+    layer = Masked(seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0), method).eval()
+    x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
+    return MaskState(method, poked, layer.weights(x)[0], influence(layer, x, poke=amount).poke)
+
+
+class MaskExplorer(Explorer):
+    """Choose how the future is masked, poke one token, and see which rows move.
+
+    sentence: a Sentence of up to 8 tokens. Arrays: a MaskState. Units: the poke is a length in the units of the
+    embeddings, the influence in those of the context. Errors: see Explorer.
+    """
+
+    def __init__(self, sentence):
+        self.tokens, self.embeddings = sentence
+        super().__init__()
+
+    def make_controls(self):
+        n = len(self.tokens)
+        names = [(f"{i} {token}", i) for i, token in enumerate(self.tokens)]
+        return {
+            "num_tokens": widgets.IntSlider(n, 1, n, description="num_tokens"),
+            "method": widgets.Dropdown(options=[(text, key) for key, text in METHODS.items()], description="mask"),
+            "poked": widgets.SelectionSlider(options=names, value=n - 1, description="poke"),
+            "amount": widgets.FloatSlider(1.0, min=0.1, max=5.0, step=0.1, description="by"),
+        }
+
+    def compute(self, num_tokens, method, poked, amount):
+        return attend(self.embeddings, num_tokens, method, poked, amount)
+
+    def shape_of_picture(self, state):
+        return len(state.weights)
+
+    def make_figure(self, state):
+        tokens = self.tokens[: len(state.weights)]
+        figure, axes = frames.row_figure((1, 1), width=9.6)
+        shape, labels = state.weights.shape, ("row that moves", "token that is poked")
+        frames.frame_cells(axes[0], tokens, tokens, shape, "weights", legend=(0, 1))
+        frames.frame_cells(axes[1], tokens, tokens, shape, "influence", legend=("0", "most"), labels=labels)
+        return figure
+
+    def paint(self, canvas, state):
+        future = causal_mask(len(state.weights))
+        masked = state.method in ("-inf", "renormalise")
+        canvas.update_heatmap(0, state.weights, hidden=future if masked else None)
+        canvas.update_heatmap(1, state.influence, (0, float(state.influence.max())))
+        canvas.mark(1, state.influence.shape, column=state.poked)
+
+    def readouts(self, state):
+        tokens = self.tokens[: len(state.weights)]
+        moves = [f"{token} by {move:.4f}" for token, move in zip(tokens, state.moved.tolist(), strict=True) if move > 0]
+        earlier = state.moved[: state.poked].max().item() if state.poked else 0.0
+        leak = f"yes: an earlier row moves by {earlier:.4f}" if earlier else "no: none moves"
+        return {
+            f"poking “{tokens[state.poked]}” moves": ", ".join(moves),
+            "does the future leak?": leak,
+            "row sums": f"{state.weights.sum(dim=-1).min():.4f} to {state.weights.sum(dim=-1).max():.4f}",
+        }
+
+    def in_words(self, state):
+        tokens = self.tokens[: len(state.weights)]
+        return (
+            f"{METHODS[state.method]}. Largest weight of each row: {plots.strongest(state.weights, tokens, tokens)}. "
+            f"Poking {tokens[state.poked]} moves the rows by "
+            + ", ".join(f"{token} {move:.2f}" for token, move in zip(tokens, state.moved.tolist(), strict=True))
+            + "."
+        )

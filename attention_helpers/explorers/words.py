@@ -1,0 +1,26 @@
+"""Numbers in words, for readouts and for those who cannot see the picture."""
+
+import torch
+
+
+def entropy_in_bits(weights):
+    """How spread out each row of weights is: 0 bits for one key alone, log2(n) for n equal ones. Shape: (...,)."""
+    return torch.special.entr(weights).sum(dim=-1) / torch.tensor(2.0, dtype=weights.dtype).log()
+
+
+def listed(values, decimals=2):
+    """ "0.24, 0.10, 0.66"."""
+    return ", ".join(f"{value:.{decimals}f}" for value in torch.as_tensor(values).flatten().tolist())
+
+
+def shares(tokens, weights):
+    """ "Your 0.24, journey 0.10"."""
+    return ", ".join(f"{token} {weight:.2f}" for token, weight in zip(tokens, weights.tolist(), strict=True))
+
+
+def size_in_words(count):
+    """A number of bytes as "96 bytes" or "1.2 MB"."""
+    for unit, size in (("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

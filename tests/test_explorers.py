@@ -1,0 +1,324 @@
+"""Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
+
+import io
+import itertools
+import random
+import re
+import threading
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attention_helpers import (
+    CausalAttention,
+    MultiHeadAttention,
+    MultiHeadAttentionWrapper,
+    SelfAttention_v2,
+    attention_weights,
+    causal_mask,
+    explorers,
+    load_sentence,
+)
+from attention_helpers.canvas import palette
+from attention_helpers.explorers.seeded import seeded
+from attention_helpers.explorers.splitting import divisors
+
+SENTENCE = load_sentence("journey")
+NAMES = explorers.__all__
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    """Each explorer, made once: explorer("ScoresExplorer")."""
+    made = {}
+    return lambda name: made.setdefault(name, getattr(explorers, name)(SENTENCE))
+
+
+def settings_of(control):
+    """Every value that a control can take."""
+    if hasattr(control, "options"):
+        return [value for _, value in control._options_full]
+    if hasattr(control, "min"):
+        count = round((control.max - control.min) / control.step)
+        return [type(control.value)(round(control.min + n * control.step, 6)) for n in range(count + 1)]
+    return [True, False]
+
+
+def states(explorer, most):
+    """The whole grid of control values, or `most` random states of it with every value of every control among them."""
+    lists = {name: settings_of(control) for name, control in explorer.controls.items()}
+    if np.prod([len(values) for values in lists.values()]) <= most:
+        return [dict(zip(lists, state, strict=True)) for state in itertools.product(*lists.values())]
+    chance = random.Random(0)
+    columns = {name: [values[n % len(values)] for n in range(most)] for name, values in lists.items()}
+    for column in columns.values():
+        chance.shuffle(column)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def legal(name, state):
+    """Controls that hang on others take a value that goes with them."""
+    if name == "SplitExplorer":
+        options = divisors(state["d_out"])
+        state["num_heads"] = options[state["seed"] % len(options)]
+    return state
+
+
+def check_scores(state, query, temperature):
+    x = SENTENCE.embeddings
+    assert torch.equal(state.scores, x @ x.T)
+    torch.testing.assert_close(state.weights, torch.softmax(x @ x.T / temperature, dim=-1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(state.context, state.weights @ x)
+    assert state.query == query
+
+
+def check_qkv(state, source, d_out, seed, scaling, qkv_bias):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        steps = SelfAttention_v2(3, d_out, qkv_bias).steps(SENTENCE.embeddings)
+    if source == "sentence":
+        assert torch.equal(state.scores, steps.scores)
+        assert not scaling or torch.equal(state.weights, steps.weights)
+        assert state.parameters == 3 * (3 + qkv_bias) * d_out
+    expected = attention_weights(state.scores, scale=d_out**-0.5 if scaling else 1.0)
+    assert torch.equal(state.weights, expected)
+    assert (state.entropy <= np.log2(6) + 1e-5).all()
+
+
+def check_mask(state, num_tokens, method, poked, amount):
+    if poked >= num_tokens:
+        return
+    future = causal_mask(num_tokens)
+    x = SENTENCE.embeddings[None, :num_tokens]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        layer = CausalAttention(3, 2, 6, 0.0)
+    if method in ("none", "leaky"):
+        assert torch.equal(state.weights, attention_weights(layer.steps(x).scores, scale=2**-0.5)[0])
+        assert num_tokens == 1 or state.influence[future].min() > 0
+    else:
+        torch.testing.assert_close(state.weights, layer.steps(x).weights[0])
+        assert not state.weights[future].any()
+        assert state.influence[future].abs().max() < 1e-6 if num_tokens > 1 else True
+    assert state.influence.shape == (num_tokens, num_tokens)
+    assert torch.equal(state.moved, state.influence[:, poked])
+
+
+def check_dropout(state, p, seed, training, draws):
+    assert state.row_sums.shape == (draws, 6)
+    assert state.histogram.sum() == pytest.approx(1)
+    assert not state.dropped[causal_mask(6)].any()
+    if training and p:
+        torch.testing.assert_close(state.dropped, torch.where(state.kept, state.weights / (1 - p), 0.0))
+    else:
+        assert torch.equal(state.dropped, state.weights)
+        torch.testing.assert_close(state.row_sums, torch.ones(draws, 6))
+
+
+def check_heads(state, layer, x, dropout):
+    future = causal_mask(x.shape[1])
+    assert not state.weights[:, future].any()
+    assert not state.shown[:, future].any()
+    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(state.weights.shape[:2]))
+    assert torch.equal(state.weights, layer.eval().steps(x).weights[0])
+    values = layer.steps(x).values[0]  # (num_heads, num_tokens, head_dim)
+    torch.testing.assert_close(state.context, torch.cat((state.shown @ values).unbind(), dim=-1), atol=1e-5, rtol=1e-4)
+    assert dropout or torch.equal(state.shown, state.weights)
+    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
+
+
+def check_stack(state, num_heads, d_out, dropout, seed):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads)
+    check_heads(state, layer, SENTENCE.embeddings[None], dropout)
+
+
+def check_split(state, d_out, num_heads, dropout, num_tokens, seed, embeddings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = MultiHeadAttention(3, d_out, 64, dropout, num_heads)
+    check_heads(state, layer, embeddings[None, :num_tokens], dropout)
+
+
+CHECKS = {
+    "ScoresExplorer": check_scores,
+    "QKVExplorer": check_qkv,
+    "MaskExplorer": check_mask,
+    "DropoutExplorer": check_dropout,
+    "WrapperExplorer": check_stack,
+    "SplitExplorer": check_split,
+}
+
+
+def walk(explorer, name, most):
+    """Move an explorer through its states and hold each against its layer."""
+    for state in states(explorer, most):
+        legal(name, state)
+        before = explorer.png
+        explorer.set(**state)
+        assert explorer.values == state
+        more = {"embeddings": explorer.embeddings} if name == "SplitExplorer" else {}
+        CHECKS[name](explorer.arrays, **state, **more)
+        picture = np.asarray(Image.open(io.BytesIO(explorer.png)))
+        assert picture.min() != picture.max()
+        if explorer.message.value:
+            assert explorer.png is before  # explained, and the last picture stays
+        else:
+            assert explorer.alt
+            assert "nan" not in explorer.alt + explorer.readout.value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_some_states(explorer, name):
+    walk(explorer(name), name, most=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_whole_grid_or_2000_states(explorer, name):
+    walk(explorer(name), name, most=2000)
+
+
+def test_every_explorer_is_checked():
+    assert set(CHECKS) == set(NAMES)
+
+
+def test_the_picture_shows_the_arrays(explorer):
+    """Read the colours back from the picture's cells: they are those of the weights."""
+    e = explorer("ScoresExplorer")
+    e.set(query=1, temperature=0.1)
+    canvas = e._canvas(e.arrays)
+    top, bottom, left, right = canvas.boxes[0]
+    colours, table = palette()
+    shades = colours[table[:, 0]].astype(int)
+    picture = np.asarray(Image.open(io.BytesIO(e.png)).convert("RGB"))
+    for i, j in itertools.product(range(6), range(6)):
+        y, x = top + int((i + 0.2) * (bottom - top) / 6), left + int((j + 0.15) * (right - left) / 6)
+        nearest = np.abs(shades - picture[y, x].astype(int)).sum(axis=1).argmin() / (len(shades) - 1)
+        assert nearest == pytest.approx(float(e.arrays.weights[i, j]), abs=0.02)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reset_brings_the_first_state_and_the_first_picture_back(name):
+    e = getattr(explorers, name)(SENTENCE)
+    first, values = e.png, e.values
+    for control in e.controls.values():
+        control.value = settings_of(control)[-1]
+    assert e.values != values
+    reset = e.children[0].children[-1]
+    reset.click()
+    assert e.values == values
+    assert e.png == first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_static_reader_gets_a_picture_and_a_fixed_line(name):
+    bundle, metadata = getattr(explorers, name)(SENTENCE)._repr_mimebundle_()
+    assert bundle["text/plain"] == f"{name}: run this cell to move its sliders."
+    assert bundle["image/png"]
+    assert re.search(r"\d\.\d\d", metadata["image/png"]["alt"])
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_notebooks_random_numbers_stay(name):
+    before = torch.get_rng_state()
+    e = getattr(explorers, name)(SENTENCE)
+    for control in e.controls.values():
+        control.value = settings_of(control)[-1]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_impossible_state_is_explained_and_nothing_is_lost(explorer):
+    e = explorer("MaskExplorer")
+    e.set(num_tokens=6, poked=5)
+    before, arrays = e.png, e.arrays
+    e.controls["num_tokens"].value = 3
+    assert "token 5 is not among the first 3" in e.message.value
+    assert (e.png, e.arrays) == (before, arrays)
+    e.controls["poked"].value = 2
+    assert e.message.value == ""
+    assert e.arrays.weights.shape == (3, 3)
+
+
+def test_only_divisors_are_offered_and_the_others_explained(explorer):
+    e = explorer("SplitExplorer")
+    e.set(d_out=12, num_heads=4)
+    assert settings_of(e.controls["num_heads"]) == [1, 2, 3, 4, 6, 12]
+    e.controls["d_out"].value = 15
+    assert settings_of(e.controls["num_heads"]) == [1, 3, 5]
+    assert e.values["num_heads"] == 3
+    assert "4 does not divide d_out = 15" in e.message.value
+    assert "15 / 2 = 7.50" in e.readout.value
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"d_in": 3}, r"name must be one of d_out, .* got 'd_in'"),
+        ({"d_out": 0}, r"d_out must be from 1 to 96 in steps of 1, got 0"),
+        ({"d_out": "wide"}, r"d_out must be from 1 to 96 in steps of 1, got 'wide'"),
+        ({"d_out": 12, "num_heads": 5}, r"num_heads must be one of 1, 2, 3, 4, 6, 12, got 5"),
+        ({"seed": 7, "dropout": 2.0}, r"dropout must be from 0 to 0.9 in steps of 0.05, got 2.0"),
+    ],
+)
+def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
+    e = explorer("SplitExplorer")
+    before, png = e.values, e.png
+    with pytest.raises(ValueError, match=said):
+        e.set(**values)
+    assert e.values == before
+    assert e.png == png
+
+
+def test_moves_from_two_threads_end_in_the_final_states_picture():
+    e, fresh = explorers.ScoresExplorer(SENTENCE), explorers.ScoresExplorer(SENTENCE)
+    values = settings_of(e.controls["temperature"])
+
+    def drag(control, moves):
+        for value in moves:
+            e.controls[control].value = value
+
+    threads = [
+        threading.Thread(target=drag, args=("temperature", values * 2)),
+        threading.Thread(target=drag, args=("query", [*range(6), 3] * 4)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    fresh.set(temperature=values[-1], query=3)
+    assert e.values == fresh.values
+    assert e.png == fresh.png
+
+
+def test_seeded_layers_are_those_of_the_global_seed():
+    for layer_class, sizes in (
+        (SelfAttention_v2, (3, 5, True)),
+        (CausalAttention, (3, 2, 6, 0.0)),
+        (MultiHeadAttentionWrapper, (3, 2, 6, 0.0, 2)),
+        (MultiHeadAttention, (3, 4, 6, 0.0, 2)),
+    ):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(789)
+            expected = layer_class(*sizes)
+        layer = seeded(layer_class, 789, *sizes)
+        assert all(torch.equal(a, b) for a, b in zip(layer.parameters(), expected.parameters(), strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(layer.buffers(), expected.buffers(), strict=True))
+
+
+@pytest.mark.slow
+def test_500_moves_take_little_memory():
+    import psutil
+
+    e = explorers.SplitExplorer(SENTENCE)
+    sizes = list(states(e, 550))
+    for state in sizes[:50]:
+        e.set(**legal("SplitExplorer", state))
+    before = psutil.Process().memory_info().rss
+    for state in sizes[50:]:
+        e.set(**legal("SplitExplorer", state))
+    assert psutil.Process().memory_info().rss - before < 20e6
