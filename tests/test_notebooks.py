@@ -7,6 +7,7 @@ import pytest
 from course import FOLDER, FREE, PATHS, ROOT, anchors, code_cells, numbers_in, read, tags, text_of
 
 FIGURES = json.loads((ROOT / "data" / "published.json").read_text(encoding="utf-8"))["figures"]
+LESSONS = [path for path in PATHS if path.name[:2] in {"01", "02", "03", "04", "05", "06"}]
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
@@ -53,11 +54,25 @@ def test_prose_is_short(path):
             assert len(words) <= 80, cell.source
 
 
+def is_explorer(output):
+    return "run this cell to move its sliders" in output.get("data", {}).get("text/plain", "")
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_has_an_explorer_and_a_cell_that_moves_it_and_prints(path):
+    cells = code_cells(read(path))
+    [place] = [n for n, cell in enumerate(cells) if any(map(is_explorer, cell.outputs))]
+    [output] = cells[place].outputs
+    assert len(numbers_in(output.metadata["image/png"]["alt"])) > 5  # the numbers in words, where no widget is live
+    assert "explorer.set(" in cells[place + 1].source
+    assert numbers_in(text_of(cells[place + 1].outputs[0]))  # nbval compares what the callback computed
+
+
 @each_notebook
 def test_every_figure_has_a_caption_in_words_and_numbers(path):
     for cell in code_cells(read(path)):
         for n, output in enumerate(cell.outputs):
-            if "image/png" not in output.get("data", {}):
+            if "image/png" not in output.get("data", {}) or is_explorer(output):
                 continue
             caption = text_of(cell.outputs[n + 1]) if n + 1 < len(cell.outputs) else ""
             assert numbers_in(caption), f"no numbers under the figure of\n{cell.source}"
@@ -95,7 +110,7 @@ def test_links_lead_somewhere(path):
                 assert not anchor or anchor in anchors(read(path.parent / file)), target
 
 
-@pytest.mark.parametrize("path", [p for p in PATHS if p.name[:2] in {"01", "02", "03", "04", "05", "06"}], ids=str)
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_has_its_parts(path):
     notebook = read(path)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
