@@ -77,8 +77,7 @@ class Canvas:
         chart = Image.new("P", (1, 1))
         chart.putpalette(palette()[0].tobytes())
         self.background = np.asarray(picture.quantize(palette=chart, dither=Image.Dither.NONE)).copy()
-        self.pixels = self.background.copy()
-        self.hatch = np.tile(HATCH, [-(-n // len(HATCH)) for n in self.pixels.shape])
+        self.pixels = None  # the picture under way; only the background is kept from one to the next
         height = len(self.background)
         extents = [ax.get_window_extent() for ax in figure.axes]
         # matplotlib counts pixels from below, an image from above; the frame's own line stays outside
@@ -86,6 +85,11 @@ class Canvas:
             (round(height - e.y1) + 1, round(height - e.y0) - 1, round(e.x0) + 1, round(e.x1) - 1) for e in extents
         ]
         self.ranges = [ax.get_ylim() for ax in figure.axes]
+        figure.clear()  # its parts refer to each other, and would wait for the garbage collector
+
+    def start(self):
+        """Begin a picture with the bare background."""
+        self.pixels = self.background.copy()
 
     def update_heatmap(self, box, values, limits=(0, 1), hidden=None, size=9, decimals=2):
         """Colour a box's cells by `values` (rows, columns), hatch the hidden ones, and write numbers where they fit."""
@@ -99,7 +103,8 @@ class Canvas:
         self.pixels[top:bottom, left:right] = cells
         if hide.any():
             fine = min(np.diff(y)) < 3 * len(HATCH)  # small cells are grey without lines, which also packs better
-            pattern = HATCH_LIGHT if fine else self.hatch[top:bottom, left:right]
+            tiles = -(-cells.shape[0] // len(HATCH)), -(-cells.shape[1] // len(HATCH))
+            pattern = HATCH_LIGHT if fine else np.tile(HATCH, tiles)[: cells.shape[0], : cells.shape[1]]
             np.copyto(self.pixels[top:bottom, left:right], pattern, where=hide[row][:, column])
         if min(np.diff(y)) > 2.2 * size and min(np.diff(x)) > 1.5 * size * (decimals + 2):
             for i, j in zip(*np.nonzero(~hide), strict=True):
@@ -110,7 +115,6 @@ class Canvas:
         """Bars side by side in a box, with their numbers: `series` holds lists of heights, a colour each."""
         top, bottom, left, right = self.boxes[box]
         low, high = self.ranges[box]
-        self.pixels[top:bottom, left:right] = self.background[top:bottom, left:right]
         table = np.array([as_array(values) for values in series])  # (series, labels)
         x = edges(left, right, table.shape[1])
         shares = (np.concatenate([table, np.zeros((1, table.shape[1]))]).clip(low, high) - low) / (high - low)
@@ -145,8 +149,8 @@ class Canvas:
             side[:] = FIRST_HEAD + 5  # vermilion: no shade of the colour map comes near it
 
     def png(self):
-        """The picture as PNG bytes."""
-        image = Image.fromarray(self.pixels)
+        """Finish the picture; returns it as PNG bytes."""
+        image, self.pixels = Image.fromarray(self.pixels), None
         image.putpalette(palette()[0].tobytes())
         png = BytesIO()
         image.save(png, "PNG", compress_level=1)
@@ -155,7 +159,7 @@ class Canvas:
     @property
     def size(self):
         """Width and height at which the picture is shown, in pixels of the page."""
-        height, width = self.pixels.shape
+        height, width = self.background.shape
         return width // 2, height // 2
 
 

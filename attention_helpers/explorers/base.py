@@ -111,6 +111,7 @@ class Explorer(widgets.VBox):
                 self.message.value = f'<span role="status">⚠ {html.escape(str(error))}</span>'
                 return
             canvas = self._canvas(arrays)
+            canvas.start()
             self.paint(canvas, arrays)
             self.arrays, self.png, self.alt, self._shown = arrays, canvas.png(), self.in_words(arrays), values
             self._width, height = canvas.size
