@@ -10,7 +10,7 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install Python 3.11 or newer, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/ensure_venv.py
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow lint format mutants refresh upgrade clean
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants refresh bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,10 @@ test-slow: ## run the tests that take minutes
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow tests $(ARGS)
 
+test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
+	$(ENSURE) test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests/browser $(ARGS)
+
 lint: ## check code and notebooks with ruff
 	$(ENSURE) test
 	$(BIN)/python -m ruff check
@@ -60,6 +64,10 @@ mutants: ## break the layers in many ways, and show which test catches each
 refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 for one)
 	$(ENSURE) test
 	$(BIN)/python tools/refresh_notebooks.py $(NOTEBOOK)
+
+bench: ## time the sliders and the suite, minutes (ARGS="--skip suite" leaves the suite out)
+	$(ENSURE) test
+	$(BIN)/python tools/bench.py $(ARGS)
 
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv

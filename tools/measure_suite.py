@@ -3,6 +3,7 @@
 Usage: python tools/measure_suite.py [RUNS]      Everything in one run, in turns, medians; ratios are what counts.
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -10,13 +11,20 @@ import tempfile
 import time
 from pathlib import Path
 
-import nbformat
-
 ROOT = Path(__file__).parent.parent
+FROM_OUTER_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "ARGS", "NOTEBOOKS"}  # not for the inner one
+WHAT = {
+    "floor": ["test-notebooks", "NOTEBOOKS={floor}"],
+    "notebooks": ["test-notebooks"],
+    "unit tests": ["test-unit"],
+    "make test": ["test"],
+}
 
 
 def make_floor(folder, count):
     """Notebooks that only import torch, as refresh would store them."""
+    import nbformat  # here, because it costs a second
+
     for n in range(count):
         cell = nbformat.v4.new_code_cell("import torch", execution_count=1, id="cell-00")
         nbformat.write(nbformat.v4.new_notebook(cells=[cell]), folder / f"{n:02d}_floor.ipynb")
@@ -24,27 +32,28 @@ def make_floor(folder, count):
 
 def seconds(*command):
     """Wall time of one make call."""
+    environment = {name: value for name, value in os.environ.items() if name not in FROM_OUTER_MAKE}
     start = time.perf_counter()
-    done = subprocess.run(["make", *command], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["make", *command], cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-3000:] + done.stderr[-1000:])
     return time.perf_counter() - start
 
 
-def main(runs):
-    """Measure floor, notebooks, unit tests and all of them, `runs` times in turns; print medians and ratios."""
+def measure(runs, names=tuple(WHAT)):
+    """Seconds of each run by name (see WHAT), taken in turns."""
+    times = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         make_floor(Path(folder), len(list((ROOT / "notebooks").glob("*.ipynb"))))
-        what = {
-            "floor": ["test-notebooks", f"NOTEBOOKS={folder}"],
-            "notebooks": ["test-notebooks"],
-            "unit tests": ["test-unit"],
-            "make test": ["test"],
-        }
-        times = {name: [] for name in what}
         for _ in range(runs):
-            for name, command in what.items():
-                times[name].append(seconds(*command))
+            for name in names:
+                times[name].append(seconds(*(word.format(floor=folder) for word in WHAT[name])))
+    return times
+
+
+def main(runs):
+    """Print medians, ratios to the floor, and each run."""
+    times = measure(runs)
     floor = statistics.median(times["floor"])
     for name, taken in times.items():
         median = statistics.median(taken)

@@ -1,0 +1,117 @@
+"""Measure what the course promises: how soon a slider's picture is there, and how long the suite takes.
+
+    python tools/bench.py                       everything; some minutes
+    python tools/bench.py --skip suite browser  the kernel's share alone; seconds
+
+Everything in one run, in turns, after moves that are not counted. Prints a table and writes build/bench.json: name to
+{median, p90, unit, runs}. Ratios are what counts: other work on the machine slows all alike. Never fails by a time.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).parent.parent / "build" / "bench.json"
+WARM = 5  # moves that are not counted
+PARTS = ("kernel", "browser", "suite")
+KEYPRESSES = {  # a way of bench_moves, and how many of the screen's pixels make one of the page's, a side
+    "explorer_6x6_keypress": ("explorer_6x6", 2),
+    "explorer_12x64_keypress": ("explorer_12x64", 2),
+    "floor_keypress": ("floor", 2),
+    "explorer_6x6_keypress_plain_screen": ("explorer_6x6", 1),
+    "explorer_12x64_keypress_plain_screen": ("explorer_12x64", 1),
+}
+AT_MOST = {  # milliseconds
+    "explorer_6x6_kernel": 20,
+    "explorer_12x64_kernel": 20,
+    "explorer_6x6_keypress": 40,
+    "explorer_12x64_keypress": 40,
+}
+RATIOS = [  # slow over fast, and whether it is to be at least or at most so much
+    ("interact_6x6_kernel", "explorer_6x6_kernel", "at least", 4.5),
+    ("interact_12x64_kernel", "explorer_12x64_kernel", "at least", 10),
+    ("test_wall", "test_floor_wall", "at most", 3),
+]
+
+
+def summary(times, unit):
+    """Median and 90th percentile of a list of times."""
+    tenths = statistics.quantiles(times, n=10, method="inclusive") if len(times) > 1 else times
+    return {"median": round(statistics.median(times), 2), "p90": round(tenths[-1], 2), "unit": unit, "runs": len(times)}
+
+
+def measure(skip, moves, suite_runs):
+    """Every result by name, without the parts to skip; each part is imported only if it runs."""
+    times = {}
+    if "kernel" not in skip:
+        from bench_kernel import kernel_times
+
+        times |= kernel_times(WARM + moves)
+    if "browser" not in skip:
+        from bench_browser import keypress_times
+
+        times |= keypress_times(WARM + moves, KEYPRESSES)
+    results = {name: summary(taken[WARM:], "ms") for name, taken in times.items()}
+    if "suite" not in skip:
+        from measure_suite import measure as measure_suite
+
+        names = {"make test": "test_wall", "floor": "test_floor_wall"}
+        results |= {names[name]: summary(taken, "s") for name, taken in measure_suite(suite_runs, names).items()}
+    return results
+
+
+def lines(results):
+    """The table: each result with its target, then the ratios."""
+    yield f"{'name':38} {'median':>8} {'p90':>8} unit {'runs':>5}  target"
+    for name, result in results.items():
+        limit = AT_MOST.get(name)
+        target = f"at most {limit} ms: {verdict(result['median'] <= limit)}" if limit else ""
+        row = f"{name:38} {result['median']:8.2f} {result['p90']:8.2f} {result['unit']:4} {result['runs']:5}  {target}"
+        yield row.rstrip()
+    for slow, fast, sense, limit in RATIOS:
+        if {slow, fast} <= results.keys():
+            ratio = results[slow]["median"] / results[fast]["median"]
+            met = ratio >= limit if sense == "at least" else ratio <= limit
+            yield f"{slow} / {fast}: {ratio:.2f}, {sense} {limit}: {verdict(met)}"
+
+
+def verdict(met):
+    return "yes" if met else "NO"
+
+
+def machine():
+    """What it was measured on, in one line."""
+    import torch
+
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    model = names[0].partition(": ")[2] if names else platform.processor() or platform.machine()
+    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def count(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {number}")
+    return number
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--skip", nargs="+", choices=PARTS, default=(), help="leave these parts out")
+    parser.add_argument("--moves", type=count, default=40, help="slider moves for each way (default 40)")
+    parser.add_argument("--suite-runs", type=count, default=3, help="runs of the suite and of its floor (default 3)")
+    chosen = parser.parse_args(arguments)
+    os.environ["OMP_NUM_THREADS"] = "1"  # kernels inherit it, with and without a browser
+    results = measure(chosen.skip, chosen.moves, chosen.suite_runs)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(machine(), *lines(results), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,104 @@
+"""What `make bench` runs inside a kernel: sliders that move an explorer, or the plain way, and their times.
+
+The plain way is ipywidgets' interact with pyplot, on the same data: what the published notebooks would do.
+"""
+
+import base64
+import time
+from io import BytesIO
+
+import ipywidgets as widgets
+import matplotlib.pyplot as plt
+from IPython.display import display
+from PIL import Image
+
+from attention_helpers import load_sentence
+from attention_helpers.explorers import QKVExplorer, SplitExplorer
+from attention_helpers.explorers.heads import split_heads
+from attention_helpers.explorers.qkv import attend
+
+LARGE = {"d_out": 48, "num_heads": 12, "num_tokens": 64}  # 12 heads of 64 x 64
+
+
+def explorer_6x6():
+    """Two 6 x 6 tables with numbers, and bars. Returns the slider that moves them."""
+    explorer = QKVExplorer(load_sentence("journey"))
+    display(explorer)
+    return explorer.controls["seed"]
+
+
+def explorer_12x64():
+    explorer = SplitExplorer(load_sentence("journey"))
+    explorer.set(**LARGE)
+    display(explorer)
+    return explorer.controls["seed"]
+
+
+def interact_6x6():
+    """One of the two tables alone, with numbers and a colour bar."""
+    sentence = load_sentence("journey")
+
+    def draw(seed):
+        state = attend(sentence.embeddings, "sentence", 2, seed, scaling=True, qkv_bias=False)
+        figure, ax = plt.subplots()
+        image = ax.imshow(state.weights, vmin=0, vmax=1)
+        figure.colorbar(image)
+        ax.set_xticks(range(6), sentence.tokens, rotation=40)
+        ax.set_yticks(range(6), sentence.tokens)
+        for i, row in enumerate(state.weights.tolist()):
+            for j, weight in enumerate(row):
+                ax.text(j, i, f"{weight:.2f}", ha="center", va="center", color="white" if weight < 0.5 else "black")
+        plt.show()
+
+    return plain(draw)
+
+
+def interact_12x64():
+    embeddings = SplitExplorer(load_sentence("journey")).embeddings
+
+    def draw(seed):
+        state, _ = split_heads(embeddings, dropout=0.0, seed=seed, **LARGE)
+        _, axes = plt.subplots(3, 4, figsize=(9, 7))
+        for head, ax in enumerate(axes.flat):
+            ax.imshow(state.shown[head], vmin=0, vmax=4 / 64)
+            ax.set_title(f"head {head + 1}")
+            ax.set(xticks=[], yticks=[])
+        plt.show()
+
+    return plain(draw)
+
+
+def floor():
+    """Neither attention nor a figure: what a move costs in the page before anything is drawn."""
+    slider, picture = widgets.IntSlider(1, 0, 999, description="seed"), widgets.HTML()
+
+    def draw(_):
+        png = BytesIO()
+        Image.new("L", (8, 8), slider.value % 256).save(png, "PNG")
+        picture.value = f'<img alt="" src="data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}">'
+
+    slider.observe(draw, "value")
+    draw(None)
+    display(widgets.VBox([slider, picture]))
+    return slider
+
+
+def plain(draw):
+    slider = widgets.IntSlider(1, 0, 999)
+    widgets.interact(draw, seed=slider)
+    return slider
+
+
+WAYS = {f.__name__: f for f in (explorer_6x6, interact_6x6, explorer_12x64, interact_12x64)}
+
+
+def measure(moves):
+    """Milliseconds from a slider's change to the end of its callbacks, `moves` for each way, taken in turns."""
+    sliders = {name: make() for name, make in WAYS.items()}
+    times = {name: [] for name in WAYS}
+    for _ in range(moves):
+        for name, slider in sliders.items():
+            start = time.perf_counter()
+            slider.value += 1
+            times[name].append(1000 * (time.perf_counter() - start))
+    return times
