@@ -14,15 +14,18 @@ from .plots import check_labels, head_colour
 NAMES_UP_TO = 8  # token names a side: beyond that they no longer fit
 
 
-def row_figure(ratios, width=11.6, height=3.5):
-    """A figure with axes side by side, their widths in the given ratios. Returns the figure and its axes."""
+def row_figure(ratios, width=9.4, height=3.3):
+    """A figure with axes side by side, their widths in the given ratios. Returns the figure and its axes.
+
+    The size is in inches. A browser shows a large picture a frame later: past 0.8 million pixels, where it was measured.
+    """
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(1, len(ratios), width_ratios=ratios, squeeze=False).flat)
 
 
-def grid_figure(count, below=False, cell=2.2):
+def grid_figure(count, below=False):
     """A figure for `count` heads, at most four a row, and a wide axes `below`. Returns the figure and its axes."""
-    columns = min(count, 4)
+    columns, cell = min(count, 4), 2.2 if count <= 4 else 1.75  # inches: a large picture is slow to decode
     rows = -(-count // columns)
     heights = [1] * rows + [1.3] * below
     figure = Figure(figsize=(max(cell * columns, 5.5) + 1.1, cell * sum(heights) + 0.9), layout="constrained")

@@ -174,7 +174,7 @@ def walk(explorer, name, most):
             assert explorer.png is before  # explained, and the last picture stays
         else:
             assert explorer.alt
-            assert "nan" not in explorer.alt + explorer.readout.value
+            assert "nan" not in explorer.alt + explorer.readout
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -258,7 +258,7 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     assert settings_of(e.controls["num_heads"]) == [1, 3, 5]
     assert e.values["num_heads"] == 3
     assert "4 does not divide d_out = 15" in e.message.value
-    assert "15 / 2 = 7.50" in e.readout.value
+    assert "15 / 2 = 7.50" in e.readout
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,12 @@ def measure(skip, moves, suite_runs):
     if "kernel" not in skip:
         from bench_kernel import kernel_times
 
-        times |= kernel_times(WARM + moves)
+        times |= {name: taken[WARM:] for name, taken in kernel_times(WARM + moves).items()}
     if "browser" not in skip:
         from bench_browser import keypress_times
 
-        times |= keypress_times(WARM + moves, KEYPRESSES)
-    results = {name: summary(taken[WARM:], "ms") for name, taken in times.items()}
+        times |= keypress_times(moves, KEYPRESSES)
+    results = {name: summary(taken, "ms") for name, taken in times.items()}
     if "suite" not in skip:
         from measure_suite import measure as measure_suite
 

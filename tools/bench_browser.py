@@ -1,9 +1,13 @@
-"""From a key press on a slider to new pixels, in a real JupyterLab in Chromium.
+"""From a key press on a slider to a new picture, in a real JupyterLab in Chromium.
+
+Two times of each move, both from the key press: until the page has loaded the new picture, and until the browser
+reports the frame that shows it (W3C Element Timing). The second waits for the screen's next frames, 17 ms each.
 
 Nobody watches while the page measures: playwright opens notebooks and starts the clock, but a browser that reports
-every message to it is up to twice as slow, so it lets go, and comes back for the times.
+every message to it is up to twice as slow, so it lets go, and comes back for the times. One browser at a time.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -13,19 +17,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import nbformat
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import sync_playwright
 from refresh_notebooks import METADATA
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "browser"))
 import lab
 
-BLOCK = 15  # moves in one page before the next takes its turn
+ROUNDS = 2  # each notebook is measured so often, in turns with the others
+WARM = 5  # moves that are not counted, in each round
 SETTLE = 1.5  # seconds until playwright has let go
 PAUSE = 0.06  # seconds between moves, in which the kernel's last messages arrive: a person is slower still
 SEED = ".widget-slider:has(.widget-label:text-is('seed')) .noUi-handle"
 IMAGE = '.jp-OutputArea-output img[src^="data:image/png"]'
 
-# The clock runs from the key until the frame that shows an image with another source, decoded.
 MEASURE = """([selector, moves, settle, pause]) => {
     const wait = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     const changed = (source) => new Promise((resolve) => {
@@ -33,18 +38,27 @@ MEASURE = """([selector, moves, settle, pause]) => {
             const image = document.querySelector(selector);
             if (!image || image.src === source) return;
             observer.disconnect();
+            image.setAttribute("elementtiming", "picture");
             resolve(image);
         });
         observer.observe(document.body, { childList: true, subtree: true, attributeFilter: ["src"] });
     });
+    const painted = () => new Promise((resolve) => {
+        const observer = new PerformanceObserver((list) => {
+            observer.disconnect();
+            resolve(list.getEntries().at(-1).renderTime);
+        });
+        observer.observe({ type: "element" });
+    });
+    const loaded = (image) => image.complete || new Promise((resolve) => image.addEventListener("load", resolve));
     const move = async () => {
-        const next = changed(document.querySelector(selector).src);
+        const next = changed(document.querySelector(selector).src), frame = painted();
         const start = performance.now();
         const key = { key: "ArrowRight", bubbles: true, cancelable: true };
         document.activeElement.dispatchEvent(new KeyboardEvent("keydown", key));
-        await (await next).decode();
-        await new Promise(requestAnimationFrame);
-        return performance.now() - start;
+        await loaded(await next);
+        const done = performance.now();
+        return [done - start, await frame - start];
     };
     window.measured = wait(settle).then(async () => {
         const times = [];
@@ -90,24 +104,37 @@ def wait_until_up(address, seconds=30):
 @contextmanager
 def attached(playwright, browser):
     """The browser's page, for as long as playwright holds on to it."""
-    connection = playwright.chromium.connect_over_cdp(browser)
+    connection = connect(playwright, browser)
     yield connection.contexts[0].pages[0]
     connection.close()  # the browser stays
 
 
+def connect(playwright, browser, tries=6):
+    """Connect to a running browser; once in a while Chromium does not answer, and does when it is asked again."""
+    for left in reversed(range(tries)):
+        try:
+            return playwright.chromium.connect_over_cdp(browser, timeout=5000)
+        except PlaywrightTimeout:
+            if not left:
+                raise
+
+
 def measure(playwright, browser, moves):
-    """Let the page make some moves by itself; return the milliseconds of each."""
+    """Let the page make some moves by itself; return two times of each, in milliseconds: loaded, painted."""
     with attached(playwright, browser) as page:
         page.bring_to_front()
         page.locator(SEED).focus()
         page.evaluate(MEASURE, [IMAGE, moves, SETTLE, PAUSE])
-    time.sleep(SETTLE + moves * (PAUSE + 0.1))
+    time.sleep(SETTLE + moves * (PAUSE + 0.15))
     with attached(playwright, browser) as page:
         return page.evaluate("measured")
 
 
 def keypress_times(moves, names):
-    """Milliseconds of each move; `names` gives each result a way of bench_moves and a pixel density."""
+    """Times of `moves` moves; `names` gives each result a way of bench_moves and a screen's pixel density.
+
+    Returns name to milliseconds until the picture is loaded, and `name`_painted to those until it is shown.
+    """
     if not lab.CHROMIUM:
         sys.exit("The browser's share needs Chromium: install it (apt install chromium), or leave out: --skip browser")
     times = {name: [] for name in names}
@@ -115,15 +142,32 @@ def keypress_times(moves, names):
         root, scratch = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))
         server = stack.enter_context(lab.server(root, scratch))
         playwright = stack.enter_context(sync_playwright())
-        browsers = {name: stack.enter_context(chromium(density)) for name, (_, density) in names.items()}
-        for name, (way, _) in names.items():
-            write_notebook(Path(root) / f"{name}.ipynb", way)
-            with attached(playwright, browsers[name]) as page:
-                view = lab.Lab(page, server)
-                view.open(f"{name}.ipynb")
-                view.run_all(1)
-                page.wait_for_selector(IMAGE)
-        for start in range(0, moves, BLOCK):
-            for name, browser in browsers.items():
-                times[name] += measure(playwright, browser, min(BLOCK, moves - start))
-    return times
+        for round_number in range(ROUNDS):
+            for name, (way, density) in names.items():
+                share = moves * (round_number + 1) // ROUNDS - moves * round_number // ROUNDS
+                times[name] += one_round(playwright, server, Path(root) / f"{name}.ipynb", way, density, share)
+    loaded = {name: [move[0] for move in taken] for name, taken in times.items()}
+    return loaded | {f"{name}_painted": [move[1] for move in taken] for name, taken in times.items()}
+
+
+def one_round(playwright, server, path, way, density, moves):
+    """Open the notebook in a browser of its own, and measure; the first moves are not counted."""
+    write_notebook(path, way)
+    with chromium(density) as browser:
+        with attached(playwright, browser) as page:
+            view = lab.Lab(page, server)
+            view.open(path.name)
+            view.run_all(1)
+            page.wait_for_selector(IMAGE)
+        times = measure(playwright, browser, WARM + moves)
+    stop_kernels(server)
+    return times[WARM:]
+
+
+def stop_kernels(server):
+    """A kernel that waits costs little, and a measurement must not depend on how many there are."""
+    with urllib.request.urlopen(f"{server}/api/kernels?token={lab.TOKEN}") as answer:
+        kernels = [kernel["id"] for kernel in json.load(answer)]
+    for kernel in kernels:
+        request = urllib.request.Request(f"{server}/api/kernels/{kernel}?token={lab.TOKEN}", method="DELETE")
+        urllib.request.urlopen(request)

@@ -30,16 +30,16 @@ class Explorer(widgets.VBox):
         self._held = False
         self._shown = None
         self._backgrounds = OrderedDict()
-        self.arrays, self.png, self.alt = None, b"", ""
+        self.arrays, self.png, self.alt, self.readout = None, b"", "", ""
         self.controls = self.make_controls()
         self._first = self.values
-        self.picture, self.readout, self.message = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.picture, self.message = widgets.HTML(), widgets.HTML()
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
             control.observe(self._moved, names="value")
         rows = widgets.HBox([*self.controls.values(), reset], layout=widgets.Layout(flex_flow="row wrap"))
-        super().__init__([rows, self.message, self.picture, self.readout])
+        super().__init__([rows, self.message, self.picture])
         with self._settling():
             self.adjust(None)
         self._redraw("")
@@ -115,8 +115,9 @@ class Explorer(widgets.VBox):
             self.paint(canvas, arrays)
             self.arrays, self.png, self.alt, self._shown = arrays, canvas.png(), self.in_words(arrays), values
             self._width, height = canvas.size
-            self.picture.value = self._image(self._width, height)
-            self.readout.value = table(self.readouts(arrays))
+            self.readout = table(self.readouts(arrays))
+            # one message: the picture and its numbers change together, and sooner than by two
+            self.picture.value = self._image(self._width, height) + self.readout
         self.message.value = f'<span role="status">{html.escape(note)}</span>' if note else ""
 
     def _canvas(self, arrays):

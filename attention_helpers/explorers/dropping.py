@@ -64,7 +64,7 @@ class DropoutExplorer(Explorer):
         return attend(self.embeddings, p, seed, training, draws)
 
     def make_figure(self, state):
-        figure, axes = frames.row_figure((1.1, 1.15, 1.35, 1.3))
+        figure, axes = frames.row_figure((1.1, 1.15, 1.35, 1.3), width=11.6, height=3.5)
         tokens, shape = self.tokens, state.weights.shape
         frames.frame_cells(axes[0], tokens, tokens, shape, "one mask (1: kept)")
         frames.frame_cells(axes[1], None, tokens, shape, "weights after it", labels=("", "key"))

@@ -96,7 +96,7 @@ class MaskExplorer(Explorer):
 
     def make_figure(self, state):
         tokens = self.tokens[: len(state.weights)]
-        figure, axes = frames.row_figure((1, 1), width=9.6)
+        figure, axes = frames.row_figure((1, 1))
         shape, labels = state.weights.shape, ("row that moves", "token that is poked")
         frames.frame_cells(axes[0], tokens, tokens, shape, "weights", legend=(0, 1))
         frames.frame_cells(axes[1], tokens, tokens, shape, "influence", legend=("0", "most"), labels=labels)

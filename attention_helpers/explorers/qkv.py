@@ -69,12 +69,12 @@ class QKVExplorer(Explorer):
         return "Queries and keys are drawn directly: no matrices, so no bias." if normal else ""
 
     def make_figure(self, state):
-        figure, axes = frames.row_figure((1.4, 1.4, 0.9))
+        figure, axes = frames.row_figure((1.35, 1.35, 1))
         tokens, shape = self.tokens, state.scores.shape
         frames.frame_cells(axes[0], tokens, tokens, shape, "scores", legend=("lowest", "highest"))
         frames.frame_cells(axes[1], tokens, tokens, shape, "weights", legend=(0, 1))
         top = torch.tensor(len(tokens)).log2().item() * 1.18 or 1
-        frames.frame_bars(axes[2], tokens, (0, top), "entropy of each row (bits)")
+        frames.frame_bars(axes[2], tokens, (0, top), "entropy (bits)")
         return figure
 
     def paint(self, canvas, state):

@@ -51,7 +51,7 @@ class ScoresExplorer(Explorer):
         return attend(self.embeddings, query, temperature)
 
     def make_figure(self, state):
-        figure, axes = frames.row_figure((1.9, 1.1, 1.1, 0.9))
+        figure, axes = frames.row_figure((1.9, 1.1, 1.1, 0.9), width=11.6, height=3.5)
         shape, entries = state.weights.shape, [f"entry {n}" for n in range(self.embeddings.shape[1])]
         frames.frame_cells(axes[0], self.tokens, self.tokens, shape, "weights, all queries", legend=(0, 1))
         frames.frame_bars(axes[1], self.tokens, frames.span(state.scores), "scores of the query")

@@ -1,0 +1,58 @@
+"""One browser for all tests, one server for each kind of settings, one page for each notebook."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import course
+import pytest
+from lab import CHROMIUM, FLAGS, server
+from playwright.sync_api import sync_playwright
+from visit import Visit
+
+
+def pytest_configure(config):
+    if not CHROMIUM:
+        raise pytest.UsageError(
+            "the browser tests need Chromium or Chrome: install one (on Debian and Ubuntu: sudo apt install chromium)."
+        )
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Served(NamedTuple):
+    """A running Lab: its address, the folder of its notebooks and the one of its own files."""
+
+    address: str
+    folder: Path
+    scratch: Path
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """A Lab with the course's settings, over copies of its notebooks: Lab writes beside them."""
+    folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
+    shutil.copytree(course.FOLDER, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    with server(folder, scratch) as address:
+        yield Served(address, folder, scratch)
+
+
+@pytest.fixture(scope="session")
+def served_bare(tmp_path_factory):
+    """A Lab that knows nothing of the course's settings, over an empty folder."""
+    folder, scratch = tmp_path_factory.mktemp("bare"), tmp_path_factory.mktemp("scratch")
+    with server(folder, scratch, overrides=False) as address:
+        yield Served(address, folder, scratch)
+
+
+@pytest.fixture(scope="session", params=course.PATHS, ids=lambda path: path.stem)
+def notebook(request, browser, served):
+    """One of the notebooks: looked at as it opens, then run from top to bottom, and left open."""
+    with Visit(browser, served, request.param) as visit:
+        yield visit

@@ -1,0 +1,149 @@
+"""An explorer in an open notebook, as a hand on the keyboard and an eye on the page meet it."""
+
+import base64
+import time
+
+import pytest
+
+from attention_helpers import explorers, load_sentence
+
+LOOK = """box => {
+    const picture = box.querySelector('img[src^="data:image/png"]');
+    const value = control => {
+        const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
+        if (choice) return choice.selectedOptions[0].value;
+        if (tick) return tick.checked ? 'True' : 'False';
+        return (button || control.querySelector('.widget-readout')).innerText;
+    };
+    return {
+        values: [...box.firstElementChild.children].slice(0, -1).map(value),
+        png: picture.src.split(',')[1], alt: picture.alt, size: [picture.naturalWidth, picture.clientWidth],
+        message: box.children[1].innerText, readout: box.children[2].querySelector('table').outerHTML,
+    };
+}"""
+HELD = """{
+    'values': [
+        c.label if hasattr(c, 'label') else format(c.value, getattr(c, 'readout_format', ''))
+        for c in explorer.controls.values()
+    ],
+    'png': __import__('base64').b64encode(explorer.png).decode(),
+    'alt': explorer.alt,
+    'readout': explorer.readout,
+}"""
+FIRST = "control.querySelector('.noUi-handle, select, input, button')"
+
+
+class LiveExplorer:
+    """The explorer that the notebook's variable of that name holds; `names` are those of its controls."""
+
+    def __init__(self, page, kernel):
+        self.page, self.kernel = page, kernel
+        self.box = page.locator(".jp-OutputArea-output .widget-vbox:has(.widget-hslider)")
+        self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
+        self.first = self.new().values
+
+    def look(self):
+        return self.box.evaluate(LOOK)
+
+    def settle(self, until=lambda values: True, seconds=20):
+        """Wait until the kernel's values are as `until` asks, and the page shows what the kernel holds; return that."""
+        deadline = time.monotonic() + seconds
+        while True:
+            page, kernel = self.look(), self.kernel.ask(HELD)
+            kernel["readout"] = self.as_text(kernel["readout"])
+            if until(self.values()) and page | kernel == page:
+                return page
+            if time.monotonic() > deadline:
+                differ = {name: (page[name], kernel[name]) for name in kernel if page[name] != kernel[name]}
+                raise AssertionError(f"after {seconds} s in state {self.values()}, page and kernel differ in {differ}")
+            self.page.wait_for_timeout(30)
+
+    def moved_from(self, before, seconds=5):
+        """Wait until the kernel has heard of a move away from `before`, and the page shows it."""
+        deadline = time.monotonic() + seconds
+        while self.values() == before and time.monotonic() < deadline:
+            self.page.wait_for_timeout(30)
+        return self.settle()
+
+    def values(self):
+        return self.kernel.ask("explorer.values")
+
+    def control(self, number):
+        """A control by its place in the row; the last place is the Reset button's."""
+        return self.box.locator(":scope > .widget-hbox > *").nth(number)
+
+    def sliders(self):
+        return [n for n in range(len(self.names)) if self.control(n).locator(".noUi-handle").count()]
+
+    def focus(self, number):
+        self.control(number).evaluate(f"control => (control.matches('button') ? control : {FIRST}).focus()")
+
+    def has_focus(self, number):
+        return self.control(number).evaluate("control => control.contains(document.activeElement)")
+
+    def walk_to(self, number):
+        """Tab from the first control to another."""
+        self.focus(0)
+        for _ in range(3 * number):  # a slider and its number are one stop each, and each of two buttons
+            if self.has_focus(number):
+                break
+            self.page.keyboard.press("Tab")
+        assert self.has_focus(number), f"Tab does not reach control {number}"
+
+    def press_to_change(self, number):
+        """Press the key that changes the control's value, whatever its kind."""
+        control, press = self.control(number), self.page.keyboard.press
+        if control.locator(".noUi-handle").count():
+            handle = control.locator(".noUi-handle")
+            at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+            press("ArrowLeft" if at_end else "ArrowRight")
+        elif control.locator("select").count():
+            for key in (
+                "Space",
+                "ArrowDown",
+                "Enter",
+            ):  # an arrow on a closed list belongs to Lab: it moves to the next cell
+                press(key)
+        elif control.locator("input").count():
+            press("Space")
+        else:  # of a row of buttons, the second
+            press("Tab")
+            press("Space")
+
+    def drag(self, number, events):
+        """Drag a slider's handle to the far side and half the way back, in so many moves without a pause."""
+        handle, track = (self.control(number).locator(part) for part in (".noUi-handle", ".noUi-base"))
+        handle.scroll_into_view_if_needed()
+        start, room = handle.bounding_box(), track.bounding_box()
+        x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
+        far = room["x"] + room["width"] * (0.9 if x < room["x"] + room["width"] / 2 else 0.1)
+        mouse = self.page.mouse
+        mouse.move(x, y)
+        mouse.down()
+        mouse.move(far, y, steps=events // 2)
+        mouse.move((x + far) / 2, y, steps=events - events // 2)
+        mouse.up()
+
+    def reset(self):
+        self.control(len(self.names)).click()
+        return self.settle(self.is_first)
+
+    def is_first(self, values):
+        return values == pytest.approx(self.first)  # the page may send a slider's 1.0 back as 1.0000000000000002
+
+    def as_text(self, source):
+        """The HTML that the browser makes of a source."""
+        return self.page.evaluate(
+            "source => Object.assign(document.createElement('div'), {innerHTML: source}).innerHTML", source
+        )
+
+    def new(self):
+        return getattr(explorers, self.kind)(load_sentence("journey"))
+
+    def check(self, page):
+        """Hold that the page shows what a new explorer, made in this process, shows in the kernel's state."""
+        fresh = self.new()
+        fresh.set(**self.values())
+        assert page["alt"] == fresh.alt
+        assert page["readout"] == self.as_text(fresh.readout)
+        assert base64.b64decode(page["png"]) == fresh.png

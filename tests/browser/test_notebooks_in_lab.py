@@ -1,0 +1,27 @@
+"""Every notebook in JupyterLab: it shows its stored pictures at once, and runs from top to bottom."""
+
+import course
+
+from attention_helpers import explorers
+
+
+def test_every_explorer_stands_in_a_notebook():
+    """So that the tests of a live explorer leave none out."""
+    source = "\n".join(cell.source for path in course.PATHS for cell in course.code_cells(course.read(path)))
+    assert [name for name in explorers.__all__ if f" {name}(" not in source] == []
+
+
+def test_stored_pictures_are_shown_at_first(notebook):
+    shown = {picture.partition(",")[2] for picture in notebook.first["pictures"]}
+    assert [picture[:40] for picture in notebook.stored if picture not in shown] == []
+    assert "model not found" not in notebook.first["text"].lower()
+
+
+def test_runs_without_an_error(notebook):
+    assert notebook.last["errors"] == []
+    assert notebook.last["prompts"] == [f"[{n}]:" for n in range(1, len(notebook.cells) + 1)]
+    assert "model not found" not in notebook.last["text"].lower()
+
+
+def test_browser_reports_no_error(notebook):
+    assert notebook.lab.errors == []

@@ -1,0 +1,110 @@
+"""A slider is moved while a cell draws: neither disturbs the other, whichever thread the slider's callbacks run on."""
+
+import time
+
+import nbformat
+import pytest
+from explorer import LiveExplorer
+from kernel import Kernel
+from lab import Lab
+
+FIGURES = 50
+SET_UP = f"""
+import hashlib, io, threading
+import torch
+from matplotlib import pyplot as plt
+from attention_helpers import load_sentence
+from attention_helpers.explorers import WrapperExplorer
+
+runs, busy = [], False
+pictures = []  # of each of the explorer's: was the cell at work, and was it drawn on the thread of the cells?
+
+def draw():
+    global busy
+    torch.manual_seed(123)
+    busy, hashes, numbers = True, [], []
+    for _ in range({FIGURES}):
+        table = torch.rand(4, 4)
+        plt.figure(figsize=(3, 3))
+        plt.imshow(table)
+        for i in range(4):
+            plt.text(i, i, f"{{table[i, i]:.2f}}")
+        plt.title("weights")
+        png = io.BytesIO()
+        plt.savefig(png, format="png")
+        plt.close()
+        hashes.append(hashlib.sha256(png.getvalue()).hexdigest())
+        numbers.append(table.sum().item())
+    busy = False
+    return hashes, numbers
+"""
+EXPLORER = """
+explorer = WrapperExplorer(load_sentence("journey"))
+on_main = lambda: threading.current_thread() is threading.main_thread()
+explorer.picture.observe(lambda change: pictures.append((busy, on_main())), names="value")
+explorer
+"""
+CELLS = [SET_UP, EXPLORER, "runs.append(draw())"]
+
+
+@pytest.fixture
+def opened(browser):
+    """opened(served): the page of a notebook that has run once, quietly, and its explorer."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1400})
+    kernels = []
+
+    def open_in(served):
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        nbformat.write(notebook, served.folder / "race.ipynb")
+        lab = Lab(page, served.address)
+        lab.open("race.ipynb")
+        kernels.append(Kernel(served, "race.ipynb"))
+        lab.run_all(len(CELLS))
+        return lab, LiveExplorer(page, *kernels)
+
+    yield open_in
+    for kernel in kernels:
+        kernel.stop()
+    page.close()
+
+
+def move_while_last_cell_runs(lab, explorer, seconds=60):
+    """Run the last cell again, and step through the sliders until the kernel has answered."""
+    lab.executed = 0
+    lab.page.locator(".jp-CodeCell .jp-InputArea-editor").last.click()
+    lab.page.keyboard.press("Control+Enter")
+    deadline, step = time.monotonic() + seconds, 0
+    while not lab.executed:
+        assert time.monotonic() < deadline, f"the cell did not end within {seconds} s"
+        step_through(explorer, step)
+        step += 1
+
+
+def step_through(explorer, step):
+    """Move one slider after the other, five times down, five times up."""
+    sliders = explorer.sliders()
+    explorer.focus(sliders[step % len(sliders)])
+    explorer.page.keyboard.press("ArrowLeft" if step % 10 < 5 else "ArrowRight")
+
+
+@pytest.mark.parametrize("settings", ["served", "served_bare"])
+def test_slider_and_cell_do_not_disturb_each_other(settings, opened, request):
+    lab, explorer = opened(request.getfixturevalue(settings))
+    for step in range(len(explorer.names)):  # ipykernel takes a widget's first answer on the thread that made it
+        step_through(explorer, step)
+        explorer.settle()
+    first = explorer.kernel.ask("len(pictures)")
+    move_while_last_cell_runs(lab, explorer)
+    page = explorer.settle()
+    pictures = explorer.kernel.ask(f"pictures[{first}:]")
+    if settings == "served_bare":  # the slider's pictures come between the cell's, on a second thread
+        assert pictures.count((True, False)) >= 10
+    else:  # they wait for the end of the cell
+        assert set(pictures) == {(False, True)}
+    (quiet, numbers), (disturbed, same_numbers) = explorer.kernel.ask("runs")
+    assert len(set(quiet)) == FIGURES
+    assert [n for n in range(FIGURES) if disturbed[n] != quiet[n]] == [], "corrupted pictures"
+    assert same_numbers == numbers
+    explorer.check(page)
+    assert lab.errors == []

@@ -1,0 +1,68 @@
+"""A visit to a notebook of the course: what it shows at first, and after all its cells have run."""
+
+import course
+from explorer import LiveExplorer
+from kernel import Kernel
+from lab import Lab
+
+SCREENSHOTS = course.ROOT / "build" / "screenshots"
+SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 16_000}
+TO_THE_TOP = "document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0"
+LOOK = """() => ({
+    bottom: Math.ceil([...document.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom),
+    text: document.querySelector('.jp-Notebook').innerText,
+    prompts: [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.innerText),
+    errors: [...document.querySelectorAll('.jp-OutputArea-output[data-mime-type$=error]')].map(box => box.innerText),
+    pictures: [...document.querySelectorAll('.jp-OutputArea-output img')]
+        .filter(picture => picture.complete && picture.naturalWidth).map(picture => picture.src),
+})"""
+
+
+class Visit:
+    """`first` and `last`: what the page shows before a cell is run, and after all are; `lab`: the page itself."""
+
+    def __init__(self, browser, served, path):
+        self.source = course.read(path)
+        self.cells = course.code_cells(self.source)
+        self.stored = stored_pictures(self.cells)
+        self.number, self.name = path.stem[:2], path.relative_to(course.FOLDER).as_posix()
+        self.page = browser.new_page(viewport=SIZE)
+        self.lab, self.served = Lab(self.page, served.address), served
+
+    def __enter__(self):
+        self.lab.open(self.name)
+        self.kernel = Kernel(self.served, self.name)
+        self.first = self.look("_first")
+        self.lab.run_all(len(self.cells))
+        self.last = self.look("")
+        return self
+
+    def __exit__(self, *error):
+        self.kernel.stop()
+        self.page.close()
+
+    def look(self, when):
+        """What the page shows, from top to bottom: Lab renders only what is in view, so all of it must be."""
+        self.page.set_viewport_size(TALL)
+        self.page.evaluate(TO_THE_TOP)
+        for _ in range(40):
+            self.page.wait_for_timeout(250)
+            self.page.evaluate(TO_THE_TOP)
+            seen = self.page.evaluate(LOOK)
+            if len(seen["pictures"]) >= len(self.stored):  # else a test names what lacks
+                break
+        assert seen["bottom"] < TALL["height"], f"{self.name} needs a screen of {seen['bottom']} pixels"
+        clip = {"x": 0, "y": 0, "width": TALL["width"], "height": seen["bottom"]}
+        self.page.screenshot(path=SCREENSHOTS / f"{self.number}{when}.png", clip=clip)
+        self.page.set_viewport_size(SIZE)
+        return seen
+
+    @property
+    def explorer(self):
+        return LiveExplorer(self.page, self.kernel)
+
+
+def stored_pictures(cells):
+    """The PNGs in the notebook's file, as the page writes them."""
+    outputs = [output.get("data", {}) for cell in cells for output in cell.outputs]
+    return [data["image/png"].replace("\n", "") for data in outputs if "image/png" in data]
