@@ -38,6 +38,8 @@ class Explorer(widgets.VBox):
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
             control.observe(self._moved, names="value")
+        for control in (*self.controls.values(), reset):
+            answer_quietly(control)
         rows = widgets.HBox([*self.controls.values(), reset], layout=widgets.Layout(flex_flow="row wrap"))
         super().__init__([rows, self.message, self.picture])
         with self._settling():
@@ -147,6 +149,16 @@ class Explorer(widgets.VBox):
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
         return bundle, {"image/png": {"alt": self.alt, "width": self._width}}
+
+
+def answer_quietly(control):
+    """Let a control's messages end without the events that mark a cell's end.
+
+    ipykernel sends them after each message, on a second thread if it came on one; at a cell's end, matplotlib's inline
+    backend closes all of pyplot's figures. A cell that draws with pyplot meanwhile would lose its figure.
+    """
+    if control.comm is not None:
+        control.comm.handle_msg = control._handle_msg
 
 
 def allowed(control):

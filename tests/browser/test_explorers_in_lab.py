@@ -10,6 +10,8 @@ pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, i
 IMPOSSIBLE = {
     ("MaskExplorer", "num_tokens"): "⚠ token 5 is not among the first 5: poke an earlier one, or take more tokens",
 }
+# To see another picture, press so often: renormalised weights are the same as those of a mask of -inf.
+PRESSES = {("MaskExplorer", "method"): 2}
 # ipywidgets gives its sliders no accessible name: the one fault that axe may find, and does find while it looks.
 UNNAMED_SLIDERS = {"aria-input-field-name": "ARIA input fields must have an accessible name"}
 
@@ -27,8 +29,10 @@ def test_keyboard_moves_every_control(explorer):
     first, readouts = explorer.settle(), set()
     for number, name in enumerate(explorer.names):
         explorer.walk_to(number)
-        explorer.press_to_change(number)
-        page = explorer.settle(lambda values, name=name: values[name] != explorer.first[name])
+        for _ in range(PRESSES.get((explorer.kind, name), 1)):
+            before = explorer.values()[name]
+            explorer.press_to_change(number)
+            page = explorer.settle(lambda values, name=name, before=before: values[name] != before)
         readouts.add(page["readout"])
         if (explorer.kind, name) in IMPOSSIBLE:
             assert page == first | {"values": page["values"], "message": IMPOSSIBLE[explorer.kind, name]}
