@@ -17,7 +17,7 @@ NAMES_UP_TO = 8  # token names a side: beyond that they no longer fit
 def row_figure(ratios, width=9.4, height=3.3):
     """A figure with axes side by side, their widths in the given ratios. Returns the figure and its axes.
 
-    The size is in inches. A browser shows a large picture a frame later: past 0.8 million pixels, where it was measured.
+    The size is in inches. No larger than it must be: what a slider's picture costs goes with its pixels.
     """
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(1, len(ratios), width_ratios=ratios, squeeze=False).flat)

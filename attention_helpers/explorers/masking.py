@@ -25,6 +25,7 @@ class MaskState(NamedTuple):
 
     method: str
     poked: int
+    amount: float
     weights: torch.Tensor  # (num_tokens, num_tokens)
     influence: torch.Tensor  # (num_tokens, num_tokens): row i moves by so much when token j is poked
 
@@ -64,7 +65,7 @@ def attend(embeddings, num_tokens, method, poked, amount):
         raise ValueError(f"token {poked} is not among the first {num_tokens}: poke an earlier one, or take more tokens")
     layer = Masked(seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0), method).eval()
     x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
-    return MaskState(method, poked, layer.weights(x)[0], influence(layer, x, poke=amount).poke)
+    return MaskState(method, poked, amount, layer.weights(x)[0], influence(layer, x, poke=amount).poke)
 
 
 class MaskExplorer(Explorer):
@@ -124,7 +125,7 @@ class MaskExplorer(Explorer):
         tokens = self.tokens[: len(state.weights)]
         return (
             f"{METHODS[state.method]}. Largest weight of each row: {plots.strongest(state.weights, tokens, tokens)}. "
-            f"Poking {tokens[state.poked]} moves the rows by "
+            f"Poking {tokens[state.poked]} by {state.amount:.1f} moves the rows by "
             + ", ".join(f"{token} {move:.2f}" for token, move in zip(tokens, state.moved.tolist(), strict=True))
             + "."
         )

@@ -29,6 +29,7 @@ HELD = """{
     'png': __import__('base64').b64encode(explorer.png).decode(),
     'alt': explorer.alt,
     'readout': explorer.readout,
+    'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
 }"""
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
 
