@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -132,13 +133,38 @@ def test_lab_fills_workbook_and_passes_port_and_arguments(checkout):
     assert recipe.rstrip().endswith("/lab/tree/00_start_here.ipynb --no-browser")
 
 
-@pytest.mark.parametrize(("failing", "reached"), [("none", 3), ("test", 1), ("test-slow", 2), ("lint", 3)])
-def test_ci_runs_all_and_stops_at_the_first_failure(tmp_path, failing, reached):
+STAGES = ["test", "lint", "test-slow", "test-browser"]
+
+
+def run_ci(tmp_path, make, *programs):
+    """Run .ci/run with a `make` and other programs that say they were called; returns result and calls."""
     run = program(tmp_path / "course/.ci/run", (ROOT / ".ci/run").read_text())
-    program(tmp_path / "bin/make", f'#!/bin/sh\necho "made $1"\ntest "$1" != {failing}\n')
-    program(tmp_path / "bin/chromium", "#!/bin/sh\n")  # so that nothing is installed
-    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    result = subprocess.run([run], env={**os.environ, "PATH": path}, capture_output=True, text=True)
-    made = re.findall(r"^made (.*)$", result.stdout, re.MULTILINE)
-    assert made == ["test", "test-slow", "lint"][:reached]
+    program(tmp_path / "bin/make", f'#!/bin/sh\necho "called make $*"\n{make}\n')
+    for name in programs:
+        program(tmp_path / "bin" / name, f'#!/bin/sh\necho "called {name} $*"\n')
+    for name in ("bash", "dirname"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    result = subprocess.run([run], env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True)
+    return result, re.findall(r"^called (.*)$", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("failing", ["none", "test", "lint", "test-slow"])
+def test_ci_runs_all_and_stops_at_the_first_failure(tmp_path, failing):
+    result, called = run_ci(tmp_path, f'test "$1" != {failing}', "chromium")
+    reached = STAGES if failing == "none" else STAGES[: STAGES.index(failing) + 1]
+    assert called == [f"make {target}" for target in reached]
     assert (result.returncode == 0) == (failing == "none")
+
+
+@pytest.mark.parametrize("second_time", ["passes", "fails"])
+def test_ci_gives_the_browser_a_second_chance_and_no_third(tmp_path, second_time):
+    make = f'case "$*" in test-browser) exit 1;; *last-failed) test {second_time} = passes;; esac'
+    result, called = run_ci(tmp_path, make, "chromium")
+    assert called == [*(f"make {target}" for target in STAGES), "make test-browser ARGS=--last-failed"]
+    assert (result.returncode == 0) == (second_time == "passes")
+
+
+def test_ci_installs_a_browser_where_there_is_none(tmp_path):
+    result, called = run_ci(tmp_path, "true", "apt-get")
+    assert called[:2] == ["apt-get update -qq", "apt-get install -y -qq chromium"]
+    assert result.returncode == 0

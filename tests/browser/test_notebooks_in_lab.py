@@ -13,7 +13,8 @@ def test_every_explorer_stands_in_a_notebook():
 
 def test_stored_pictures_are_shown_at_first(notebook):
     shown = {picture.partition(",")[2] for picture in notebook.first["pictures"]}
-    assert [picture[:40] for picture in notebook.stored if picture not in shown] == []
+    missing = [n for n, picture in enumerate(notebook.stored) if picture not in shown]
+    assert missing == [], f"of {len(notebook.stored)} stored pictures; the page shows {len(shown)}"
     assert "model not found" not in notebook.first["text"].lower()
 
 

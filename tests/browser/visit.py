@@ -45,7 +45,7 @@ class Visit:
         """What the page shows, from top to bottom: Lab renders only what is in view, so all of it must be."""
         self.page.set_viewport_size(TALL)
         self.page.evaluate(TO_THE_TOP)
-        for _ in range(40):
+        for _ in range(120):
             self.page.wait_for_timeout(250)
             self.page.evaluate(TO_THE_TOP)
             seen = self.page.evaluate(LOOK)
