@@ -1,5 +1,6 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
+import base64
 import io
 import itertools
 import random
@@ -160,32 +161,27 @@ def plan(explorer, name, most):
     return sorted(legal_states, key=lambda s: [s.get(size, 0) for size in ("num_heads", "num_tokens", "d_out")])
 
 
-def walk(explorer, name, most):
-    """Move an explorer through its states and hold each against its layer."""
-    for state in plan(explorer, name, most):
-        before = explorer.png
-        explorer.set(**state)
-        assert explorer.values == state
-        more = {"embeddings": explorer.embeddings} if name == "SplitExplorer" else {}
-        CHECKS[name](explorer.arrays, **state, **more)
-        picture = np.asarray(Image.open(io.BytesIO(explorer.png)))
-        assert picture.min() != picture.max()
-        if explorer.message.value:
-            assert explorer.png is before  # explained, and the last picture stays
-        else:
-            assert explorer.alt
-            assert "nan" not in explorer.alt + explorer.readout
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_some_states(explorer, name):
-    walk(explorer(name), name, most=6)
+def check(explorer, name):
+    """Hold what an explorer shows against its layer."""
+    more = {"embeddings": explorer.embeddings} if name == "SplitExplorer" else {}
+    CHECKS[name](explorer.arrays, **explorer.values, **more)
+    picture = np.asarray(Image.open(io.BytesIO(explorer.png)))
+    assert picture.min() != picture.max()
+    assert "nan" not in explorer.alt + explorer.readout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_whole_grid_or_2000_states(explorer, name):
-    walk(explorer(name), name, most=2000)
+    e = explorer(name)
+    for state in plan(e, name, most=2000):
+        before = e.png
+        e.set(**state)
+        assert e.values == state
+        if e.message.value:
+            assert e.png is before  # explained, and the last picture stays
+        else:
+            check(e, name)
 
 
 def test_every_explorer_is_checked():
@@ -208,34 +204,26 @@ def test_the_picture_shows_the_arrays(explorer):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_reset_brings_the_first_state_and_the_first_picture_back(name):
+def test_a_new_explorer_moved_to_its_ends_and_reset(name):
+    """A static reader gets a picture; Reset brings the first one back; the notebook's random numbers stay."""
+    random_state = torch.get_rng_state()
     e = getattr(explorers, name)(SENTENCE)
+    check(e, name)
     first, values = e.png, e.values
+    bundle, metadata = e._repr_mimebundle_()
+    assert bundle["text/plain"] == f"{name}: run this cell to move its sliders."
+    assert base64.b64decode(bundle["image/png"]) == first
+    assert re.search(r"\d\.\d\d", metadata["image/png"]["alt"])
+    assert "application/vnd.jupyter.widget-view+json" in bundle
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
     assert e.values != values
+    check(e, name)
     reset = e.children[0].children[-1]
     reset.click()
     assert e.values == values
     assert e.png == first
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_static_reader_gets_a_picture_and_a_fixed_line(name):
-    bundle, metadata = getattr(explorers, name)(SENTENCE)._repr_mimebundle_()
-    assert bundle["text/plain"] == f"{name}: run this cell to move its sliders."
-    assert bundle["image/png"]
-    assert re.search(r"\d\.\d\d", metadata["image/png"]["alt"])
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_notebooks_random_numbers_stay(name):
-    before = torch.get_rng_state()
-    e = getattr(explorers, name)(SENTENCE)
-    for control in e.controls.values():
-        control.value = settings_of(control)[-1]
-    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(torch.get_rng_state(), random_state)
 
 
 def test_an_impossible_state_is_explained_and_nothing_is_lost(explorer):

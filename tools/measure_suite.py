@@ -44,7 +44,7 @@ def measure(runs, names=tuple(WHAT)):
     """Seconds of each run by name (see WHAT), taken in turns."""
     times = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
-        make_floor(Path(folder), len(list((ROOT / "notebooks").glob("*.ipynb"))))
+        make_floor(Path(folder), len(list((ROOT / "notebooks").rglob("[0-9]*.ipynb"))))
         for _ in range(runs):
             for name in names:
                 times[name].append(seconds(*(word.format(floor=folder) for word in WHAT[name])))

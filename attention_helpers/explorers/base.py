@@ -25,11 +25,14 @@ class Explorer(widgets.VBox):
     Errors: `set` raises ValueError for a control that there is not or a value that it cannot take, and changes nothing.
     """
 
+    def __init_subclass__(cls):
+        """What the explorers of one class share, so that a cell run again need not draw its background again."""
+        cls._lock = threading.RLock()  # callbacks may come on a second thread while a cell calls set
+        cls._backgrounds = OrderedDict()
+
     def __init__(self):
-        self._lock = threading.RLock()  # callbacks may come on a second thread while a cell calls set
         self._held = False
         self._shown = None
-        self._backgrounds = OrderedDict()
         self.arrays, self.png, self.alt, self.readout = None, b"", "", ""
         self.controls = self.make_controls()
         self._first = self.values
@@ -42,9 +45,10 @@ class Explorer(widgets.VBox):
             answer_quietly(control)
         rows = widgets.HBox([*self.controls.values(), reset], layout=widgets.Layout(flex_flow="row wrap"))
         super().__init__([rows, self.message, self.picture])
-        with self._settling():
-            self.adjust(None)
-        self._redraw("")
+        with self._lock:
+            with self._settling():
+                self.adjust(None)
+            self._redraw("")
 
     @property
     def values(self):
@@ -123,8 +127,8 @@ class Explorer(widgets.VBox):
         self.message.value = f'<span role="status">{html.escape(note)}</span>' if note else ""
 
     def _canvas(self, arrays):
-        """The background for pictures of this shape, drawn once."""
-        key = self.shape_of_picture(arrays)
+        """The background for pictures of this sentence and shape, drawn once."""
+        key = tuple(self.tokens), self.embeddings.numpy().tobytes(), self.shape_of_picture(arrays)
         if key not in self._backgrounds:
             self._backgrounds[key] = Canvas(self.make_figure(arrays))
         self._backgrounds.move_to_end(key)
