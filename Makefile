@@ -33,7 +33,7 @@ test-unit: ## run the unit tests alone (ARGS=... for pytest)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
 NOTEBOOKS ?= notebooks
-NBVAL = --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
+NBVAL = -p tools.second_start --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
 
 test-notebooks: ## execute every notebook and compare it with its stored outputs (ARGS=... for pytest)
 	$(ENSURE) test
@@ -41,7 +41,7 @@ test-notebooks: ## execute every notebook and compare it with its stored outputs
 
 test-slow: ## run the tests that take minutes
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical --dist=loadgroup -m slow tests $(ARGS)
 
 test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
 	$(ENSURE) test

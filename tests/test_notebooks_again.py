@@ -8,7 +8,8 @@ import subprocess
 import pytest
 from course import FOLDER, FREE, PATHS, ROOT, code_cells, read, tags
 
-pytestmark = pytest.mark.slow
+# one after the other: kernels that start at the same moment may be given the same port
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kernels")]
 
 
 @pytest.fixture(scope="module")

@@ -168,3 +168,24 @@ def test_ci_installs_a_browser_where_there_is_none(tmp_path):
     result, called = run_ci(tmp_path, "true", "apt-get")
     assert called[:2] == ["apt-get update -qq", "apt-get install -y -qq chromium"]
     assert result.returncode == 0
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_kernel_that_dies_at_its_start_is_started_once_more(monkeypatch, failures):
+    import second_start  # here, since it changes nbval
+
+    outcomes = [RuntimeError("Kernel died before replying to kernel_info")] * failures + ["kernel"]
+
+    def start(**options):
+        assert options == {"cwd": "here"}
+        outcome = outcomes.pop(0)
+        if outcome != "kernel":
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(second_start, "start", start)
+    if failures == 1:
+        assert second_start.start_new_kernel(cwd="here") == "kernel"
+    else:
+        with pytest.raises(RuntimeError, match="Kernel died"):
+            second_start.start_new_kernel(cwd="here")
