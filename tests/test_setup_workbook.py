@@ -121,3 +121,19 @@ def test_workbook_that_cannot_be_made_is_one_sentence(checkout):
     (checkout / "workbook").write_text("a file")
     with pytest.raises(SystemExit, match=r"^Cannot keep the workbook: .*workbook"):
         load(checkout, "workbook").main(["fill"])
+
+
+def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):
+    program(workbook.NOTEBOOKS / "solutions" / "03_solutions.ipynb", "course's solutions")
+    workbook.fill()
+    copy = workbook.WORKBOOK / "solutions" / "03_solutions.ipynb"
+    assert copy.read_text() == "course's solutions"
+    copy.write_text("mine")
+    (workbook.NOTEBOOKS / "solutions" / "03_solutions.ipynb").write_text("newer")
+    workbook.fill()
+    assert "make reset NOTEBOOK=solutions/03 brings it" in capsys.readouterr().out
+    assert workbook.choose("03").name == "03_causal_masking.ipynb"
+    workbook.main(["reset", "solutions/03"])
+    assert copy.read_text() == "newer"
+    assert (copy.parent / "03_solutions.yours-1.ipynb").read_text() == "mine"
+    assert "Yours is now workbook/solutions/03_solutions.yours-1.ipynb." in capsys.readouterr().out

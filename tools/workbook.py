@@ -17,7 +17,7 @@ VERSIONS = WORKBOOK / ".versions.json"  # for each copy, the sha256 of the cours
 
 
 def course() -> list[Path]:
-    found = sorted(NOTEBOOKS.glob("*.ipynb"))
+    found = sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
     if not found:
         sys.exit(f"{NOTEBOOKS} holds no notebook: is this a whole copy of the course?")
     return found
@@ -46,8 +46,13 @@ def write_versions(versions: dict[str, str]) -> None:
     write(VERSIONS, json.dumps(versions, indent=1, sort_keys=True).encode())
 
 
+def name_of(notebook: Path) -> str:
+    """The course's name for a notebook: its path in there, such as solutions/03_solutions.ipynb."""
+    return notebook.relative_to(NOTEBOOKS).as_posix()
+
+
 def number(notebook: Path) -> str:
-    return notebook.stem.split("_")[0]
+    return name_of(notebook).removesuffix(".ipynb").split("_")[0]
 
 
 def fill() -> None:
@@ -55,29 +60,31 @@ def fill() -> None:
     WORKBOOK.mkdir(exist_ok=True)
     versions = read_versions()
     for notebook in course():
-        copy, newest = WORKBOOK / notebook.name, sha256(notebook)
+        name = name_of(notebook)
+        copy, newest = WORKBOOK / name, sha256(notebook)
         if not copy.exists():
+            copy.parent.mkdir(exist_ok=True)
             write(copy, notebook.read_bytes())
-        made_from = newest if sha256(copy) == newest else versions.get(notebook.name)
+        made_from = newest if sha256(copy) == newest else versions.get(name)
         bring = f"make reset NOTEBOOK={number(notebook)} brings it and keeps yours beside it."
         if made_from is None:
-            print(f"{copy.name}: the course's version may be newer than yours (there is no record); {bring}")
+            print(f"{name}: the course's version may be newer than yours (there is no record); {bring}")
             made_from = newest  # said once: from now on there is a record
         elif made_from != newest:
-            print(f"{copy.name}: the course has a newer version; {bring}")
-        versions[notebook.name] = made_from
+            print(f"{name}: the course has a newer version; {bring}")
+        versions[name] = made_from
     write_versions(versions)
 
 
 def choose(name: str) -> Path:
     """Return the one notebook that is called `name`, or starts with it."""
     found = course()
-    matches = [path for path in found if name in (path.name, path.stem)]
-    matches = matches or [path for path in found if path.name.startswith(name)]
+    matches = [path for path in found if name_of(path) in (name, f"{name}.ipynb")]
+    matches = matches or [path for path in found if name_of(path).startswith(name)]
     if len(matches) == 1:
         return matches[0]
     problem = "names no notebook" if not matches else "names several notebooks"
-    listed = ", ".join(path.stem for path in found)
+    listed = ", ".join(name_of(path).removesuffix(".ipynb") for path in found)
     sys.exit(f"NOTEBOOK={name} {problem}: give one of {listed}, or its number, as in: make reset NOTEBOOK=03")
 
 
@@ -91,18 +98,18 @@ def free_name(copy: Path) -> Path:
 def reset(name: str) -> None:
     """Bring the course's notebook; the learner's moves to a free name first, so that no interruption loses it."""
     notebook = choose(name)
-    copy = WORKBOOK / notebook.name
-    WORKBOOK.mkdir(exist_ok=True)
+    copy = WORKBOOK / name_of(notebook)
+    copy.parent.mkdir(parents=True, exist_ok=True)
     if copy.exists() and sha256(copy) == sha256(notebook):
-        print(f"workbook/{copy.name} is the course's newest version already, unchanged.")
+        print(f"workbook/{name_of(notebook)} is the course's newest version already, unchanged.")
     else:
         if os.path.lexists(copy):
             kept = free_name(copy)
             copy.rename(kept)
-            print(f"Yours is now workbook/{kept.name}.")
+            print(f"Yours is now {kept.relative_to(ROOT).as_posix()}.")
         write(copy, notebook.read_bytes())
-        print(f"workbook/{copy.name} is the course's newest version.")
-    write_versions(read_versions() | {notebook.name: sha256(notebook)})
+        print(f"workbook/{name_of(notebook)} is the course's newest version.")
+    write_versions(read_versions() | {name_of(notebook): sha256(notebook)})
 
 
 def main(arguments: list[str]) -> None:

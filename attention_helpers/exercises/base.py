@@ -1,0 +1,222 @@
+"""Exercises that answer back: a check says what is right, or names the mistake that was made, and never the answer.
+
+A check runs the learner's function on random inputs of several sizes, beside the solution. Where the two differ, it
+runs the known wrong solutions too: if one of them gives what the learner's function gives, that is the mistake.
+"""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from .compare import changed_input, difference
+from .running import Outcome, as_shipped, compiled, kept_random_state, outcome, own_line, same_code
+
+SEED = 20
+
+
+class Reply(NamedTuple):
+    """What a check says. `right` is True, False, or None for an exercise that was not attempted yet."""
+
+    right: bool | None
+    text: str
+
+    def __str__(self):
+        return self.text
+
+    def _repr_markdown_(self):
+        return self.text
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A mistake that people make: its name, a wrong solution that has it, and what to say to someone who has it."""
+
+    name: str
+    wrong: Any
+    says: str
+
+
+def call_directly(answer, *case):
+    return answer(*case)
+
+
+@dataclass
+class Exercise:
+    """One exercise. Shapes: those of its prompt. Units: none.
+
+    title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
+    cases(generator): the arguments of several calls, random but the same each time, as a list of tuples.
+    call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples of them.
+    misconceptions: at least three. hints: from gentle to plain. why: what makes the solution right, for those who
+    look it up. moral: what to say to someone who is right.
+    stub: the text that the notebook ships for the learner to fill in or mend; by default the solution's head.
+    as_text: the learner's answer is a string of Python that defines the solution's name, to be mended as a text.
+    rows_sum_to_one: say so when the learner's rows do not. tolerance: largest difference that passes.
+    """
+
+    name: str
+    title: str
+    prompt: str
+    solution: Any
+    cases: Callable
+    misconceptions: list[Misconception]
+    hints: list[str]
+    why: str
+    call: Callable = call_directly
+    moral: str = ""
+    stub: str = ""
+    as_text: bool = False
+    rows_sum_to_one: bool = False
+    tolerance: float = 1e-5
+    done: bool = field(default=False, init=False)
+    hinted: int = field(default=0, init=False)
+
+    def __post_init__(self):
+        self.answer_name = self.solution.__name__
+        self.stub = textwrap.dedent(self.stub).strip() or stub_of(self.solution)
+
+    @property
+    def cell(self):
+        """The notebook's cell: the stub, and the check under it."""
+        answer = f"my_{self.name}" if self.as_text else self.answer_name
+        text = f'{answer} = """\n{self.stub}\n"""' if self.as_text else self.stub
+        return f"{text}\n\n\npractice.{self.name}.check({answer})"
+
+    def check(self, answer):
+        """Judge a learner's answer: a function or class, or a text if the exercise ships one. Errors: none."""
+        with kept_random_state():
+            right, text = self._judge(answer)
+        self.done = bool(right)
+        if right is None:
+            text = f"**Not attempted yet.** {text}"
+        else:
+            text = (
+                f"✅ **Right.** {text}" if right else f"❌ **Not yet.** {text} (Stuck? `practice.{self.name}.hint()`)"
+            )
+        return Reply(right, text)
+
+    def hint(self):
+        """The next hint; after the last one, the last one again. Errors: none."""
+        number = min(self.hinted, len(self.hints) - 1)
+        self.hinted = number + 1
+        return Reply(None, f"**Hint {number + 1} of {len(self.hints)}.** {self.hints[number]}")
+
+    def wrong_ways(self):
+        """What the check says to each of the known mistakes, as a table. Errors: none."""
+        with kept_random_state():
+            says = [self._judge(misconception.wrong)[1].replace("|", "\\|") for misconception in self.misconceptions]
+        rows = [f"| {m.name} | {text} |" for m, text in zip(self.misconceptions, says, strict=True)]
+        return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
+
+    def _judge(self, answer):
+        """Whether an answer is right (None: untouched), and what to say."""
+        if self._is_untouched(answer):
+            return None, f"Write `{self.answer_name}` above, then run this cell again."
+        if isinstance(answer, str) and self.as_text:
+            try:
+                answer = compiled(answer, self.answer_name)
+            except Exception as error:  # a learner's text may fail in every way
+                return False, own_line(error, None)
+        if not callable(answer):
+            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}."
+        finding = self._first_difference(answer)
+        if finding is None:
+            return True, f"Checked on {len(self._cases())} random inputs. {self.moral}".strip()
+        mistake = self.mistake_of(answer)
+        return False, mistake.says if mistake else finding
+
+    def _is_untouched(self, answer):
+        if isinstance(answer, str):
+            return answer.strip() == self.stub
+        return answer is None or answer is ... or same_code(answer, as_shipped(self.stub, self.answer_name))
+
+    def _cases(self):
+        return self.cases(torch.Generator().manual_seed(SEED))
+
+    def _outcomes(self, answer):
+        answer = compiled(answer, self.answer_name) if isinstance(answer, str) else answer
+        return [outcome(self.call, answer, case) for case in self._cases()]
+
+    def _first_difference(self, answer):
+        """What the first call that goes wrong shows, in words, or None."""
+        for case, fresh, expected in zip(self._cases(), self._cases(), self._outcomes(self.solution), strict=True):
+            got = outcome(self.call, answer, case)
+            finding = self._difference(expected, got, fresh, answer)
+            if finding:
+                return f"{finding} This was with {self._in_words(fresh)}."
+        return None
+
+    def _difference(self, expected, got, fresh, answer):
+        if got.error is not None and expected.error is None:
+            return own_line(got.error, answer)
+        if expected.error is not None:
+            kind = type(expected.error).__name__
+            if got.error is None:
+                return f"This call should end in a {kind}, and it returned something."
+            if not isinstance(got.error, type(expected.error)):
+                return f"Not the {kind} that was asked for: {own_line(got.error, answer)}"
+            return None if str(got.error) else f"The {kind} is right. Let it say what is wrong: its message is empty."
+        changed = changed_input(fresh, got.case) if not changed_input(fresh, expected.case) else ""
+        return changed or difference(expected.value, got.value, self.tolerance, rows=self.rows_sum_to_one)
+
+    def mistake_of(self, answer):
+        """The misconception whose wrong solution gives what the answer gives in every call, or None.
+
+        Errors: those of a text that does not define the answer.
+        """
+        given, right = self._outcomes(answer), self._outcomes(self.solution)
+        for misconception in self.misconceptions:
+            wrong = self._outcomes(misconception.wrong)
+            if self._alike(wrong, given) and not self._alike(wrong, right):
+                return misconception
+        return None
+
+    def _alike(self, ones, others):
+        return all(one.alike(other, self.tolerance) for one, other in zip(ones, others, strict=True))
+
+    def _in_words(self, case):
+        try:
+            names = [*inspect.signature(self.solution).parameters]
+        except (TypeError, ValueError):
+            names = []
+        if self.call is not call_directly or len(names) < len(case):
+            names = [f"argument {n}" for n in range(1, len(case) + 1)]
+        return ", ".join(f"{name} {in_words(value)}" for name, value in zip(names, case, strict=False))
+
+
+def in_words(value):
+    """An argument in a few words: a tensor by its shape."""
+    if isinstance(value, torch.Tensor):
+        return f"of shape {tuple(value.shape)}"
+    if isinstance(value, torch.nn.Module):
+        return f"a {type(value).__name__}"
+    if isinstance(value, torch.Generator):
+        return "a generator"
+    return f"= {value!r}"
+
+
+def stub_of(function):
+    """A function's head, what its docstring says, and a place to write."""
+    head = re.match(r"def .*?:\n", textwrap.dedent(inspect.getsource(function)), flags=re.S).group()
+    doc = textwrap.indent(f'"""{inspect.getdoc(function)}"""', "    ")
+    return f"{head}{doc}\n    ...  # your code"
+
+
+class Progress:
+    """progress(): the line that says how many of a lesson's exercises are done, in this kernel and not beyond it."""
+
+    def __init__(self, exercises):
+        self.exercises = exercises
+
+    def __call__(self):
+        marks = " · ".join(f"{'✅' if exercise.done else '▫️'} {exercise.title}" for exercise in self.exercises)
+        done = sum(exercise.done for exercise in self.exercises)
+        return Reply(None, f"**{done} of {len(self.exercises)} done.** {marks}")
+
+
+__all__ = ["Exercise", "Misconception", "Outcome", "Progress", "Reply"]
