@@ -49,7 +49,7 @@ class Visit:
             self.page.wait_for_timeout(250)
             self.page.evaluate(TO_THE_TOP)
             seen = self.page.evaluate(LOOK)
-            if len(seen["pictures"]) >= len(self.stored):  # else a test names what lacks
+            if len(seen["pictures"]) >= len(self.stored) and all(seen["prompts"]):  # else a test names what lacks
                 break
         assert seen["bottom"] < TALL["height"], f"{self.name} needs a screen of {seen['bottom']} pixels"
         clip = {"x": 0, "y": 0, "width": TALL["width"], "height": seen["bottom"]}
