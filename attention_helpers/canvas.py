@@ -170,6 +170,12 @@ class Canvas:
         for side in (frame[:4], frame[-4:], frame[:, :4], frame[:, -4:]):
             side[:] = FIRST_HEAD + 5  # vermilion: no shade of the colour map comes near it
 
+    def rule(self, box, place, count):
+        """A vertical line through a box, at one of `count` evenly spaced places."""
+        top, bottom, left, right = self.boxes[box]
+        middle = left + round((place + 0.5) * (right - left) / count)
+        self.pixels[top:bottom, middle - 2 : middle + 2] = FIRST_HEAD + 5
+
     def png(self):
         """Finish the picture; returns it as PNG bytes."""
         pixels, self.pixels = self.pixels, None

@@ -86,6 +86,16 @@ def frame_bars(ax, names, limits, title="", *, series=()):
         ax.legend(handles=patches, fontsize=7, loc="upper right", frameon=False)
 
 
+def frame_curve(ax, labels, values, title="", xlabel=""):
+    """Draw values over evenly spaced places; a label stands at the first, the last and some between."""
+    ax.plot(range(len(values)), values, color=head_colour(0), linewidth=1.6)
+    ax.set(xlim=(-0.5, len(values) - 0.5), ylim=(0, max(values) * 1.08), xlabel=xlabel)
+    places = sorted({round(n) for n in np.linspace(0, len(values) - 1, 6)})
+    ax.set_xticks(places, [str(labels[place]) for place in places])
+    ax.tick_params(labelsize=8)
+    ax.set_title(title, fontsize=10, fontweight="bold")
+
+
 def colour_columns(ax, heads):
     """Give each column a band in the colour of its head, above the cells; `heads` names the head of every column."""
     for column, head in enumerate(heads):

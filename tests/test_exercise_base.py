@@ -97,6 +97,9 @@ def test_wrong_answers_and_what_is_said(exercise, answer, said):
 def test_a_difference_says_with_which_input(exercise):
     reply = exercise.check(lambda x, flip: halves(x, flip) + 1)
     assert "This was with x of shape (2, 3), flip = False." in reply.text
+    exercise.call = lambda answer, rows, turn: answer(rows, turn)
+    reply = exercise.check(lambda x, flip: halves(x, flip) + 1)
+    assert "This was with rows of shape (2, 3), turn = False." in reply.text
 
 
 @pytest.mark.parametrize("answer", [None, ...])

@@ -6,6 +6,7 @@ import itertools
 import random
 import re
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,16 +26,40 @@ from attention_helpers import (
 from attention_helpers.canvas import palette
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
+from attention_helpers.training import LookUp, Reader, Snapshot
 
 SENTENCE = load_sentence("journey")
 NAMES = explorers.__all__
+
+
+def made_up_run():
+    """What a LearningExplorer sees of a Training: no optimizer, which is slow to import."""
+    torch.manual_seed(0)
+    task = LookUp(questions=2, batch_size=16)
+    reader = Reader(task, width=8, num_heads=2)
+    examples, answers = task.batch(torch.Generator().manual_seed(1))
+    snapshots = []
+    for step in (0, 1, 2, 40, 400):
+        with torch.no_grad():
+            reader.attention.W_query.weight.mul_(1.5)
+            outputs = reader(examples)
+            loss, score = task.loss(outputs, answers).item(), task.score(outputs, answers)
+            snapshots.append(Snapshot(step, loss, score, {}, reader.maps(examples[:8])))
+    return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
+
+
+RUN = made_up_run()
+
+
+def make(name):
+    return getattr(explorers, name)(RUN if name == "LearningExplorer" else SENTENCE)
 
 
 @pytest.fixture(scope="module")
 def explorer():
     """Each explorer, made once: explorer("ScoresExplorer")."""
     made = {}
-    return lambda name: made.setdefault(name, getattr(explorers, name)(SENTENCE))
+    return lambda name: made.setdefault(name, make(name))
 
 
 def settings_of(control):
@@ -145,7 +170,17 @@ def check_split(state, d_out, num_heads, dropout, num_tokens, seed, embeddings):
     check_heads(state, layer, embeddings[None, :num_tokens], dropout)
 
 
+def check_learning(state, step, example, head):
+    [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
+    assert torch.equal(state.weights, snapshot.maps[example - 1, head - 1])
+    assert state.loss == snapshot.loss
+    assert torch.equal(state.score, snapshot.score)
+    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(7))
+    assert not state.weights[causal_mask(7)].any()
+
+
 CHECKS = {
+    "LearningExplorer": check_learning,
     "ScoresExplorer": check_scores,
     "QKVExplorer": check_qkv,
     "MaskExplorer": check_mask,
@@ -207,7 +242,7 @@ def test_the_picture_shows_the_arrays(explorer):
 def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     """A static reader gets a picture; Reset brings the first one back; the notebook's random numbers stay."""
     random_state = torch.get_rng_state()
-    e = getattr(explorers, name)(SENTENCE)
+    e = make(name)
     check(e, name)
     first, values = e.png, e.values
     bundle, metadata = e._repr_mimebundle_()
@@ -219,11 +254,28 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
         control.value = settings_of(control)[-1]
     assert e.values != values
     check(e, name)
-    reset = e.children[0].children[-1]
+    reset = e.children[0].children[len(e.controls)]
     reset.click()
     assert e.values == values
     assert e.png == first
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_the_play_button_moves_the_step(explorer):
+    e = explorer("LearningExplorer")
+    [play] = e.children[0].children[len(e.controls) + 1 :]
+    assert e.link.source == (play, "value")
+    assert e.link.target == (e.controls["step"], "index")
+    assert (play.min, play.max) == (0, 4)
+    e.controls["step"].index = 3  # as the page does
+    assert e.values["step"] == 40
+    assert "“" in e.readout
+    assert "40 of 400" in e.readout
+
+
+def test_a_run_that_has_not_run_is_refused():
+    with pytest.raises(ValueError, match="training must have run, got 1 snapshots"):
+        explorers.LearningExplorer(SimpleNamespace(task=RUN.task, examples=RUN.examples, snapshots=RUN.snapshots[:1]))
 
 
 def test_an_impossible_state_is_explained_and_nothing_is_lost(explorer):

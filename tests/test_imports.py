@@ -87,6 +87,7 @@ MAY_KNOW = {
     "probes": {"core", "dropout", "layers", "efficient"},
     "trace": {"core", "dropout", "layers", "efficient"},
     "training": {"sentences", "core", "dropout", "layers", "efficient", "probes", "trace"},
+    "characters": {"core", "dropout", "layers"},
     "plots": set(),
     "frames": {"plots"},
     "canvas": {"plots"},

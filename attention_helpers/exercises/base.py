@@ -180,12 +180,10 @@ class Exercise:
         return all(one.alike(other, self.tolerance) for one, other in zip(ones, others, strict=True))
 
     def _in_words(self, case):
-        try:
-            names = [*inspect.signature(self.solution).parameters]
-        except (TypeError, ValueError):
-            names = []
-        if self.call is not call_directly or len(names) < len(case):
-            names = [f"argument {n}" for n in range(1, len(case) + 1)]
+        """The arguments of a call, by the names that the solution, or `call`, gives them."""
+        names = [*inspect.signature(self.solution).parameters]
+        if self.call is not call_directly:
+            names = [*inspect.signature(self.call).parameters][1:]
         return ", ".join(f"{name} {in_words(value)}" for name, value in zip(names, case, strict=False))
 
 

@@ -1,10 +1,19 @@
 """Explorers: one a lesson. Move a control, and the layers that the lesson shows compute the picture anew."""
 
 from .dropping import DropoutExplorer
+from .learning import LearningExplorer
 from .masking import MaskExplorer
 from .qkv import QKVExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
 
-__all__ = ["DropoutExplorer", "MaskExplorer", "QKVExplorer", "ScoresExplorer", "SplitExplorer", "WrapperExplorer"]
+__all__ = [
+    "DropoutExplorer",
+    "LearningExplorer",
+    "MaskExplorer",
+    "QKVExplorer",
+    "ScoresExplorer",
+    "SplitExplorer",
+    "WrapperExplorer",
+]

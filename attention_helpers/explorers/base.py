@@ -43,12 +43,17 @@ class Explorer(widgets.VBox):
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
             answer_quietly(control)
-        rows = widgets.HBox([*self.controls.values(), reset], layout=widgets.Layout(flex_flow="row wrap"))
+        row = [*self.controls.values(), reset, *self.make_extras()]
+        rows = widgets.HBox(row, layout=widgets.Layout(flex_flow="row wrap"))
         super().__init__([rows, self.message, self.picture])
         with self._lock:
             with self._settling():
                 self.adjust(None)
             self._redraw("")
+
+    def make_extras(self):
+        """Widgets that move controls and hold no value of their own."""
+        return []
 
     @property
     def values(self):
@@ -127,14 +132,19 @@ class Explorer(widgets.VBox):
         self.message.value = f'<span role="status">{html.escape(note)}</span>' if note else ""
 
     def _canvas(self, arrays):
-        """The background for pictures of this sentence and shape, drawn once."""
-        key = tuple(self.tokens), self.embeddings.numpy().tobytes(), self.shape_of_picture(arrays)
+        """The background for pictures of this kind and shape, drawn once."""
+        key = self.background_of, self.shape_of_picture(arrays)
         if key not in self._backgrounds:
             self._backgrounds[key] = Canvas(self.make_figure(arrays))
         self._backgrounds.move_to_end(key)
         while len(self._backgrounds) > KEPT_BACKGROUNDS:
             self._backgrounds.popitem(last=False)
         return self._backgrounds[key]
+
+    @property
+    def background_of(self):
+        """What else the background hangs on: the sentence."""
+        return tuple(self.tokens), self.embeddings.numpy().tobytes()
 
     def _image(self, width, height):
         source = base64.b64encode(self.png).decode()

@@ -7,7 +7,7 @@ import pytest
 
 from attention_helpers import explorers, load_sentence
 
-LOOK = """box => {
+LOOK = """(box, controls) => {
     const picture = box.querySelector('img[src^="data:image/png"]');
     const value = control => {
         const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
@@ -16,7 +16,7 @@ LOOK = """box => {
         return (button || control.querySelector('.widget-readout')).innerText;
     };
     return {
-        values: [...box.firstElementChild.children].slice(0, -1).map(value),
+        values: [...box.firstElementChild.children].slice(0, controls).map(value),
         png: picture.src.split(',')[1], alt: picture.alt, size: [picture.naturalWidth, picture.clientWidth],
         message: box.children[1].innerText, readout: box.children[2].querySelector('table').outerHTML,
     };
@@ -44,7 +44,7 @@ class LiveExplorer:
         self.first = self.new().values
 
     def look(self):
-        return self.box.evaluate(LOOK)
+        return self.box.evaluate(LOOK, len(self.names))
 
     def settle(self, until=lambda values: True, seconds=20):
         """Wait until the kernel's values are as `until` asks, and the page shows what the kernel holds; return that."""
