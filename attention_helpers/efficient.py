@@ -1,0 +1,129 @@
+"""The same attention, for speed and length: one product for queries, keys and values, no table of scores, a cache."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from ._checks import check_dropout, check_flag, check_heads, check_input, check_size
+from .core import causal_mask
+from .layers import MultiHeadAttention
+
+PARTS = "W_query", "W_key", "W_value"
+
+
+class Cache(NamedTuple):
+    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+class FusedMultiHeadAttention(nn.Module):
+    """MultiHeadAttention in fewer, larger steps: it computes the same, and never stores the scores.
+
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). Units: none. From one seed it starts
+    with the weights of MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order.
+    With dropout in training the results are those of MultiHeadAttention in distribution, not
+    number by number: torch's kernel draws its own masks. On a CPU it then stores the whole table of
+    weights after all, so its memory grows with the square of num_tokens.
+    Errors: as in MultiHeadAttention.
+    Source: Dao et al. 2022, "FlashAttention", algorithm 1.
+    """
+
+    def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):
+        super().__init__()
+        self.d_in, self.d_out = check_size("d_in", d_in), check_size("d_out", d_out)
+        self.context_length = check_size("context_length", context_length)
+        self.num_heads = check_size("num_heads", num_heads)
+        check_heads(d_out, num_heads)
+        check_flag("qkv_bias", qkv_bias)
+        self.head_dim = d_out // num_heads
+        self.dropout = check_dropout("dropout", dropout)
+        parts = [nn.Linear(d_in, d_out, bias=qkv_bias) for _ in PARTS]
+        device = parts[0].weight.device
+        self.W_qkv = nn.utils.skip_init(nn.Linear, d_in, 3 * d_out, bias=qkv_bias, device=device)
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.join(parts)
+
+    @torch.no_grad()
+    def join(self, parts):
+        """Copy the weights and biases of three layers into W_qkv, one below the other."""
+        self.W_qkv.weight.copy_(torch.cat([part.weight for part in parts]))
+        if self.W_qkv.bias is not None:
+            self.W_qkv.bias.copy_(torch.cat([part.bias for part in parts]))
+
+    def split_heads(self, x):
+        """Queries, keys and values of x, (b, num_heads, num_tokens, head_dim) each."""
+        b, num_tokens, _ = x.shape
+        qkv = self.W_qkv(x).view(b, num_tokens, 3, self.num_heads, self.head_dim)
+        return qkv.permute(2, 0, 3, 1, 4)  # (3, b, num_heads, num_tokens, head_dim)
+
+    def forward(self, x):
+        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length)
+        queries, keys, values = self.split_heads(x)
+        p = self.dropout if self.training else 0.0
+        context = scaled_dot_product_attention(queries, keys, values, dropout_p=p, is_causal=True)
+        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out))
+
+    def step(self, x, cache=None):
+        """The result for the tokens x that come after those in the cache, and the cache with them.
+
+        x: (b, num_tokens, d_in), often one token. Call it in eval mode: it applies no dropout.
+        Errors: as in forward; ValueError too for a cache that does not fit x, or that is full.
+        Source: Pope et al. 2022, "Efficiently Scaling Transformer Inference", section 2.
+        """
+        past = 0 if cache is None else cache.keys.shape[2]
+        check_input(x, self.d_in, ranks=(3,))
+        self.check_room(x, past, cache)
+        queries, keys, values = self.split_heads(x)
+        if cache is not None:
+            keys, values = torch.cat((cache.keys, keys), dim=2), torch.cat((cache.values, values), dim=2)
+        show = (
+            None if x.shape[1] == 1 else ~causal_mask(keys.shape[2], x.device)[past:]
+        )  # (num_tokens, past + num_tokens)
+        context = scaled_dot_product_attention(queries, keys, values, attn_mask=show)
+        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), Cache(keys, values)
+
+    def check_room(self, x, past, cache):
+        if past + x.shape[1] > self.context_length:
+            raise ValueError(
+                f"cache and x must hold at most context_length={self.context_length} tokens together, "
+                f"got {past} and {x.shape[1]}"
+            )
+        expected = x.shape[0], self.num_heads, past, self.head_dim
+        if cache is not None and tuple(cache.keys.shape) != expected:
+            raise ValueError(f"cache must hold keys of shape {expected}, got {tuple(cache.keys.shape)}")
+
+    @classmethod
+    @torch.no_grad()
+    def from_split(cls, split):
+        """The fused layer with the weights, dropout, mode, device and dtype of a MultiHeadAttention, exactly.
+
+        Errors: TypeError for another kind of layer.
+        """
+        if not isinstance(split, MultiHeadAttention):
+            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
+        fused = cls(*sizes(split), split.dropout.p, split.num_heads, split.W_query.bias is not None)
+        fused.to(split.W_query.weight)
+        fused.join([getattr(split, name) for name in PARTS])
+        fused.out_proj.load_state_dict(split.out_proj.state_dict())
+        return fused.train(split.training)
+
+    @torch.no_grad()
+    def to_split(self):
+        """The MultiHeadAttention with the same weights, dropout, mode, device and dtype, exactly. Errors: none."""
+        bias = self.W_qkv.bias is not None
+        split = MultiHeadAttention(*sizes(self), self.dropout, self.num_heads, bias).to(self.W_qkv.weight)
+        for name, weight in zip(PARTS, self.W_qkv.weight.chunk(3), strict=True):
+            getattr(split, name).weight.copy_(weight)
+        for name, part in zip(PARTS, self.W_qkv.bias.chunk(3) if bias else (), strict=bias):
+            getattr(split, name).bias.copy_(part)
+        split.out_proj.load_state_dict(self.out_proj.state_dict())
+        return split.train(self.training)
+
+
+def sizes(layer):
+    """What both constructors begin with."""
+    return layer.d_in, layer.d_out, layer.context_length
