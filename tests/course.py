@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "notebooks"
 PATHS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+LESSONS = [path for path in PATHS if path.parent == FOLDER and path.name[:2] != "00"]
 FREE = "nbval-ignore-output"
 
 

@@ -69,7 +69,7 @@ def nan_once(x, flip):
         (lambda x, flip: x * 0.5, "You do not flip."),
         (lambda x, flip: None, r"The result should be a tensor, and is None: is there a `return`\?"),
         (lambda x, flip: 3, r"The result should be a tensor, and is an int\."),
-        (lambda x, flip: halves(x, flip).numpy(), "The result should be a tensor, and is a ndarray"),
+        (lambda x, flip: halves(x, flip).numpy(), "The result should be a tensor, and is a numpy.ndarray"),
         (lambda x, flip: halves(x, flip)[None], r"should have the shape \(2, 3\), and has \(1, 2, 3\)\."),
         (lambda x, flip: halves(x, flip).double(), r"should be of dtype torch.float32, and is of torch.float64\."),
         (nan_once, r"The result is NaN at \[1, 0\], where a number belongs\."),
@@ -78,7 +78,7 @@ def nan_once(x, flip):
             r"6 of 6 entries of the result differ, the first at \[0, 0\]: .* belongs",
         ),
         (in_place, "Your code changes its argument 1 in place: work on a copy"),
-        (lambda x: x, r"The call failed before it reached your code: `TypeError`: .*2 were given"),
+        (lambda x: x, r"The call failed, though not in a line of yours: `TypeError`: .*2 were given"),
         (deep, r"Your code stopped in line \d+, `return torch.cat\(\[x, torch.ones\(99\)\]\)`, with `RuntimeError`: "),
         (helper_fails, r"""stopped in line \d+, `raise KeyError\("no head 3"\)`, with `KeyError`: 'no head 3'"""),
         (7, "`halves` must be a function or class, and is int."),
@@ -194,6 +194,18 @@ def refuses_silently(p):
     if p >= 1:
         raise ValueError
     return p
+
+
+def test_the_words_of_an_error_that_is_asked_for_do_not_hide_a_mistake():
+    def doubled(p):
+        if p >= 1:
+            raise ValueError("the learner's own words")
+        return 2 * p
+
+    mistake = Misconception("doubles", lambda p: 2 * refuses(p), "You double.")
+    exercise = Exercise("refusing", "", "", refuses, lambda g: [(0.5,), (2.0,)], [mistake], [], "")
+    assert exercise.mistake_of(doubled) is mistake
+    assert exercise.mistake_of(lambda p: 2 * p) is None  # it refuses nothing
 
 
 class Doubled(nn.Module):

@@ -51,7 +51,8 @@ def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
 def test_no_check_is_an_assert_which_optimised_python_would_drop():
     for path in MODULES.values():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)], path
+        asserts = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+        assert len(asserts) == (path.stem == "lesson_06_classes"), path  # there, in a class for learners to mend
 
 
 def imports(path):

@@ -4,15 +4,17 @@ import json
 import re
 
 import pytest
-from course import FOLDER, FREE, PATHS, ROOT, anchors, code_cells, numbers_in, read, tags, text_of
+from course import FOLDER, FREE, LESSONS, PATHS, ROOT, anchors, code_cells, numbers_in, read, tags, text_of
 
 FIGURES = json.loads((ROOT / "data" / "published.json").read_text(encoding="utf-8"))["figures"]
-LESSONS = [path for path in PATHS if path.name[:2] in {"01", "02", "03", "04", "05", "06"}]
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 def test_the_course_is_complete():
-    assert [path.name[:2] for path in PATHS if path.parent == FOLDER] == ["00", "01", "02", "03", "04", "05", "06"]
+    assert [path.name[:2] for path in LESSONS] == ["01", "02", "03", "04", "05", "06"]
+    solutions = [path.name for path in PATHS if path.parent == FOLDER / "solutions"]
+    assert solutions == [f"{path.name[:2]}_solutions.ipynb" for path in LESSONS]
+    assert len(PATHS) == 1 + 2 * len(LESSONS)
 
 
 @each_notebook
@@ -119,6 +121,7 @@ def test_a_lesson_has_its_parts(path):
     assert "Next: [" in notebook.cells[0].source
     assert text.count("<details>") == text.count("</details>") >= 3  # predictions
     assert "## What people get wrong here" in text
+    assert "## Exercises" in text
     assert "## Summary" in text
     if path.name[:2] != "01":  # the first lesson has no layer yet, and shows core's verbs
         assert "show_source(" in "\n".join(cell.source for cell in code_cells(notebook))

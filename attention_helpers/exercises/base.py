@@ -116,7 +116,7 @@ class Exercise:
     def _judge(self, answer):
         """Whether an answer is right (None: untouched), and what to say."""
         if self._is_untouched(answer):
-            return None, f"Write `{self.answer_name}` above, then run this cell again."
+            return None, f"{'Mend' if self.as_text else 'Write'} `{self.answer_name}` above, then run this cell again."
         if isinstance(answer, str) and self.as_text:
             try:
                 answer = compiled(answer, self.answer_name)
@@ -169,15 +169,17 @@ class Exercise:
 
         Errors: those of a text that does not define the answer.
         """
-        given, right = self._outcomes(answer), self._outcomes(self.solution)
-        for misconception in self.misconceptions:
-            wrong = self._outcomes(misconception.wrong)
-            if self._alike(wrong, given) and not self._alike(wrong, right):
-                return misconception
+        with kept_random_state():
+            given, right = self._outcomes(answer), self._outcomes(self.solution)
+            for misconception in self.misconceptions:
+                wrong = self._outcomes(misconception.wrong)
+                if self._alike(wrong, given, right) and not self._alike(wrong, right, right):
+                    return misconception
         return None
 
-    def _alike(self, ones, others):
-        return all(one.alike(other, self.tolerance) for one, other in zip(ones, others, strict=True))
+    def _alike(self, ones, others, right):
+        three = zip(ones, others, right, strict=True)
+        return all(one.alike(other, self.tolerance, asked.error) for one, other, asked in three)
 
     def _in_words(self, case):
         """The arguments of a call, by the names that the solution, or `call`, gives them."""
@@ -195,7 +197,7 @@ def in_words(value):
         return f"a {type(value).__name__}"
     if isinstance(value, torch.Generator):
         return "a generator"
-    return f"= {value!r}"
+    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else f"= {value!r}"
 
 
 def stub_of(function):

@@ -16,7 +16,7 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
         return tensor_difference(expected, got, tolerance, rows, name)
     if isinstance(expected, dict):
         if not isinstance(got, dict) or expected.keys() != got.keys():
-            return f"{name} should have the names {', '.join(map(str, expected))}.".capitalize()
+            return sentence(f"{name} should have the names {', '.join(map(str, expected))}.")
         pairs = [(expected[key], got[key], f"{name}'s {key}") for key in expected]
         return first(difference(e, g, tolerance, rows, part) for e, g, part in pairs)
     if isinstance(expected, (tuple, list)):
@@ -46,7 +46,8 @@ def should_be(name, wanted, got):
 
 def kind(thing):
     """A thing's type, as one says it."""
-    name = type(thing).__name__
+    library = type(thing).__module__.partition(".")[0]
+    name = type(thing).__name__ if library in ("builtins", "torch") else f"{library}.{type(thing).__name__}"
     article = "an" if name[0].lower() in "aeiou" else "a"
     return f"{article} {name} of {len(thing)}" if isinstance(thing, (tuple, list)) else f"{article} {name}"
 

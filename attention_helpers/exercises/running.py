@@ -23,12 +23,16 @@ class Outcome(NamedTuple):
     error: Exception | None
     case: tuple
 
-    def alike(self, other, tolerance):
-        """Whether two calls gave the same, and left the same behind."""
-        if (self.error is None) != (other.error is None):
+    def alike(self, other, tolerance, asked=None):
+        """Whether two calls gave the same, and left the same behind.
+
+        asked: an error that is asked for here; its message is the learner's to choose.
+        """
+        if type(self.error) is not type(other.error):
             return False
         if self.error is not None:
-            return type(self.error) is type(other.error) and str(self.error) == str(other.error)
+            as_asked = asked is not None and isinstance(self.error, type(asked))
+            return as_asked or str(self.error) == str(other.error)
         return not (difference(self.value, other.value, tolerance) or difference(self.case, other.case, tolerance))
 
 
@@ -98,12 +102,12 @@ def same_code(one, other):
 
 def own_line(error, answer):
     """An error in one sentence, with the last line of the learner's own code that it passed through."""
-    said = (str(error).strip().splitlines() or [""])[0]
+    said = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     what = f"`{type(error).__name__}`" + (f": {said}" if said else "")
     if isinstance(error, SyntaxError) and error.text:
         return f"Python cannot read line {error.lineno}, `{error.text.strip()}`: {error.msg}."
     files = {code.co_filename for code in codes(answer).values() if code} | {TEXT}
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     if not lines:
-        return f"The call failed before it reached your code: {what}."
+        return f"The call failed, though not in a line of yours: {what}."
     return f"Your code stopped in line {lines[-1].lineno}, `{lines[-1].line}`, with {what}."

@@ -10,6 +10,8 @@ from lab import CHROMIUM, FLAGS, server
 from playwright.sync_api import sync_playwright
 from visit import Visit
 
+START = course.FOLDER / "00_start_here.ipynb"
+
 
 def pytest_configure(config):
     if not CHROMIUM:
@@ -51,7 +53,7 @@ def served_bare(tmp_path_factory):
         yield Served(address, folder, scratch)
 
 
-@pytest.fixture(scope="session", params=course.PATHS, ids=lambda path: path.stem)
+@pytest.fixture(scope="session", params=[START, *course.LESSONS], ids=lambda path: path.stem)
 def notebook(request, browser, served):
     """One of the notebooks: looked at as it opens, then run from top to bottom, and left open."""
     with Visit(browser, served, request.param) as visit:

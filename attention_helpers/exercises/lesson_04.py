@@ -1,0 +1,320 @@
+"""Exercises of notebook 04: dropout by hand, as a layer, in its place, and what it does to the row sums."""
+
+import inspect
+
+import torch
+from torch import nn
+
+from ..dropout import Dropout
+from .base import Exercise, Misconception, Progress
+
+
+def random_weights(generator, *shape):
+    return torch.softmax(1.5 * torch.randn(*shape, generator=generator), dim=-1)
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def by_their_sums(rows):
+    return rows / rows.sum(dim=-1, keepdim=True)
+
+
+def dropped_by_hand(weights, keep, p):
+    """Weights (..., num_keys) after dropout; keep is boolean and of the same shape."""
+    return weights * keep / (1 - p)
+
+
+def given_masks(generator):
+    for shape, p in (((6, 6), 0.2), ((4, 7), 0.5), ((1, 5), 0.8), ((3, 1), 0.4), ((2, 3, 4), 0.1)):
+        keep = torch.rand(*shape, generator=generator) < 1 - p
+        keep[..., 0] = True  # so that no row is 0/0 for those who divide by its sum
+        yield random_weights(generator, *shape), keep, p
+
+
+dropout_by_hand = Exercise(
+    name="dropout_by_hand",
+    title="Dropout by hand",
+    prompt="Apply dropout to attention weights by a mask that is already drawn: `keep` is True where a "
+    "weight survives. `p`, between 0 and 1, is the probability with which a weight is dropped. The mean of "
+    "each weight over many masks should stay what it was.",
+    solution=dropped_by_hand,
+    cases=lambda generator: list(given_masks(generator)),
+    misconceptions=[
+        Misconception(
+            "does not scale",
+            lambda weights, keep, p: weights * keep,
+            "The right weights are dropped, but the others did not grow. A weight that survives only some "
+            "of the time must be larger when it does, or its mean shrinks.",
+        ),
+        Misconception(
+            "divides by p",
+            lambda weights, keep, p: weights * keep / p,
+            "You divide by p, the probability of being dropped. What is the probability of surviving? (At p "
+            "= 0.5 nobody can tell the two apart.)",
+        ),
+        Misconception(
+            "multiplies by 1 - p",
+            lambda weights, keep, p: weights * keep * (1 - p),
+            "Your survivors shrink. They must grow, to make up for the masks in which they are dropped.",
+        ),
+        Misconception(
+            "drops what should be kept",
+            lambda weights, keep, p: weights * ~keep / (1 - p),
+            "You drop where `keep` is True. Here True means that a weight survives; in a causal mask it "
+            "means that a score is hidden.",
+        ),
+        Misconception(
+            "makes the rows sum to 1 again",
+            lambda weights, keep, p: by_their_sums(weights * keep),
+            "You divide each row by its sum. After dropout a row may sum to more or less than 1: what stays "
+            "is the mean over many masks. Let every survivor grow by the same factor.",
+        ),
+    ],
+    hints=[
+        "Two steps: make zero what is not kept, then let the survivors grow.",
+        "A weight survives with probability 1 - p. By which factor must it grow, so that its mean stays?",
+        "`weights * keep` is 0 where `keep` is False. Divide that by `1 - p`.",
+    ],
+    why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0: its mean is w. The factor "
+    "depends on p alone, not on the row and not on the mask, so a row sum may be more or less than 1.",
+    moral="`Dropout` does the same with a mask that it draws itself.",
+)
+
+
+class SeededDropout(nn.Module):
+    """Dropout of weights (num_queries, num_keys), with masks from a generator."""
+
+    def __init__(self, p, generator):
+        super().__init__()
+        self.p = p
+        self.generator = generator
+
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
+        return weights * (draws < 1 - self.p) / (1 - self.p)
+
+
+def uniform(shape, generator):
+    return torch.rand(shape, dtype=torch.float64, generator=generator)
+
+
+def rates(generator):
+    edge = 1 - uniform((4, 3), seeded(4))[1, 2].item()  # the draw there is exactly 1 - p, not below it
+    sizes = (6, 6, 0.2), (4, 3, edge), (3, 5, 0.7), (1, 8, 0.5), (5, 1, 0.0)
+    return [(p, seeded(queries), random_weights(generator, queries, keys)) for queries, keys, p in sizes]
+
+
+def in_both_modes(answer, p, generator, weights):
+    layer = answer(p, generator)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(1)  # so that an answer that draws from it can be recognised
+        return {
+            "output in train mode": layer.train()(weights),
+            "output in eval mode": layer.eval()(weights),
+            "output in train mode, after eval": layer.train()(weights),
+        }
+
+
+def dropout_by(keep, modes=(True,)):
+    """SeededDropout with the mask keep(p, weights, generator), where self.training is one of modes."""
+
+    class Layer(SeededDropout):
+        def forward(self, weights):
+            mask = keep(self.p, weights, self.generator) if self.training in modes else 1 - self.p
+            return weights * mask / (1 - self.p)
+
+    return Layer
+
+
+def right_mask(p, weights, generator):
+    return uniform(weights.shape, generator) < 1 - p
+
+
+dropout_as_a_layer = Exercise(
+    name="dropout_as_a_layer",
+    title="Dropout as a layer",
+    prompt="Write the forward pass of a dropout layer. In train mode, draw a float64 number for each entry "
+    "with one `torch.rand` from the layer's generator, keep where draw < 1 - p, and scale. In eval mode, "
+    "return the weights as they are and draw nothing. `self.training` says which mode is set.",
+    solution=SeededDropout,
+    stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
+    cases=rates,
+    call=in_both_modes,
+    misconceptions=[
+        Misconception(
+            "forgets eval",
+            dropout_by(right_mask, modes=(True, False)),
+            "You drop in eval mode too. There the weights should come back as they are.",
+        ),
+        Misconception(
+            "draws from the global generator",
+            dropout_by(lambda p, weights, _: uniform(weights.shape, None) < 1 - p),
+            "Your draws do not come from the layer's generator, so its seed does not fix your mask.",
+        ),
+        Misconception(
+            "draws in float32",
+            dropout_by(lambda p, weights, generator: torch.rand(weights.shape, generator=generator) < 1 - p),
+            "Your draws are float32, torch's default: from the same seed, other numbers than in float64.",
+        ),
+        Misconception(
+            "keeps with probability p",
+            dropout_by(lambda p, weights, generator: uniform(weights.shape, generator) < p),
+            "You keep where draw < p, so with probability p. That is how often a weight should be dropped.",
+        ),
+        Misconception(
+            "keeps above p",
+            dropout_by(lambda p, weights, generator: uniform(weights.shape, generator) > p),
+            "You keep where draw > p: as many as asked for, but not the same ones. Compare as in the prompt.",
+        ),
+        Misconception(
+            "drops whole rows",
+            dropout_by(lambda p, weights, generator: uniform((len(weights), 1), generator) < 1 - p),
+            "You draw one number a row: a query keeps all of its weights or none. Each entry needs a draw.",
+        ),
+        Misconception(
+            "drops whole tokens",
+            dropout_by(lambda p, weights, generator: uniform((1, weights.shape[1]), generator) < 1 - p),
+            "You draw one number a column: a token is dropped for all queries. Each entry needs a draw.",
+        ),
+    ],
+    hints=[
+        "Look at the mode first: in eval mode nothing may be drawn.",
+        "`torch.rand(shape, dtype=..., generator=...)` draws. Which shape gives each entry its own number?",
+        "`torch.rand(weights.shape, dtype=torch.float64, generator=self.generator) < 1 - self.p` is `keep`.",
+    ],
+    why="The same seed, shape and dtype give the same draws, and a comparison turns them into the mask. As "
+    "nothing is drawn in eval mode, an evaluation in between does not change the masks that follow.",
+    moral="With the same generator, `Dropout` makes these very masks.",
+)
+
+
+def context_with_dropout(scores, mask, values, dropout):
+    """Context (..., n, d) of n queries; scores (..., n, num_keys), values (..., num_keys, d)."""
+    weights = torch.softmax(scores.masked_fill(mask, -torch.inf), dim=-1)
+    return dropout(weights) @ values
+
+
+def places(generator):
+    sizes = (6, 6, 3, 0.5), (3, 5, 5, 0.2), (2, 4, 4, 4, 0.3), (1, 1, 2, 0.0), (5, 5, 1, 0.6)
+    for *batch, queries, keys, d, p in sizes:
+        scores = torch.randn(*batch, queries, keys, generator=generator)
+        mask = torch.ones(queries, keys, dtype=torch.bool).triu(diagonal=1)
+        values = torch.randn(*batch, keys, d, generator=generator)
+        yield scores, mask, values, Dropout(p, generator=seeded(queries)).train(queries != 3)
+
+
+def shares(scores, mask):
+    return torch.softmax(scores.masked_fill(mask, -torch.inf), dim=-1)
+
+
+dropout_in_its_place = Exercise(
+    name="dropout_in_its_place",
+    title="Dropout in its place",
+    prompt="Compute context vectors from scores (scaled already), a mask (n, num_keys) that is "
+    "True where a key is hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, its mode set: "
+    "call it once, at the step where attention drops.",
+    solution=context_with_dropout,
+    cases=lambda generator: list(places(generator)),
+    misconceptions=[
+        Misconception(
+            "drops the masked scores",
+            lambda s, mask, v, dropout: torch.softmax(dropout(s.masked_fill(mask, -torch.inf)), dim=-1) @ v,
+            "You drop scores that are masked already. Minus infinity times 0 is NaN, and softmax spreads it "
+            "over the row. Which table has zeros that mean 'not read'?",
+        ),
+        Misconception(
+            "drops the scores before the mask",
+            lambda scores, mask, values, dropout: shares(dropout(scores), mask) @ values,
+            "You drop scores. A score of 0 is not a weight of 0: after softmax that token is still read.",
+        ),
+        Misconception(
+            "makes the rows sum to 1 again",
+            lambda scores, mask, values, dropout: by_their_sums(dropout(shares(scores, mask))) @ values,
+            "You divide by the row sums after dropout. That cancels the factor 1/(1 - p), and a row that "
+            "lost everything is 0/0. Leave the rows as dropout makes them.",
+        ),
+        Misconception(
+            "drops the context",
+            lambda scores, mask, values, dropout: dropout(shares(scores, mask) @ values),
+            "You drop entries of the context, when every token was read already. Drop one step earlier.",
+        ),
+        Misconception(
+            "hides with zeros after softmax",
+            lambda s, mask, values, dropout: dropout(torch.softmax(s, -1)).masked_fill(mask, 0.0) @ values,
+            "You hide keys by zeros after softmax, when they have taken their share. Hide them before it.",
+        ),
+    ],
+    hints=[
+        "Write down the steps of causal attention without dropout. Which tables do you meet on the way?",
+        "What should be zero in the end, a token's score or the share with which it is read?",
+        "Mask, softmax, dropout, values: the last line is `dropout(weights) @ values`.",
+    ],
+    why="Zero means 'not read' among the weights, not among the scores. After softmax no minus infinity is "
+    "left that could become NaN, and nothing that follows cancels the factor 1/(1 - p).",
+    moral="`CausalAttention` takes the same steps in the same order.",
+)
+
+
+def variance_of_row_sums(weights, p):
+    """Variances (...) of the row sums of weights (..., num_keys) after dropout, over all masks."""
+    return (weights**2).sum(dim=-1) * p / (1 - p)
+
+
+how_far_rows_stray = Exercise(
+    name="how_far_rows_stray",
+    title="How far do rows stray?",
+    prompt="With dropout a row of weights sums to 1 only on average. How far do its sums stray? Return "
+    "their variance, exactly, without drawing a mask. Each weight is dropped with probability p, or else "
+    "divided by 1 - p, independently of the others, so that the variances of a row's entries add up.",
+    solution=variance_of_row_sums,
+    cases=lambda g: [
+        (random_weights(g, *shape), p)
+        for shape, p in (((6, 6), 0.2), ((3, 8), 0.5), ((1, 5), 0.9), ((2, 4, 3), 0.3), ((5, 2), 0.0))
+    ],
+    misconceptions=[
+        Misconception(
+            "does not square",
+            lambda weights, p: weights.sum(dim=-1) * p / (1 - p),
+            "You give all rows the same variance. But a weight twice as large has four times the variance: "
+            "square each weight, then sum.",
+        ),
+        Misconception(
+            "leaves the scaling out",
+            lambda weights, p: (weights**2).sum(dim=-1) * p * (1 - p),
+            "That is the variance without scaling. Survivors are divided by 1 - p: what does that do to it?",
+        ),
+        Misconception(
+            "takes the mean square for the variance",
+            lambda weights, p: (weights**2).sum(dim=-1) / (1 - p),
+            "You summed the means of the squares. A variance is that less the square of the mean. (At p = 0 "
+            "nothing strays, and yours is not 0.)",
+        ),
+        Misconception(
+            "gives the standard deviation",
+            lambda weights, p: ((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5,
+            "That is the standard deviation. Its square, the variance, is asked for.",
+        ),
+        Misconception(
+            "compares the weights of a row",
+            lambda weights, p: weights.var(dim=-1),
+            "You measure how the weights of a row differ from each other. How much does the row's sum "
+            "differ from mask to mask? That depends on p too.",
+        ),
+    ],
+    hints=[
+        "Take one weight w. Which two values can it have after dropout, and with which probabilities?",
+        "A variance is the mean of the square less the square of the mean. The mean of this weight is w.",
+        "For one weight: (1 - p) · (w / (1 - p))² - w² = w² · p / (1 - p). Now sum over the row.",
+    ],
+    why="A weight w becomes w / (1 - p) with probability 1 - p, otherwise 0. The mean of its square is w² / "
+    "(1 - p), and less w² this is w² · p / (1 - p). Try it at p = 0.5 on the row of 'Your', one weight of "
+    "1: its sums are 0 and 2, each half of the time, so their variance is 1.",
+    moral="A row that reads one token strays most; with n equal weights the variance is n times smaller.",
+)
+
+EXERCISES = [dropout_by_hand, dropout_as_a_layer, dropout_in_its_place, how_far_rows_stray]
+progress = Progress(EXERCISES)

@@ -1,0 +1,120 @@
+"""Machine-made mutants of the exercises' solutions that the checks call right, by exercise, each with its reason.
+
+Their names are those that tools/exercise_mutants.py prints.
+"""
+
+# No input that the prompt allows tells them from the solution.
+EQUIVALENT = {
+    "weights_by_loops": {
+        "0.0 → 1.0 in score = 0.0": "the same number is added to every score, and softmax does not see it",
+        "0.0 → -1.0 in score = 0.0": "the same number is added to every score, and softmax does not see it",
+        "zip(query, row, strict=True) → zip(query, row) in for a, b in zip(query, row, strict=True):": (
+            "the two are equally long"
+        ),
+        "zip(query, row, strict=True) → zip(row, query, strict=True) in for a, b in zip(query, row, strict=True):": (
+            "a product has no order"
+        ),
+        "True → False in for a, b in zip(query, row, strict=True):": "the two are equally long",
+    },
+    "softmax_that_survives": {
+        "torch.zeros_like → torch.ones_like in largest = torch.where(largest.isinf(), torch.zeros_like(l...": (
+            "what is subtracted from a row of -inf leaves it -inf"
+        ),
+    },
+    "contexts_at_once": {
+        "-1 → 1 in return torch.softmax(inputs @ inputs.T, dim=-1) @ inputs": "the last of two dimensions",
+    },
+    "scores_that_are_scaled": {
+        "keys.transpose(-2, -1) → keys.transpose(-1, -2) in return queries @ keys.transpose(-2, -1) / keys.shape[-1] ...": (
+            "transpose swaps two dimensions, in whichever order they are named"
+        ),
+    },
+    "variance_and_width": {
+        "-1 → 1 in variances.append((queries * keys).sum(dim=-1).var().item())": (
+            "the last of two dimensions: the prompt draws tables"
+        ),
+    },
+    "step_by_hand": {
+        "-1 → 1 in weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, ...": "the last of two dimensions",
+        "-1 → 1 in weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, ... (2)": "the last of two dimensions",
+        "weights - target → target - weights in loss = (weights - target).square().sum()": ("the square is the same"),
+    },
+    "mend_the_leak": {
+        "keys.transpose(1, 2) → keys.transpose(2, 1) in scores = queries @ keys.transpose(1, 2)": (
+            "the same two dimensions change places"
+        ),
+        "keys → values in scaled = scores / keys.shape[-1] ** 0.5": "both are d_out wide",
+    },
+    "window_mask": {
+        "ones.triu(diagonal=1) | ones.tril(diagonal=-window) → ones.tril(diagonal=-window) | ones.triu(diagonal=1) in return ones.triu(diagonal=1) | ones.tril(diagonal=-window)": (
+            "either order joins the same places"
+        ),
+    },
+    "find_leaks": {
+        "influence(layer, x).poke.triu(diagonal=1).max().item() > ... → influence(layer, x).poke.triu(diagonal=1).max().item() >=... in return influence(layer, x).poke.triu(diagonal=1).max().it...": (
+            "the layers give float32, and no float32 is exactly 1e-5"
+        ),
+    },
+    "two_lookups": {
+        "100 → 101 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
+        "100 → 99 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
+    },
+    "splitting": {
+        "x.view → x.reshape in by_token = x.view(b, num_tokens, num_heads, d_out // num_...": (
+            "cutting the last dimension in two is a view in any memory order, so reshape never copies"
+        ),
+        "by_token.transpose(1, 2) → by_token.transpose(2, 1) in return by_token.transpose(1, 2)": (
+            "the two dimensions swapped are the same"
+        ),
+    },
+    "merging": {
+        "context.transpose(1, 2) → context.transpose(2, 1) in return context.transpose(1, 2).reshape(b, num_tokens, num...": (
+            "the two dimensions swapped are the same"
+        ),
+    },
+    "repair": {
+        "w.view(*w.shape[:2], self.num_heads, -1).transpose(1, 2) → w.view(*w.shape[:2], self.num_heads, -1).transpose(2, 1) in q, k, v = (w.view(*w.shape[:2], self.num_heads, -1).trans...": (
+            "the two dimensions swapped are the same"
+        ),
+        "w.view → w.reshape in q, k, v = (w.view(*w.shape[:2], self.num_heads, -1).trans...": (
+            "cutting the last dimension in two is a view in any memory order, so reshape never copies"
+        ),
+        "k.transpose(2, 3) → k.transpose(3, 2) in scores = q @ k.transpose(2, 3) / k.shape[-1] ** 0.5": (
+            "the two dimensions swapped are the same"
+        ),
+        "(weights @ v).transpose(1, 2) → (weights @ v).transpose(2, 1) in return (weights @ v).transpose(1, 2).flatten(2)": (
+            "the two dimensions swapped are the same"
+        ),
+    },
+    "from_an_empty_cell": {
+        "x.view → x.reshape in x = x.view(b, num_tokens, self.num_heads, d_out // self.n...": (
+            "cutting the last dimension in two is a view in any memory order, so reshape never copies"
+        ),
+        "x.transpose(1, 2) → x.transpose(2, 1) in return x.transpose(1, 2)": (
+            "the two dimensions swapped are the same"
+        ),
+        "keys.transpose(2, 3) → keys.transpose(3, 2) in scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ...": (
+            "the two dimensions swapped are the same"
+        ),
+        "keys → values in scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ... (2)": (
+            "keys and values are equally wide"
+        ),
+        "context.transpose(1, 2) → context.transpose(2, 1) in return self.out_proj(context.transpose(1, 2).reshape(b, n...": (
+            "the two dimensions swapped are the same"
+        ),
+    },
+}
+
+# They differ, and a check lets them pass.
+LET_THROUGH = {
+    "variance_and_width": {
+        "(queries * keys).sum(dim=-1).var().item() → (queries * keys).sum(dim=-1).var() in variances.append((queries * keys).sum(dim=-1).var().item())": (
+            "a tensor of one number is taken for that number, on purpose"
+        ),
+    },
+    "find_leaks": {
+        "influence(layer, x).poke.triu(diagonal=1).max().item() → influence(layer, x).poke.triu(diagonal=1).max() in return influence(layer, x).poke.triu(diagonal=1).max().it...": (
+            "a tensor with one truth value is taken for it, on purpose"
+        ),
+    },
+}

@@ -1,0 +1,145 @@
+"""The exercises: solutions pass, every known mistake is named, and the notebooks ship them untouched."""
+
+import importlib
+import inspect
+import pkgutil
+import time
+
+import pytest
+import survivors as known
+import torch
+from course import FOLDER, LESSONS, read
+from torch import nn
+
+from attention_helpers import exercises
+
+NUMBERS = sorted(m.name[-2:] for m in pkgutil.iter_modules(exercises.__path__) if m.name[:-2] == "lesson_")
+PRACTICE = {number: importlib.import_module(f"attention_helpers.exercises.lesson_{number}") for number in NUMBERS}
+ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
+each_exercise = pytest.mark.parametrize("exercise", ALL)
+
+
+def test_every_lesson_has_three_exercises_and_the_course_24():
+    assert [path.name[:2] for path in LESSONS] == NUMBERS
+    assert all(len(practice.EXERCISES) >= 3 for practice in PRACTICE.values())
+    assert len(ALL) >= 24
+    names = [exercise.values[0].name for exercise in ALL]
+    assert len(set(names)) == len(names)
+
+
+@each_exercise
+def test_a_check_knows_right_from_every_known_wrong(exercise):
+    """The solution passes; each misconception gets its own message, and none of them is like another."""
+    random_state = torch.get_rng_state()
+    start = time.process_time()
+    reply = exercise.check(exercise.solution)
+    seconds = time.process_time() - start
+    assert reply.right is True, reply.text
+    assert exercise.done
+    assert seconds < 1
+    assert len(exercise.misconceptions) >= 3
+    for misconception in exercise.misconceptions:
+        reply = exercise.check(misconception.wrong)
+        assert reply.right is False
+        assert misconception.says in reply.text, (misconception.name, reply.text)
+        assert exercise.mistake_of(misconception.wrong) is misconception
+        assert not exercise.done
+    assert len({m.says for m in exercise.misconceptions}) == len({m.name for m in exercise.misconceptions})
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@each_exercise
+def test_a_stub_is_not_attempted_yet(exercise):
+    """The cell that the notebook ships runs, and says so."""
+    names = {"practice": PRACTICE_OF[exercise.name], "torch": torch, "nn": nn}
+    definition, check = exercise.cell.rsplit("\n", 1)
+    exec(compile(definition, "<cell>", "exec"), names)
+    reply = eval(check, names)
+    assert reply.right is None
+    assert "Not attempted yet" in reply.text
+    assert not exercise.done
+
+
+PRACTICE_OF = {exercise.name: practice for practice in PRACTICE.values() for exercise in practice.EXERCISES}
+
+
+@each_exercise
+def test_hints_go_from_gentle_to_plain(exercise):
+    exercise.hinted = 0
+    assert len(exercise.hints) >= 3
+    texts = [exercise.hint().text for _ in range(len(exercise.hints) + 1)]
+    assert texts[0].startswith(f"**Hint 1 of {len(exercise.hints)}.**")
+    assert len(set(texts)) == len(exercise.hints)
+    assert texts[-1] == texts[-2]
+    exercise.hinted = 0
+
+
+@each_exercise
+def test_cases_are_the_same_each_time_and_fresh(exercise):
+    ones, others = exercise._cases(), exercise._cases()
+    assert len(ones) >= 2
+    for one, other in zip(ones, others, strict=True):
+        for a, b in zip(one, other, strict=True):
+            if isinstance(a, torch.Tensor):
+                assert torch.equal(a, b)
+                assert a is not b
+
+
+@each_exercise
+def test_what_is_read_is_short(exercise):
+    assert len(exercise.prompt.split()) <= 75
+    assert exercise.why
+    assert len(exercise.cell.splitlines()) <= 20
+    assert max(map(len, exercise.cell.splitlines())) <= 100
+
+
+def test_the_notebooks_hold_the_exercises_as_they_are():
+    """What tools/place_exercises.py would write stands in the lessons and their solutions."""
+    import place_exercises  # its nbformat costs a moment
+
+    for path in LESSONS:
+        number = path.name[:2]
+        cells = [c for c in read(path).cells if c.id.startswith("exercise")]
+        assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.lesson_cells(number))
+        cells = read(FOLDER / "solutions" / f"{number}_solutions.ipynb").cells
+        assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.solution_cells(number, path))
+
+
+@pytest.mark.slow
+def test_machine_made_mutants_are_caught():
+    """At least 97 % of those that are not equivalent; the others are listed with their reasons."""
+    import exercise_mutants
+
+    total, found = 0, {}
+    for exercise in [e.values[0] for e in ALL]:
+        count, found[exercise.name] = exercise_mutants.survivors(exercise)
+        total += count
+    explained = {name: {*known.EQUIVALENT.get(name, {}), *known.LET_THROUGH.get(name, {})} for name in found}
+    assert {name: set(mutants) for name, mutants in found.items()} == explained
+    equivalent = sum(len(mutants) for mutants in known.EQUIVALENT.values())
+    lived = sum(len(mutants) for mutants in found.values())
+    assert (total - lived) / (total - equivalent) >= 0.97
+
+
+def total_up_to(n):
+    """The sum of 1 to n."""
+    total = 0
+    while n > 0:
+        total = total + n
+        n = n - 1
+    return total
+
+
+def test_the_mutants_are_many_and_one_that_never_ends_is_stopped(monkeypatch):
+    import exercise_mutants
+
+    exercise = exercises.base.Exercise("total", "", "", total_up_to, lambda g: [(3,), (1,)], [], [], "")
+    made = dict(exercise_mutants.mutants(inspect.getsource(total_up_to)))
+    assert "n > 0 → n >= 0 in while n > 0:" in made
+    assert "total = total + n → pass in total = total + n" in made
+    assert len(made) > 12
+    assert len(set(made.values())) == len(made)
+    assert exercise_mutants.let_through(exercise, made["n > 0 → n >= 0 in while n > 0:"])  # adds 0 at the end
+    assert not exercise_mutants.let_through(exercise, made["total + n → total - n in total = total + n"])
+    monkeypatch.setattr(exercise_mutants, "SECONDS", 1)
+    assert not exercise_mutants.let_through(exercise, made["n - 1 → n + 1 in n = n - 1"])

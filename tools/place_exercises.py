@@ -1,0 +1,84 @@
+"""Write the exercises of attention_helpers.exercises into the notebooks, and make the notebooks of solutions.
+
+    python tools/place_exercises.py [NN ...]      (none means all lessons that have exercises)
+
+A lesson's exercises stand before its summary; their cells' ids begin with "exercise". Nothing else in a lesson changes,
+and no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import nbformat
+from refresh_notebooks import METADATA, NOTEBOOKS
+
+ROOT = Path(__file__).parent.parent
+MODULES = ROOT / "attention_helpers" / "exercises"
+INTRODUCTION = """## Exercises
+
+Write your answer over the three dots, or mend what stands there, and run the cell: the check below it answers.
+`practice.{name}.hint()` in a new cell gives a hint, gentle at first. Stuck for good? The
+[solutions](solutions/{number}_solutions.ipynb) say why they are right."""
+SOLUTIONS = """# Solutions to notebook {number}
+
+Each solution, why it is right, and what the check says to the usual wrong ways. Try first:
+[{title}](../{file}#Exercises) has the exercises and their hints."""
+
+
+def practice(number):
+    return importlib.import_module(f"attention_helpers.exercises.lesson_{number}")
+
+
+def import_line(number):
+    return f"from attention_helpers.exercises import lesson_{number} as practice"
+
+
+def lesson_cells(number):
+    """The cells of a lesson's exercises as pairs (kind, source), in their order."""
+    exercises = practice(number).EXERCISES
+    yield "markdown", INTRODUCTION.format(number=number, name=exercises[0].name)
+    yield "code", "\n".join([*getattr(practice(number), "IMPORTS", "").splitlines(), import_line(number)])
+    for place, exercise in enumerate(exercises, 1):
+        yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
+        yield "code", exercise.cell
+    yield "markdown", "How many are done, in this kernel:"
+    yield "code", "practice.progress()"
+
+
+def solution_cells(number, path):
+    """The cells of a notebook of solutions, to the lesson at `path`."""
+    title = nbformat.read(path, as_version=4).cells[0].source.splitlines()[0].removeprefix("# ")
+    yield "markdown", SOLUTIONS.format(number=number, title=title, file=path.name)
+    yield "code", f"from attention_helpers import show_source\n{import_line(number)}"
+    for place, exercise in enumerate(practice(number).EXERCISES, 1):
+        yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"
+        yield "code", f"show_source(practice.{exercise.name}.solution)"
+        yield "markdown", f"**Why it is right.** {exercise.why}"
+        yield "code", f"practice.{exercise.name}.check(practice.{exercise.name}.solution)"
+        yield "code", f"practice.{exercise.name}.wrong_ways()"
+    yield "code", "practice.progress()"
+
+
+def cells_of(pairs, prefix):
+    make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
+    return [make[kind](source, id=f"{prefix}-{place}") for place, (kind, source) in enumerate(pairs)]
+
+
+def place(number):
+    """Bring one lesson and its solutions up to date."""
+    [path] = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if not cell.id.startswith("exercise")]
+    [summary] = [n for n, cell in enumerate(cells) if cell.source.startswith("## Summary")]
+    notebook.cells = cells[:summary] + cells_of(lesson_cells(number), "exercise") + cells[summary:]
+    nbformat.write(notebook, path)
+    solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
+    solutions.parent.mkdir(exist_ok=True)
+    cells = cells_of(solution_cells(number, path), "solution")
+    nbformat.write(nbformat.v4.new_notebook(metadata=METADATA, cells=cells), solutions)
+
+
+if __name__ == "__main__":
+    for number in sys.argv[1:] or sorted(module.stem[-2:] for module in MODULES.glob("lesson_[0-9][0-9].py")):
+        place(number)
