@@ -34,7 +34,7 @@ def exercise():
 
 def test_right(exercise):
     reply = exercise.check(lambda x, flip: 0.5 * (x.flip(0) if flip else x))
-    assert reply == (True, "✅ **Right.** Checked on 2 random inputs. Ah.")
+    assert reply == (True, "✓ **Right.** Checked on 2 random inputs. Ah.")
     assert exercise.done
     assert reply._repr_markdown_() == str(reply) == reply.text
 
@@ -89,7 +89,7 @@ def test_wrong_answers_and_what_is_said(exercise, answer, said):
     reply = exercise.check(answer)
     assert reply.right is False
     assert re.search(said, reply.text), reply.text
-    assert reply.text.startswith("❌ **Not yet.** ")
+    assert reply.text.startswith("✗ **Not yet.** ")
     assert reply.text.endswith("(Stuck? `practice.halving.hint()`)")
     assert not exercise.done
 
@@ -271,9 +271,9 @@ def test_wrong_ways_are_a_table(exercise):
 
 def test_progress_counts_what_is_done_in_this_kernel(exercise):
     progress = Progress([exercise, Exercise("other", "Other", "", halves, cases, [], [], "")])
-    assert progress().text == "**0 of 2 done.** ▫️ Halving · ▫️ Other"
+    assert progress().text == "**0 of 2 done.** ○ Halving · ○ Other"
     exercise.check(halves)
-    assert progress().text == "**1 of 2 done.** ✅ Halving · ▫️ Other"
+    assert progress().text == "**1 of 2 done.** ✓ Halving · ○ Other"
     exercise.check(lambda x, flip: x)
     assert progress().text.startswith("**0 of 2 done.**")
 

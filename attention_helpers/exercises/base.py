@@ -95,9 +95,7 @@ class Exercise:
         if right is None:
             text = f"**Not attempted yet.** {text}"
         else:
-            text = (
-                f"✅ **Right.** {text}" if right else f"❌ **Not yet.** {text} (Stuck? `practice.{self.name}.hint()`)"
-            )
+            text = f"✓ **Right.** {text}" if right else f"✗ **Not yet.** {text} (Stuck? `practice.{self.name}.hint()`)"
         return Reply(right, text)
 
     def hint(self):
@@ -214,7 +212,7 @@ class Progress:
         self.exercises = exercises
 
     def __call__(self):
-        marks = " · ".join(f"{'✅' if exercise.done else '▫️'} {exercise.title}" for exercise in self.exercises)
+        marks = " · ".join(f"{'✓' if exercise.done else '○'} {exercise.title}" for exercise in self.exercises)
         done = sum(exercise.done for exercise in self.exercises)
         return Reply(None, f"**{done} of {len(self.exercises)} done.** {marks}")
 

@@ -40,6 +40,7 @@ class Explorer(widgets.VBox):
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
+            control.style.description_width = "initial"  # as wide as its text, which is else cut off
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
             answer_quietly(control)
