@@ -96,6 +96,21 @@ def frame_curve(ax, labels, values, title="", xlabel=""):
     ax.set_title(title, fontsize=10, fontweight="bold")
 
 
+def frame_powers(ax, x, curves, points, title="", xlabel="", ylabel=""):
+    """Draw curves over evenly spaced powers x, and measured points by x, on logarithmic axes."""
+    half = (x[1] / x[0]) ** 0.5
+    for n, (name, values) in enumerate(curves.items()):
+        ax.plot(x, values, color=head_colour(n), linewidth=1.6, label=name)
+    for n, (name, measured) in enumerate(points.items(), len(curves)):
+        ax.plot(list(measured), list(measured.values()), "os^D"[n % 4], color=head_colour(n), label=f"{name}, measured")
+    ax.set(xscale="log", yscale="log", xlim=(x[0] / half, x[-1] * half), xlabel=xlabel, ylabel=ylabel)
+    ax.set_xticks(x, [str(value) for value in x])
+    ax.tick_params(labelsize=8)
+    ax.minorticks_off()
+    ax.set_title(title, fontsize=10, fontweight="bold")
+    ax.legend(fontsize=7, loc="upper left", frameon=False)
+
+
 def colour_columns(ax, heads):
     """Give each column a band in the colour of its head, above the cells; `heads` names the head of every column."""
     for column, head in enumerate(heads):

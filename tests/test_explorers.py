@@ -51,8 +51,12 @@ def made_up_run():
 RUN = made_up_run()
 
 
+MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
+MADE_FROM = {"CostExplorer": MEASURED, "LearningExplorer": RUN}
+
+
 def make(name):
-    return getattr(explorers, name)(RUN if name == "LearningExplorer" else SENTENCE)
+    return getattr(explorers, name)(MADE_FROM.get(name, SENTENCE))
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +183,16 @@ def check_learning(state, step, example, head):
     assert not state.weights[causal_mask(7)].any()
 
 
+def check_cost(state, num_tokens, num_heads):
+    head_dim = 768 // num_heads
+    assert state.table == num_heads * num_tokens**2 * 4
+    assert state.cache == 2 * num_tokens * 768 * 4
+    products = [4 * num_tokens * 768 * 768, 2 * num_tokens**2 * head_dim * num_heads]  # each of them twice
+    assert sum(state.operations.values()) == 2 * sum(products)
+
+
 CHECKS = {
+    "CostExplorer": check_cost,
     "LearningExplorer": check_learning,
     "ScoresExplorer": check_scores,
     "QKVExplorer": check_qkv,

@@ -89,6 +89,7 @@ MAY_KNOW = {
     "trace": {"core", "dropout", "layers", "efficient"},
     "training": {"sentences", "core", "dropout", "layers", "efficient", "probes", "trace"},
     "characters": {"core", "dropout", "layers"},
+    "costs": {"core", "layers", "efficient"},
     "plots": set(),
     "frames": {"plots"},
     "canvas": {"plots"},

@@ -1,7 +1,7 @@
-"""Measure what the course promises: how soon a slider's picture is there, and how long the suite takes.
+"""Measure what the course promises: how soon a slider's picture is there, how fast layers and suite are.
 
     python tools/bench.py                       everything; some minutes
-    python tools/bench.py --skip suite browser  the kernel's share alone; seconds
+    python tools/bench.py --skip suite browser layers  the kernel's share alone; seconds
 
 Everything in one run, in turns, after moves that are not counted. Prints a table and writes build/bench.json: name to
 {median, p90, unit, runs}. Ratios are what counts: other work on the machine slows all alike. Never fails by a time.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent.parent / "build" / "bench.json"
 WARM = 5  # moves that are not counted
-PARTS = ("kernel", "browser", "suite")
+PARTS = ("kernel", "browser", "layers", "suite")
 KEYPRESSES = {  # a way of bench_moves, and how many of the screen's pixels make one of the page's, a side
     "explorer_6x6_keypress": ("explorer_6x6", 2),
     "explorer_12x64_keypress": ("explorer_12x64", 2),
@@ -35,6 +35,11 @@ RATIOS = [  # slow over fast, and whether it is to be at least or at most so muc
     ("interact_6x6_kernel", "explorer_6x6_kernel", "at least", 4.5),
     ("interact_12x64_kernel", "explorer_12x64_kernel", "at least", 10),
     ("test_wall", "test_floor_wall", "at most", 3),
+    ("fused_forward", "nnmha_forward", "at most", 1.0),
+    ("fused_forward", "floor_forward", "at most", 1.1),
+    ("fused_train", "split_train", "at most", 0.45),
+    ("split_forward", "textbook_forward", "at most", 1.0),
+    ("whole_generation", "cached_generation", "at least", 20),
 ]
 
 
@@ -44,9 +49,9 @@ def summary(times, unit):
     return {"median": round(statistics.median(times), 2), "p90": round(tenths[-1], 2), "unit": unit, "runs": len(times)}
 
 
-def measure(skip, moves, suite_runs):
+def measure(skip, moves, suite_runs, layer_runs=7):
     """Every result by name, without the parts to skip; each part is imported only if it runs."""
-    times = {}
+    times, sizes = {}, {}
     if "kernel" not in skip:
         from bench_kernel import kernel_times
 
@@ -55,7 +60,17 @@ def measure(skip, moves, suite_runs):
         from bench_browser import keypress_times
 
         times |= keypress_times(moves, KEYPRESSES)
+    if "layers" not in skip:
+        import bench_layers
+
+        layer_times, sizes = bench_layers.layer_times(layer_runs)
+        held = bench_layers.peaks()
+        bench_layers.plot(layer_times, held)
+        print(*bench_layers.lines(layer_times, held), sep="\n")
+        times |= layer_times | bench_layers.generation_times()
     results = {name: summary(taken, "ms") for name, taken in times.items()}
+    for name, size in sizes.items():
+        results[name]["size"] = size
     if "suite" not in skip:
         from measure_suite import measure as measure_suite
 
@@ -104,10 +119,11 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--skip", nargs="+", choices=PARTS, default=(), help="leave these parts out")
     parser.add_argument("--moves", type=count, default=40, help="slider moves for each way (default 40)")
+    parser.add_argument("--layer-runs", type=count, default=7, help="runs of each layer at each size (default 7)")
     parser.add_argument("--suite-runs", type=count, default=3, help="runs of the suite and of its floor (default 3)")
     chosen = parser.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"  # kernels inherit it, with and without a browser
-    results = measure(chosen.skip, chosen.moves, chosen.suite_runs)
+    results = measure(chosen.skip, chosen.moves, chosen.suite_runs, chosen.layer_runs)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     print(machine(), *lines(results), sep="\n")

@@ -1,5 +1,6 @@
 """Explorers: one a lesson. Move a control, and the layers that the lesson shows compute the picture anew."""
 
+from .costing import CostExplorer
 from .dropping import DropoutExplorer
 from .learning import LearningExplorer
 from .masking import MaskExplorer
@@ -9,6 +10,7 @@ from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
 
 __all__ = [
+    "CostExplorer",
     "DropoutExplorer",
     "LearningExplorer",
     "MaskExplorer",

@@ -1,0 +1,120 @@
+"""What attention costs: counted by a formula, and measured here, in time and in memory."""
+
+import math
+import os
+import statistics
+import time
+
+import torch
+from torch import nn
+
+from ._checks import check_size
+from .layers import MultiHeadAttention
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler, by which memory is measured, else talks into cells
+
+
+def parameters(d_in, d_out, qkv_bias=False):
+    """How many numbers a MultiHeadAttention trains: three matrices, out_proj and biases. num_heads does not matter."""
+    return 3 * (d_in + qkv_bias) * d_out + (d_out + 1) * d_out
+
+
+def flops(num_tokens, d_in, d_out, b=1):
+    """Floating-point operations of one forward pass, by part: a multiplication and an addition a term of each product.
+
+    All sizes are whole numbers from 1 on. Softmax, masks and biases are left out, and the full table of scores is
+    counted, hidden half included. num_heads does not matter: more heads are narrower.
+    """
+    for name, value in {"num_tokens": num_tokens, "d_in": d_in, "d_out": d_out, "b": b}.items():
+        check_size(name, value)
+    return {
+        "q, k, v": 2 * b * num_tokens * d_in * 3 * d_out,
+        "scores": 2 * b * num_tokens**2 * d_out,
+        "context": 2 * b * num_tokens**2 * d_out,
+        "out_proj": 2 * b * num_tokens * d_out**2,
+    }
+
+
+def table_bytes(num_tokens, num_heads, b=1, bytes_per_number=4):
+    """The memory of one table of scores for all heads: (b, num_heads, num_tokens, num_tokens)."""
+    return b * num_heads * num_tokens**2 * bytes_per_number
+
+
+def cache_bytes(num_tokens, d_out, b=1, bytes_per_number=4):
+    """The memory of the keys and values of num_tokens tokens, in one layer."""
+    return 2 * b * num_tokens * d_out * bytes_per_number
+
+
+def peak_bytes(f, *args):
+    """The most memory that f(*args) holds at once on the CPU, in bytes, beyond what was there before.
+
+    Counted at torch's allocator, so scratch space inside of an operation counts, too. Returns an int.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        kept = f(*args)
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    del kept
+    return peak
+
+
+def timed(functions, runs=7, warm=1):
+    """The seconds that each function takes, as lists of `runs`, by name: in turns, so that all meet the same machine.
+
+    functions: by name, called without arguments. Errors: TypeError or ValueError for a number of runs below 1.
+    """
+    seconds = {name: [] for name in functions}
+    for run in range(check_size("runs", runs) + check_size("warm", warm, minimum=0)):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if run >= warm:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def medians(seconds):
+    """The median of each list, by name."""
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def slope(sizes, costs):
+    """By which power costs grow with sizes: the slope of a straight line through their logarithms (least squares)."""
+    x, y = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
+    return statistics.linear_regression(x, y).slope
+
+
+class TorchAttention(nn.Module):
+    """nn.MultiheadAttention with the weights of a MultiHeadAttention, causal, in the fastest of its correct forms.
+
+    x: (b, num_tokens, d_in), with d_in = d_out, since torch's knows no other. Returns (b, num_tokens, d_out). Units:
+    none. It always has biases for queries, keys and values; where split has none, they are 0.
+    Errors: TypeError for another kind of layer; ValueError for d_in other than d_out.
+    """
+
+    def __init__(self, split):
+        super().__init__()
+        if not isinstance(split, MultiHeadAttention):
+            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
+        if split.d_in != split.d_out:
+            raise ValueError(f"d_in must be d_out for torch's own, got d_in={split.d_in}, d_out={split.d_out}")
+        self.attention = nn.MultiheadAttention(split.d_out, split.num_heads, batch_first=True)
+        self.attention.to(split.W_query.weight)
+        three = split.W_query, split.W_key, split.W_value
+        with torch.no_grad():
+            self.attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in three]))
+            self.attention.in_proj_bias.zero_()
+            if split.W_query.bias is not None:
+                self.attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))
+        self.attention.out_proj.load_state_dict(split.out_proj.state_dict())
+        hide = nn.Transformer.generate_square_subsequent_mask(split.context_length)
+        self.register_buffer("hide", hide.to(split.W_query.weight), persistent=False)
+
+    def forward(self, x):
+        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask: with a boolean one it takes a slower path
+        return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]
