@@ -51,8 +51,7 @@ def three_steps(step, x, answers, rate):
     for n, parameter in enumerate(model.parameters(), 1):
         parameter.data = torch.linspace(-1, n, parameter.numel()).view(parameter.shape)
         parameter.grad = torch.ones_like(parameter)
-    weight = next(model.parameters())
-    weight.register_hook(passes.append)
+    model.weight.register_hook(passes.append)
     optimizer = GradientDescent(model, rate)
     losses = [step(model, optimizer, F.cross_entropy if labels else F.mse_loss, x, answers) for _ in range(3)]
     return {
@@ -105,14 +104,10 @@ one_training_step = Exercise(
             "You move before this batch has made gradients, so each step uses those of the step before.",
         ),
         Misconception(
-            "steps between zero_grad and backward",
-            in_order("zero_grad", "step", "backward"),
-            "Between `zero_grad` and `backward` there are no gradients, so your `step` moves nothing.",
-        ),
-        Misconception(
-            "forgets what backward made",
+            "steps without gradients",
             in_order("backward", "zero_grad", "step"),
-            "You forget the new gradients right after `backward`, and then `step` has nothing to go by.",
+            "Your `step` comes after `zero_grad` with no `backward` in between: there is nothing to go by, and "
+            "nothing moves.",
         ),
         Misconception(
             "takes no step",
