@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from attention_helpers import MultiHeadAttention, max_difference
 from attention_helpers.costs import (
@@ -26,8 +25,11 @@ def test_parameters_are_those_of_the_layer(d_in, d_out, qkv_bias):
     assert parameters(d_in, d_out, qkv_bias) == sum(p.numel() for p in layer.parameters())
 
 
+@pytest.mark.slow  # torch's counter takes seconds to import
 @pytest.mark.parametrize(("num_tokens", "d_in", "d_out", "b"), [(5, 3, 4, 1), (7, 6, 8, 3)])
 def test_operations_are_those_that_torch_counts(num_tokens, d_in, d_out, b):
+    from torch.utils.flop_counter import FlopCounterMode
+
     layer = MultiHeadAttention(d_in, d_out, 8, 0.0, 2)
     with FlopCounterMode(display=False) as counter:
         layer(torch.randn(b, num_tokens, d_in))

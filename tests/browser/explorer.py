@@ -1,6 +1,7 @@
 """An explorer in an open notebook, as a hand on the keyboard and an eye on the page meet it."""
 
 import base64
+import pickle
 import time
 
 import pytest
@@ -31,6 +32,11 @@ HELD = """{
     'readout': explorer.readout,
     'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
 }"""
+MADE_FROM = {  # in the kernel; all others are made from a sentence
+    "CostExplorer": "explorer.measured",
+    "LearningExplorer": "__import__('types').SimpleNamespace("
+    "task=explorer.task, examples=explorer.examples, snapshots=explorer.snapshots)",
+}
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
 
 
@@ -139,7 +145,12 @@ class LiveExplorer:
         )
 
     def new(self):
-        return getattr(explorers, self.kind)(load_sentence("journey"))
+        """An explorer of the same kind in its first state, made in this process from what the kernel's was made from."""
+        source = MADE_FROM.get(self.kind)
+        if source is None:
+            return getattr(explorers, self.kind)(load_sentence("journey"))
+        packed = self.kernel.ask(f"__import__('base64').b64encode(__import__('pickle').dumps({source})).decode()")
+        return getattr(explorers, self.kind)(pickle.loads(base64.b64decode(packed)))
 
     def check(self, page):
         """Hold that the page shows what a new explorer, made in this process, shows in the kernel's state."""
