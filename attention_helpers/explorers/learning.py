@@ -29,7 +29,7 @@ def look_at(snapshots, step, example, head):
 
 
 class LearningExplorer(Explorer):
-    """Play or scrub through the snapshots of a Training on a LookUp; choose the example and the head.
+    """Play or scrub through the snapshots of a Training on a LookUp; choose the example, and the head if there are more.
 
     training: a Training with two snapshots or more. Arrays: a LearningState. Units: the loss is in nats. Errors: see
     Explorer; ValueError for a run without snapshots.
@@ -44,12 +44,14 @@ class LearningExplorer(Explorer):
 
     def make_controls(self):
         steps = [snapshot.step for snapshot in self.snapshots]
-        maps = self.snapshots[0].maps
-        return {
+        examples, heads = self.snapshots[0].maps.shape[:2]
+        controls = {
             "step": widgets.SelectionSlider(options=steps, value=steps[0], description="step"),
-            "example": widgets.IntSlider(1, 1, len(maps), description="example"),
-            "head": widgets.IntSlider(1, 1, maps.shape[1], description="head"),
+            "example": widgets.IntSlider(1, 1, examples, description="example"),
         }
+        if heads > 1:
+            controls["head"] = widgets.IntSlider(1, 1, heads, description="head")
+        return controls
 
     def make_extras(self):
         """A button that plays; it moves the slider within the page."""
@@ -57,7 +59,7 @@ class LearningExplorer(Explorer):
         self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
         return [play]
 
-    def compute(self, step, example, head):
+    def compute(self, step, example, head=1):
         return look_at(self.snapshots, step, example, head)
 
     def tokens_of(self, example):

@@ -145,7 +145,7 @@ class LiveExplorer:
         )
 
     def new(self):
-        """An explorer of the same kind in its first state, made in this process from what the kernel's was made from."""
+        """An explorer of the same kind in its first state, made in this process from what the kernel's was."""
         source = MADE_FROM.get(self.kind)
         if source is None:
             return getattr(explorers, self.kind)(load_sentence("journey"))
