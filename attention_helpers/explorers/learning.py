@@ -29,7 +29,7 @@ def look_at(snapshots, step, example, head):
 
 
 class LearningExplorer(Explorer):
-    """Play or scrub through the snapshots of a Training on a LookUp; choose the example, and the head if there are more.
+    """Play or scrub through the snapshots of a Training on a LookUp; choose the example, and the head of several.
 
     training: a Training with two snapshots or more. Arrays: a LearningState. Units: the loss is in nats. Errors: see
     Explorer; ValueError for a run without snapshots.
