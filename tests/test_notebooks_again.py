@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from course import FOLDER, FREE, PATHS, ROOT, code_cells, read, tags
+from course import FOLDER, FREE, LESSONS, PATHS, ROOT, code_cells, read, tags
 
 # one after the other: kernels that start at the same moment may be given the same port
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kernels")]
@@ -72,7 +72,7 @@ def test_all_notebooks_pass_on_another_kind_of_cpu(cpu):
 
 
 def test_a_notebook_whose_cell_fails_is_left_as_it_was(tmp_path, refreshing):
-    [path] = [p for p in PATHS if p.name.startswith("01")]
+    path = LESSONS[0]
     notebook = refreshing.nbformat.read(path, as_version=4)
     code_cells(notebook)[0].source = "1 / 0"
     broken = tmp_path / path.name
