@@ -69,7 +69,7 @@ refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 
 	$(ENSURE) test
 	$(BIN)/python tools/refresh_notebooks.py $(NOTEBOOK)
 
-bench: ## time the sliders and the suite, minutes (ARGS="--skip suite" leaves the suite out)
+bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
 	$(ENSURE) test
 	$(BIN)/python tools/bench.py $(ARGS)
 

@@ -65,10 +65,11 @@ class LeakyMultiHeadAttention(MultiHeadAttention):
 
 
 class CharacterModel(nn.Module):
-    """Characters and their positions, one attention layer, a residual, LayerNorm, and a read-out of one hidden layer.
+    """Characters and positions, one attention layer, a residual, LayerNorm and a read-out.
 
-    x: codes (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns (b, num_tokens,
-    characters), a score for each next character. Units: none. Errors: see MultiHeadAttention.
+    x: codes (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns
+    (b, num_tokens, characters), a score for each next character. Units: none. The read-out has one
+    hidden layer. Errors: see MultiHeadAttention.
     """
 
     def __init__(self, task, width=64, num_heads=4, hidden=128, dropout=0.0, leaky=False):
@@ -78,7 +79,8 @@ class CharacterModel(nn.Module):
         self.position = nn.Embedding(task.window, width)
         self.attention = attention(width, width, task.window, dropout, num_heads)
         self.norm = nn.LayerNorm(width)
-        self.read_out = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, len(task.alphabet)))
+        inner = nn.Linear(width, hidden), nn.GELU()
+        self.read_out = nn.Sequential(*inner, nn.Linear(hidden, len(task.alphabet)))
 
     def embedded(self, x):
         positions = torch.arange(x.shape[1], device=x.device)

@@ -25,9 +25,9 @@ class FusedMultiHeadAttention(nn.Module):
 
     x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). Units: none. From one seed it starts
     with the weights of MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order.
-    With dropout in training the results are those of MultiHeadAttention in distribution, not
-    number by number: torch's kernel draws its own masks. On a CPU it then stores the whole table of
-    weights after all, so its memory grows with the square of num_tokens.
+    With dropout in training the results are those of MultiHeadAttention in distribution; torch
+    promises no more, though on a CPU the masks may be the same. There it then stores the whole
+    table of weights after all, so its memory grows with the square of num_tokens.
     Errors: as in MultiHeadAttention.
     Source: Dao et al. 2022, "FlashAttention", algorithm 1.
     """
@@ -80,9 +80,9 @@ class FusedMultiHeadAttention(nn.Module):
         queries, keys, values = self.split_heads(x)
         if cache is not None:
             keys, values = torch.cat((cache.keys, keys), dim=2), torch.cat((cache.values, values), dim=2)
-        show = (
-            None if x.shape[1] == 1 else ~causal_mask(keys.shape[2], x.device)[past:]
-        )  # (num_tokens, past + num_tokens)
+        show = None  # one token sees all, and needs no mask
+        if x.shape[1] > 1:
+            show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
         context = scaled_dot_product_attention(queries, keys, values, attn_mask=show)
         return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), Cache(keys, values)
 

@@ -64,8 +64,9 @@ class LookUp:
 class Reader(nn.Module):
     """Embed symbols, attend once, and read the answers off the last token's context vector.
 
-    x: symbols (b, num_tokens, 2) of a LookUp. Returns (b, questions, digits), a score for each digit. Units: none.
-    The read-out is linear; with hidden, a layer of so many GELUs stands before it. Errors: see MultiHeadAttention.
+    x: symbols (b, num_tokens, 2) of a LookUp. Returns (b, questions, digits), a score for each
+    digit. Units: none. The read-out is linear; with hidden, a layer of so many GELUs stands before
+    it. Errors: see MultiHeadAttention.
     """
 
     def __init__(self, task, width=32, num_heads=1, hidden=0):

@@ -103,6 +103,44 @@ EQUIVALENT = {
             "the two dimensions swapped are the same"
         ),
     },
+    "control_run": {
+        "torch.rand(len(x), task.pairs, generator=generator).argso... → torch.rand(len(x), task.pairs, generator=generator).argso... in order = torch.rand(len(x), task.pairs, generator=generato...": (
+            "argsort without dim sorts along the last of two dimensions"
+        ),
+    },
+    "too_few_heads": {
+        "read_out(contexts.flatten(1)).view → read_out(contexts.flatten(1)).reshape in scores = read_out(contexts.flatten(1)).view(len(digits), ...": (
+            "a layer's output is contiguous, so reshape never copies"
+        ),
+    },
+    "how_much_too_low": {
+        "(honest / x.shape[1] - usual).item() → honest / x.shape[1] - usual in return (honest / x.shape[1] - usual).item()": (
+            "a tensor of one number will do as well: the prompt does not say which"
+        ),
+    },
+    "three_in_one": {
+        "W_query → W_key in d_out, d_in = W_query.weight.shape": "the three have the same sizes",
+        "W_query → W_key in fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is n...": (
+            "all three have biases, or none has"
+        ),
+    },
+    "block_by_block": {
+        "0 → 1 in largest, total, context = (-torch.inf, 0, 0)": (
+            "exp(-inf) is 0, so the first block wipes out whatever the sums start with"
+        ),
+        "0 → -1 in largest, total, context = (-torch.inf, 0, 0)": (
+            "exp(-inf) is 0, so the first block wipes out whatever the sums start with"
+        ),
+        "0 → 1 in largest, total, context = (-torch.inf, 0, 0) (2)": (
+            "exp(-inf) is 0, so the first block wipes out whatever the sums start with"
+        ),
+        "0 → -1 in largest, total, context = (-torch.inf, 0, 0) (2)": (
+            "exp(-inf) is 0, so the first block wipes out whatever the sums start with"
+        ),
+        "max(largest, scores.max()) → max(scores.max(), largest) in raised = max(largest, scores.max())": (
+            "the larger of two is the same, whichever comes first"
+        ),
+    },
 }
 
 # They differ, and a check lets them pass.

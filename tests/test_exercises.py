@@ -49,6 +49,14 @@ def test_a_check_knows_right_from_every_known_wrong(exercise):
 
 
 @each_exercise
+def test_a_solution_fails_only_where_the_prompt_asks_for_an_error(exercise):
+    """A check whose own code failed for every answer alike would call all of them right."""
+    errors = [type(outcome.error) for outcome in exercise._outcomes(exercise.solution)]
+    assert type(None) in errors
+    assert {*errors} <= {type(None), ValueError, AssertionError}
+
+
+@each_exercise
 def test_a_stub_is_not_attempted_yet(exercise):
     """The cell that the notebook ships runs, and says so."""
     names = {"practice": PRACTICE_OF[exercise.name], "torch": torch, "nn": nn}

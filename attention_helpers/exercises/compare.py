@@ -28,7 +28,8 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
         return number_difference(expected, got, tolerance, name)
     if isinstance(expected, (str, type(None))) and type(expected) is type(got):
         return "" if expected == got else sentence(f"{name} should be another than {got!r}.")
-    return "" if type(expected) is type(got) else should_be(name, kind(expected), got)
+    wanted = "None" if expected is None else kind(expected)
+    return "" if type(expected) is type(got) else should_be(name, wanted, got)
 
 
 def first(findings):

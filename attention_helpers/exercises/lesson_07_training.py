@@ -1,12 +1,13 @@
 """Two exercises of notebook 07, on training: a step, and a control."""
 
+import inspect
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from ..training import LookUp
 from .base import Exercise, Misconception
-from .compare import difference
 
 
 def training_step(model, optimizer, loss_function, x, answers):
@@ -147,101 +148,45 @@ one_training_step = Exercise(
 def control_batch(task, generator):
     """x and answers of a LookUp whose letters no longer say which digit is right."""
     x, answers = task.batch(generator)
-    order = torch.rand(x.shape[0], task.pairs, generator=generator).argsort(dim=1)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)  # (b, pairs)
     x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
     return x, answers
 
 
-def by_letter(x):
-    """The digits (b, pairs), in the order of their letters."""
-    return x[:, :-1, 1].gather(1, x[:, :-1, 0].argsort(dim=1))
+def batch_of(answer, questions, letters, digits, pairs, batch_size):
+    task = LookUp(questions, letters, digits, pairs, batch_size)
+    return answer(task, torch.Generator().manual_seed(pairs))
 
 
-def places(x, plain):
-    """Where each digit stood in the plain batch, (b, pairs)."""
-    return (x[:, :-1, 1].unsqueeze(2) == plain[:, :-1, 1].unsqueeze(1)).int().argmax(dim=2)
-
-
-def moves(x, plain):
-    """What became of the sentences, in words: the shuffle is random, so numbers cannot be compared."""
-    b, pairs = plain.shape[0], plain.shape[1] - 1
-    same, old, new = torch.equal, plain[:, :-1, 1], x[:, :-1, 1]
-    kept = (by_letter(x) == by_letter(plain)).sum().item() / b
-    often = "one a sentence" if abs(kept - 1) < 0.3 else "all" if kept == pairs else "more" if kept > 1 else "fewer"
-    orders = len(places(x, plain).unique(dim=0))
-    stayed, whole = same(x[:, :-1, 0], plain[:, :-1, 0]), same(new.sort().values, old.sort().values)
-    return {
-        "question": "kept" if same(x[:, -1], plain[:, -1]) else "changed",
-        "letters": "in their places" if stayed else "moved",
-        "digits": "of their sentence" if whole else "of other sentences",
-        "digits that keep their letter": often if whole else "",
-        "orders": ("all alike" if orders == 1 else "few" if orders < b / 4 else "many") if whole and stayed else "",
-    }
-
-
-def shape_of(batch):
-    """A batch without its numbers."""
-    alright = isinstance(batch, tuple) and all(isinstance(part, torch.Tensor) for part in batch)
-    return tuple(map(torch.zeros_like, batch)) if alright else batch
-
-
-def control_facts(answer, questions, letters, digits, pairs, batch_size):
-    """What a control batch has in common with the plain one of the same seed."""
-    task, seeds = LookUp(questions, letters, digits, pairs, batch_size), (1, 1, 2)
-    plain = [tuple(task.batch(torch.Generator().manual_seed(seed))) for seed in seeds]
-    found = [answer(task, torch.Generator().manual_seed(seed)) for seed in seeds]
-    if difference(shape_of(plain[0]), shape_of(found[0]), 0.0):
-        return dict.fromkeys(FACTS) | {"batch": shape_of(found[0])}
-    (x, answers), (again, _), (other, _) = found
-    repeated = torch.equal(x, again)
-    fixed = repeated and torch.equal(places(x, plain[0][0]), places(other, plain[2][0]))
-    facts = {
-        "answers": "kept" if torch.equal(answers, plain[0][1]) else "changed",
-        "batch of the same seed": "the same" if repeated else "another",
-        "order of another seed": "the same" if fixed else "another",
-    }
-    return {"batch": shape_of(found[0])} | moves(x, plain[0][0]) | facts
-
-
-def changed_by(change):
-    """A wrong solution: change(x, answers, task, generator) gives the new x and answers."""
+def dealt(change):
+    """A wrong solution: change(x, answers, order, task, generator) gives x and answers."""
 
     def wrong(task, generator):
-        return change(*task.batch(generator), task, generator)
+        x, answers = task.batch(generator)
+        order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+        return change(x, answers, order, task, generator)
 
     return wrong
 
 
-def gathered(x, order, *parts):
-    """x with its pairs' letters (0), digits (1) or both in another order, (b, pairs)."""
+def in_the_order(x, order, *parts, dim=1):
+    """x with its pairs' letters (0), digits (1) or both in another order."""
     x = x.clone()
     for part in parts:
-        x[:, :-1, part] = x[:, :-1, part].gather(1, order)
+        x[:, :-1, part] = x[:, :-1, part].gather(dim, order)
     return x
 
 
-def own_orders(x, generator=None):
-    return torch.rand(x.shape[0], x.shape[1] - 1, generator=generator).argsort(dim=1)
-
-
-def shared_order(x, generator):
-    return torch.randperm(x.shape[1] - 1, generator=generator).expand(len(x), -1)
-
-
-def one_on(x):
-    return torch.arange(x.shape[1] - 1).roll(1).expand(len(x), -1)
-
-
-def across_batch(x, generator):
-    x = x.clone()
-    x[:, :-1, 1] = x[torch.randperm(len(x), generator=generator), :-1, 1]
+def one_by_one(x, order):
+    """x, its digits moved one after the other within the same tensor."""
+    for j in range(order.shape[1]):
+        x[:, j, 1] = x[range(len(x)), order[:, j], 1]
     return x
 
 
 def with_new_answers(x, task):
     """x, and the digits that now stand with the letters asked for."""
-    offsets = task.letters * torch.arange(1, task.questions + 1)
-    asked = x[:, -1, : task.questions] - offsets  # (b, questions)
+    asked = x[:, -1, : task.questions] - task.letters * torch.arange(1, task.questions + 1)  # (b, questions)
     place = (x[:, None, :-1, 0] == asked.unsqueeze(2)).int().argmax(dim=2)
     return x, x[:, :-1, 1].gather(1, place) - 3 * task.letters
 
@@ -249,65 +194,73 @@ def with_new_answers(x, task):
 control_run = Exercise(
     name="control_run",
     title="A control",
-    prompt="Does the map form because letters tell digits? Make a batch in which they do not. Draw one by "
-    "`task.batch(generator)`; then, in every sentence, deal its digits out anew among its pairs, in a random order of "
-    "its own, every order equally likely, drawn from `generator`. Letters, question and answers stay.",
+    prompt="Does the map form because letters tell digits? Make a control: a batch in which they do not, and "
+    "all else is as it was. Deal each sentence's digits out anew: its pair j gets the digit that stood in its pair "
+    "`order[i, j]`, for sentence i. Letters, question and answers stay.",
     solution=control_batch,
-    cases=lambda generator: [(1, 10, 10**6, 6, 200), (2, 26, 10**6, 9, 150), (1, 4, 10**6, 2, 300), (1, 3, 10, 1, 8)],
-    call=control_facts,
+    stub=inspect.getsource(control_batch).replace("x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)", "...  # your code"),
+    cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
+    call=batch_of,
     misconceptions=[
         Misconception(
-            "shuffles whole pairs",
-            changed_by(lambda x, answers, task, g: (gathered(x, own_orders(x, g), 0, 1), answers)),
-            "You shuffle whole pairs: each letter keeps its digit, and the task is as easy as before. Move the digits "
+            "moves nothing",
+            dealt(lambda x, answers, order, *_: (x, answers)),
+            "Your batch is the plain one. `gather` makes a new tensor: put it where the digits stand.",
+        ),
+        Misconception(
+            "moves whole pairs",
+            dealt(lambda x, answers, order, *_: (in_the_order(x, order, 0, 1), answers)),
+            "You move whole pairs: each letter keeps its digit, and the task is as easy as before. Move the digits "
             "alone.",
         ),
         Misconception(
             "moves the letters",
-            changed_by(lambda x, answers, task, g: (gathered(x, own_orders(x, g), 0), answers)),
+            dealt(lambda x, answers, order, *_: (in_the_order(x, order, 0), answers)),
             "That breaks the link, too, but by moving the letters. Let them stay, and deal out the digits.",
         ),
         Misconception(
             "takes one order for all sentences",
-            changed_by(lambda x, answers, task, g: (gathered(x, shared_order(x, g), 1), answers)),
-            "All sentences of your batch share one order. Draw an order for each of them.",
+            dealt(lambda x, answers, order, *_: (in_the_order(x, order[:1].expand_as(order), 1), answers)),
+            "All sentences of your batch share one order. `order` has a row for each of them.",
         ),
         Misconception(
-            "moves every digit one pair on",
-            changed_by(lambda x, answers, task, g: (gathered(x, one_on(x), 1), answers)),
-            "You move every digit one pair on. That is no chance: the right digit stands beside the letter asked for, "
-            "where a model that knows places could find it.",
+            "takes digits from other sentences",
+            dealt(lambda x, answers, order, *_: (in_the_order(x, order, 1, dim=0), answers)),
+            "Your digits come from other sentences, so the answer may stand nowhere in its own. `gather` takes the "
+            "dimension along which to look.",
         ),
         Misconception(
-            "exchanges digits between sentences",
-            changed_by(lambda x, answers, task, g: (across_batch(x, g), answers)),
-            "Your digits come from other sentences, so the answer may stand nowhere in its own. Shuffle within each.",
+            "reads the order the other way round",
+            dealt(lambda x, answers, order, *_: (in_the_order(x, order.argsort(dim=1), 1), answers)),
+            "As a control yours is as good, but you read `order` the other way round: it says from which pair a digit "
+            "comes, not to which it goes.",
         ),
         Misconception(
-            "asks for the new digits",
-            changed_by(lambda x, answers, task, g: with_new_answers(gathered(x, own_orders(x, g), 1), task)),
-            "Your answers follow the digits to their new letters: that is the same task again, and it can be learned.",
+            "overwrites digits that are still needed",
+            dealt(lambda x, answers, order, *_: (one_by_one(x, order), answers)),
+            "You move digits one after the other and overwrite some that a later pair still needs. Read all of them "
+            "before you write.",
         ),
         Misconception(
-            "changes the answers",
-            changed_by(lambda x, answers, task, g: (x, answers[torch.randperm(len(x), generator=g)])),
-            "You change the answers. That is a control, too, but a rougher one: then even the sentence's own digits "
-            "say nothing. Leave the answers, and move the digits.",
+            "makes the answers follow",
+            dealt(lambda x, answers, order, task, _: with_new_answers(in_the_order(x, order, 1), task)),
+            "Your answers follow the digits to their new letters: that is the same task again, and can be learned.",
         ),
         Misconception(
-            "draws from the global generator",
-            changed_by(lambda x, answers, task, g: (gathered(x, own_orders(x), 1), answers)),
-            "Your order does not come from `generator`, so the same seed does not give the same batch.",
+            "shuffles the answers",
+            dealt(lambda x, answers, order, task, g: (x, answers[torch.randperm(len(x), generator=g)])),
+            "You shuffle the answers. That is a control, too, but a rougher one: then not even the sentence's own "
+            "digits say anything. Leave the answers, and move the digits.",
         ),
     ],
     hints=[
-        "The digits are `x[:, :-1, 1]`, (b, pairs). You need as many orders as there are sentences.",
-        "Sorting random numbers gives a random order: `torch.rand(...).argsort(dim=1)`. `gather` puts digits into it.",
-        "`x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)`, with `order` of shape (b, pairs), drawn from `generator`.",
+        "Letters tell digits because they stand in one pair. What has to move, and what has to stay?",
+        "The digits are `x[:, :-1, 1]`, (b, pairs). `digits.gather(1, order)[i, j]` is `digits[i, order[i, j]]`.",
+        "Assign it to the place where the digits were: `x[:, :-1, 1] = ...`, without touching `x[:, :-1, 0]`.",
     ],
-    why="Numbers drawn independently are equally likely to come in every order, so `argsort` gives each order "
-    "equally often, a row a sentence. One thing is changed and all else kept: if now no map forms, it was the "
-    "link between letters and digits that made it.",
+    why="The same letters, digits, questions and answers as before; what changed is which digit stands with which "
+    "letter. If now no map forms, it was that link that made it. Sorting independent random numbers gives every "
+    "order equally often.",
     moral="Train on it: `control = LookUp()`, then `control.batch = lambda g: control_batch(LookUp(), g)`. "
     "What is left is to guess the digit that stands most often, right about one time in three.",
 )

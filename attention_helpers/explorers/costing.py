@@ -76,23 +76,26 @@ class CostExplorer(Explorer):
 
     def readouts(self, state):
         total = sum(state.operations.values())
-        seen = [
-            f"{name} {size_in_words(p[state.num_tokens])}" for name, p in self.measured.items() if state.num_tokens in p
-        ]
         return {
             "operations": f"{total / 1e9:.2f} billion; {self.quadratic(state):.0%} grow with num_tokens squared",
             "one table of scores": f"{state.num_heads} × {state.num_tokens} × {state.num_tokens} numbers, "
             f"{size_in_words(state.table)}",
             "keys and values": size_in_words(state.cache),
-            "measured here": f"{seen}, in all, with 12 heads" if seen else "nothing at this number of tokens",
+            "measured, in all, with 12 heads": self.measured_at(state.num_tokens),
         }
 
     def quadratic(self, state):
         return (state.operations["scores"] + state.operations["context"]) / sum(state.operations.values())
 
     def in_words(self, state):
+        total = sum(state.operations.values()) / 1e9
         return (
-            f"At {state.num_tokens} tokens and {state.num_heads} heads {self.quadratic(state):.2f} of the operations "
-            f"are spent on scores and context. One table of scores takes {size_in_words(state.table)}, keys and values "
-            f"{size_in_words(state.cache)}."
+            f"At {state.num_tokens} tokens and {state.num_heads} heads one pass takes {total:.2f} billion operations, "
+            f"{self.quadratic(state):.2f} of them on scores and context. One table of scores takes "
+            f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}. Measured in all, with 12 "
+            f"heads: {self.measured_at(state.num_tokens)}."
         )
+
+    def measured_at(self, num_tokens):
+        there = {name: points[num_tokens] for name, points in self.measured.items() if num_tokens in points}
+        return ", ".join(f"{name} {size_in_words(held)}" for name, held in there.items()) or "nothing at this length"
