@@ -14,7 +14,6 @@ from attention_helpers.characters import (
     load_text,
     prefix_losses,
 )
-from attention_helpers.training import Training
 
 TEXT = load_text()
 
@@ -121,33 +120,3 @@ def test_writing_goes_on_from_its_start_beyond_the_window(task):
 def test_known_words():
     assert known_words("xx The boat, then qqq! zz", "the Boat. Then") == 0.75
     assert known_words("cut", "cut") == 0.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
-def test_the_leaky_model_looks_better_and_is_worse(seed, task):
-    found = {}
-    for leaky in (False, True):
-        torch.manual_seed(seed)
-        run = Training(CharacterModel(task, leaky=leaky), task, 3e-3, seed, keep=False).run(600)
-        words = known_words(generate(run.model, task, "The ", 1000, generator(seed)), TEXT)
-        honest = prefix_losses(run.model, *task.unseen()).mean().item()
-        found[leaky] = sum(run.losses[-50:]) / 50, held_out_loss(run.model, task), honest, words
-    print(seed, found)
-    assert found[True][0] < 0.2 < 1.2 < found[False][0]
-    assert found[True][1] < 0.2 < 1.2 < found[False][1]
-    assert found[False][2] < 2 < 5 < found[True][2]
-    assert found[True][3] < 0.35 < found[False][3]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
-def test_dropout_tames_overtraining_and_hardly_helps_the_best_checkpoint(seed):
-    task, final, best = Characters(TEXT[:600] + TEXT[-1500:], window=16), {}, {}
-    for p in (0.0, 0.5):
-        torch.manual_seed(seed)
-        run = Training(CharacterModel(task, width=32, num_heads=2, dropout=p), task, 1e-2, seed, keep=False)
-        losses = [held_out_loss(run.run(20).model, task) for _ in range(20)]
-        final[p], best[p] = losses[-1], min(losses)
-    assert final[0.0] > final[0.5] + 1 > best[0.5] + 1.5
-    assert abs(best[0.0] - best[0.5]) < 0.3
