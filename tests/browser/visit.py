@@ -6,7 +6,8 @@ from kernel import Kernel
 from lab import Lab
 
 SCREENSHOTS = course.ROOT / "build" / "screenshots"
-SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 16_000}
+SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 30_000}
+SHEET = 10_000  # pixels of height that one screenshot holds
 TO_THE_TOP = "document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0"
 LOOK = """() => ({
     bottom: Math.ceil([...document.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom),
@@ -52,8 +53,9 @@ class Visit:
             if len(seen["pictures"]) >= len(self.stored) and all(seen["prompts"]):  # else a test names what lacks
                 break
         assert seen["bottom"] < TALL["height"], f"{self.name} needs a screen of {seen['bottom']} pixels"
-        clip = {"x": 0, "y": 0, "width": TALL["width"], "height": seen["bottom"]}
-        self.page.screenshot(path=SCREENSHOTS / f"{self.number}{when}.png", clip=clip)
+        for sheet, top in enumerate(range(0, seen["bottom"], SHEET), 1):
+            clip = {"x": 0, "y": top, "width": TALL["width"], "height": min(SHEET, seen["bottom"] - top)}
+            self.page.screenshot(path=SCREENSHOTS / f"{self.number}{when}_{sheet}.png", clip=clip)
         self.page.set_viewport_size(SIZE)
         return seen
 
