@@ -13,11 +13,19 @@ from .layers import MultiHeadAttention
 PARTS = "W_query", "W_key", "W_value"
 
 
+class Room:
+    """Memory for the keys and values of context_length tokens, filled from the front."""
+
+    def __init__(self, both, filled):
+        self.both, self.filled = both, filled  # both: (2, b, num_heads, context_length, head_dim)
+
+
 class Cache(NamedTuple):
-    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each."""
+    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each, and where they stand."""
 
     keys: torch.Tensor
     values: torch.Tensor
+    room: Room | None = None
 
 
 class FusedMultiHeadAttention(nn.Module):
@@ -78,13 +86,28 @@ class FusedMultiHeadAttention(nn.Module):
         check_input(x, self.d_in, ranks=(3,))
         self.check_room(x, past, cache)
         queries, keys, values = self.split_heads(x)
-        if cache is not None:
-            keys, values = torch.cat((cache.keys, keys), dim=2), torch.cat((cache.values, values), dim=2)
+        cache = self.extended(cache, keys, values)
         show = None  # one token sees all, and needs no mask
         if x.shape[1] > 1:
             show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
-        context = scaled_dot_product_attention(queries, keys, values, attn_mask=show)
-        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), Cache(keys, values)
+        context = scaled_dot_product_attention(queries, cache.keys, cache.values, attn_mask=show)
+        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), cache
+
+    def extended(self, cache, keys, values):
+        """The cache with new keys and values behind the old ones, which are copied only if they must be."""
+        past = 0 if cache is None else cache.keys.shape[2]
+        if torch.is_grad_enabled():  # what a gradient will need must not be written over
+            old = (keys[:, :, :0], values[:, :, :0]) if cache is None else cache[:2]
+            return Cache(torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2))
+        room = None if cache is None else cache.room
+        if room is None or room.filled != past:  # none yet, or another text went on from here
+            room = Room(keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim), past)
+            if past:
+                room.both[:, :, :, :past] = torch.stack(cache[:2])
+        room.filled = past + keys.shape[2]
+        room.both[0, :, :, past : room.filled] = keys
+        room.both[1, :, :, past : room.filled] = values
+        return Cache(*room.both[:, :, :, : room.filled], room)
 
     def check_room(self, x, past, cache):
         if past + x.shape[1] > self.context_length:

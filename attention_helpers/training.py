@@ -93,7 +93,7 @@ class Snapshot(NamedTuple):
     """A training run as it stood after `step` steps: units of loss are nats, none elsewhere."""
 
     step: int
-    loss: float  # of examples not trained on
+    loss: float  # of a batch of its own, the same for all snapshots
     score: torch.Tensor  # (questions,), of the same examples
     state: dict  # the model's parameters by name
     maps: torch.Tensor  # (examples, num_heads, num_tokens, num_tokens)
@@ -109,7 +109,7 @@ class Training:
 
     model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, score.
     The batch of a step, and dropout's masks in it, hang on seed and step alone: a run that was interrupted and went on
-    ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, unseen in training.
+    ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
     Units: the loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number.
     Source: AdamW, Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
     """

@@ -43,11 +43,14 @@ def test_there_and_back_is_exact(sizes):
 def test_token_by_token_is_the_whole(sizes):
     fused = made(sizes).eval()
     x = sizes.x(torch.float32)
-    whole, cache, parts = fused(x), None, []
-    for token in x.split(1, dim=1):
-        part, cache = fused.step(token, cache)
-        parts.append(part)
-    assert max_difference(torch.cat(parts, dim=1), whole) < 1e-5
+    whole = fused(x)
+    for grad in (True, False):  # two ways to keep the keys and values
+        cache, parts = None, []
+        with torch.set_grad_enabled(grad):
+            for token in x.split(1, dim=1):
+                part, cache = fused.step(token, cache)
+                parts.append(part)
+        assert max_difference(torch.cat(parts, dim=1), whole) < 1e-5
     assert cache.keys.shape == (sizes.b, sizes.num_heads, sizes.num_tokens, sizes.head_dim)
 
 
@@ -59,6 +62,32 @@ def test_in_pieces_of_any_length_is_the_whole(sizes):
     end, _ = fused.step(x[:, cut:], cache)
     together = torch.cat((start, end), dim=1) if cut else end
     assert max_difference(together, fused(x)) < 1e-5
+
+
+def test_two_texts_may_go_on_from_one_cache():
+    """Neither writes over what the other reads, and the cache that both came from stays."""
+    torch.manual_seed(0)
+    fused, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval(), torch.randn(3, 1, 6, 3)
+    x[1:, :, :4] = x[0, :, :4]  # three texts with the same beginning
+    with torch.no_grad():
+        _, start = fused.step(x[0, :, :4])
+        _, one = fused.step(x[0, :, 4:5], start)
+        _, other = fused.step(x[1, :, 4:5], start)
+        for text, cache in ((x[0], one), (x[1], other)):
+            assert max_difference(fused.step(text[:, 5:], cache)[0], fused(text)[:, 5:]) < 1e-6
+        assert max_difference(fused.step(x[2, :, 4:], start)[0], fused(x[2])[:, 4:]) < 1e-6
+
+
+def test_gradients_flow_through_the_cache():
+    torch.manual_seed(0)
+    fused, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2), torch.randn(1, 4, 3, requires_grad=True)
+    cache, parts = None, []
+    for token in x.split(1, dim=1):
+        part, cache = fused.step(token, cache)
+        parts.append(part)
+    [stepped] = torch.autograd.grad(torch.cat(parts, dim=1).square().sum(), x)
+    [whole] = torch.autograd.grad(fused(x).square().sum(), x)
+    assert max_difference(stepped, whole) < 1e-5
 
 
 def test_no_token_reads_the_future():

@@ -6,6 +6,7 @@ Two runs write the same bytes: no timings, no widget state, counts 1..n, streams
 a notebook needs. A notebook in which a cell fails is left as it was.
 """
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,6 +72,7 @@ def chosen(names, folder=NOTEBOOKS):
 
 
 def main(names):
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # kernels inherit it: two of them share the cores
     with ThreadPoolExecutor(max_workers=2) as pool:
         problems = [problem for problem in pool.map(refresh, chosen(names)) if problem]
     if problems:
