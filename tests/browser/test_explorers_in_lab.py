@@ -67,7 +67,9 @@ def test_fast_drag_ends_in_the_final_state(explorer):
         explorer.check(explorer.moved_from(before))
         if explorer.values() == before:
             stayed.append(explorer.names[number])
-    assert stayed in ([], ["head"])  # of two heads, half the way back is the first again
+    # of two values, half the way back is the first again; and d_out may have left num_heads only one or two
+    assert {*stayed} <= {"head", "num_heads"}
+    assert len(stayed) < len(explorer.sliders())
 
 
 def test_thirty_fast_keys_end_in_the_final_state(explorer):
