@@ -8,7 +8,7 @@ PORT ?= 8888
 
 ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install Python 3.11 or newer, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
-	exit 1; }; $(PYTHON) tools/ensure_venv.py
+	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
 .PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants exercises refresh bench upgrade clean
 
@@ -17,13 +17,13 @@ help: ## list these targets
 
 lab: ## open the course in JupyterLab (PORT=8888, ARGS=... for JupyterLab)
 	$(ENSURE) lab
-	@$(BIN)/python tools/workbook.py fill
+	@$(BIN)/python tools/setup/workbook.py fill
 	$(BIN)/python -m jupyterlab --ip=127.0.0.1 --port=$(PORT) --ServerApp.root_dir=workbook \
 		--LabApp.default_url=/lab/tree/00_start_here.ipynb $(ARGS)
 
 reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=03)
 	$(ENSURE) lab
-	@$(BIN)/python tools/workbook.py reset "$(NOTEBOOK)"
+	@$(BIN)/python tools/setup/workbook.py reset "$(NOTEBOOK)"
 
 test: test-unit test-notebooks ## run the unit tests, and every notebook against its stored outputs
 
@@ -33,7 +33,7 @@ test-unit: ## run the unit tests alone (ARGS=... for pytest)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
 NOTEBOOKS ?= notebooks
-NBVAL = -p tools.second_start --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
+NBVAL = -p tools.notebooks.second_start --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
 
 test-notebooks: ## execute every notebook and compare it with its stored outputs (ARGS=... for pytest)
 	$(ENSURE) test
@@ -59,26 +59,26 @@ format: ## let ruff mend and format code and notebooks
 
 mutants: ## break the layers in many ways, and show which test catches each
 	$(ENSURE) test
-	$(BIN)/python tools/mutants.py
+	$(BIN)/python -m tools.mutants.mutants
 
 exercises: ## write the exercises into the notebooks, and make the solutions (then: make refresh)
 	$(ENSURE) test
-	$(BIN)/python tools/place_exercises.py
+	$(BIN)/python -m tools.notebooks.place_exercises
 
 refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 for one)
 	$(ENSURE) test
-	$(BIN)/python tools/refresh_notebooks.py $(NOTEBOOK)
+	$(BIN)/python -m tools.notebooks.refresh_notebooks $(NOTEBOOK)
 
 bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
 	$(ENSURE) test
-	$(BIN)/python tools/bench.py $(ARGS)
+	$(BIN)/python -m tools.bench.bench $(ARGS)
 
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv
 
 upgrade: ## pin the newest indirect dependencies in constraints.txt
 	$(ENSURE) venv
-	$(BIN)/python tools/upgrade.py
+	$(BIN)/python tools/setup/upgrade.py
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis

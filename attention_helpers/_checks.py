@@ -5,6 +5,8 @@ import operator
 
 import torch
 
+ANY_RANK = range(65)  # torch itself stops at 64 dimensions
+
 
 def check_size(name, value, minimum=1):
     """Return `value` as an int of at least `minimum`; TypeError if it is no whole number, ValueError if too small."""
@@ -77,6 +79,16 @@ def check_input(x, d_in, ranks, context_length=None):
         raise ValueError(
             f"x must hold at most context_length={context_length} tokens, got {x.shape[-2]} in {tuple(x.shape)}"
         )
+
+
+def check_mask(mask, scores):
+    """TypeError for a mask that is not boolean (which side would a 1 be on?), ValueError for one that does not fit."""
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
+        raise TypeError(f"mask must be a boolean tensor, True where a key is hidden, got {kind}")
+    sizes = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
+    if mask.ndim > scores.ndim or any(m not in (1, s) for m, s in sizes):
+        raise ValueError(f"mask must broadcast to scores {tuple(scores.shape)}, got {tuple(mask.shape)}")
 
 
 def check_finite(name, value):

@@ -2,14 +2,14 @@
 
 import torch
 
-from ._checks import check_finite, check_size, check_tensor
+from ._checks import check_finite, check_mask, check_size, check_tensor
 
 
 def attention_scores(queries, keys):
     """Dot product of every query with every key: how well do they match?
 
     queries: (..., num_queries, d_k); keys: (..., num_keys, d_k). Returns scores (..., num_queries,
-    num_keys), one row a query. Units: none.
+    num_keys), one row a query.
     Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or
     widths that differ.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1 (QK^T).
@@ -25,7 +25,7 @@ def attention_scores(queries, keys):
 def causal_mask(num_tokens, device=None):
     """Boolean mask of the future: True, meaning "hide", where the key comes after the query.
 
-    num_tokens: at least 1. Returns (num_tokens, num_tokens), on `device`. Units: none.
+    num_tokens: at least 1. Returns (num_tokens, num_tokens), on `device`.
     Errors: TypeError for a num_tokens that is no whole number, ValueError below 1.
     Source: Vaswani et al. 2017, section 3.2.3 (leftward information flow is prevented).
     """
@@ -39,9 +39,8 @@ def attention_weights(scores, mask=None, scale=1.0):
 
     scores: (..., num_queries, num_keys); mask: boolean, True hides, of a shape that broadcasts to
     that of scores; scale: the scores are multiplied by it first, 1 / sqrt(d_k) in a layer. Returns
-    weights in the shape of scores.
-    Units: none. A row with every key hidden is NaN, and so is one whose scores overflow: there is
-    nothing to share.
+    weights in the shape of scores. A row with every key hidden is NaN, and so is one whose scores
+    overflow: there is nothing to share.
     Errors: TypeError for a mask that is not boolean, or scores that are no floating-point tensor;
     ValueError for a mask that does not fit or a scale that is not finite.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
@@ -55,21 +54,11 @@ def attention_weights(scores, mask=None, scale=1.0):
     return torch.softmax(scaled, dim=-1)
 
 
-def check_mask(mask, scores):
-    """TypeError for a mask that is not boolean (which side would a 1 be on?), ValueError for one that does not fit."""
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a boolean tensor, True where a key is hidden, got {kind}")
-    sizes = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
-    if mask.ndim > scores.ndim or any(m not in (1, s) for m, s in sizes):
-        raise ValueError(f"mask must broadcast to scores {tuple(scores.shape)}, got {tuple(mask.shape)}")
-
-
 def context_vectors(weights, values):
     """Mix the values: each context vector is the sum of all values, weighted by one row of weights.
 
     weights: (..., num_queries, num_keys); values: (..., num_keys, d_v). Returns (..., num_queries,
-    d_v). Units: none.
+    d_v).
     Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or
     numbers of keys that differ.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ._checks import check_dropout, check_tensor
+from ._checks import ANY_RANK, check_dropout, check_tensor
 
 
 class Dropout(nn.Module):
@@ -17,12 +17,11 @@ class Dropout(nn.Module):
     the same seed on the machines where that follows torch's own generator; an input whose memory is
     laid out otherwise gets its mask in index order.
 
-    p: in [0, 1), units none. generator: a torch.Generator to draw from, or None for torch's global
-    one. Nothing is drawn at p = 0 or in eval. The mask is drawn on the generator's device if there
-    is one, else on the input's, or on the CPU where the input's device has no float64 (Apple's
-    mps), and then moved. While it is drawn it takes 8 bytes an entry.
-    Shape: any, kept. Errors: ValueError or TypeError for p outside [0, 1) or an input that is no
-    floating tensor.
+    p: in [0, 1). generator: a torch.Generator to draw from, or None for torch's global one. Nothing
+    is drawn at p = 0 or in eval. The mask is drawn on the generator's device if there is one, else
+    on the input's, or on the CPU where the input's device has no float64 (Apple's mps), and then
+    moved. While it is drawn it takes 8 bytes an entry. Shape: any, kept. Errors: ValueError or
+    TypeError for p outside [0, 1) or an input that is no floating tensor.
     Source: Srivastava et al. 2014, "Dropout", section 10 (inverted scaling); mask issue: pytorch
     issue 121595.
     """
@@ -36,7 +35,7 @@ class Dropout(nn.Module):
         self.generator = generator
 
     def forward(self, x):
-        check_tensor("x", x, range(65), "any")
+        check_tensor("x", x, ANY_RANK, "any")
         if not self.training or self.p == 0:
             return x
         device = self.generator.device if self.generator is not None else x.device

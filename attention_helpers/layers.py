@@ -33,8 +33,7 @@ class Steps(NamedTuple):
 class SelfAttention_v1(nn.Module):
     """Self-attention with three plain matrices, drawn uniformly from [0, 1).
 
-    x: (num_tokens, d_in) or (b, num_tokens, d_in). Returns context vectors, d_out wide. Units:
-    none.
+    x: (num_tokens, d_in) or (b, num_tokens, d_in). Returns context vectors, d_out wide.
     Errors: TypeError for a size that is no whole number or an x that is no floating-point tensor;
     ValueError for a size below 1 or an x of the wrong rank or width.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1; its Q, K, V are
@@ -103,7 +102,6 @@ class CausalAttention(nn.Module):
     """Self-attention in which no token reads a later one, with dropout on the weights.
 
     x: (b, num_tokens, d_in) with num_tokens up to context_length. Returns (b, num_tokens, d_out).
-    Units: none.
     dropout: probability in [0, 1). The mask moves with the layer, and is neither trained nor saved.
     Errors: as in SelfAttention_v2; ValueError too for a dropout outside [0, 1) or more tokens than
     context_length.
@@ -141,8 +139,7 @@ class CausalAttention(nn.Module):
 class MultiHeadAttentionWrapper(nn.Module):
     """Several CausalAttention layers side by side; d_out is the width of each head.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, num_heads * d_out), head after head. Units:
-    none.
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, num_heads * d_out), head after head.
     Errors: as in CausalAttention; TypeError or ValueError too for a num_heads that is no whole
     number from 1 on.
     Source: Vaswani et al. 2017, section 3.2.2, without the output projection W^O.
@@ -168,7 +165,7 @@ class MultiHeadAttentionWrapper(nn.Module):
 class MultiHeadAttention(nn.Module):
     """All heads in one matrix product: d_out is split among num_heads, then projected once more.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). Units: none.
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out).
     Errors: as in MultiHeadAttentionWrapper; ValueError too for a num_heads that does not divide
     d_out.
     Source: Vaswani et al. 2017, section 3.2.2: W_query, W_key, W_value hold the W_i of all heads

@@ -1,4 +1,4 @@
-"""Figures on plain arrays: draw_* makes artists, update_* moves them, show_figure displays a figure and its caption.
+"""Figures on plain arrays: draw_* makes artists, show_figure displays a figure and its caption.
 
 No pyplot here: a slider's callback may run on a second thread, and pyplot keeps one current figure for all of them.
 Arrays may be numpy's or tensors; colours are safe for colour-blind readers (viridis, Okabe and Ito's set).
@@ -23,7 +23,7 @@ HEAD_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 
 
 class Heatmap(NamedTuple):
-    """The artists of one heatmap, to be moved by update_heatmap."""
+    """The artists of one heatmap: its image, its numbers, the hatching of its hidden cells."""
 
     image: object
     numbers: list
@@ -91,17 +91,6 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     return heatmap
 
 
-def update_heatmap(heatmap, values, hidden=None):
-    """Show other values of the same shape in a heatmap; its limits stay."""
-    values = as_table(values)
-    if values.shape != heatmap.image.get_array().shape:
-        raise ValueError(f"values must keep the shape {heatmap.image.get_array().shape}, got {values.shape}")
-    hide = np.zeros(values.shape, bool) if hidden is None else as_array(hidden).astype(bool)
-    heatmap.image.set_data(np.ma.array(values, mask=hide))
-    heatmap.hidden.set_array(np.ma.array(hide, mask=~hide))
-    write_numbers(heatmap, values, hide)
-
-
 def write_numbers(heatmap, values, hide):
     """Write each number in its cell, dark on light and light on dark; none where the cell is hidden."""
     colours = heatmap.image.cmap(heatmap.image.norm(values))
@@ -135,13 +124,6 @@ def draw_bars(ax, series, labels, title="", ylabel=""):
     if len(series) > 1:
         ax.legend(fontsize=8)
     return bars
-
-
-def update_bars(bars, series):
-    """Give bars made by draw_bars other heights."""
-    for group, values in zip(bars, series.values(), strict=True):
-        for bar, value in zip(group, as_array(values), strict=True):
-            bar.set_height(value)
 
 
 def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):

@@ -19,7 +19,7 @@ class Sentence(NamedTuple):
 def load_sentence(name, path=SENTENCES):
     """Read one toy sentence by name: "journey" (6 tokens of width 3) or "cat" (3 tokens of width 6).
 
-    Returns a Sentence: tokens, and embeddings of shape (num_tokens, d_in). Units: none.
+    Returns a Sentence: tokens, and embeddings of shape (num_tokens, d_in).
     Errors: TypeError for a name that is no string; ValueError for one that the file does not have, or for a file that
     is not what it should be (it names the file and what was expected); FileNotFoundError if there is none.
     Source of the numbers: data/README.md.

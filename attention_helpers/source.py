@@ -7,7 +7,7 @@ import textwrap
 def show_source(thing):
     """Return the source of a class or function as Markdown, for a notebook to display.
 
-    thing: a class, function or method that stands in a file. Shapes and units: none.
+    thing: a class, function or method that stands in a file.
     Errors: TypeError for anything else, also for a class typed in a cell (which is on the screen already).
     """
     from IPython.display import Markdown  # costs 0.1 s, and only a notebook needs it

@@ -63,7 +63,7 @@ class Trace:
         lines = [["row", *Row._fields], ["---"] * 6]
         for row, (number, operation, *cells) in zip(self.rows, self._cells(), strict=True):
             cells = [number, f"`{operation}`", *cells]
-            if row.unused:  # an arrow, bold type and the note: nothing hangs on colour
+            if row.unused:  # an arrow, bold type and the note: nothing depends on colour
                 cells = [cell and f"**{cell}**" for cell in (f"→ {number}", *cells[1:])]
             lines.append(cells)
         return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{self._summary()}"

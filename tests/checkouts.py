@@ -26,7 +26,7 @@ def program(path, text):
 
 def load(checkout, name):
     """Import a tool from the copied checkout, which is thereby the folder that it works on."""
-    spec = importlib.util.spec_from_file_location(name, checkout / "tools" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(Path(name).name, checkout / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

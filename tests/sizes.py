@@ -76,7 +76,7 @@ def over_sizes(test):
 
 
 def build(name, sizes, dropout=0.0):
-    """A float32 layer by its class name, with weights that hang on the sizes' seed alone; the global state stays."""
+    """A float32 layer by its class name, with weights that depend on the sizes' seed alone; the global state stays."""
     s = sizes
     builders = {
         "SelfAttention_v1": lambda: SelfAttention_v1(s.d_in, s.d_out),

@@ -4,9 +4,9 @@ import os
 import subprocess
 from types import SimpleNamespace
 
-import bench
-import measure_suite
 import pytest
+
+from tools.bench import bench, measure_suite
 
 
 def test_summary_gives_median_and_ninth_tenth():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attention_helpers import influence, max_difference
-from attention_helpers.characters import (
+from attention_helpers.beyond.characters import (
     CharacterModel,
     Characters,
     LeakyMultiHeadAttention,

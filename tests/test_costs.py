@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from attention_helpers import MultiHeadAttention, max_difference
-from attention_helpers.costs import (
-    TorchAttention,
+from attention_helpers.beyond.costs import (
     cache_bytes,
     flops,
     medians,
@@ -16,7 +15,7 @@ from attention_helpers.costs import (
     table_bytes,
     timed,
 )
-from attention_helpers.efficient import FusedMultiHeadAttention
+from attention_helpers.beyond.efficient import FusedMultiHeadAttention, TorchAttention
 
 
 @pytest.mark.parametrize(("d_in", "d_out", "qkv_bias"), [(3, 4, False), (3, 4, True), (8, 8, True)])

@@ -6,7 +6,7 @@ from sizes import over_sizes
 from torch import nn
 
 from attention_helpers import MultiHeadAttention, influence, max_difference
-from attention_helpers.efficient import Cache, FusedMultiHeadAttention
+from attention_helpers.beyond.efficient import Cache, FusedMultiHeadAttention
 
 
 def made(sizes, layer_class=FusedMultiHeadAttention, dropout=0.0):

@@ -2,18 +2,15 @@
 
 import importlib
 import inspect
-import pkgutil
 import time
 
 import pytest
-import survivors as known
 import torch
 from course import FOLDER, LESSONS, read
 from torch import nn
 
-from attention_helpers import exercises
+from attention_helpers.exercises import NUMBERS, base
 
-NUMBERS = sorted(m.name[-2:] for m in pkgutil.iter_modules(exercises.__path__) if m.name[:-2] == "lesson_")
 PRACTICE = {number: importlib.import_module(f"attention_helpers.exercises.lesson_{number}") for number in NUMBERS}
 ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
 each_exercise = pytest.mark.parametrize("exercise", ALL)
@@ -102,8 +99,8 @@ def test_what_is_read_is_short(exercise):
 
 
 def test_the_notebooks_hold_the_exercises_as_they_are():
-    """What tools/place_exercises.py would write stands in the lessons and their solutions."""
-    import place_exercises  # its nbformat costs a moment
+    """What tools/notebooks/place_exercises.py would write stands in the lessons and their solutions."""
+    from tools.notebooks import place_exercises  # its nbformat costs a moment
 
     for path in LESSONS:
         number = path.name[:2]
@@ -116,7 +113,8 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
 @pytest.mark.slow
 def test_machine_made_mutants_are_caught():
     """At least 97 % of those that are not equivalent; the others are listed with their reasons."""
-    import exercise_mutants
+    from tools.mutants import exercise_mutants
+    from tools.mutants import survivors as known
 
     total, found = 0, {}
     for exercise in [e.values[0] for e in ALL]:
@@ -139,9 +137,9 @@ def total_up_to(n):
 
 
 def test_the_mutants_are_many_and_one_that_never_ends_is_stopped(monkeypatch):
-    import exercise_mutants
+    from tools.mutants import exercise_mutants
 
-    exercise = exercises.base.Exercise("total", "", "", total_up_to, lambda g: [(3,), (1,)], [], [], "")
+    exercise = base.Exercise("total", "", "", total_up_to, lambda g: [(3,), (1,)], [], [], "")
     made = dict(exercise_mutants.mutants(inspect.getsource(total_up_to)))
     assert "n > 0 → n >= 0 in while n > 0:" in made
     assert "total = total + n → pass in total = total + n" in made

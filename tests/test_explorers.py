@@ -23,10 +23,10 @@ from attention_helpers import (
     explorers,
     load_sentence,
 )
+from attention_helpers.beyond.training import LookUp, Reader, Snapshot
 from attention_helpers.canvas import palette
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
-from attention_helpers.training import LookUp, Reader, Snapshot
 
 SENTENCE = load_sentence("journey")
 NAMES = explorers.__all__
@@ -89,7 +89,7 @@ def states(explorer, most):
 
 
 def legal(name, state):
-    """Controls that hang on others take a value that goes with them."""
+    """Controls that depend on others take a value that goes with them."""
     if name == "SplitExplorer":
         options = divisors(state["d_out"])
         state["num_heads"] = options[state["seed"] % len(options)]

@@ -17,6 +17,7 @@ PACKAGE = Path(attention_helpers.__file__).parent
 MODULES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path for path in PACKAGE.rglob("*.py")
 }
+FOLDERS = {"beyond", "explorers", "exercises"}
 # One process for all that needs a fresh one: Python and torch take a second and a half to start.
 FRESH = """
 import json, sys
@@ -45,14 +46,14 @@ def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
     tops = {name.partition(".")[0] for name in fresh["added"]}
     assert tops - {"attention_helpers"} <= sys.stdlib_module_names
     rooms = {name for name in fresh["added"] if name.startswith("attention_helpers.")}
-    assert not [name for name in rooms if name.split(".")[1] in (*FIGURES, "explorers", "exercises")]
+    assert not [name for name in rooms if name.split(".")[1] in (*FIGURES, *FOLDERS)]
 
 
 def test_no_check_is_an_assert_which_optimised_python_would_drop():
-    for path in MODULES.values():
+    for name, path in MODULES.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         asserts = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-        assert len(asserts) == (path.stem == "lesson_06_classes"), path  # there, in a class for learners to mend
+        assert len(asserts) == (name == "exercises.lesson_06.classes"), name  # there, in a class for learners to mend
 
 
 def imports(path):
@@ -70,10 +71,9 @@ def imports(path):
 
 
 def rooms(path):
-    """The rooms of the package that a file knows."""
-    return {name.split(".")[1] for name in imports(path) if name.startswith("attention_helpers.")} & {
-        name.partition(".")[0] for name in MODULES
-    }
+    """The rooms of the package that a file knows; those of beyond/ by their whole name, as beyond.costs."""
+    known = {name.removeprefix("attention_helpers.") for name in imports(path)} & {*MODULES, *FOLDERS}
+    return {name if name.startswith("beyond.") else name.partition(".")[0] for name in known}
 
 
 # What each room of the mathematics may know, beside _checks.
@@ -84,12 +84,12 @@ MAY_KNOW = {
     "core": set(),
     "dropout": {"core"},
     "layers": {"core", "dropout"},
-    "efficient": {"core", "dropout", "layers"},
-    "probes": {"core", "dropout", "layers", "efficient"},
-    "trace": {"core", "dropout", "layers", "efficient"},
-    "training": {"sentences", "core", "dropout", "layers", "efficient", "probes", "trace"},
-    "characters": {"core", "dropout", "layers"},
-    "costs": {"core", "layers", "efficient"},
+    "beyond.efficient": {"core", "dropout", "layers"},
+    "probes": {"core", "dropout", "layers"},
+    "trace": {"core", "dropout", "layers"},
+    "beyond.training": {"sentences", "core", "dropout", "layers", "probes", "trace"},
+    "beyond.characters": {"core", "dropout", "layers"},
+    "beyond.costs": {"core", "layers", "beyond.efficient"},
     "plots": set(),
     "frames": {"plots"},
     "canvas": {"plots"},
@@ -104,8 +104,8 @@ def test_imports_point_one_way(room):
 
 def test_every_room_has_its_rule():
     """A new room must be given its place."""
-    known = {*MAY_KNOW, "__init__", "explorers", "exercises"}
-    assert {name.partition(".")[0] for name in MODULES} <= known
+    known = {*MAY_KNOW, "__init__", "beyond.__init__"}
+    assert {name for name in MODULES if not name.startswith(("explorers.", "exercises."))} <= known
 
 
 def test_nobody_imports_explorers_but_themselves():
@@ -140,13 +140,12 @@ def test_all_is_sorted_and_whole():
 
 
 @pytest.mark.parametrize("thing", public(lambda thing: not is_result(thing)))
-def test_docstring_tells_shapes_units_errors_and_source(thing):
+def test_docstring_tells_shapes_errors_and_source(thing):
     text = inspect.getdoc(thing) or ""
     if "as in SelfAttention_v1" in text:
         text += inspect.getdoc(attention_helpers.SelfAttention_v1)
     assert re.search(r"\bErrors: ", text)
-    assert re.search(r"[Uu]nits|\bbytes\b", text)  # "Units: none" or "in units of"
-    assert re.search(r"[Ss]hape|\([a-z_., ]*num_\w+", text)
+    assert re.search(r"[Ss]hape|\([a-z_., ]*num_\w+", text) or thing.__name__ == "show_source"  # it takes no tensor
     assert "Source" in text or thing.__name__ in ("show_source", "trace", "influence", "max_difference")
 
 

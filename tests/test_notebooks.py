@@ -90,7 +90,7 @@ def test_nothing_of_one_run_or_machine_is_stored(path):
 
 
 @each_notebook
-def test_only_what_hangs_on_the_machine_is_free_of_comparison(path):
+def test_only_what_depends_on_the_machine_is_free_of_comparison(path):
     free = [cell for cell in code_cells(read(path)) if FREE in tags(cell) or "NBVAL_" in cell.source]
     # the versions; torch's own dropout mask, which differs between machines; what was trained; times and memory
     allowed = {"00_start_here": 1, "04_dropout": 1, "07_watch_attention_learn": 3, "08_attention_at_scale": 3}

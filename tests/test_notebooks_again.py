@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kernels")]
 
 @pytest.fixture(scope="module")
 def refreshing():
-    """tools/refresh_notebooks.py; its nbformat costs a second, which only the slow tests shall pay."""
-    import refresh_notebooks
+    """tools/notebooks/refresh_notebooks.py; its nbformat costs a second, which only the slow tests shall pay."""
+    from tools.notebooks import refresh_notebooks
 
     return refresh_notebooks
 
@@ -44,7 +44,7 @@ def test_every_cell_run_twice_in_a_row_says_the_same(path, refreshing):
 
 @each_notebook
 def test_two_refreshes_write_the_same_bytes_as_git_holds(path, tmp_path, refreshing):
-    # pictures hang on the machine, so the first refresh is the measure for the second
+    # pictures depend on the machine, so the first refresh is the measure for the second
     shutil.copytree(FOLDER, tmp_path / "notebooks", ignore=shutil.ignore_patterns(".*"))
     mine = tmp_path / "notebooks" / path.relative_to(FOLDER)
     assert refreshing.refresh(mine) is None
@@ -56,7 +56,7 @@ def test_two_refreshes_write_the_same_bytes_as_git_holds(path, tmp_path, refresh
 
 
 def without_free_outputs(path):
-    """The file's bytes, or, where cells hang on the machine, all but what those put out."""
+    """The file's bytes, or, where cells depend on the machine, all but what those put out."""
     notebook = read(path)
     free = [cell for cell in code_cells(notebook) if FREE in tags(cell)]
     for cell in free:

@@ -57,7 +57,7 @@ def package(name, version, *requires):
 
 @pytest.fixture
 def upgrade(checkout, monkeypatch):
-    tool = load(checkout, "upgrade")
+    tool = load(checkout, "setup/upgrade")
     monkeypatch.setattr(tool, "oldest_python", lambda: RUNNING)
     return tool
 
@@ -128,7 +128,7 @@ def test_make_without_python_is_one_sentence(checkout):
 
 def test_lab_fills_workbook_and_passes_port_and_arguments(checkout):
     recipe = make(checkout, "-n", "lab", "PORT=9001", "ARGS=--no-browser").stdout
-    assert "tools/workbook.py fill" in recipe
+    assert "tools/setup/workbook.py fill" in recipe
     assert "--ip=127.0.0.1 --port=9001" in recipe
     assert recipe.rstrip().endswith("/lab/tree/00_start_here.ipynb --no-browser")
 
@@ -172,7 +172,7 @@ def test_ci_installs_a_browser_where_there_is_none(tmp_path):
 
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_kernel_that_dies_at_its_start_is_started_once_more(monkeypatch, failures):
-    import second_start  # here, since it changes nbval
+    from tools.notebooks import second_start  # here, since it changes nbval
 
     outcomes = [RuntimeError("Kernel died before replying to kernel_info")] * failures + ["kernel"]
 

@@ -34,7 +34,7 @@ class Venv:
         self.root, self.path, self.status = checkout, checkout / ".venv", checkout / "pip-status"
         self.status.write_text("0")
         monkeypatch.setattr("venv.create", self.create)
-        self.tool = load(checkout, "ensure_venv")
+        self.tool = load(checkout, "setup/ensure_venv")
 
     def create(self, folder, **_):
         shutil.rmtree(folder, ignore_errors=True)
@@ -88,7 +88,7 @@ def test_moved_checkout_installs_again(venv):
     venv.installs("lab")
     moved = venv.root.with_name("moved")
     venv.root.rename(moved)
-    load(moved, "ensure_venv").main(["lab"])
+    load(moved, "setup/ensure_venv").main(["lab"])
     assert len((moved / "pip-log").read_text().splitlines()) == 2
 
 
@@ -206,7 +206,7 @@ def test_missing_module_gets_one_sentence(venv, module, monkeypatch):
 
 
 def test_ensure_venv_keeps_to_old_grammar():
-    source = (ROOT / "tools/ensure_venv.py").read_text()
+    source = (ROOT / "tools/setup/ensure_venv.py").read_text()
     assert source.isascii(), "Python 2.7 wants a coding line for anything else"
     for node in ast.walk(ast.parse(source, feature_version=(3, 4))):
         new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.Starred, ast.Match, ast.Nonlocal)

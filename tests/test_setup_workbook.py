@@ -15,7 +15,7 @@ def checkout(tmp_path):
 def workbook(checkout):
     for name in ("00_start_here", "03_causal_masking"):
         program(checkout / f"notebooks/{name}.ipynb", f"course's {name}")
-    tool = load(checkout, "workbook")
+    tool = load(checkout, "setup/workbook")
     tool.fill()
     return tool
 
@@ -113,14 +113,14 @@ def test_unknown_notebook_lists_what_there_is(workbook, name):
 
 def test_checkout_without_notebooks_is_one_sentence(checkout):
     with pytest.raises(SystemExit, match="holds no notebook"):
-        load(checkout, "workbook").main(["fill"])
+        load(checkout, "setup/workbook").main(["fill"])
 
 
 def test_workbook_that_cannot_be_made_is_one_sentence(checkout):
     program(checkout / "notebooks/00_start_here.ipynb", "")
     (checkout / "workbook").write_text("a file")
     with pytest.raises(SystemExit, match=r"^Cannot keep the workbook: .*workbook"):
-        load(checkout, "workbook").main(["fill"])
+        load(checkout, "setup/workbook").main(["fill"])
 
 
 def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):

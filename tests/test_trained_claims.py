@@ -8,7 +8,8 @@ import sys
 import pytest
 from course import FREE, LESSONS, code_cells, read, tags
 
-from attention_helpers import plots, training
+from attention_helpers import plots
+from attention_helpers.beyond import training
 
 [NOTEBOOK] = [path for path in LESSONS if path.name.startswith("07")]
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from attention_helpers import Dropout, max_difference
-from attention_helpers.training import LookUp, Reader, Training, held_interrupt, worth_keeping
+from attention_helpers.beyond.training import LookUp, Reader, Training, held_interrupt, worth_keeping
 
 
 def generator(seed=0):

@@ -47,7 +47,7 @@ def call_directly(answer, *case):
 
 @dataclass
 class Exercise:
-    """One exercise. Shapes: those of its prompt. Units: none.
+    """One exercise. Shapes: those of its prompt.
 
     title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
     cases(generator): the arguments of several calls, random but the same each time, as a list of tuples.

@@ -10,7 +10,7 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
     """The first difference in one sentence, or "" where there is none within the tolerance.
 
     Tensors of any shape, numbers, strings, None, and tuples, lists or dictionaries of them. rows: the tensor's rows are
-    to sum to 1, and a learner whose rows do not is told so. Units: none. Errors: none.
+    to sum to 1, and a learner whose rows do not is told so. Errors: none.
     """
     if isinstance(expected, torch.Tensor):
         return tensor_difference(expected, got, tolerance, rows, name)

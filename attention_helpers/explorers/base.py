@@ -144,7 +144,7 @@ class Explorer(widgets.VBox):
 
     @property
     def background_of(self):
-        """What else the background hangs on: the sentence."""
+        """What else the background depends on: the sentence."""
         return tuple(self.tokens), self.embeddings.numpy().tobytes()
 
     def _image(self, width, height):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import ipywidgets as widgets
 
 from .. import frames
-from ..costs import cache_bytes, flops, table_bytes
+from ..beyond.costs import cache_bytes, flops, table_bytes
 from .base import Explorer
 from .words import size_in_words
 

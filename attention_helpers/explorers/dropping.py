@@ -44,7 +44,7 @@ def attend(embeddings, p, seed, training, draws):
 class DropoutExplorer(Explorer):
     """Drop attention weights with probability p, once or many times, in training or in eval mode.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a DropoutState. Units: none. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a DropoutState. Errors: see Explorer.
     """
 
     def __init__(self, sentence):

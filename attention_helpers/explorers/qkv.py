@@ -43,7 +43,7 @@ def attend(embeddings, source, d_out, seed, scaling, qkv_bias):
 class QKVExplorer(Explorer):
     """Change the width of queries and keys, their input, the seed, the scaling and the bias.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a QKVState. Units: entropy in bits, else none. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a QKVState. Units: entropy in bits. Errors: see Explorer.
     """
 
     def __init__(self, sentence):

@@ -32,7 +32,7 @@ def attend(embeddings, query, temperature):
 class ScoresExplorer(Explorer):
     """Pick the token that asks, and a temperature by which its scores are divided before softmax.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a ScoresState. Units: none. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a ScoresState. Errors: see Explorer.
     """
 
     def __init__(self, sentence):

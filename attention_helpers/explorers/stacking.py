@@ -10,7 +10,7 @@ from .words import listed
 class WrapperExplorer(HeadsExplorer):
     """Change how many heads stand side by side, how wide each is, dropout and seed.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Units: entropy in bits, else none. Errors: see
+    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Units: entropy in bits. Errors: see
     Explorer.
     """
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import course
 import pytest
-from lab import CHROMIUM, FLAGS, server
 from playwright.sync_api import sync_playwright
 from visit import Visit
+
+from tools.notebooks.lab import CHROMIUM, FLAGS, server
 
 START = course.FOLDER / "00_start_here.ipynb"
 

@@ -5,7 +5,8 @@ import json
 import urllib.request
 
 from jupyter_client import BlockingKernelClient
-from lab import TOKEN
+
+from tools.notebooks.lab import TOKEN
 
 
 class Kernel:

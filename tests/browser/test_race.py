@@ -6,7 +6,8 @@ import nbformat
 import pytest
 from explorer import LiveExplorer
 from kernel import Kernel
-from lab import Lab
+
+from tools.notebooks.lab import Lab
 
 FIGURES = 50
 SET_UP = f"""
@@ -15,6 +16,7 @@ import torch
 from matplotlib import pyplot as plt
 from attention_helpers import load_sentence
 from attention_helpers.explorers import WrapperExplorer
+
 
 runs, busy = [], False
 pictures = []  # of each of the explorer's: was the cell at work, and was it drawn on the thread of the cells?

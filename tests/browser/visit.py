@@ -3,7 +3,8 @@
 import course
 from explorer import LiveExplorer
 from kernel import Kernel
-from lab import Lab
+
+from tools.notebooks.lab import Lab
 
 SCREENSHOTS = course.ROOT / "build" / "screenshots"
 SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 30_000}

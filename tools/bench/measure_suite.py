@@ -2,7 +2,7 @@
 
 Notebook 07 is left out on both sides: it trains models, and has a limit of its own.
 
-Usage: python tools/measure_suite.py [RUNS]      Everything in one run, in turns, medians; ratios are what counts.
+Usage: python -m tools.bench.measure_suite [RUNS]      Everything in one run, in turns, medians; ratios are what counts.
 """
 
 import os
@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FROM_OUTER_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "ARGS", "NOTEBOOKS"}  # not for the inner one
 WHAT = {
     "floor": ["test-notebooks", "NOTEBOOKS={floor}"],

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from ._checks import check_dropout, check_flag, check_heads, check_input, check_size
-from .core import causal_mask
-from .layers import MultiHeadAttention
+from .._checks import check_dropout, check_flag, check_heads, check_input, check_size
+from ..core import causal_mask
+from ..layers import MultiHeadAttention
 
 PARTS = "W_query", "W_key", "W_value"
 
@@ -31,11 +31,11 @@ class Cache(NamedTuple):
 class FusedMultiHeadAttention(nn.Module):
     """MultiHeadAttention in fewer, larger steps: it computes the same, and never stores the scores.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). Units: none. From one seed it starts
-    with the weights of MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order.
-    With dropout in training the results are those of MultiHeadAttention in distribution; torch
-    promises no more, though on a CPU the masks may be the same. There it then stores the whole
-    table of weights after all, so its memory grows with the square of num_tokens.
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). From one seed it starts with the
+    weights of MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order. With
+    dropout in training the results are those of MultiHeadAttention in distribution; torch promises
+    no more, though on a CPU the masks may be the same. There it then stores the whole table of
+    weights after all, so its memory grows with the square of num_tokens.
     Errors: as in MultiHeadAttention.
     Source: Dao et al. 2022, "FlashAttention", algorithm 1.
     """
@@ -145,6 +145,37 @@ class FusedMultiHeadAttention(nn.Module):
             getattr(split, name).bias.copy_(part)
         split.out_proj.load_state_dict(self.out_proj.state_dict())
         return split.train(self.training)
+
+
+class TorchAttention(nn.Module):
+    """nn.MultiheadAttention with the weights of a MultiHeadAttention, causal, in the fastest of its correct forms.
+
+    x: (b, num_tokens, d_in), with d_in = d_out, since torch's knows no other. Returns (b, num_tokens, d_out). It always
+    has biases for queries, keys and values; where split has none, they are 0.
+    Errors: TypeError for another kind of layer; ValueError for d_in other than d_out.
+    """
+
+    def __init__(self, split):
+        super().__init__()
+        if not isinstance(split, MultiHeadAttention):
+            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
+        if split.d_in != split.d_out:
+            raise ValueError(f"d_in must be d_out for torch's own, got d_in={split.d_in}, d_out={split.d_out}")
+        self.attention = nn.MultiheadAttention(split.d_out, split.num_heads, batch_first=True)
+        self.attention.to(split.W_query.weight)
+        three = split.W_query, split.W_key, split.W_value
+        with torch.no_grad():
+            self.attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in three]))
+            self.attention.in_proj_bias.zero_()
+            if split.W_query.bias is not None:
+                self.attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))
+        self.attention.out_proj.load_state_dict(split.out_proj.state_dict())
+        hide = nn.Transformer.generate_square_subsequent_mask(split.context_length)
+        self.register_buffer("hide", hide.to(split.W_query.weight), persistent=False)
+
+    def forward(self, x):
+        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask: with a boolean one it takes a slower path
+        return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]
 
 
 def sizes(layer):

@@ -1,11 +1,11 @@
-"""Exercises of notebook 08, continued: a step with a cache, and a softmax block by block."""
+"""A step with a cache, and a softmax block by block."""
 
 from functools import partial
 
 import torch
 from torch.nn import functional as F
 
-from .base import Exercise, Misconception
+from ..base import Exercise, Misconception
 
 
 def cached_step(queries, keys, values, cached_keys, cached_values):

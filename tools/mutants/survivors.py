@@ -1,6 +1,6 @@
 """Machine-made mutants of the exercises' solutions that the checks call right, by exercise, each with its reason.
 
-Their names are those that tools/exercise_mutants.py prints.
+Their names are those that exercise_mutants.py prints.
 """
 
 # No input that the prompt allows tells them from the solution.

@@ -12,8 +12,8 @@ import torch
 from matplotlib.figure import Figure
 
 from attention_helpers import MultiHeadAttention, MultiHeadAttentionWrapper, max_difference
-from attention_helpers.costs import TorchAttention, medians, peak_bytes, slope, timed
-from attention_helpers.efficient import FusedMultiHeadAttention
+from attention_helpers.beyond.costs import medians, peak_bytes, slope, timed
+from attention_helpers.beyond.efficient import FusedMultiHeadAttention, TorchAttention
 
 SIZES = {  # b, num_tokens, width, num_heads
     "toy": (2, 6, 4, 2),
@@ -22,7 +22,7 @@ SIZES = {  # b, num_tokens, width, num_heads
     "gpt2": (8, 1024, 768, 12),
 }
 LENGTHS = (512, 1024, 2048, 4096)
-PLOT = Path(__file__).parent.parent / "build" / "bench_layers.png"
+PLOT = Path(__file__).parents[2] / "build" / "bench_layers.png"
 
 
 class Floor:

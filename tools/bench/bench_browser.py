@@ -19,10 +19,9 @@ from pathlib import Path
 import nbformat
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import sync_playwright
-from refresh_notebooks import METADATA
 
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "browser"))
-import lab
+from ..notebooks import lab
+from ..notebooks.refresh_notebooks import METADATA
 
 ROUNDS = 2  # each notebook is measured so often, in turns with the others
 WARM = 5  # moves that are not counted, in each round

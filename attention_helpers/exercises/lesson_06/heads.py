@@ -1,13 +1,12 @@
-"""Exercises of notebook 06, but for the last two, on whole classes, which have a file of their own."""
+"""Cut into heads and merge again, copy weights over, count them."""
 
 from functools import partial
 
 import torch
 from torch import nn
 
-from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper
-from .base import Exercise, Misconception, Progress
-from .lesson_06_classes import from_an_empty_cell, repair
+from ...layers import MultiHeadAttention, MultiHeadAttentionWrapper
+from ..base import Exercise, Misconception
 
 
 def split_heads(x, num_heads):
@@ -333,6 +332,3 @@ gpt2_size = Exercise(
     "`sum(p.numel() for p in layer.parameters())` gives the same.",
     moral="At the sizes of the small GPT-2 that makes 2,362,368.",
 )
-
-EXERCISES = [splitting, merging, transplanting, gpt2_size, repair, from_an_empty_cell]
-progress = Progress(EXERCISES)

@@ -1,13 +1,12 @@
-"""Exercises of notebook 07, but for the two on training, which have a file of their own."""
+"""What the maps mean, and what a loss may hide."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..characters import CharacterModel, Characters
-from ..training import LookUp
-from .base import Exercise, Misconception, Progress
-from .lesson_07_training import control_run, one_training_step
+from ...beyond.characters import CharacterModel, Characters
+from ...beyond.training import LookUp
+from ..base import Exercise, Misconception
 
 
 def question_row(x, answers, letters):
@@ -75,7 +74,7 @@ map_to_come = Exercise(
     ],
     why="No letter stands in two pairs, so each row has a single 1 and sums to 1, as softmax rows do. The "
     "question's own symbol is never below `letters`, so it does not find itself. The answer is not needed: where to "
-    "look does not hang on it.",
+    "look does not depend on it.",
     moral="The trained head's last row comes close to this one, though training told it only the answers.",
 )
 
@@ -293,6 +292,3 @@ how_much_too_low = Exercise(
     "rounding.",
     moral="About 0 for a model whose mask works; far above 0, the loss looked too good.",
 )
-
-EXERCISES = [map_to_come, one_training_step, control_run, too_few_heads, how_much_too_low]
-progress = Progress(EXERCISES)

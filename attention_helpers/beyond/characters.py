@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ._checks import check_flag, check_size
-from .layers import MultiHeadAttention
+from .._checks import check_flag, check_size
+from ..layers import MultiHeadAttention
 
-TEXT = Path(__file__).parent.parent / "data" / "small_town.txt"
+TEXT = Path(__file__).parents[2] / "data" / "small_town.txt"
 
 
 def load_text(path=TEXT):
@@ -22,9 +22,9 @@ def load_text(path=TEXT):
 class Characters:
     """Predict each next character of a text; its last `held_out` characters are not trained on.
 
-    batch(generator) returns x and targets, codes (batch_size, window); targets are x, one character on.
-    Units: none. Errors: TypeError or ValueError for a size that is no whole number from 1 on, or a text too short to
-    hold a window in both parts.
+    batch(generator) returns x and targets, codes (batch_size, window); targets are x, one character on. Errors:
+    TypeError or ValueError for a size that is no whole number from 1 on, or a text too short to hold a window in both
+    parts.
     """
 
     def __init__(self, text, window=32, batch_size=32, held_out=1500):
@@ -67,9 +67,9 @@ class LeakyMultiHeadAttention(MultiHeadAttention):
 class CharacterModel(nn.Module):
     """Characters and positions, one attention layer, a residual, LayerNorm and a read-out.
 
-    x: codes (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns
-    (b, num_tokens, characters), a score for each next character. Units: none. The read-out has one
-    hidden layer. Errors: see MultiHeadAttention.
+    x: codes (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns (b,
+    num_tokens, characters), a score for each next character. The read-out has one hidden layer.
+    Errors: see MultiHeadAttention.
     """
 
     def __init__(self, task, width=64, num_heads=4, hidden=128, dropout=0.0, leaky=False):

@@ -1,4 +1,4 @@
-"""The last two exercises of notebook 06, on whole classes: one to repair, and one from an empty cell."""
+"""Two whole classes: one to repair, and one from an empty cell."""
 
 import inspect
 
@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from ..core import causal_mask
-from .base import Exercise, Misconception
-from .compare import difference
-from .running import compiled
+from ...core import causal_mask
+from ..base import Exercise, Misconception
+from ..compare import difference
+from ..running import compiled
 
 
 def linears(generator, d_in, d_out, qkv_bias):

@@ -1,10 +1,10 @@
 """Break each exercise's solution in every small way that a walk over its syntax tree finds; see that its check notices.
 
-    python tools/exercise_mutants.py         all lessons
-    python tools/exercise_mutants.py 03 05   these
+    python -m tools.mutants.exercise_mutants         all lessons
+    python -m tools.mutants.exercise_mutants 03 05   these
 
 Prints a table of the mutants that a check lets through. Those that no input can tell from the solution, and those let
-through on purpose, stand with their reasons in tests/survivors.py; exit status 1 if there is another.
+through on purpose, stand with their reasons in survivors.py beside this; exit status 1 if there is another.
 """
 
 import ast
@@ -14,10 +14,11 @@ import inspect
 import signal
 import sys
 import textwrap
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-LESSONS = sorted(path.stem[-2:] for path in (ROOT / "attention_helpers" / "exercises").glob("lesson_[0-9][0-9].py"))
+from attention_helpers.exercises import NUMBERS
+
+from .survivors import EQUIVALENT, LET_THROUGH
+
 SECONDS = 2  # a mutant may never end
 OPERATORS = {
     ast.Add: ast.Sub,
@@ -222,11 +223,8 @@ def survivors(exercise):
 
 
 def main(numbers):
-    sys.path.insert(0, str(ROOT / "tests"))
-    from survivors import EQUIVALENT, LET_THROUGH
-
     total = lived = new = same = 0
-    for number in numbers or LESSONS:
+    for number in numbers or NUMBERS:
         for exercise in importlib.import_module(f"attention_helpers.exercises.lesson_{number}").EXERCISES:
             count, names = survivors(exercise)
             known = EQUIVALENT.get(exercise.name, {}) | LET_THROUGH.get(exercise.name, {})

@@ -1,13 +1,12 @@
-"""Exercises of notebook 08: three matrices in one, and what a layer costs."""
+"""Three matrices in one, and what a layer costs."""
 
 from functools import partial
 
 import torch
 from torch import nn
 
-from .base import Exercise, Misconception, Progress
-from .lesson_08_steps import block_by_block, step_with_cache
-from .running import kept_random_state
+from ..base import Exercise, Misconception
+from ..running import kept_random_state
 
 
 def fuse(W_query, W_key, W_value):
@@ -251,9 +250,6 @@ counting = Exercise(
     ],
     why="Each token meets each entry of the four matrices once, a multiplication and an addition. Scores and "
     "context have num_tokens**2 pairs, and all heads together are d_out wide, so num_heads drops out. "
-    "`attention_helpers.costs.flops` and `parameters` give the same.",
+    "`attention_helpers.beyond.costs.flops` and `parameters` give the same.",
     moral="With d_in = d_out, scores and context cost as much as all four matrices once num_tokens is 2 * d_out.",
 )
-
-EXERCISES = [three_in_one, counting, step_with_cache, block_by_block]
-progress = Progress(EXERCISES)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ._checks import check_finite, check_flag, check_size
-from .dropout import Dropout
-from .layers import MultiHeadAttention
+from .._checks import check_finite, check_flag, check_size
+from ..dropout import Dropout
+from ..layers import MultiHeadAttention
 
 
 class LookUp:
@@ -17,7 +17,7 @@ class LookUp:
 
     batch(generator) returns x, symbols (batch_size, pairs + 1, 2), and answers, digits (batch_size, questions). Each
     token holds two symbols: a pair its letter and its digit, the question the letters asked for (or one and a blank).
-    The same letter is another symbol in a pair, in the first question and in the second. Units: none.
+    The same letter is another symbol in a pair, in the first question and in the second.
     Errors: TypeError or ValueError for a size that is no whole number from 1 on, for more pairs than letters, more
     than 26 letters, or questions other than 1 or 2.
     """
@@ -65,8 +65,8 @@ class Reader(nn.Module):
     """Embed symbols, attend once, and read the answers off the last token's context vector.
 
     x: symbols (b, num_tokens, 2) of a LookUp. Returns (b, questions, digits), a score for each
-    digit. Units: none. The read-out is linear; with hidden, a layer of so many GELUs stands before
-    it. Errors: see MultiHeadAttention.
+    digit. The read-out is linear; with hidden, a layer of so many GELUs stands before it. Errors:
+    see MultiHeadAttention.
     """
 
     def __init__(self, task, width=32, num_heads=1, hidden=0):
@@ -90,7 +90,7 @@ class Reader(nn.Module):
 
 
 class Snapshot(NamedTuple):
-    """A training run as it stood after `step` steps: units of loss are nats, none elsewhere."""
+    """A training run as it stood after `step` steps: its loss is in nats."""
 
     step: int
     loss: float  # of a batch of its own, the same for all snapshots
@@ -108,9 +108,9 @@ class Training:
     """A model on its way: run(steps) trains on from where it stands, and may be interrupted at any time.
 
     model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, score.
-    The batch of a step, and dropout's masks in it, hang on seed and step alone: a run that was interrupted and went on
-    ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
-    Units: the loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number.
+    The batch of a step, and dropout's masks in it, depend on seed and step alone: a run that was interrupted and went
+    on ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
+    The loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number.
     Source: AdamW, Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
     """
 

@@ -1,4 +1,4 @@
-"""Two exercises of notebook 07, on training: a step, and a control."""
+"""A training step, and a control."""
 
 import inspect
 
@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..training import LookUp
-from .base import Exercise, Misconception
+from ...beyond.training import LookUp
+from ..base import Exercise, Misconception
 
 
 def training_step(model, optimizer, loss_function, x, answers):

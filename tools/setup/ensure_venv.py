@@ -1,8 +1,8 @@
 """Bring .venv to what the requirement files say, at the cost of milliseconds when it is there already.
 
-    python tools/ensure_venv.py venv    only .venv with pip, to install a torch build of your own first
-    python tools/ensure_venv.py lab     what a learner needs: requirements.txt
-    python tools/ensure_venv.py test    and requirements-dev.txt
+    python tools/setup/ensure_venv.py venv    only .venv with pip, to install a torch build of your own first
+    python tools/setup/ensure_venv.py lab     what a learner needs: requirements.txt
+    python tools/setup/ensure_venv.py test    and requirements-dev.txt
 
 The grammar is Python 2.7's, so that an old Python reads the file and can say that it is too old.
 """
@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 OLDEST = (3, 11)
-ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 VENV = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(VENV, "Scripts", "python.exe") if os.name == "nt" else os.path.join(VENV, "bin", "python")
 
@@ -190,7 +190,7 @@ def ensure(level):
 
 def main(arguments):
     if len(arguments) != 1 or arguments[0] not in LEVELS:
-        sys.exit("usage: python tools/ensure_venv.py venv|lab|test")
+        sys.exit("usage: python tools/setup/ensure_venv.py venv|lab|test")
     check_python(sys.version_info, sys.executable, arguments[0])
     try:
         ensure(arguments[0])

@@ -1,7 +1,7 @@
 """Break a copy of the mathematics on purpose, one way at a time, and see that a test notices.
 
-    python tools/mutants.py            all of them
-    python tools/mutants.py heads mask only those whose name holds one of these words
+    python -m tools.mutants.mutants            all of them
+    python -m tools.mutants.mutants heads mask only those whose name holds one of these words
 
 Each mutant is a file, a piece of its text that stands there exactly once, and what takes its place. The unit tests
 run against the broken copy in a temporary folder. Prints a table; exit status 1 if a mutant survives.
@@ -16,7 +16,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Those that look at the layers alone come first: most mutants are caught within a second.
 TESTS = ["core", "dropout", "layer_properties", "multi_head_equality", "layers", "layers_memory", "published", "probes"]
 

@@ -1,6 +1,6 @@
 """Write the exercises of attention_helpers.exercises into the notebooks, and make the notebooks of solutions.
 
-    python tools/place_exercises.py [NN ...]      (none means all lessons that have exercises)
+    python -m tools.notebooks.place_exercises [NN ...]      (none means all lessons that have exercises)
 
 A lesson's exercises stand before its summary; their cells' ids begin with "exercise". Nothing else in a lesson changes,
 and no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
@@ -8,13 +8,13 @@ and no outputs are made: run `make refresh` afterwards. A test holds notebooks a
 
 import importlib
 import sys
-from pathlib import Path
 
 import nbformat
-from refresh_notebooks import METADATA, NOTEBOOKS
 
-ROOT = Path(__file__).parent.parent
-MODULES = ROOT / "attention_helpers" / "exercises"
+from attention_helpers.exercises import NUMBERS
+
+from .refresh_notebooks import METADATA, NOTEBOOKS
+
 INTRODUCTION = """## Exercises
 
 Write your answer over the three dots, or mend what stands there, and run the cell: the check below it answers.
@@ -80,5 +80,5 @@ def place(number):
 
 
 if __name__ == "__main__":
-    for number in sys.argv[1:] or sorted(module.stem[-2:] for module in MODULES.glob("lesson_[0-9][0-9].py")):
+    for number in sys.argv[1:] or NUMBERS:
         place(number)

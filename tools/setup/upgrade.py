@@ -13,7 +13,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ["requirements.txt", "requirements-dev.txt"]
 HEADER = """\
 # Made by `make upgrade`, not by hand: what the packages of the two requirement files bring along, on any

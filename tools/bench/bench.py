@@ -1,7 +1,7 @@
 """Measure what the course promises: how soon a slider's picture is there, how fast layers and suite are.
 
-    python tools/bench.py                       everything; some minutes
-    python tools/bench.py --skip suite browser layers  the kernel's share alone; seconds
+    python -m tools.bench.bench                       everything; some minutes
+    python -m tools.bench.bench --skip suite browser layers  the kernel's share alone; seconds
 
 Everything in one run, in turns, after moves that are not counted. Prints a table and writes build/bench.json: name to
 {median, p90, unit, runs}. Ratios are what counts: other work on the machine slows all alike. Never fails by a time.
@@ -15,7 +15,7 @@ import statistics
 import sys
 from pathlib import Path
 
-RESULTS = Path(__file__).parent.parent / "build" / "bench.json"
+RESULTS = Path(__file__).parents[2] / "build" / "bench.json"
 WARM = 5  # moves that are not counted
 PARTS = ("kernel", "browser", "layers", "suite")
 KEYPRESSES = {  # a way of bench_moves, and how many of the screen's pixels make one of the page's, a side
@@ -53,15 +53,15 @@ def measure(skip, moves, suite_runs, layer_runs=7):
     """Every result by name, without the parts to skip; each part is imported only if it runs."""
     times, sizes = {}, {}
     if "kernel" not in skip:
-        from bench_kernel import kernel_times
+        from .bench_kernel import kernel_times
 
         times |= {name: taken[WARM:] for name, taken in kernel_times(WARM + moves).items()}
     if "browser" not in skip:
-        from bench_browser import keypress_times
+        from .bench_browser import keypress_times
 
         times |= keypress_times(moves, KEYPRESSES)
     if "layers" not in skip:
-        import bench_layers
+        from . import bench_layers
 
         layer_times, sizes = bench_layers.layer_times(layer_runs)
         held = bench_layers.peaks()
@@ -72,7 +72,7 @@ def measure(skip, moves, suite_runs, layer_runs=7):
     for name, size in sizes.items():
         results[name]["size"] = size
     if "suite" not in skip:
-        from measure_suite import measure as measure_suite
+        from .measure_suite import measure as measure_suite
 
         names = {"make test": "test_wall", "floor": "test_floor_wall"}
         results |= {names[name]: summary(taken, "s") for name, taken in measure_suite(suite_runs, names).items()}

@@ -1,7 +1,7 @@
 """Keep workbook/, the learner's own copies of the course's notebooks. Nothing in it is ever overwritten.
 
-python tools/workbook.py fill        copy the notebooks that are not there yet, tell which have a newer version
-python tools/workbook.py reset 03    bring the newest 03, and keep the learner's beside it
+python tools/setup/workbook.py fill        copy the notebooks that are not there yet, tell which have a newer version
+python tools/setup/workbook.py reset 03    bring the newest 03, and keep the learner's beside it
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 WORKBOOK = ROOT / "workbook"
 VERSIONS = WORKBOOK / ".versions.json"  # for each copy, the sha256 of the course's notebook it was made from
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> None:
             case ["reset", *names]:
                 reset(" ".join(names))
             case _:
-                sys.exit("usage: python tools/workbook.py fill | reset NOTEBOOK")
+                sys.exit("usage: python tools/setup/workbook.py fill | reset NOTEBOOK")
     except OSError as error:
         sys.exit(f"Cannot keep the workbook: {error}.")
 

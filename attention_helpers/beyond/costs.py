@@ -5,11 +5,7 @@ import os
 import statistics
 import time
 
-import torch
-from torch import nn
-
-from ._checks import check_size
-from .layers import MultiHeadAttention
+from .._checks import check_size
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler, by which memory is measured, else talks into cells
 
@@ -87,34 +83,3 @@ def slope(sizes, costs):
     """By which power costs grow with sizes: the slope of a straight line through their logarithms (least squares)."""
     x, y = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
     return statistics.linear_regression(x, y).slope
-
-
-class TorchAttention(nn.Module):
-    """nn.MultiheadAttention with the weights of a MultiHeadAttention, causal, in the fastest of its correct forms.
-
-    x: (b, num_tokens, d_in), with d_in = d_out, since torch's knows no other. Returns (b, num_tokens, d_out). Units:
-    none. It always has biases for queries, keys and values; where split has none, they are 0.
-    Errors: TypeError for another kind of layer; ValueError for d_in other than d_out.
-    """
-
-    def __init__(self, split):
-        super().__init__()
-        if not isinstance(split, MultiHeadAttention):
-            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
-        if split.d_in != split.d_out:
-            raise ValueError(f"d_in must be d_out for torch's own, got d_in={split.d_in}, d_out={split.d_out}")
-        self.attention = nn.MultiheadAttention(split.d_out, split.num_heads, batch_first=True)
-        self.attention.to(split.W_query.weight)
-        three = split.W_query, split.W_key, split.W_value
-        with torch.no_grad():
-            self.attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in three]))
-            self.attention.in_proj_bias.zero_()
-            if split.W_query.bias is not None:
-                self.attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))
-        self.attention.out_proj.load_state_dict(split.out_proj.state_dict())
-        hide = nn.Transformer.generate_square_subsequent_mask(split.context_length)
-        self.register_buffer("hide", hide.to(split.W_query.weight), persistent=False)
-
-    def forward(self, x):
-        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask: with a boolean one it takes a slower path
-        return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]

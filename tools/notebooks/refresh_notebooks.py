@@ -1,6 +1,6 @@
 """Execute the course's notebooks top to bottom in fresh kernels and write them back in one fixed form.
 
-Usage: python tools/refresh_notebooks.py [NOTEBOOK ...]     (a number such as 03; none means all)
+Usage: python -m tools.notebooks.refresh_notebooks [NOTEBOOK ...]     (a number such as 03; none means all)
 
 Two runs write the same bytes: no timings, no widget state, counts 1..n, streams in one piece, only the metadata that
 a notebook needs. A notebook in which a cell fails is left as it was.
@@ -15,7 +15,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
