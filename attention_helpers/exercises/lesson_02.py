@@ -1,7 +1,5 @@
 """Exercises of notebook 02: scaled scores, two ways to keep a matrix, and a step of training."""
 
-from functools import partial
-
 import torch
 from torch import nn
 
@@ -23,9 +21,10 @@ def scaled_scores(x, W_query, W_key):
     return queries @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5
 
 
-def scores_over(divisor, turned=lambda keys: keys.transpose(-2, -1)):
-    """Scores over another number, divisor(x, keys), or with keys turned as .T turns them (it warns)."""
-    return lambda x, W_query, W_key: x @ W_query @ turned(x @ W_key) / divisor(x, x @ W_key)
+def with_all_dimensions_reversed(x, W_query, W_key):
+    keys = x @ W_key
+    turned = keys.permute(*range(keys.ndim)[::-1])  # what .T does; on a batch that warns
+    return x @ W_query @ turned / keys.shape[-1] ** 0.5
 
 
 def embeddings_and_matrices(generator):
@@ -45,25 +44,27 @@ scores_that_are_scaled = Exercise(
     misconceptions=[
         Misconception(
             "scales by d_in",
-            scores_over(lambda x, keys: x.shape[-1] ** 0.5),
+            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / x.shape[-1] ** 0.5,
             "You divide by the root of d_in, an embedding's width. How many products does one score add up?",
         ),
         Misconception(
             "forgets the root",
-            scores_over(lambda x, keys: keys.shape[-1]),
+            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / W_key.shape[-1],
             "You divide by d_k itself: that divides the variance of the scores by d_k squared, too much.",
         ),
         Misconception(
-            "does not scale", scores_over(lambda x, keys: 1), "These are plain dot products, not scaled yet."
+            "does not scale",
+            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1),
+            "These are plain dot products, not scaled yet.",
         ),
         Misconception(
             "multiplies",
-            scores_over(lambda x, keys: keys.shape[-1] ** -0.5),
+            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / W_key.shape[-1] ** -0.5,
             "You multiply by the root of d_k, as dividing by `** -0.5` does. Scores should become smaller.",
         ),
         Misconception(
             "scales by the number of tokens",
-            scores_over(lambda x, keys: keys.shape[0] ** 0.5),
+            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / x.shape[0] ** 0.5,
             "The first dimension of the keys counts tokens, or sentences. Their width is the last one.",
         ),
         Misconception(
@@ -73,7 +74,7 @@ scores_that_are_scaled = Exercise(
         ),
         Misconception(
             "uses .T on a batch",
-            scores_over(lambda x, keys: keys.shape[-1] ** 0.5, lambda k: k.permute(*range(k.ndim)[::-1])),
+            with_all_dimensions_reversed,
             "Right for one sentence. On a batch `.T` reverses all three dimensions: swap the last two.",
         ),
     ],
@@ -97,16 +98,37 @@ def v1_from_v2(v2):
     return v1
 
 
-def moved_by(put, v2):
-    """A v1 into which put(v1, name, weight) moves each matrix."""
+def copied_without_transposing(v2):
     v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    for name in MATRICES:
-        put(v1, name, getattr(v2, name).weight)
+    with torch.no_grad():
+        v1.W_query.copy_(v2.W_query.weight)
+        v1.W_key.copy_(v2.W_key.weight)
+        v1.W_value.copy_(v2.W_value.weight)
     return v1
 
 
-def as_parameter(change):
-    return partial(moved_by, lambda v1, name, weight: setattr(v1, name, nn.Parameter(change(weight))))
+def taken_over_without_transposing(v2):
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    v1.W_query = nn.Parameter(v2.W_query.weight.clone())
+    v1.W_key = nn.Parameter(v2.W_key.weight.clone())
+    v1.W_value = nn.Parameter(v2.W_value.weight.clone())
+    return v1
+
+
+def reshaped(v2):
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    v1.W_query = nn.Parameter(v2.W_query.weight.clone().reshape(v2.d_in, v2.d_out))
+    v1.W_key = nn.Parameter(v2.W_key.weight.clone().reshape(v2.d_in, v2.d_out))
+    v1.W_value = nn.Parameter(v2.W_value.weight.clone().reshape(v2.d_in, v2.d_out))
+    return v1
+
+
+def sharing_memory(v2):
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    v1.W_query = nn.Parameter(v2.W_query.weight.T)
+    v1.W_key = nn.Parameter(v2.W_key.weight.T)
+    v1.W_value = nn.Parameter(v2.W_value.weight.T)
+    return v1
 
 
 def layers_without_bias(generator):
@@ -146,27 +168,27 @@ weights_into_v1 = Exercise(
     misconceptions=[
         Misconception(
             "copies without transposing",
-            partial(moved_by, lambda v1, name, weight: getattr(v1, name).data.copy_(weight)),
+            copied_without_transposing,
             AS_LAID,
         ),
         Misconception(
             "takes the weights over without transposing",
-            as_parameter(torch.clone),
+            taken_over_without_transposing,
             f"{AS_LAID} A copy alone is not enough.",
         ),
         Misconception(
             "reshapes instead of transposing",
-            as_parameter(lambda weight: weight.clone().reshape(weight.shape[::-1])),
+            reshaped,
             "The shapes fit, but reshaping fills new rows in the old order. Rows should become columns.",
         ),
         Misconception(
             "shares memory with v2",
-            as_parameter(lambda weight: weight.T),
+            sharing_memory,
             "Right numbers, but in v2's memory: `.T` copies nothing, so training v1 would move v2 too.",
         ),
         Misconception(
             "fills nothing",
-            partial(moved_by, lambda v1, name, weight: None),
+            lambda v2: SelfAttention_v1(v2.d_in, v2.d_out),
             "Your v1 still has the matrices it was made with. A line like `W = ...` writes nothing into v1.",
         ),
     ],
@@ -191,10 +213,31 @@ def variances_of_scores(widths, num_pairs, generator):
     return variances
 
 
-def measured(widths, num_pairs, generator, product=torch.linalg.vecdot, spread=torch.var, draw=torch.randn):
-    """Other products, another measure of their spread, or other draws."""
-    drawn = [[draw(num_pairs, d_k, generator=generator) for _ in range(2)] for d_k in widths]
-    return [spread(product(queries, keys)).item() for queries, keys in drawn]
+def variances_of_entries(widths, num_pairs, generator):
+    variances = []
+    for d_k in widths:
+        queries = torch.randn(num_pairs, d_k, generator=generator)
+        keys = torch.randn(num_pairs, d_k, generator=generator)
+        variances.append((queries * keys).var().item())
+    return variances
+
+
+def every_query_with_every_key(widths, num_pairs, generator):
+    variances = []
+    for d_k in widths:
+        queries = torch.randn(num_pairs, d_k, generator=generator)
+        keys = torch.randn(num_pairs, d_k, generator=generator)
+        variances.append((queries @ keys.T).var().item())
+    return variances
+
+
+def ignoring_the_generator(widths, num_pairs, generator):
+    variances = []
+    for d_k in widths:
+        queries = torch.randn(num_pairs, d_k)
+        keys = torch.randn(num_pairs, d_k)
+        variances.append((queries * keys).sum(dim=-1).var().item())
+    return variances
 
 
 def with_seed(answer, widths, num_pairs, generator):
@@ -217,18 +260,22 @@ variance_and_width = Exercise(
     misconceptions=[
         Misconception(
             "measures the products of entries",
-            partial(measured, product=torch.mul),
+            variances_of_entries,
             "You measure products of single entries. A score is the sum of such products over the width.",
         ),
         Misconception(
             "compares every query with every key",
-            partial(measured, product=lambda queries, keys: queries @ keys.T),
+            every_query_with_every_key,
             "You compare every query with every key. Asked for: query 0 with key 0, 1 with 1, and so on.",
         ),
-        Misconception("takes the root", partial(measured, spread=torch.std), "This is the variance's root."),
+        Misconception(
+            "takes the root",
+            lambda widths, num_pairs, generator: [v**0.5 for v in variances_of_scores(widths, num_pairs, generator)],
+            "This is the variance's root.",
+        ),
         Misconception(
             "ignores the generator",
-            partial(measured, draw=lambda *shape, generator: torch.randn(*shape)),
+            ignoring_the_generator,
             "Your numbers do not come from `generator`. Hand it to both draws, and a run can be repeated.",
         ),
     ],
@@ -252,12 +299,25 @@ def one_step(x, W_query, W_key, target, rate):
     return W.detach() - rate * W.grad
 
 
-def other_step(x, W_query, W_key, target, rate, own=True, plain=True, reduce=torch.sum):
-    """A step on the caller's matrix itself, with a result that is tracked, or with another loss."""
-    W = W_query.clone().requires_grad_() if own else W_query.requires_grad_()
+def returning_a_tracked_matrix(x, W_query, W_key, target, rate):
+    W = W_query.clone().requires_grad_()
     weights = torch.softmax((x @ W) @ (x @ W_key).T / W_key.shape[-1] ** 0.5, dim=-1)
-    reduce((weights - target).square()).backward()
-    return (W.detach() if plain else W) - rate * W.grad
+    (weights - target).square().sum().backward()
+    return W - rate * W.grad
+
+
+def marking_the_callers_matrix(x, W_query, W_key, target, rate):
+    W_query.requires_grad_()
+    weights = torch.softmax((x @ W_query) @ (x @ W_key).T / W_key.shape[-1] ** 0.5, dim=-1)
+    (weights - target).square().sum().backward()
+    return W_query.detach() - rate * W_query.grad
+
+
+def with_the_mean_of_the_squares(x, W_query, W_key, target, rate):
+    W = W_query.clone().requires_grad_()
+    weights = torch.softmax((x @ W) @ (x @ W_key).T / W_key.shape[-1] ** 0.5, dim=-1)
+    (weights - target).square().mean().backward()
+    return W.detach() - rate * W.grad
 
 
 def steps_to_take(generator):
@@ -293,18 +353,18 @@ step_by_hand = Exercise(
         ),
         Misconception(
             "returns a tracked matrix",
-            partial(other_step, plain=False),
+            returning_a_tracked_matrix,
             "Right numbers, but the result is still tracked: print it, and you see its `grad_fn`. Where does "
             "torch not track what you compute?",
         ),
         Misconception(
             "marks the caller's matrix",
-            partial(other_step, own=False),
+            marking_the_callers_matrix,
             "Right once. You marked the caller's matrix, so the next call adds to its gradient: use a copy.",
         ),
         Misconception(
             "takes the mean of the squares",
-            partial(other_step, reduce=torch.mean),
+            with_the_mean_of_the_squares,
             "Your loss is the mean of the squared differences, and so the step is shorter. Take their sum.",
         ),
     ],
