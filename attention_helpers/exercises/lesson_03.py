@@ -9,7 +9,7 @@ from ..dropout import Dropout
 from ..layers import CausalAttention
 from ..probes import influence
 from .base import Exercise, Misconception, Progress
-from .running import compiled, kept_random_state
+from .running import kept_random_state
 
 IMPORTS = "from torch import nn\n\n"  # beyond what the notebook imports at its top
 
@@ -146,13 +146,53 @@ class MaskedAttention(nn.Module):
         return torch.softmax(scaled, dim=-1) @ values  # (b, num_tokens, d_out)
 
 
-SOUND = inspect.getsource(MaskedAttention)
-FILL = "masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)"
+class MasksWhatNobodyReads(MaskedAttention):
+    def forward(self, x):
+        num_tokens = x.shape[1]
+        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
+        scores = queries @ keys.transpose(1, 2)
+        scaled = scores / keys.shape[-1] ** 0.5
+        masked = scaled.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)  # noqa: F841
+        return torch.softmax(scaled, dim=-1) @ values
 
 
-def with_line(line):
-    """The class with another line in the place of the one that masks."""
-    return compiled(SOUND.replace(f"scaled = scaled.{FILL}", line), "MaskedAttention")
+class TakesTheWholeMask(MaskedAttention):
+    def forward(self, x):
+        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
+        scores = queries @ keys.transpose(1, 2)
+        scaled = scores / keys.shape[-1] ** 0.5
+        scaled = scaled.masked_fill(self.mask, -torch.inf)
+        return torch.softmax(scaled, dim=-1) @ values
+
+
+class TurnsTheMaskAround(MaskedAttention):
+    def forward(self, x):
+        num_tokens = x.shape[1]
+        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
+        scores = queries @ keys.transpose(1, 2)
+        scaled = scores / keys.shape[-1] ** 0.5
+        scaled = scaled.masked_fill(self.mask[:num_tokens, :num_tokens].T, -torch.inf)
+        return torch.softmax(scaled, dim=-1) @ values
+
+
+class MasksAfterSoftmax(MaskedAttention):
+    def forward(self, x):
+        num_tokens = x.shape[1]
+        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
+        scores = queries @ keys.transpose(1, 2)
+        scaled = scores / keys.shape[-1] ** 0.5
+        weights = torch.softmax(scaled, dim=-1)
+        return weights.masked_fill(self.mask[:num_tokens, :num_tokens], 0) @ values
+
+
+class LosesTheScaling(MaskedAttention):
+    def forward(self, x):
+        num_tokens = x.shape[1]
+        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
+        scores = queries @ keys.transpose(1, 2)
+        scaled = scores / keys.shape[-1] ** 0.5
+        scaled = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        return torch.softmax(scaled, dim=-1) @ values
 
 
 @kept_random_state()
@@ -169,7 +209,7 @@ mend_the_leak = Exercise(
     "`layer = MaskedAttention(3, 2, 6)`, and look at `influence(layer, inputs[None]).poke` "
     "and `trace(layer, inputs[None])`.",
     solution=MaskedAttention,
-    stub=SOUND.replace("scaled = scaled.", "scaled."),
+    stub=inspect.getsource(MaskedAttention).replace("scaled = scaled.", "scaled."),
     call=run_layer,
     cases=lambda g: [
         (3 * torch.randn(*shape, generator=g), d_out, longest)
@@ -178,27 +218,27 @@ mend_the_leak = Exercise(
     misconceptions=[
         Misconception(
             "masks what nobody reads",
-            with_line(f"masked = scaled.{FILL}"),
+            MasksWhatNobodyReads,
             "It still leaks: softmax reads scores that are not masked. Follow the name that it is given.",
         ),
         Misconception(
             "takes the whole mask",
-            with_line("scaled = scaled.masked_fill(self.mask, -torch.inf)"),
+            TakesTheWholeMask,
             "Mended for `context_length` tokens only. A shorter sentence takes the mask's upper left corner.",
         ),
         Misconception(
             "turns the mask around",
-            with_line(f"scaled = scaled.{FILL}".replace("],", "].T,")),
+            TurnsTheMaskAround,
             "Now the past is hidden and the future is seen. The mask was right as it stood.",
         ),
         Misconception(
             "masks after softmax",
-            with_line(f"return torch.softmax(scaled, dim=-1).{FILL} @ values".replace("-torch.inf", "0")),
+            MasksAfterSoftmax,
             "The future is hidden, but the rows of your weights no longer sum to 1. Mask before softmax.",
         ),
         Misconception(
             "loses the scaling",
-            with_line(f"scaled = scores.{FILL}"),
+            LosesTheScaling,
             "The leak is mended, but you mask the scores from before the division by $\\sqrt{d_k}$.",
         ),
     ],
