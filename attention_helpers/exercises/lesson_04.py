@@ -98,12 +98,9 @@ class SeededDropout(nn.Module):
         return weights * (draws < 1 - self.p) / (1 - self.p)
 
 
-def uniform(shape, generator):
-    return torch.rand(shape, dtype=torch.float64, generator=generator)
-
-
 def rates(generator):
-    edge = 1 - uniform((4, 3), seeded(4))[1, 2].item()  # the draw there is exactly 1 - p, not below it
+    draws = torch.rand(4, 3, dtype=torch.float64, generator=seeded(4))
+    edge = 1 - draws[1, 2].item()  # the draw there is exactly 1 - p, not below it
     sizes = (6, 6, 0.2), (4, 3, edge), (3, 5, 0.7), (1, 8, 0.5), (5, 1, 0.0)
     return [(p, seeded(queries), random_weights(generator, queries, keys)) for queries, keys, p in sizes]
 
@@ -119,19 +116,58 @@ def in_both_modes(answer, p, generator, weights):
         }
 
 
-def dropout_by(keep, modes=(True,)):
-    """SeededDropout with the mask keep(p, weights, generator), where self.training is one of modes."""
-
-    class Layer(SeededDropout):
-        def forward(self, weights):
-            mask = keep(self.p, weights, self.generator) if self.training in modes else 1 - self.p
-            return weights * mask / (1 - self.p)
-
-    return Layer
+class ForgetsEval(SeededDropout):
+    def forward(self, weights):
+        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
+        return weights * (draws < 1 - self.p) / (1 - self.p)
 
 
-def right_mask(p, weights, generator):
-    return uniform(weights.shape, generator) < 1 - p
+class DrawsFromTheGlobalGenerator(SeededDropout):
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(weights.shape, dtype=torch.float64)
+        return weights * (draws < 1 - self.p) / (1 - self.p)
+
+
+class DrawsInFloat32(SeededDropout):
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(weights.shape, generator=self.generator)
+        return weights * (draws < 1 - self.p) / (1 - self.p)
+
+
+class KeepsWithProbabilityP(SeededDropout):
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
+        return weights * (draws < self.p) / (1 - self.p)
+
+
+class KeepsAboveP(SeededDropout):
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
+        return weights * (draws > self.p) / (1 - self.p)
+
+
+class DropsWholeRows(SeededDropout):
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(len(weights), 1, dtype=torch.float64, generator=self.generator)
+        return weights * (draws < 1 - self.p) / (1 - self.p)
+
+
+class DropsWholeTokens(SeededDropout):
+    def forward(self, weights):
+        if not self.training:
+            return weights
+        draws = torch.rand(1, weights.shape[1], dtype=torch.float64, generator=self.generator)
+        return weights * (draws < 1 - self.p) / (1 - self.p)
 
 
 dropout_as_a_layer = Exercise(
@@ -147,37 +183,37 @@ dropout_as_a_layer = Exercise(
     misconceptions=[
         Misconception(
             "forgets eval",
-            dropout_by(right_mask, modes=(True, False)),
+            ForgetsEval,
             "You drop in eval mode too. There the weights should come back as they are.",
         ),
         Misconception(
             "draws from the global generator",
-            dropout_by(lambda p, weights, _: uniform(weights.shape, None) < 1 - p),
+            DrawsFromTheGlobalGenerator,
             "Your draws do not come from the layer's generator, so its seed does not fix your mask.",
         ),
         Misconception(
             "draws in float32",
-            dropout_by(lambda p, weights, generator: torch.rand(weights.shape, generator=generator) < 1 - p),
+            DrawsInFloat32,
             "Your draws are float32, torch's default: from the same seed, other numbers than in float64.",
         ),
         Misconception(
             "keeps with probability p",
-            dropout_by(lambda p, weights, generator: uniform(weights.shape, generator) < p),
+            KeepsWithProbabilityP,
             "You keep where draw < p, so with probability p. That is how often a weight should be dropped.",
         ),
         Misconception(
             "keeps above p",
-            dropout_by(lambda p, weights, generator: uniform(weights.shape, generator) > p),
+            KeepsAboveP,
             "You keep where draw > p: as many as asked for, but not the same ones. Compare as in the prompt.",
         ),
         Misconception(
             "drops whole rows",
-            dropout_by(lambda p, weights, generator: uniform((len(weights), 1), generator) < 1 - p),
+            DropsWholeRows,
             "You draw one number a row: a query keeps all of its weights or none. Each entry needs a draw.",
         ),
         Misconception(
             "drops whole tokens",
-            dropout_by(lambda p, weights, generator: uniform((1, weights.shape[1]), generator) < 1 - p),
+            DropsWholeTokens,
             "You draw one number a column: a token is dropped for all queries. Each entry needs a draw.",
         ),
     ],
