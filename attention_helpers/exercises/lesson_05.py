@@ -73,16 +73,24 @@ def wrapper_of_width(d_in, width, context_length, num_heads):
     return MultiHeadAttentionWrapper(d_in, width // num_heads, context_length, 0.0, num_heads)
 
 
-def built(sizes, check=True):
-    """A wrong solution: `sizes` makes d_out and num_heads of width and num_heads."""
+def whole_width_for_every_head(d_in, width, context_length, num_heads):
+    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
 
-    def wrong(d_in, width, context_length, num_heads):
-        if check and width % num_heads:
-            raise ValueError("num_heads must divide width")
-        d_out, heads = sizes(width, num_heads)
-        return MultiHeadAttentionWrapper(d_in, d_out, context_length, 0.0, heads)
 
-    return wrong
+def whole_width_for_every_head_after_the_check(d_in, width, context_length, num_heads):
+    if width % num_heads != 0:
+        raise ValueError("num_heads must divide width")
+    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
+
+
+def one_head_of_the_whole_width(d_in, width, context_length, num_heads):
+    if width % num_heads != 0:
+        raise ValueError("num_heads must divide width")
+    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads=1)
+
+
+def rounded_width(d_in, width, context_length, num_heads):
+    return MultiHeadAttentionWrapper(d_in, width // num_heads, context_length, 0.0, num_heads)
 
 
 @kept_random_state()
@@ -118,22 +126,22 @@ width_from_heads = Exercise(
     misconceptions=[
         Misconception(
             "gives every head the whole width",
-            built(lambda w, h: (w, h), check=False),
+            whole_width_for_every_head,
             "`d_out` is the width of each head: your output is too wide. (And where is the `ValueError`?)",
         ),
         Misconception(
             "gives every head the whole width, after the check",
-            built(lambda w, h: (w, h)),
+            whole_width_for_every_head_after_the_check,
             "The `ValueError` is right. But `d_out` is the width of each head: your output is too wide.",
         ),
         Misconception(
             "makes one head of the whole width",
-            built(lambda w, h: (w, 1)),
+            one_head_of_the_whole_width,
             "The width is right, but all of it comes from one head, and `num_heads` heads were asked for.",
         ),
         Misconception(
             "rounds where the heads do not divide the width",
-            built(lambda w, h: (w // h, h), check=False),
+            rounded_width,
             "Where `num_heads` does not divide `width`, `//` rounds down without a word. Check that first.",
         ),
     ],
@@ -216,18 +224,58 @@ def look_up_both(wrapper, n):
             head.W_value.weight.copy_(drink)
 
 
-def programmed(*heads, factor=100.0):
-    """A wrong solution: for each head, what W_query (times the factor), W_key and W_value cut out."""
+@torch.no_grad()
+def without_a_sharp_softmax(wrapper, n):
+    person, drink, first, second = torch.eye(4 * n).split(n)
+    for head, asked in zip(wrapper.heads, (first, second), strict=True):
+        head.W_query.weight.copy_(asked)
+        head.W_key.weight.copy_(person)
+        head.W_value.weight.copy_(drink)
 
-    def wrong(wrapper, n):
-        cut = dict(zip(("person", "drink", "first", "second"), torch.eye(4 * n).split(n), strict=True))
-        cut["both"] = cut["first"] + cut["second"]
-        for head, parts in zip(wrapper.heads, heads, strict=True):
-            query, key, value = (cut[part] for part in parts.split())
-            head.W_query.weight.data = factor * query
-            head.W_key.weight.data, head.W_value.weight.data = key, value
 
-    return wrong
+@torch.no_grad()
+def asking_for_both_in_each_head(wrapper, n):
+    person, drink, first, second = torch.eye(4 * n).split(n)
+    for head in wrapper.heads:
+        head.W_query.weight.copy_(100 * (first + second))
+        head.W_key.weight.copy_(person)
+        head.W_value.weight.copy_(drink)
+
+
+@torch.no_grad()
+def asking_for_the_first_in_both_heads(wrapper, n):
+    person, drink, first, _ = torch.eye(4 * n).split(n)
+    for head in wrapper.heads:
+        head.W_query.weight.copy_(100 * first)
+        head.W_key.weight.copy_(person)
+        head.W_value.weight.copy_(drink)
+
+
+@torch.no_grad()
+def with_heads_exchanged(wrapper, n):
+    person, drink, first, second = torch.eye(4 * n).split(n)
+    for head, asked in zip(wrapper.heads, (second, first), strict=True):
+        head.W_query.weight.copy_(100 * asked)
+        head.W_key.weight.copy_(person)
+        head.W_value.weight.copy_(drink)
+
+
+@torch.no_grad()
+def with_queries_and_keys_exchanged(wrapper, n):
+    person, drink, first, second = torch.eye(4 * n).split(n)
+    for head, asked in zip(wrapper.heads, (first, second), strict=True):
+        head.W_query.weight.copy_(100 * person)
+        head.W_key.weight.copy_(asked)
+        head.W_value.weight.copy_(drink)
+
+
+@torch.no_grad()
+def handing_out_the_person(wrapper, n):
+    person, _, first, second = torch.eye(4 * n).split(n)
+    for head, asked in zip(wrapper.heads, (first, second), strict=True):
+        head.W_query.weight.copy_(100 * asked)
+        head.W_key.weight.copy_(person)
+        head.W_value.weight.copy_(person)
 
 
 def questions(generator, b, n):
@@ -276,32 +324,32 @@ def look_up_both(wrapper, n):
     misconceptions=[
         Misconception(
             "forgets to make the softmax sharp",
-            programmed("first person drink", "second person drink", factor=1.0),
+            without_a_sharp_softmax,
             "The right parts in the right places. But your scores lie close together: nearly even shares.",
         ),
         Misconception(
             "asks for both in each head",
-            programmed("both person drink", "both person drink"),
+            asking_for_both_in_each_head,
             "Each head asks for both, and hands out one mixture: which came first is lost. Use two heads.",
         ),
         Misconception(
             "asks for the first in both heads",
-            programmed("first person drink", "first person drink"),
+            asking_for_the_first_in_both_heads,
             "Both heads look up the person asked for first. What should differ between the two?",
         ),
         Misconception(
             "exchanges the heads",
-            programmed("second person drink", "first person drink"),
+            with_heads_exchanged,
             "Both drinks are there, in the wrong order: the first head's context comes first.",
         ),
         Misconception(
             "exchanges queries and keys",
-            programmed("person first drink", "person second drink"),
+            with_queries_and_keys_exchanged,
             "You exchanged queries and keys: the last token is nobody, so its query and its scores are 0.",
         ),
         Misconception(
             "hands out the person",
-            programmed("first person person", "second person person"),
+            handing_out_the_person,
             "Your heads look at the right people, but hand out who they are. What was asked for?",
         ),
     ],
