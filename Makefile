@@ -10,7 +10,7 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install Python 3.11 or newer, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants exercises refresh bench upgrade clean
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -61,9 +61,14 @@ mutants: ## break the layers in many ways, and show which test catches each
 	$(ENSURE) test
 	$(BIN)/python -m tools.mutants.mutants
 
+course: ## write what notebooks/course.toml says into README and the notebooks
+	$(ENSURE) test
+	$(BIN)/python -m tools.notebooks.place_course
+
 exercises: ## write the exercises into the notebooks, and make the solutions (then: make refresh)
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.place_exercises
+	$(BIN)/python -m tools.notebooks.place_course
 
 refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 for one)
 	$(ENSURE) test

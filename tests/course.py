@@ -2,12 +2,13 @@
 
 import json
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "notebooks"
+from tools.notebooks.manifest import COURSE
+from tools.notebooks.manifest import NOTEBOOKS as FOLDER
+
+ROOT = FOLDER.parent
 PATHS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
-LESSONS = [path for path in PATHS if path.parent == FOLDER and path.name[:2] != "00"]
+LESSONS = [notebook.path for notebook in COURSE[1:]]
 FREE = "nbval-ignore-output"
 
 

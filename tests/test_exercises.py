@@ -107,7 +107,7 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
         cells = [c for c in read(path).cells if c.id.startswith("exercise")]
         assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.lesson_cells(number))
         cells = read(FOLDER / "solutions" / f"{number}_solutions.ipynb").cells
-        assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.solution_cells(number, path))
+        assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.solution_cells(number))
 
 
 @pytest.mark.slow

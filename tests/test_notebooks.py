@@ -4,17 +4,59 @@ import json
 import re
 
 import pytest
-from course import FOLDER, FREE, LESSONS, PATHS, ROOT, anchors, code_cells, numbers_in, read, tags, text_of
+from course import COURSE, FOLDER, FREE, LESSONS, PATHS, ROOT, anchors, code_cells, numbers_in, read, tags, text_of
+
+from tools.notebooks import place_course
 
 FIGURES = json.loads((ROOT / "data" / "published.json").read_text(encoding="utf-8"))["figures"]
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
-def test_the_course_is_complete():
-    assert [path.name[:2] for path in LESSONS] == ["01", "02", "03", "04", "05", "06", "07", "08"]
+each_entry = pytest.mark.parametrize("entry", COURSE, ids=lambda entry: entry.number)
+
+
+def test_the_manifest_lists_what_is_there_in_its_order():
+    assert [path for path in PATHS if path.parent == FOLDER] == [entry.path for entry in COURSE]
     solutions = [path.name for path in PATHS if path.parent == FOLDER / "solutions"]
     assert solutions == [f"{path.name[:2]}_solutions.ipynb" for path in LESSONS]
     assert len(PATHS) == 1 + 2 * len(LESSONS)
+    assert sorted(entry.part for entry in COURSE) == [entry.part for entry in COURSE]
+    assert {entry.part for entry in COURSE} <= {"one", "two"}
+    assert all(entry.move and entry.predict for entry in COURSE[1:])
+
+
+def test_the_readme_says_what_the_manifest_says():
+    """`make course` writes it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text == place_course.readme(text)
+
+
+@each_entry
+def test_a_notebook_says_what_the_manifest_says(entry):
+    """`make course` writes it."""
+    sources = [cell.source for cell in read(entry.path).cells]
+    assert sources == place_course.cells(entry, sources)
+
+
+def minutes_counted(notebook):
+    """How long a notebook takes without explorer and exercises, as course.toml counts."""
+    minutes, section = 0.0, ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and (heading := re.match("## .*", cell.source)):
+            section = heading[0]
+        if section in ("## Explorer", "## Exercises"):
+            continue
+        data = [output.get("data", {}) for output in cell.get("outputs", [])]
+        prose = [cell.source] if cell.cell_type == "markdown" else [kinds.get("text/markdown", "") for kinds in data]
+        minutes += sum(words(text) / 150 + text.count("<details>") for text in prose)
+        minutes += (cell.cell_type == "code") / 2 + sum("image/png" in kinds for kinds in data) / 2
+    return minutes
+
+
+@pytest.mark.parametrize("entry", COURSE[1:], ids=lambda entry: entry.number)
+def test_the_minutes_are_near_what_is_there_to_read(entry):
+    assert 0.9 <= entry.total / minutes_counted(read(entry.path)) <= 1.25
+    assert entry.practice >= 20  # an explorer and three exercises
 
 
 @each_notebook
@@ -48,12 +90,16 @@ def test_the_imports_print_nothing(path):
     assert code_cells(read(path))[0].outputs == []
 
 
+def words(text):
+    """How many words a text has, formulas, tags and addresses left out."""
+    return len(re.sub(r"\$.*?\$|<[^>]*>|\]\([^)]*\)", " ", text, flags=re.S).split())
+
+
 @each_notebook
 def test_prose_is_short(path):
     for cell in read(path).cells:
         if cell.cell_type == "markdown" and not cell.source.startswith(("# ", "## Summary")) and path.name[:2] != "00":
-            words = re.sub(r"\$.*?\$|<[^>]*>|\]\([^)]*\)", " ", cell.source, flags=re.S).split()
-            assert len(words) <= 80, cell.source
+            assert words(cell.source) <= 80, cell.source
 
 
 def is_explorer(output):
@@ -92,9 +138,8 @@ def test_nothing_of_one_run_or_machine_is_stored(path):
 @each_notebook
 def test_only_what_depends_on_the_machine_is_free_of_comparison(path):
     free = [cell for cell in code_cells(read(path)) if FREE in tags(cell) or "NBVAL_" in cell.source]
-    # the versions; torch's own dropout mask, which differs between machines; what was trained; times and memory
-    allowed = {"00_start_here": 1, "04_dropout": 1, "07_watch_attention_learn": 3, "08_attention_at_scale": 3}
-    assert len(free) <= allowed.get(path.stem, 0), [cell.source for cell in free]
+    allowed = {entry.path: entry.free for entry in COURSE}  # course.toml has the reasons
+    assert len(free) == allowed.get(path, 0), [cell.source for cell in free]
     assert all(cell.outputs for cell in free)
 
 
@@ -117,9 +162,6 @@ def test_links_lead_somewhere(path):
 def test_a_lesson_has_its_parts(path):
     notebook = read(path)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert notebook.cells[0].source.startswith(f"# {int(path.name[:2])}. ")
-    assert "Previous: [" in notebook.cells[0].source
-    assert "Next: [" in notebook.cells[0].source
     assert text.count("<details>") == text.count("</details>") >= 3  # predictions
     assert "## What people get wrong here" in text
     assert "## Exercises" in text

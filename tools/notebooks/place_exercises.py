@@ -13,7 +13,8 @@ import nbformat
 
 from attention_helpers.exercises import NUMBERS
 
-from .refresh_notebooks import METADATA, NOTEBOOKS
+from .manifest import LESSONS, NOTEBOOKS
+from .refresh_notebooks import METADATA
 
 INTRODUCTION = """## Exercises
 
@@ -46,10 +47,16 @@ def lesson_cells(number):
     yield "code", "practice.progress()"
 
 
-def solution_cells(number, path):
-    """The cells of a notebook of solutions, to the lesson at `path`."""
-    title = nbformat.read(path, as_version=4).cells[0].source.splitlines()[0].removeprefix("# ")
-    yield "markdown", SOLUTIONS.format(number=number, title=title, file=path.name)
+def lesson_of(number):
+    """The lesson as the manifest has it."""
+    [lesson] = [lesson for lesson in LESSONS if lesson.number == number]
+    return lesson
+
+
+def solution_cells(number):
+    """The cells of a notebook of solutions."""
+    lesson = lesson_of(number)
+    yield "markdown", SOLUTIONS.format(number=number, title=lesson.name, file=lesson.file)
     yield "code", f"from attention_helpers import show_source\n{import_line(number)}"
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
         yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"
@@ -67,7 +74,7 @@ def cells_of(pairs, prefix):
 
 def place(number):
     """Bring one lesson and its solutions up to date."""
-    [path] = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    path = lesson_of(number).path
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if not cell.id.startswith("exercise")]
     [summary] = [n for n, cell in enumerate(cells) if cell.source.startswith("## Summary")]
@@ -75,7 +82,7 @@ def place(number):
     nbformat.write(notebook, path)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
     solutions.parent.mkdir(exist_ok=True)
-    cells = cells_of(solution_cells(number, path), "solution")
+    cells = cells_of(solution_cells(number), "solution")
     nbformat.write(nbformat.v4.new_notebook(metadata=METADATA, cells=cells), solutions)
 
 

@@ -1,0 +1,137 @@
+"""Write what notebooks/course.toml says into README.md and the notebooks: tables, heads, links to the neighbours.
+
+    python -m tools.notebooks.place_course
+
+Only the cells' text changes, never their ids or outputs. A test holds what stands there to what this would write.
+"""
+
+import re
+from itertools import groupby
+
+from .manifest import COURSE, LESSONS, NOTEBOOKS, START
+
+README = NOTEBOOKS.parent / "README.md"
+TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*(?=<!-- make course: to here -->)", flags=re.S)
+# The paragraphs of a notebook's first cell that are written here; those between them are its own.
+WRITTEN = re.compile(r"# .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*")
+MAP = """## The notebooks
+
+Take them in order; each builds on the one before. The first minutes are for reading, predicting and running
+the cells; those after the plus are for playing with the sliders and solving the exercises. All are estimates.
+
+{tables}"""
+TEACHERS = """## For teachers
+
+Each notebook is made for a lesson of {lesson} minutes at most; sliders and exercises fill a second one, of
+{practice} at most. Let the class vote on a prediction before anybody opens the fold or runs the cell. The
+minutes are estimates.
+
+{table}"""
+
+
+def link(notebook, folder=""):
+    return f"[{notebook.name}]({folder}{notebook.file})"
+
+
+def minutes(notebook):
+    return f"{notebook.total} + {notebook.practice}" if notebook.practice else str(notebook.total)
+
+
+def table(header, rows):
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
+
+
+def tables(header, notebooks, row):
+    """A table for each part of the course."""
+    parts = groupby(notebooks, key=lambda notebook: notebook.part)
+    return "\n\n".join(f"Part {part}:\n\n{table(header, map(row, members))}" for part, members in parts)
+
+
+def readme(text):
+    """README.md, with its tables of notebooks as they should be."""
+
+    def row(notebook):
+        return link(notebook, "notebooks/"), notebook.question, minutes(notebook)
+
+    before, after = TABLE.split(text)
+    return f"{before}\n{tables(['notebook', 'question', 'minutes'], COURSE, row)}\n\n{after}"
+
+
+def overview():
+    """The start page's tables of lessons."""
+
+    def row(lesson):
+        return link(lesson), lesson.question, minutes(lesson), lesson.move
+
+    return MAP.format(tables=tables(["Notebook", "Question", "Minutes", "What you can move"], LESSONS, row))
+
+
+def for_teachers():
+    """The start page's table of parts and predictions."""
+
+    def row(lesson):
+        return lesson.number, ", ".join(f"{part} {minutes}" for part, minutes in lesson.minutes), lesson.predict
+
+    return TEACHERS.format(
+        lesson=max(lesson.total for lesson in LESSONS),
+        practice=max(lesson.practice for lesson in LESSONS),
+        table=table(["", "Minutes a part", "To predict aloud"], map(row, LESSONS)),
+    )
+
+
+def head(notebook, source):
+    """A notebook's first cell: title, question, its own words, how long, and the neighbours."""
+    own = [paragraph for paragraph in source.split("\n\n") if not WRITTEN.fullmatch(paragraph)]
+    more = f", and {notebook.practice} more for the explorer and the exercises" if notebook.practice else ""
+    place = COURSE.index(notebook)
+    previous = f"Previous: {link(COURSE[place - 1])} · " if place else ""
+    about = [f"About {notebook.total} minutes{more}.", previous + way_on(following(notebook))]
+    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", *own, *about])
+
+
+def following(notebook):
+    """The next notebook, or none."""
+    return next(iter(COURSE[COURSE.index(notebook) + 1 :]), None)
+
+
+def way_on(notebook):
+    return f"Next: {link(notebook)}" if notebook else f"Next: [the start page]({START.file})"
+
+
+def summary(notebook, source):
+    """A notebook's summary, with the way on and the question that waits there."""
+    own = [paragraph for paragraph in source.split("\n\n") if not paragraph.startswith("Next: [")]
+    after = following(notebook)
+    return "\n\n".join([*own, way_on(after) + (f". {after.question}" if after else "")])
+
+
+def cells(notebook, sources):
+    """The texts of all cells of a notebook as they should be; those that it shares with no other stay as they are."""
+    sources = [head(notebook, sources[0]), *sources[1:]]
+    place = place_of("## Summary", sources)
+    sources[place] = summary(notebook, sources[place])
+    if notebook is START:
+        sources[place_of("## The notebooks", sources)] = overview()
+        sources[place_of("## For teachers", sources)] = for_teachers()
+    return sources
+
+
+def place_of(heading, sources):
+    [place] = [n for n, source in enumerate(sources) if source.startswith(heading)]
+    return place
+
+
+def main():
+    import nbformat  # here, because it costs a second that the tests shall not pay
+
+    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for entry in COURSE:
+        notebook = nbformat.read(entry.path, as_version=4)
+        texts = cells(entry, [cell.source for cell in notebook.cells])
+        for cell, text in zip(notebook.cells, texts, strict=True):
+            cell.source = text
+        nbformat.write(notebook, entry.path)
+
+
+if __name__ == "__main__":
+    main()
