@@ -1,35 +1,12 @@
 """Two whole classes: one to repair, and one from an empty cell."""
 
-import inspect
-
 import torch
 from torch import nn
-from torch.nn.functional import pad
 
-from ...core import causal_mask
 from ..base import Exercise, Misconception
 from ..compare import difference
-from ..running import compiled
-
-
-def linears(generator, d_in, d_out, qkv_bias):
-    """The four layers of attention, by name, with random weights, the smaller the more inputs they add up."""
-    layers = nn.ModuleDict({name: nn.Linear(d_in, d_out, qkv_bias) for name in ("W_query", "W_key", "W_value")})
-    layers["out_proj"] = nn.Linear(d_out, d_out)
-    for layer in layers.values():
-        for parameter in layer.parameters():
-            nn.init.normal_(parameter, std=layer.in_features**-0.5, generator=generator)
-    return layers
-
-
-def run_with(layer, given, x):
-    """layer(x), once the layer has the given layers' weights, name by name."""
-    for name, linear in given.items():
-        own = getattr(layer, name, None)
-        if repr(own) != repr(linear):
-            raise TypeError(f"self.{name} must be {linear}, got {own}")
-        own.load_state_dict(linear.state_dict())
-    return layer(x)
+from . import wrong_repairs
+from .same_weights import linears, run_with, torchs_own
 
 
 class SplitAttention(nn.Module):
@@ -68,14 +45,6 @@ class SplitAttention(nn.Module):
         weights = torch.softmax(weights.masked_fill(mask, -torch.inf), dim=-1)
         return (weights @ v).transpose(1, 2).flatten(2)
 """
-THROWN_AWAY = "scores.masked_fill(mask, -torch.inf)"
-AGAIN = "weights = torch.softmax(weights.masked_fill(mask, -torch.inf), dim=-1)"
-
-
-def mended(fill="scores = scores.masked_fill(mask, -torch.inf)", again="", scale="/ k.shape[-1]**0.5"):
-    """The broken text, mended in each place but those given: the first masking, the second pair, the scale."""
-    text = BROKEN.replace(AGAIN, again).replace(f" {THROWN_AWAY}", f" {fill}").replace("/ d_k**0.5", scale)
-    return text.replace(" = 0,", " == 0,").replace("triu(1\n", "triu(1)\n").replace("mask,", "hide,")
 
 
 def to_repair(generator):
@@ -100,48 +69,48 @@ repair = Exercise(
     misconceptions=[
         Misconception(
             "mends only what stops it",
-            mended(THROWN_AWAY, AGAIN),
+            wrong_repairs.ONLY_WHAT_STOPS_IT,
             "It runs, but the softmax is taken twice, the first time with nothing hidden. That makes the weights "
             "too even. One mask that counts, then one softmax: which lines must change?",
         ),
         Misconception(
             "takes mask and softmax twice",
-            mended(again=AGAIN),
+            wrong_repairs.MASK_AND_SOFTMAX_TWICE,
             "Nothing leaks, but the softmax is taken twice. Its results lie between 0 and 1, so the second one makes "
             "the weights too even. Once is enough.",
         ),
         Misconception(
             "takes the softmax twice, the mask once",
-            mended(again="weights = torch.softmax(weights, dim=-1)"),
+            wrong_repairs.SOFTMAX_TWICE_MASK_ONCE,
             "A second softmax follows, and to it a hidden token's 0 is a score like any other: the future leaks. One "
             "softmax is enough.",
         ),
         Misconception(
             "throws the mask away",
-            mended(THROWN_AWAY),
+            wrong_repairs.MASK_THROWN_AWAY,
             "The doubled line is gone, and now the future leaks: `masked_fill` returns a new tensor, and yours is used "
             "by nobody. Who should get it?",
         ),
         Misconception(
             "hides after the softmax",
-            mended(THROWN_AWAY, "weights = weights.masked_fill(hide, 0)"),
+            wrong_repairs.HIDDEN_AFTER_THE_SOFTMAX,
             "You set the future's weights to 0 after the softmax, so the rows no longer sum to 1. Hide the scores "
             "before it, and the softmax shares out the rest.",
         ),
         Misconception(
             "leaves the scale out",
-            mended(scale=""),
+            wrong_repairs.WITHOUT_SCALE,
             "`d_k` has no value here, but it is needed: without the division the softmax is too sharp. It is the "
             "width of a key. Which tensor knows that?",
         ),
         Misconception(
             "scales by the width of the input",
-            mended(scale="/ x.shape[-1]**0.5"),
+            wrong_repairs.SCALED_BY_THE_WIDTH_OF_THE_INPUT,
             "You scale by the width of `x`. `d_k` is that of one head's key: the number of terms in a dot product.",
         ),
         Misconception(
             "scales by the width of all heads",
-            mended(scale="/ wide[1].shape[-1]**0.5"),
+            wrong_repairs.SCALED_BY_THE_WIDTH_OF_ALL_HEADS,
             "You scale by d_out, the width of all heads together. Each dot product has the terms of one head only.",
         ),
     ],
@@ -204,23 +173,129 @@ class MultiHeadCausalAttention(nn.Module):
 '''
 
 
-def with_mistake(right, wrong):
-    """The class with one piece of its text exchanged."""
-    text = inspect.getsource(MultiHeadCausalAttention).replace(right, wrong)
-    return compiled(text, "MultiHeadCausalAttention")
+class ScalesByTheRootOfDOut(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / self.out_proj.in_features**0.5
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
 
 
-def torchs_own(num_heads, given, x):
-    """What torch.nn.MultiheadAttention makes of the same weights. It knows no d_in but d_out: zeros widen the input."""
-    d_in, d_out = given["W_query"].in_features, given["W_query"].out_features
-    own, wide = nn.MultiheadAttention(d_out, num_heads, batch_first=True), pad(x, (0, d_out - d_in))
-    three = [given[name] for name in ("W_query", "W_key", "W_value")]
-    with torch.no_grad():
-        own.in_proj_weight.copy_(pad(torch.cat([linear.weight for linear in three]), (0, d_out - d_in)))
-        if three[0].bias is not None:
-            own.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))  # zeros otherwise
-        own.out_proj.load_state_dict(given["out_proj"].state_dict())
-    return own(wide, wide, wide, attn_mask=causal_mask(x.shape[1]), need_weights=False)[0]
+class DoesNotScale(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3)
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+
+
+class LetsTheFutureLeak(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+
+
+class FillsWith0(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], 0)
+        context = torch.softmax(scores, dim=-1) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+
+
+class HidesWhatShouldBeSeen(MultiHeadCausalAttention):
+    def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False):
+        super().__init__(d_in, d_out, context_length, num_heads, qkv_bias)
+        self.mask = torch.ones(context_length, context_length, dtype=torch.bool).tril()
+
+
+class WorksWithOneWideHead(MultiHeadCausalAttention):
+    def split_heads(self, x):
+        return x[:, None]  # (b, 1, num_tokens, d_out)
+
+
+class UsesTheWholeMask(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.mask, -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+
+
+class TakesTheSoftmaxOverTheQueries(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=-2) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+
+
+class TakesTheSoftmaxOverTheHeads(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=1) @ values
+        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+
+
+class CutsHeadsByViewAlone(MultiHeadCausalAttention):
+    def split_heads(self, x):
+        b, num_tokens, d_out = x.shape
+        return x.view(b, self.num_heads, num_tokens, d_out // self.num_heads)
+
+
+class DoesNotTransposeBack(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ values
+        return self.out_proj(context.reshape(b, num_tokens, -1))
+
+
+class DoesNotUseOutProj(MultiHeadCausalAttention):
+    def forward(self, x):
+        b, num_tokens, _ = x.shape
+        queries = self.split_heads(self.W_query(x))
+        keys = self.split_heads(self.W_key(x))
+        values = self.split_heads(self.W_value(x))
+        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ values
+        return context.transpose(1, 2).reshape(b, num_tokens, -1)
 
 
 def beside_torchs(answer, sizes, given, x):
@@ -253,69 +328,66 @@ from_an_empty_cell = Exercise(
     misconceptions=[
         Misconception(
             "scales by the root of d_out",
-            with_mistake("keys.shape[-1] ** 0.5", "self.out_proj.in_features ** 0.5"),
+            ScalesByTheRootOfDOut,
             "You scale by the root of d_out. A dot product has only the terms of one head: how wide is that?",
         ),
         Misconception(
             "does not scale",
-            with_mistake(" / keys.shape[-1] ** 0.5", ""),
+            DoesNotScale,
             "Everything is there but the scale. What are the scores divided by before the softmax?",
         ),
         Misconception(
             "lets the future leak",
-            with_mistake("scores = scores.masked_fill(", "scores.masked_fill("),
+            LetsTheFutureLeak,
             "Your layer is right for a layer without a mask: the future leaks. Either there is none, or the result of "
             "`masked_fill` is thrown away.",
         ),
         Misconception(
             "fills with 0",
-            with_mistake("-torch.inf", "0"),
+            FillsWith0,
             "You give the future a score of 0: to the softmax a score like any other. Which score gets the weight 0?",
         ),
         Misconception(
             "hides what should be seen",
-            with_mistake(".triu(1)", ".tril()"),
+            HidesWhatShouldBeSeen,
             "Your mask hides the past and the token itself, and the last token has nothing left to look at: NaN. "
             "`masked_fill` hides where the mask is True.",
         ),
         Misconception(
             "works with one wide head",
-            with_mistake("x.view(b, num_tokens, self.num_heads, d_out // self.num_heads)", "x[:, :, None]"),
+            WorksWithOneWideHead,
             "You never cut into heads: these are the numbers of one head, d_out wide. Each head has its own softmax.",
         ),
         Misconception(
             "uses the whole mask",
-            with_mistake("self.mask[:num_tokens, :num_tokens]", "self.mask"),
+            UsesTheWholeMask,
             "Your mask is as large as context_length, and an input may be shorter: cut it to num_tokens, both ways.",
         ),
         Misconception(
             "takes the softmax over the queries",
-            with_mistake("dim=-1) @ values", "dim=-2) @ values"),
+            TakesTheSoftmaxOverTheQueries,
             "Your columns sum to 1. The weights of a query stand in a row: softmax goes over the last dimension.",
         ),
         Misconception(
             "takes the softmax over the heads",
-            with_mistake("dim=-1) @ values", "dim=1) @ values"),
+            TakesTheSoftmaxOverTheHeads,
             "With several heads, dimension 1 of the scores counts the heads. Softmax goes over the last dimension.",
         ),
         Misconception(
             "cuts heads by view alone",
-            with_mistake(
-                "b, num_tokens, self.num_heads, d_out // self.num_heads)\n        return x.transpose(1, 2)",
-                "b, self.num_heads, num_tokens, d_out // self.num_heads)\n        return x",
-            ),
+            CutsHeadsByViewAlone,
             "You view straight into (b, num_heads, num_tokens, head_dim), and the heads get each other's tokens. Cut "
             "the last dimension first, then transpose.",
         ),
         Misconception(
             "does not transpose back",
-            with_mistake("context.transpose(1, 2).reshape", "context.reshape"),
+            DoesNotTransposeBack,
             "All is right up to the heads' context vectors. Before the last two dimensions are joined, the tokens must "
             "come before the heads again.",
         ),
         Misconception(
             "does not use out_proj",
-            with_mistake("self.out_proj(context", "(context"),
+            DoesNotUseOutProj,
             "Your layer returns the heads side by side. One step is left, which mixes them: `out_proj`.",
         ),
     ],

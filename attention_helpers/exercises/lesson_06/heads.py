@@ -1,12 +1,11 @@
 """Cut into heads and merge again, copy weights over, count them."""
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from ...layers import MultiHeadAttention, MultiHeadAttentionWrapper
 from ..base import Exercise, Misconception
+from . import wrong_transplants
 
 
 def split_heads(x, num_heads):
@@ -33,21 +32,35 @@ def or_torchs_refusal(answer, x, num_heads):
         return "torch refuses"
 
 
-def checked(wrong):
-    """A wrong answer that at least refuses what does not divide."""
-
-    def refusing(x, num_heads):
-        return wrong(x, num_heads) if x.shape[2] % num_heads == 0 else split_heads(x, num_heads)
-
-    return refusing
-
-
 def viewed_straight(x, num_heads):
-    return x.view(x.shape[0], num_heads, x.shape[1], x.shape[2] // num_heads)
+    b, num_tokens, d_out = x.shape
+    if d_out % num_heads:
+        raise ValueError(f"num_heads must divide d_out = {d_out}, got {num_heads}")
+    return x.view(b, num_heads, num_tokens, d_out // num_heads)
 
 
-def cut(x, *sizes):
-    return x.view(x.shape[0], x.shape[1], *sizes)
+def viewed_straight_with_any_num_heads(x, num_heads):
+    b, num_tokens, d_out = x.shape
+    return x.view(b, num_heads, num_tokens, d_out // num_heads)
+
+
+def cut_into_head_dim_parts(x, num_heads):
+    b, num_tokens, d_out = x.shape
+    if d_out % num_heads:
+        raise ValueError(f"num_heads must divide d_out = {d_out}, got {num_heads}")
+    return x.view(b, num_tokens, d_out // num_heads, num_heads).transpose(1, 2)
+
+
+def not_transposed(x, num_heads):
+    b, num_tokens, d_out = x.shape
+    if d_out % num_heads:
+        raise ValueError(f"num_heads must divide d_out = {d_out}, got {num_heads}")
+    return x.view(b, num_tokens, num_heads, d_out // num_heads)
+
+
+def split_by_any_num_heads(x, num_heads):
+    b, num_tokens, d_out = x.shape
+    return x.view(b, num_tokens, num_heads, d_out // num_heads).transpose(1, 2)
 
 
 STRAIGHT = (
@@ -65,26 +78,26 @@ splitting = Exercise(
     cases=to_split,
     call=or_torchs_refusal,
     misconceptions=[
-        Misconception("views straight into the last shape", checked(viewed_straight), STRAIGHT),
+        Misconception("views straight into the last shape", viewed_straight, STRAIGHT),
         Misconception(
             "does so, and takes any num_heads",
-            viewed_straight,
+            viewed_straight_with_any_num_heads,
             f"{STRAIGHT} And a num_heads that does not divide is still to be refused.",
         ),
         Misconception(
             "cuts into head_dim parts",
-            checked(lambda x, num_heads: cut(x, x.shape[2] // num_heads, num_heads).transpose(1, 2)),
+            cut_into_head_dim_parts,
             "You cut into head_dim parts of num_heads numbers each. It is to be num_heads parts, head_dim wide.",
         ),
         Misconception(
             "leaves the tokens before the heads",
-            checked(lambda x, num_heads: cut(x, num_heads, x.shape[2] // num_heads)),
+            not_transposed,
             "The cut is right: (b, num_tokens, num_heads, head_dim). Now each head needs a table of its own, so two "
             "dimensions still have to change places.",
         ),
         Misconception(
             "takes any num_heads",
-            lambda x, num_heads: cut(x, num_heads, x.shape[2] // num_heads).transpose(1, 2),
+            split_by_any_num_heads,
             "Right where num_heads divides d_out. Where it does not, torch complains about a shape, and one must guess "
             "why: check first, and raise a `ValueError` that names the two numbers.",
         ),
@@ -163,8 +176,6 @@ merging = Exercise(
     moral="Splitting and then merging gives back the tensor that you started with.",
 )
 
-NAMES = ("W_query", "W_key", "W_value")
-
 
 def transplant(wrapper, split):
     """Gives the wrapper's weights to split, in place, so that both compute the same."""
@@ -177,20 +188,6 @@ def transplant(wrapper, split):
                 target.bias.copy_(torch.cat([part.bias for part in parts]))  # (d_out,)
         split.out_proj.weight.copy_(torch.eye(split.d_out))
         split.out_proj.bias.zero_()
-
-
-@torch.no_grad()
-def transplanted(wrapper, split, join=torch.cat, targets=NAMES, heads=slice(None), biases=True, weight=True, bias=True):
-    """transplant, with a place for every mistake: how weights are joined, where they go, what is left out."""
-    for name, target in zip(NAMES, map(split.get_submodule, targets), strict=True):
-        parts = [head.get_submodule(name) for head in list(wrapper.heads)[heads]]
-        target.weight.copy_(join([part.weight for part in parts]))
-        if biases and target.bias is not None:
-            target.bias.copy_(torch.cat([part.bias for part in parts]))
-    if weight:
-        nn.init.eye_(split.out_proj.weight)
-    if bias:
-        nn.init.zeros_(split.out_proj.bias)
 
 
 def layers(generator):
@@ -221,46 +218,46 @@ transplanting = Exercise(
     misconceptions=[
         Misconception(
             "joins the matrices along dimension 1",
-            partial(transplanted, join=partial(torch.cat, dim=1)),
+            wrong_transplants.joined_along_dimension_1,
             "You join along dimension 1, that of the inputs. `nn.Linear` stores (d_out, d_in): where do the next "
             "head's rows go?",
         ),
         Misconception(
             "joins along dimension 1, then transposes",
-            partial(transplanted, join=lambda weights: torch.cat(weights, dim=1).T),
+            wrong_transplants.joined_along_dimension_1_and_transposed,
             "Joining along dimension 1 and then transposing turns every head's matrix over, and it fits in shape only "
             "where heads are square. `nn.Linear` stores (d_out, d_in) in both classes: nothing is to be turned.",
         ),
         Misconception(
             "copies three matrices and nothing else",
-            partial(transplanted, biases=False, weight=False, bias=False),
+            wrong_transplants.three_matrices_alone,
             "The three matrices are right. `split` has one layer more, `out_proj`, which is to change nothing; and "
             "where the heads have biases, those are to be copied, too.",
         ),
         Misconception(
             "leaves out_proj as it is",
-            partial(transplanted, weight=False, bias=False),
+            wrong_transplants.without_out_proj,
             "The heads are right, but `out_proj` still mixes them at random. Make it a layer that changes nothing.",
         ),
         Misconception(
             "leaves the bias of out_proj",
-            partial(transplanted, bias=False),
+            wrong_transplants.without_the_bias_of_out_proj,
             "Nearly: `out_proj` still adds its bias to every row. With what bias does a layer change nothing?",
         ),
         Misconception(
             "leaves the biases of queries, keys and values",
-            partial(transplanted, biases=False),
+            wrong_transplants.without_the_biases_of_queries_keys_and_values,
             "Right without `qkv_bias`. With it, the heads' biases are to be copied, too, joined as the rows are.",
         ),
         Misconception(
             "mixes up queries and keys",
-            partial(transplanted, targets=("W_key", "W_query", "W_value")),
+            wrong_transplants.with_queries_and_keys_mixed_up,
             "You put the queries' weights where the keys' belong. The scores are the same numbers, but transposed: "
             "row i must hold the scores of query i.",
         ),
         Misconception(
             "takes the heads from last to first",
-            partial(transplanted, heads=slice(None, None, -1)),
+            wrong_transplants.from_last_head_to_first,
             "Every head is right, but they stand in reverse. The wrapper puts its first head in the first columns.",
         ),
     ],
