@@ -20,8 +20,9 @@ def look_ups(generator):
         yield x, answers, letters
 
 
-def with_the_answer(x, answers, letters):
-    return (x[:, :, 1] == answers + 3 * letters).float()
+def shared_among_pairs_with_the_answer(x, answers, letters):
+    with_the_answer = (x[:, :, 1] == answers + 3 * letters).float()
+    return with_the_answer / with_the_answer.sum(dim=1, keepdim=True)
 
 
 map_to_come = Exercise(
@@ -41,13 +42,13 @@ map_to_come = Exercise(
         ),
         Misconception(
             "looks for the answer",
-            with_the_answer,
+            lambda x, answers, letters: (x[:, :, 1] == answers + 3 * letters).float(),
             "You look for the answer's digit, which may stand in several pairs. A head cannot look for what it does "
             "not know yet: the question holds a letter.",
         ),
         Misconception(
             "shares the weight among pairs with the answer",
-            lambda *batch: with_the_answer(*batch) / with_the_answer(*batch).sum(dim=1, keepdim=True),
+            shared_among_pairs_with_the_answer,
             "Your weights are shared among all pairs with the right digit. Only one of them has the letter asked for.",
         ),
         Misconception(
@@ -103,17 +104,52 @@ def read_outs(generator):
         yield torch.tensor(shares), digits, torch.eye(6), read_out
 
 
-def mistaken(contexts=None, guesses=None, score=None):
-    """A wrong solution: one step of right_answers done by another function."""
+def values_unmixed(shares, digits, values, read_out):
+    scores = read_out(values[digits].flatten(1)).view(len(digits), 2, -1)
+    return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
 
-    def wrong(shares, digits, values, read_out):
-        made = (contexts or (lambda shares, v: (shares @ v).flatten(1)))(shares, values[digits])
-        scores = read_out(made)
-        by_question = guesses or (lambda scores, b: scores.view(b, 2, -1).argmax(dim=-1))
-        right = score or (lambda guess, digits: (guess == digits).float().mean(dim=0))
-        return right(by_question(scores, len(digits)), digits)
 
-    return wrong
+def columns_for_heads(shares, digits, values, read_out):
+    contexts = shares.T @ values[digits]
+    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
+
+
+def heads_taking_turns(shares, digits, values, read_out):
+    contexts = shares @ values[digits]
+    scores = read_out(contexts.transpose(1, 2).flatten(1)).view(len(digits), 2, -1)
+    return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
+
+
+def questions_taking_turns(shares, digits, values, read_out):
+    contexts = shares @ values[digits]
+    scores = read_out(contexts.flatten(1)).view(len(digits), -1, 2)
+    return (scores.argmax(dim=1) == digits).float().mean(dim=0)
+
+
+def answers_in_any_order(shares, digits, values, read_out):
+    contexts = shares @ values[digits]
+    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    guesses = scores.argmax(dim=-1)  # (b, 2)
+    return (guesses.unsqueeze(2) == digits.unsqueeze(1)).any(dim=2).float().mean(dim=0)
+
+
+def sentences_with_both_right(shares, digits, values, read_out):
+    contexts = shares @ values[digits]
+    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    return (scores.argmax(dim=-1) == digits).all(dim=1).float().mean()
+
+
+def averaged_over_the_questions(shares, digits, values, read_out):
+    contexts = shares @ values[digits]
+    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    return (scores.argmax(dim=-1) == digits).float().mean(dim=1)
+
+
+def averaged_over_everything(shares, digits, values, read_out):
+    contexts = shares @ values[digits]
+    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    return (scores.argmax(dim=-1) == digits).float().mean()
 
 
 too_few_heads = Exercise(
@@ -128,42 +164,42 @@ too_few_heads = Exercise(
     misconceptions=[
         Misconception(
             "hands out the values unmixed",
-            mistaken(contexts=lambda shares, v: v.flatten(1)),
+            values_unmixed,
             "You give the read-out both values, one beside the other. Heads hand out mixtures, one each.",
         ),
         Misconception(
             "exchanges heads and pairs",
-            mistaken(contexts=lambda shares, v: (shares.T @ v).flatten(1)),
+            columns_for_heads,
             "You use a column of `shares` for a head. A row is a head: its shares of the first and the second digit.",
         ),
         Misconception(
             "lets the heads take turns",
-            mistaken(contexts=lambda shares, v: (shares @ v).transpose(1, 2).flatten(1)),
+            heads_taking_turns,
             "Your heads take turns in the context. All entries of the first head should come first.",
         ),
         Misconception(
             "lets the questions take turns",
-            mistaken(guesses=lambda scores, b: scores.view(b, -1, 2).argmax(dim=1)),
+            questions_taking_turns,
             "You deal the scores out in turns. The first n of them belong to the first answer.",
         ),
         Misconception(
             "takes the answers in any order",
-            mistaken(score=lambda guess, d: (guess.unsqueeze(2) == d.unsqueeze(1)).any(2).float().mean(0)),
+            answers_in_any_order,
             "You count a digit as right wherever it was asked for. The order matters: first answer, first digit.",
         ),
         Misconception(
             "counts sentences with both right",
-            mistaken(score=lambda guess, digits: (guess == digits).all(dim=1).float().mean()),
+            sentences_with_both_right,
             "You count the sentences with both answers right. Count each answer by itself: two numbers.",
         ),
         Misconception(
             "averages over the questions",
-            mistaken(score=lambda guess, digits: (guess == digits).float().mean(dim=1)),
+            averaged_over_the_questions,
             "You give a number a sentence. Average over the sentences: one number for each of the two answers.",
         ),
         Misconception(
             "averages over everything",
-            mistaken(score=lambda guess, digits: (guess == digits).float().mean()),
+            averaged_over_everything,
             "One number hides what this is about: which of the two answers is lost. Give a number for each.",
         ),
     ],
@@ -199,28 +235,67 @@ def small_models(generator):
         yield model, x, targets
 
 
-def cross_entropy(scores, targets):
-    return F.cross_entropy(scores.flatten(0, -2), targets.flatten())
+def with_the_whole_window(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = 0.0
+    for n in range(1, x.shape[1] + 1):
+        honest = honest + F.cross_entropy(model(x)[:, n - 1], targets[:, n - 1])
+    return (honest / x.shape[1] - usual).item()
 
 
-def of_lengths(loss, total=lambda honest, usual: honest - usual, less=0):
-    """A wrong solution: loss(model, x, targets, n) for each length n, the last `less` left out; and the total."""
-
-    def wrong(model, x, targets):
-        losses = [loss(model, x, targets, n) for n in range(1, x.shape[1] + 1 - less)]
-        return total(sum(losses) / len(losses), cross_entropy(model(x), targets)).item()
-
-    return wrong
-
-
-def last_of_prefix(model, x, targets, n):
-    return cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1])
+def with_the_future_as_zeros(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = 0.0
+    for n in range(1, x.shape[1] + 1):
+        cut = x.clone()
+        cut[:, n:] = 0
+        honest = honest + F.cross_entropy(model(cut)[:, n - 1], targets[:, n - 1])
+    return (honest / x.shape[1] - usual).item()
 
 
-def future_zero(model, x, targets, n):
-    cut = x.clone()
-    cut[:, n:] = 0
-    return cross_entropy(model(cut)[:, n - 1], targets[:, n - 1])
+def averaged_over_each_prefix(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = 0.0
+    for n in range(1, x.shape[1] + 1):
+        honest = honest + F.cross_entropy(model(x[:, :n]).flatten(0, 1), targets[:, :n].flatten())
+    return (honest / x.shape[1] - usual).item()
+
+
+def of_the_longest_prefix(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = F.cross_entropy(model(x)[:, -1], targets[:, -1])
+    return (honest - usual).item()
+
+
+def without_the_past(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = 0.0
+    for n in range(1, x.shape[1] + 1):
+        honest = honest + F.cross_entropy(model(x[:, n - 1 : n])[:, -1], targets[:, n - 1])
+    return (honest / x.shape[1] - usual).item()
+
+
+def with_the_target_after_next(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = 0.0
+    for n in range(1, x.shape[1]):
+        honest = honest + F.cross_entropy(model(x[:, :n])[:, -1], targets[:, n])
+    return (honest / (x.shape[1] - 1) - usual).item()
+
+
+def honest_loss(model, x, targets):
+    honest = 0.0
+    for n in range(1, x.shape[1] + 1):
+        honest = honest + F.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1])
+    return (honest / x.shape[1]).item()
+
+
+def without_the_longest_prefix(model, x, targets):
+    usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
+    honest = 0.0
+    for n in range(1, x.shape[1]):
+        honest = honest + F.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1])
+    return (honest / (x.shape[1] - 1) - usual).item()
 
 
 how_much_too_low = Exercise(
@@ -235,50 +310,50 @@ how_much_too_low = Exercise(
     misconceptions=[
         Misconception(
             "shows the model the whole window",
-            of_lengths(lambda model, x, targets, n: cross_entropy(model(x)[:, n - 1], targets[:, n - 1])),
+            with_the_whole_window,
             "Your model sees the whole window each time, so your honest loss is the usual one. What comes after a "
             "prefix must not be in what the model is given.",
         ),
         Misconception(
             "hides the future behind zeros",
-            of_lengths(future_zero),
+            with_the_future_as_zeros,
             "You put the code 0 where the future was. But 0 is a character, and a leaky model reads it. Give it "
             "nothing after the prefix.",
         ),
         Misconception(
             "averages over the whole prefix",
-            of_lengths(lambda model, x, targets, n: cross_entropy(model(x[:, :n]), targets[:, :n])),
+            averaged_over_each_prefix,
             "You take the loss of all positions of each prefix. All but its last can see what comes next in it.",
         ),
         Misconception(
             "takes the longest prefix alone",
-            of_lengths(lambda model, x, targets, n: cross_entropy(model(x)[:, -1], targets[:, -1])),
+            of_the_longest_prefix,
             "You take the last position of the whole window. It is honest, but it is one length of many, and the "
             "only one at which a leaky model was trained honestly.",
         ),
         Misconception(
             "forgets the past",
-            of_lengths(lambda model, x, targets, n: cross_entropy(model(x[:, n - 1 : n]), targets[:, n - 1 : n])),
+            without_the_past,
             "You show the model one character at a time. The prefix before it is honest reading: leave it in.",
         ),
         Misconception(
             "takes the target after next",
-            of_lengths(lambda model, x, targets, n: cross_entropy(model(x[:, :n])[:, -1], targets[:, n]), less=1),
+            with_the_target_after_next,
             "You compare with the target after next. `targets` starts one on: which entry follows n characters?",
         ),
         Misconception(
             "subtracts the wrong way round",
-            of_lengths(last_of_prefix, lambda honest, usual: usual - honest),
+            lambda model, x, targets: -too_low_by(model, x, targets),
             "Both losses are right, and the sign is not: how much *lower* than the honest loss is the usual one?",
         ),
         Misconception(
             "gives the honest loss",
-            of_lengths(last_of_prefix, lambda honest, usual: honest),
+            honest_loss,
             "That is the honest loss. How far below it is the usual one?",
         ),
         Misconception(
             "leaves out the longest prefix",
-            of_lengths(last_of_prefix, less=1),
+            without_the_longest_prefix,
             "You stop short of the whole window: it is a prefix as well. (`range` leaves its end out.)",
         ),
     ],

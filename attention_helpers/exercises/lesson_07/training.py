@@ -65,18 +65,65 @@ def three_steps(step, x, answers, rate):
     }
 
 
-def in_order(*names, after=False, number=True):
-    """A wrong solution: what is called, in this order, and whether the loss is that after the step, or a number."""
+def step_that_never_forgets(model, optimizer, loss_function, x, answers):
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
 
-    def wrong(model, optimizer, loss_function, x, answers):
-        loss = loss_function(model(x), answers)
-        calls = {"zero_grad": optimizer.zero_grad, "backward": loss.backward, "step": optimizer.step}
-        for name in names:
-            calls[name]()
-        loss = loss_function(model(x), answers) if after else loss
-        return loss.item() if number else loss
 
-    return wrong
+def step_that_forgets_only_afterwards(model, optimizer, loss_function, x, answers):
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+def step_before_backward(model, optimizer, loss_function, x, answers):
+    loss = loss_function(model(x), answers)
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.backward()
+    return loss.item()
+
+
+def step_without_gradients(model, optimizer, loss_function, x, answers):
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+    return loss.item()
+
+
+def no_step(model, optimizer, loss_function, x, answers):
+    optimizer.zero_grad()
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    return loss.item()
+
+
+def step_without_backward(model, optimizer, loss_function, x, answers):
+    optimizer.zero_grad()
+    loss = loss_function(model(x), answers)
+    optimizer.step()
+    return loss.item()
+
+
+def step_and_the_loss_after_it(model, optimizer, loss_function, x, answers):
+    optimizer.zero_grad()
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    optimizer.step()
+    return loss_function(model(x), answers).item()
+
+
+def step_and_the_loss_with_its_graph(model, optimizer, loss_function, x, answers):
+    optimizer.zero_grad()
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    optimizer.step()
+    return loss
 
 
 one_training_step = Exercise(
@@ -91,44 +138,44 @@ one_training_step = Exercise(
     misconceptions=[
         Misconception(
             "never forgets",
-            in_order("backward", "step"),
+            step_that_never_forgets,
             "You never forget old gradients: `backward` adds to what is there, so each step repeats those before it.",
         ),
         Misconception(
             "forgets only after the step",
-            in_order("backward", "step", "zero_grad"),
+            step_that_forgets_only_afterwards,
             "Forgetting after the step keeps your own steps apart. But gradients from elsewhere still add to your "
             "first.",
         ),
         Misconception(
             "steps before backward",
-            in_order("step", "zero_grad", "backward"),
+            step_before_backward,
             "You move before this batch has made gradients, so each step uses those of the step before.",
         ),
         Misconception(
             "steps without gradients",
-            in_order("backward", "zero_grad", "step"),
+            step_without_gradients,
             "Your `step` comes after `zero_grad` with no `backward` in between: there is nothing to go by, and "
             "nothing moves.",
         ),
         Misconception(
             "takes no step",
-            in_order("zero_grad", "backward"),
+            no_step,
             "The gradients are right, but nobody moves the parameters. (`optimizer.step` alone calls nothing.)",
         ),
         Misconception(
             "does not go backward",
-            in_order("zero_grad", "step"),
+            step_without_backward,
             "No gradients are made, so nothing moves. The loss has a method for that.",
         ),
         Misconception(
             "returns the loss after the step",
-            in_order("zero_grad", "backward", "step", after=True),
+            step_and_the_loss_after_it,
             "The model moves as it should. But you return the loss after the step: the one before was asked for.",
         ),
         Misconception(
             "returns the loss with its graph",
-            in_order("zero_grad", "backward", "step", number=False),
+            step_and_the_loss_with_its_graph,
             "All is right but the return: a tensor that still holds the graph that made it. A list of such losses "
             "would keep all graphs in memory. `item()` gives the number.",
         ),
@@ -158,37 +205,71 @@ def batch_of(answer, questions, letters, digits, pairs, batch_size):
     return answer(task, torch.Generator().manual_seed(pairs))
 
 
-def dealt(change):
-    """A wrong solution: change(x, answers, order, task, generator) gives x and answers."""
-
-    def wrong(task, generator):
-        x, answers = task.batch(generator)
-        order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
-        return change(x, answers, order, task, generator)
-
-    return wrong
+def nothing_moved(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 1].gather(1, order)
+    return x, answers
 
 
-def in_the_order(x, order, *parts, dim=1):
-    """x with its pairs' letters (0), digits (1) or both in another order."""
-    x = x.clone()
-    for part in parts:
-        x[:, :-1, part] = x[:, :-1, part].gather(dim, order)
-    return x
+def whole_pairs_moved(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)
+    x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
+    return x, answers
 
 
-def one_by_one(x, order):
-    """x, its digits moved one after the other within the same tensor."""
-    for j in range(order.shape[1]):
+def letters_moved(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)
+    return x, answers
+
+
+def one_order_for_all_sentences(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 1] = x[:, order[0], 1]
+    return x, answers
+
+
+def digits_of_other_sentences(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 1] = x[:, :-1, 1].gather(0, order)
+    return x, answers
+
+
+def order_read_the_other_way_round(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 1] = x[:, :-1, 1].gather(1, order.argsort(dim=1))
+    return x, answers
+
+
+def digits_overwritten_one_by_one(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    for j in range(task.pairs):
         x[:, j, 1] = x[range(len(x)), order[:, j], 1]
-    return x
+    return x, answers
 
 
-def with_new_answers(x, task):
-    """x, and the digits that now stand with the letters asked for."""
+def answers_that_follow(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)
+    x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
     asked = x[:, -1, : task.questions] - task.letters * torch.arange(1, task.questions + 1)  # (b, questions)
-    place = (x[:, None, :-1, 0] == asked.unsqueeze(2)).int().argmax(dim=2)
-    return x, x[:, :-1, 1].gather(1, place) - 3 * task.letters
+    place = (x[:, None, :-1, 0] == asked.unsqueeze(2)).int().argmax(dim=2)  # of the letter asked for
+    answers = x[:, :-1, 1].gather(1, place) - 3 * task.letters
+    return x, answers
+
+
+def answers_shuffled(task, generator):
+    x, answers = task.batch(generator)
+    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)  # noqa: F841
+    return x, answers[torch.randperm(len(x), generator=generator)]
 
 
 control_run = Exercise(
@@ -204,51 +285,51 @@ control_run = Exercise(
     misconceptions=[
         Misconception(
             "moves nothing",
-            dealt(lambda x, answers, order, *_: (x, answers)),
+            nothing_moved,
             "Your batch is the plain one. `gather` makes a new tensor: put it where the digits stand.",
         ),
         Misconception(
             "moves whole pairs",
-            dealt(lambda x, answers, order, *_: (in_the_order(x, order, 0, 1), answers)),
+            whole_pairs_moved,
             "You move whole pairs: each letter keeps its digit, and the task is as easy as before. Move the digits "
             "alone.",
         ),
         Misconception(
             "moves the letters",
-            dealt(lambda x, answers, order, *_: (in_the_order(x, order, 0), answers)),
+            letters_moved,
             "That breaks the link, too, but by moving the letters. Let them stay, and deal out the digits.",
         ),
         Misconception(
             "takes one order for all sentences",
-            dealt(lambda x, answers, order, *_: (in_the_order(x, order[:1].expand_as(order), 1), answers)),
+            one_order_for_all_sentences,
             "All sentences of your batch share one order. `order` has a row for each of them.",
         ),
         Misconception(
             "takes digits from other sentences",
-            dealt(lambda x, answers, order, *_: (in_the_order(x, order, 1, dim=0), answers)),
+            digits_of_other_sentences,
             "Your digits come from other sentences, so the answer may stand nowhere in its own. `gather` takes the "
             "dimension along which to look.",
         ),
         Misconception(
             "reads the order the other way round",
-            dealt(lambda x, answers, order, *_: (in_the_order(x, order.argsort(dim=1), 1), answers)),
+            order_read_the_other_way_round,
             "As a control yours is as good, but you read `order` the other way round: it says from which pair a digit "
             "comes, not to which it goes.",
         ),
         Misconception(
             "overwrites digits that are still needed",
-            dealt(lambda x, answers, order, *_: (one_by_one(x, order), answers)),
+            digits_overwritten_one_by_one,
             "You move digits one after the other and overwrite some that a later pair still needs. Read all of them "
             "before you write.",
         ),
         Misconception(
             "makes the answers follow",
-            dealt(lambda x, answers, order, task, _: with_new_answers(in_the_order(x, order, 1), task)),
+            answers_that_follow,
             "Your answers follow the digits to their new letters: that is the same task again, and can be learned.",
         ),
         Misconception(
             "shuffles the answers",
-            dealt(lambda x, answers, order, task, g: (x, answers[torch.randperm(len(x), generator=g)])),
+            answers_shuffled,
             "You shuffle the answers. That is a control, too, but a rougher one: then not even the sentence's own "
             "digits say anything. Leave the answers, and move the digits.",
         ),
