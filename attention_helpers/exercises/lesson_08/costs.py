@@ -1,7 +1,5 @@
 """Three matrices in one, and what a layer costs."""
 
-from functools import partial
-
 import torch
 from torch import nn
 
@@ -20,25 +18,82 @@ def fuse(W_query, W_key, W_value):
     return fused
 
 
-def fused_by(join=torch.cat, order=(0, 1, 2), bias=None, biases=True, width=3, recording=torch.no_grad):
-    """A wrong solution: how weights are joined, in which order, and what becomes of the bias."""
-
-    def wrong(*three):
-        d_out, d_in = three[0].weight.shape
-        fused = nn.Linear(d_in, width * d_out, bias=three[0].bias is not None if bias is None else bias)
-        with recording():
-            fused.weight.copy_(join([three[place].weight for place in order]))
-            if biases and fused.bias is not None:
-                fused.bias.copy_(join([three[place].bias for place in order]))
-        return fused
-
-    return wrong
+def joined_along_dimension_1(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    with torch.no_grad():
+        fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1))
+        if fused.bias is not None:
+            fused.bias.copy_(torch.cat([W_query.bias, W_key.bias, W_value.bias]))
+    return fused
 
 
-def joined_as_they_are(W_query, W_key, W_value):
-    """nn.Linear with a matrix joined along dimension 1 put in, whatever its shape."""
+def joined_along_dimension_1_and_put_in(W_query, W_key, W_value):
     fused = fuse(W_query, W_key, W_value)
     fused.weight = nn.Parameter(torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1))
+    return fused
+
+
+def in_another_order(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    with torch.no_grad():
+        fused.weight.copy_(torch.cat([W_key.weight, W_query.weight, W_value.weight]))
+        if fused.bias is not None:
+            fused.bias.copy_(torch.cat([W_key.bias, W_query.bias, W_value.bias]))
+    return fused
+
+
+def rows_taking_turns(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    with torch.no_grad():
+        fused.weight.copy_(torch.stack([W_query.weight, W_key.weight, W_value.weight], dim=1).flatten(0, 1))
+        if fused.bias is not None:
+            fused.bias.copy_(torch.stack([W_query.bias, W_key.bias, W_value.bias], dim=1).flatten())
+    return fused
+
+
+def added_up(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, d_out, bias=W_query.bias is not None)
+    with torch.no_grad():
+        fused.weight.copy_(W_query.weight + W_key.weight + W_value.weight)
+        if fused.bias is not None:
+            fused.bias.copy_(W_query.bias + W_key.bias + W_value.bias)
+    return fused
+
+
+def without_bias(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=False)
+    with torch.no_grad():
+        fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))
+    return fused
+
+
+def with_a_bias_at_random(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    with torch.no_grad():
+        fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))
+    return fused
+
+
+def always_with_a_bias(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out)
+    with torch.no_grad():
+        fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))
+    return fused
+
+
+def copied_where_gradients_are_recorded(W_query, W_key, W_value):
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))
+    if fused.bias is not None:
+        fused.bias.copy_(torch.cat([W_query.bias, W_key.bias, W_value.bias]))
     return fused
 
 
@@ -78,51 +133,51 @@ three_in_one = Exercise(
     misconceptions=[
         Misconception(
             "joins along dimension 1",
-            fused_by(partial(torch.cat, dim=-1)),
+            joined_along_dimension_1,
             "You join along dimension 1, that of the inputs, and the result does not fit. `nn.Linear` stores "
             "(d_out, d_in): which dimension should become three times as long?",
         ),
         Misconception(
             "joins along dimension 1 and puts that in",
-            joined_as_they_are,
+            joined_along_dimension_1_and_put_in,
             "Your matrix is (d_out, 3 * d_in): it asks for wider inputs. `nn.Linear` stores (d_out, d_in), "
             "and it is the output that should become wider.",
         ),
         Misconception(
             "mixes up the order",
-            fused_by(order=(1, 0, 2)),
+            in_another_order,
             "All numbers are there, but the keys come first. Whoever cuts the output expects queries, keys, values.",
         ),
         Misconception(
             "lets the three take turns",
-            fused_by(lambda parts: torch.stack(parts, dim=1).flatten(0, 1)),
+            rows_taking_turns,
             "Your rows take turns: one of the queries, one of the keys, one of the values. `chunk` cuts the "
             "output into three whole pieces, so all rows of the queries come first.",
         ),
         Misconception(
             "adds the three up",
-            fused_by(sum, width=1),
+            added_up,
             "You add the matrices up: that gives queries + keys + values, and no cut takes a sum apart.",
         ),
         Misconception(
             "makes a layer without bias",
-            fused_by(bias=False),
+            without_bias,
             "Right without biases. Where the three have biases, the new layer needs theirs, joined as the rows are.",
         ),
         Misconception(
             "leaves the new bias at random",
-            fused_by(biases=False),
+            with_a_bias_at_random,
             "The matrix is right. The new layer has a bias of its own, still at random: copy the three into it.",
         ),
         Misconception(
             "has a bias where there was none",
-            fused_by(bias=True, biases=False),
+            always_with_a_bias,
             "The matrix is right, but `nn.Linear` makes a bias unless told not to, and fills it at random. "
             "Where the three have none, ask for none; where they have some, copy them.",
         ),
         Misconception(
             "copies where gradients are recorded",
-            fused_by(recording=torch.enable_grad),
+            copied_where_gradients_are_recorded,
             "What you copy is right, but torch records gradients and lets nobody write into a parameter "
             "meanwhile. Which `with` line stops the recording?",
         ),
@@ -152,20 +207,75 @@ def layer_costs(b, num_tokens, d_in, d_out, num_heads):
     return 2 * b * (num_tokens * matrices + tables), matrices + d_out
 
 
-def counted(tables=2, heads=0, bias=1, operations=1, out_of=lambda d_in, d_out: d_out):
-    """A wrong solution: how many tables, times heads to which power, biases, the width that out_proj reads."""
-
-    def wrong(b, n, d_in, d_out, num_heads):
-        matrices = 3 * d_in * d_out + out_of(d_in, d_out) * d_out
-        mixed = tables * n**2 * d_out * num_heads**heads
-        return int(2 * b * (n * matrices + mixed) * operations), matrices + bias * d_out
-
-    return wrong
+def without_the_factor_2(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return b * (num_tokens * matrices + tables), matrices + d_out
 
 
-def changed(change):
-    """A wrong solution: change(right numbers, sizes) makes two numbers of the right two."""
-    return lambda *sizes: change(*layer_costs(*sizes), *sizes)
+def tables_times_heads(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = num_heads * 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+def tables_of_one_head(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out // num_heads
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+def everything_times_heads(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return num_heads * 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+def without_the_operations_of_out_proj(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * 3 * d_in * d_out + tables), matrices + d_out
+
+
+def without_out_proj(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices
+
+
+def one_product_of_two(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+def without_tables(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    return 2 * b * num_tokens * matrices, matrices + d_out
+
+
+def num_tokens_for_its_square(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+def one_sentence(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * (num_tokens * matrices + tables), matrices + d_out
+
+
+def out_proj_reading_d_in(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_in * d_out
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+def without_the_bias_of_out_proj(b, num_tokens, d_in, d_out, num_heads):
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices
 
 
 counting = Exercise(
@@ -180,64 +290,64 @@ counting = Exercise(
     misconceptions=[
         Misconception(
             "forgets the factor 2",
-            counted(operations=0.5),
+            without_the_factor_2,
             "The parameters are right. You count each term of a product once: it is a multiplication and an addition.",
         ),
         Misconception(
             "multiplies the tables by the heads",
-            counted(heads=1),
+            tables_times_heads,
             "You count num_heads tables of full width. There are that many, but each head is only d_out / "
             "num_heads wide: what do they make together?",
         ),
         Misconception(
             "counts one head's tables",
-            counted(heads=-1),
+            tables_of_one_head,
             "These are the scores and contexts of one head. How many heads are there?",
         ),
         Misconception(
             "multiplies everything by the heads",
-            changed(lambda operations, total, b, n, d_in, d_out, h: (operations * h, total)),
+            everything_times_heads,
             "You multiply all operations by num_heads. Heads cut the width into parts: each does only its share.",
         ),
         Misconception(
             "forgets the operations of out_proj",
-            changed(lambda operations, total, b, n, d_in, d_out, h: (operations - 2 * b * n * d_out**2, total)),
+            without_the_operations_of_out_proj,
             "The parameters are right, but after the heads one more product is computed: which layer is last?",
         ),
         Misconception(
             "forgets out_proj altogether",
-            lambda b, n, d_in, d_out, h: (2 * b * (3 * n * d_in * d_out + 2 * n**2 * d_out), 3 * d_in * d_out),
+            without_out_proj,
             "You stop at the heads. `out_proj` comes after them: it costs operations and has parameters, too.",
         ),
         Misconception(
             "forgets one of the two products",
-            counted(tables=1),
+            one_product_of_two,
             "You count one product over pairs of tokens. The scores are one; what are the weights multiplied by?",
         ),
         Misconception(
             "forgets both of them",
-            counted(tables=0),
+            without_tables,
             "These are the four layers. Between them, every query is multiplied by every key, and the "
             "weights by the values: these products have no parameters, but operations.",
         ),
         Misconception(
             "takes num_tokens for its square",
-            changed(lambda operations, total, b, n, d, d_out, h: (operations - 4 * b * (n * n - n) * d_out, total)),
+            num_tokens_for_its_square,
             "The four layers are right. But the scores are a table: each of num_tokens queries meets how many keys?",
         ),
         Misconception(
             "counts one sentence",
-            changed(lambda operations, total, b, n, d_in, d_out, h: (operations // b, total)),
+            one_sentence,
             "These are the operations of one sentence, and `x` holds b of them.",
         ),
         Misconception(
             "lets out_proj read d_in",
-            counted(out_of=lambda d_in, d_out: d_in),
+            out_proj_reading_d_in,
             "Right where d_in is d_out. How wide is what the heads give to `out_proj`?",
         ),
         Misconception(
             "forgets the bias of out_proj",
-            counted(bias=0),
+            without_the_bias_of_out_proj,
             "The operations are right. A bias is trained, too, and `out_proj` has one.",
         ),
     ],

@@ -1,7 +1,5 @@
 """A step with a cache, and a softmax block by block."""
 
-from functools import partial
-
 import torch
 from torch.nn import functional as F
 
@@ -16,23 +14,71 @@ def cached_step(queries, keys, values, cached_keys, cached_values):
     return context, keys, values
 
 
-def longer(old, new):
-    return torch.cat((old, new), dim=2)
+def asking_for_is_causal(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys), dim=2)
+    values = torch.cat((cached_values, values), dim=2)
+    context = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+    return context, keys, values
 
 
-def attention(queries, keys, values, divisor=lambda q: q.shape[-1] ** 0.5, dim=-1):
-    """By hand, so that mistakes can be put in."""
-    return torch.softmax(queries @ keys.transpose(2, 3) / divisor(queries), dim) @ values
+def forgetting_the_new_token(queries, keys, values, cached_keys, cached_values):
+    scores = queries @ cached_keys.transpose(2, 3) / queries.shape[-1] ** 0.5
+    return torch.softmax(scores, dim=-1) @ cached_values, cached_keys, cached_values
 
 
-def stepped(join=longer, attend=attention, **options):
-    """A wrong solution: how a cache and what is new are joined, and how the new token attends to them."""
+def giving_back_the_old_cache(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys), dim=2)
+    values = torch.cat((cached_values, values), dim=2)
+    context = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=-1) @ values
+    return context, cached_keys, cached_values
 
-    def wrong(queries, keys, values, *cache):
-        keys, values = join(cache[0], keys), join(cache[1], values)
-        return attend(queries, keys, values, **options), keys, values
 
-    return wrong
+def forgetting_the_cache(queries, keys, values, cached_keys, cached_values):
+    scores = queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5
+    return torch.softmax(scores, dim=-1) @ values, keys, values
+
+
+def appending_along_the_heads(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys), dim=1)
+    values = torch.cat((cached_values, values), dim=1)
+    context = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=-1) @ values
+    return context, keys, values
+
+
+def appending_along_the_batch(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys))
+    values = torch.cat((cached_values, values))
+    context = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=-1) @ values
+    return context, keys, values
+
+
+def putting_the_new_token_first(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((keys, cached_keys), dim=2)
+    values = torch.cat((values, cached_values), dim=2)
+    context = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=-1) @ values
+    return context, keys, values
+
+
+def hiding_what_it_should_keep(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys), dim=2)
+    values = torch.cat((cached_values, values), dim=2)
+    context = torch.zeros_like(queries)  # what torch gives to a row in which nothing is kept
+    return context, keys, values
+
+
+def scaling_by_d_out(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys), dim=2)
+    values = torch.cat((cached_values, values), dim=2)
+    d_out = queries.shape[1] * queries.shape[-1]
+    context = torch.softmax(queries @ keys.transpose(2, 3) / d_out**0.5, dim=-1) @ values
+    return context, keys, values
+
+
+def with_the_softmax_over_the_queries(queries, keys, values, cached_keys, cached_values):
+    keys = torch.cat((cached_keys, keys), dim=2)
+    values = torch.cat((cached_values, values), dim=2)
+    context = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=2) @ values
+    return context, keys, values
 
 
 def new_token(generator):
@@ -56,55 +102,55 @@ step_with_cache = Exercise(
     misconceptions=[
         Misconception(
             "asks for is_causal",
-            stepped(attend=F.scaled_dot_product_attention, is_causal=True),
+            asking_for_is_causal,
             "With `is_causal=True` torch takes your one query for the first token, which sees key 0 alone. "
             "Yours is the last one: what may it not see?",
         ),
         Misconception(
             "forgets the new token",
-            stepped(lambda old, new: old),
+            forgetting_the_new_token,
             "The new token looks at the cache alone. It may look at itself, too: append its keys and values first.",
         ),
         Misconception(
             "gives back the old cache",
-            lambda q, k, v, *cache: (stepped()(q, k, v, *cache)[0], *cache),
+            giving_back_the_old_cache,
             "The context is right, but you return the old cache: the next token would never see this one.",
         ),
         Misconception(
             "forgets the cache",
-            stepped(lambda old, new: new),
+            forgetting_the_cache,
             "The new token sees itself alone, so its context is its own values. Put the cached tokens before it.",
         ),
         Misconception(
             "appends along the heads",
-            stepped(lambda old, new: torch.cat((old, new), dim=1)),
+            appending_along_the_heads,
             "You append along dimension 1, that of the heads. Which dimension counts the tokens?",
         ),
         Misconception(
             "appends along the batch",
-            stepped(lambda old, new: torch.cat((old, new))),
+            appending_along_the_batch,
             "`torch.cat` joins along dimension 0 unless told: that is the batch. Which dimension counts the tokens?",
         ),
         Misconception(
             "puts the new token first",
-            stepped(lambda old, new: longer(new, old)),
+            putting_the_new_token_first,
             "The context is right, since a sum does not care about the order. But in your cache the new "
             "token stands before all others: keep the tokens in theirs.",
         ),
         Misconception(
             "hides what it should keep",
-            stepped(attend=lambda queries, keys, values: torch.zeros_like(queries)),
+            hiding_what_it_should_keep,
             "Your context is 0: is there a mask whose True means hidden? In `scaled_dot_product_attention` True means "
             "keep, so your token sees nothing. Which tokens need hiding from the last one?",
         ),
         Misconception(
             "scales by d_out",
-            stepped(divisor=lambda q: (q.shape[1] * q.shape[-1]) ** 0.5),
+            scaling_by_d_out,
             "You divide by the root of d_out. One head's score adds up how many products?",
         ),
         Misconception(
             "takes the softmax over the queries",
-            stepped(dim=2),
+            with_the_softmax_over_the_queries,
             "Your softmax goes over dimension 2, and a dimension of one query gives every key the weight 1. "
             "Each row should sum to 1 over the keys.",
         ),
@@ -134,32 +180,35 @@ def context_of_blocks(blocks):
     return context / total
 
 
-def shrinking(of_total=torch.exp, of_context=torch.exp, start=-torch.inf, divide=True):
-    """A wrong solution: what old sum and old context are multiplied by, where the maximum starts, the last line."""
-
-    def wrong(blocks):
-        largest, total, context = start, 0, 0
-        for scores, values in blocks:
-            raised = max(largest, scores.max())
-            exponentials = torch.exp(scores - raised)
-            total = total * of_total(largest - raised) + exponentials.sum()
-            context = context * of_context(largest - raised) + exponentials @ values
-            largest = raised
-        return context / total if divide else context
-
-    return wrong
-
-
-def without_maximum(blocks):
-    total = context = 0
+def old_sums_never_shrunk(blocks):
+    largest, total, context = -torch.inf, 0, 0
     for scores, values in blocks:
-        exponentials = torch.exp(scores)
-        total, context = total + exponentials.sum(), context + exponentials @ values
+        largest = max(largest, scores.max())
+        exponentials = torch.exp(scores - largest)
+        total = total + exponentials.sum()
+        context = context + exponentials @ values
     return context / total
 
 
-def maximum_of_each(blocks):
-    return without_maximum((scores - scores.max(), values) for scores, values in blocks)
+def sum_alone_shrunk(blocks):
+    largest, total, context = -torch.inf, 0, 0
+    for scores, values in blocks:
+        raised = max(largest, scores.max())
+        shrink = torch.exp(largest - raised)
+        exponentials = torch.exp(scores - raised)
+        total = total * shrink + exponentials.sum()
+        context = context + exponentials @ values
+        largest = raised
+    return context / total
+
+
+def maximum_of_each_block(blocks):
+    total = context = 0
+    for scores, values in blocks:
+        exponentials = torch.exp(scores - scores.max())
+        total = total + exponentials.sum()
+        context = context + exponentials @ values
+    return context / total
 
 
 def last_block(blocks):
@@ -168,23 +217,70 @@ def last_block(blocks):
     return context
 
 
-def softmax_of_each(blocks, mean=True):
+def factor_turned_over(blocks):
+    largest, total, context = -torch.inf, 0, 0
+    for scores, values in blocks:
+        raised = max(largest, scores.max())
+        shrink = torch.exp(raised - largest)
+        exponentials = torch.exp(scores - raised)
+        total = total * shrink + exponentials.sum()
+        context = context * shrink + exponentials @ values
+        largest = raised
+    return context / total
+
+
+def maximum_from_0(blocks):
+    largest, total, context = torch.zeros(()), 0, 0
+    for scores, values in blocks:
+        raised = max(largest, scores.max())
+        shrink = torch.exp(largest - raised)
+        exponentials = torch.exp(scores - raised)
+        total = total * shrink + exponentials.sum()
+        context = context * shrink + exponentials @ values
+        largest = raised
+    return context / total
+
+
+def without_maximum(blocks):
+    total = context = 0
+    for scores, values in blocks:
+        exponentials = torch.exp(scores)
+        total = total + exponentials.sum()
+        context = context + exponentials @ values
+    return context / total
+
+
+def mean_of_softmaxes(blocks):
     contexts = [torch.softmax(scores, dim=0) @ values for scores, values in blocks]
-    return sum(contexts) / (len(contexts) if mean else 1)
+    return sum(contexts) / len(contexts)
 
 
-def all_at_once(blocks):
+def sum_of_softmaxes(blocks):
+    return sum(torch.softmax(scores, dim=0) @ values for scores, values in blocks)
+
+
+def not_divided(blocks):
+    largest, context = -torch.inf, 0
+    for scores, values in blocks:
+        raised = max(largest, scores.max())
+        context = context * torch.exp(largest - raised) + torch.exp(scores - raised) @ values
+        largest = raised
+    return context
+
+
+def all_blocks_kept(blocks):
     scores, values = zip(*blocks, strict=True)
     return torch.softmax(torch.cat(scores), dim=0) @ torch.cat(values)
 
 
-def in_two_passes(blocks):
+def in_two_loops(blocks):
     largest = max(scores.max() for scores, _ in blocks)
-    return without_maximum((scores - largest, values) for scores, values in blocks)
-
-
-def once(*_):
-    return 1
+    total = context = 0
+    for scores, values in blocks:
+        exponentials = torch.exp(scores - largest)
+        total = total + exponentials.sum()
+        context = context + exponentials @ values
+    return context / total
 
 
 def in_blocks(answer, scores, values, size):
@@ -228,19 +324,19 @@ block_by_block = Exercise(
     misconceptions=[
         Misconception(
             "never shrinks the old sums",
-            shrinking(once, once),
+            old_sums_never_shrunk,
             "When the maximum rises, your old sums still belong to the old maximum: they count too much. By "
             "which factor do they become sums of `exp(scores - new_maximum)`?",
         ),
         Misconception(
             "shrinks the sum alone",
-            shrinking(of_context=once),
+            sum_alone_shrunk,
             "You rescale the sum of the exponentials, and the context so far stays as it was. It is a sum of "
             "the same exponentials.",
         ),
         Misconception(
             "takes the maximum of each block",
-            maximum_of_each,
+            maximum_of_each_block,
             "You shift each block by its own maximum, so its exponentials cannot be added to another "
             "block's. All must be shifted by the same number in the end: which one, and how do you correct "
             "what you have?",
@@ -253,13 +349,13 @@ block_by_block = Exercise(
         ),
         Misconception(
             "turns the factor over",
-            shrinking(lambda fall: torch.exp(-fall), lambda fall: torch.exp(-fall)),
+            factor_turned_over,
             "NaN from the first block on. The old sums take a factor, `exp` of the difference of two maxima, and "
             "that should be 0 for the first block: which maximum is subtracted from which, if one is -inf?",
         ),
         Misconception(
             "starts the maximum at 0",
-            shrinking(start=torch.zeros(())),
+            maximum_from_0,
             "Your maximum starts at 0. Where all scores lie near -1000, every `exp(score - 0)` is 0, and 0 / "
             "0 is NaN. Which start is below every score?",
         ),
@@ -271,31 +367,31 @@ block_by_block = Exercise(
         ),
         Misconception(
             "takes a softmax in each block, and their mean",
-            softmax_of_each,
+            mean_of_softmaxes,
             "Your blocks all count the same, though the large scores may all stand in one. One sum of "
             "exponentials should run over all blocks.",
         ),
         Misconception(
             "takes a softmax in each block, and their sum",
-            partial(softmax_of_each, mean=False),
+            sum_of_softmaxes,
             "In each of your blocks the weights sum to 1, so in all they sum to the number of blocks. One "
             "sum of exponentials should run over all blocks.",
         ),
         Misconception(
             "forgets to divide",
-            shrinking(divide=False),
+            not_divided,
             "The sum of the exponentials times the values is right. Divide it by the sum of the "
             "exponentials, once, at the end.",
         ),
         Misconception(
             "keeps the blocks",
-            all_at_once,
+            all_blocks_kept,
             "You keep the blocks, but all lie in the same memory: what you kept was written over by the last "
             "one. Keep sums instead: a maximum, a sum of exponentials, a context.",
         ),
         Misconception(
             "loops twice",
-            in_two_passes,
+            in_two_loops,
             "The second loop gets nothing: blocks come once. Use the largest score so far, and correct the "
             "sums when it rises.",
         ),
