@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-SENTENCES = Path(__file__).parent.parent / "data" / "sentences.json"
+from ._data import data_file
+
+SENTENCES = data_file("sentences.json")
 
 
 class Sentence(NamedTuple):

@@ -79,7 +79,8 @@ def rooms(path):
 # What each room of the mathematics may know, beside _checks.
 MAY_KNOW = {
     "_checks": set(),
-    "sentences": set(),
+    "_data": set(),
+    "sentences": {"_data"},
     "source": set(),
     "core": set(),
     "dropout": {"core"},
@@ -88,7 +89,7 @@ MAY_KNOW = {
     "probes": {"core", "dropout", "layers"},
     "trace": {"core", "dropout", "layers"},
     "beyond.training": {"sentences", "core", "dropout", "layers", "probes", "trace"},
-    "beyond.characters": {"core", "dropout", "layers"},
+    "beyond.characters": {"_data", "core", "dropout", "layers"},
     "beyond.costs": {"core", "layers", "beyond.efficient"},
     "plots": set(),
     "frames": {"plots"},

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from .._checks import check_flag, check_size
+from .._data import data_file
 from ..layers import MultiHeadAttention
 
-TEXT = Path(__file__).parents[2] / "data" / "small_town.txt"
+TEXT = data_file("small_town.txt")
 
 
 def load_text(path=TEXT):
