@@ -3,11 +3,11 @@
 
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Which Python makes .venv and looks after it: .venv's own once it has one, so that PYTHON= is needed only once.
-PYTHON ?= $(shell $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(BIN)/python || echo python3)
+PYTHON ?= $(shell $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && echo $(BIN)/python || echo python3)
 PORT ?= 8888
 
 ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
-	echo "'$(PYTHON)' does not run here: install Python 3.11 or newer, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
+	echo "'$(PYTHON)' does not run here: install a Python from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
 .PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh bench upgrade clean
@@ -81,9 +81,12 @@ bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leav
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv
 
-upgrade: ## pin the newest indirect dependencies in constraints.txt
+# uv alone, from its pin: requirement files that contradict constraints.txt cannot be installed before this has run.
+upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-upgrade: move only what must)
 	$(ENSURE) venv
-	$(BIN)/python tools/setup/upgrade.py
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements-dev.txt uv
+	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --no-emit-package attention-helpers --no-annotate \
+		--custom-compile-command "make upgrade" --output-file constraints.txt --upgrade $(ARGS) requirements.txt requirements-dev.txt
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis

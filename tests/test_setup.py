@@ -1,17 +1,16 @@
 """The pins, the Makefile and what CI runs."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
+import tomllib
 
 import pytest
-from checkouts import ROOT, copy_of_checkout, load, program
-
-RUNNING = "{}.{}".format(*sys.version_info)
+from checkouts import ROOT, copy_of_checkout, program
+from needs import needs_make
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
 
 
 @pytest.fixture
@@ -29,6 +28,18 @@ def names(lines):
 
 
 EXACT = re.compile(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*")  # no local version, no path, no marker
+# Every supported system and Python, and the Python of Debian 12; what else a marker may ask follows from these.
+SYSTEMS = {"Linux": ("linux", "posix"), "Darwin": ("darwin", "posix"), "Windows": ("win32", "nt")}
+VERSIONS = ["3.11.2", "3.11.5", "3.12.0", "3.13.0", "3.14.0"]
+ENVIRONMENTS = [
+    {
+        **default_environment(),
+        **dict(zip(("platform_system", "sys_platform", "os_name"), (system, *names), strict=True)),
+        **{"python_version": version.rpartition(".")[0], "python_full_version": version},
+    }
+    for system, names in SYSTEMS.items()
+    for version in VERSIONS
+]
 
 
 def test_requirements_are_exact():
@@ -39,67 +50,34 @@ def test_requirements_are_exact():
     assert len(set(names(learner + developer))) == len(learner + developer)
 
 
-def test_constraints_pin_the_rest():
-    first, *pins = requirement_lines("constraints.txt")
-    # Some of the developer's direct pins are a learner's indirect ones: nbformat, nbclient.
-    assert first == "-c requirements-dev.txt"
-    for line in pins:
-        assert EXACT.fullmatch(line), line
-    assert names(pins) == sorted(set(names(pins)))
-    direct = names(requirement_lines("requirements.txt") + requirement_lines("requirements-dev.txt"))
-    assert not set(names(pins)) & {*direct, "attention-helpers", "pip"}
-    assert {"tornado", "ipython", "appnope", "pywinpty"} <= set(names(pins)), "Linux, macOS and Windows"
+def test_constraints_are_exact_and_pin_no_package_twice_in_one_place():
+    lines = requirement_lines("constraints.txt")
+    pins = [Requirement(line) for line in lines]
+    for line in lines:
+        assert EXACT.fullmatch(line.partition(";")[0].strip()), line
+    for environment in ENVIRONMENTS:
+        there = [pin.name for pin in pins if not pin.marker or pin.marker.evaluate(environment)]
+        assert len(there) == len(set(there)), environment
+    assert {"tornado", "appnope", "pywinpty", "triton"} <= {pin.name for pin in pins}, "macOS, Windows, torch on Linux"
+    assert not {"attention-helpers", "pip"} & {pin.name for pin in pins}
 
 
-def package(name, version, *requires):
-    return {"metadata": {"name": name, "version": version, "requires_dist": list(requires)}}
+def test_constraints_agree_with_the_requirement_files():
+    lines = requirement_lines("requirements.txt")[:-1] + requirement_lines("requirements-dev.txt")
+    assert {line.lower() for line in lines} <= set(requirement_lines("constraints.txt")), "make upgrade brings them in"
 
 
-@pytest.fixture
-def upgrade(checkout, monkeypatch):
-    tool = load(checkout, "setup/upgrade")
-    monkeypatch.setattr(tool, "oldest_python", lambda: RUNNING)
-    return tool
+@pytest.mark.parametrize(("version", "release"), [("3.11.2", 2), ("3.11.4", 2), ("3.11.5", 4), ("3.14.0", 4)])
+def test_soupsieve_suits_the_python_of_debian_12(version, release):
+    pins = [Requirement(line) for line in requirement_lines("constraints.txt") if line.startswith("soupsieve==")]
+    (pin,) = (pin for pin in pins if pin.marker.evaluate({"python_full_version": version}))
+    assert str(pin.specifier).startswith(f"=={release}.")
 
 
-def test_upgrade_writes_indirect_packages_without_local_versions(upgrade, monkeypatch):
-    requires = ['pywinpty>=2; os_name == "nt"', 'numpy>2; os_name == "nt"', 'docs; extra == "docs" and os_name == "nt"']
-    installed = [
-        package("torch", "2.13.0+cpu"),
-        package("Zope_x.y", "1.0+local", *requires),
-        package("attention_helpers", "0.1.0"),
-        package("numpy", "2.4.6"),
-        package("pip", "26"),
-        package("anyio", "4.1"),
-    ]
-    monkeypatch.setattr(upgrade, "installed_packages", lambda folder: (Path("python"), installed))
-    calls = []
-    report = json.dumps({"install": [package("pywinpty", "3.1")]})
-    monkeypatch.setattr(upgrade, "pip", lambda *arguments: calls.append(arguments) or report)
-    upgrade.main()
-    (call,) = calls
-    assert call[call.index("--target") + 2 :] == ("pywinpty>=2",)
-    assert (upgrade.ROOT / "constraints.txt").read_text() == (
-        upgrade.HEADER + "anyio==4.1\npywinpty==3.1\nzope-x-y==1.0\n"
-    )
-
-
-def test_failed_upgrade_leaves_constraints_alone(upgrade, monkeypatch):
-    before = (upgrade.ROOT / "constraints.txt").read_bytes()
-
-    def fail(command, **_):
-        raise subprocess.CalledProcessError(1, command)
-
-    monkeypatch.setattr(upgrade.subprocess, "run", fail)
-    with pytest.raises(SystemExit, match=r"^constraints\.txt stays as it was: -m venv"):
-        upgrade.main()
-    assert (upgrade.ROOT / "constraints.txt").read_bytes() == before
-
-
-def test_upgrade_wants_the_oldest_python(upgrade, monkeypatch):
-    monkeypatch.setattr(upgrade, "oldest_python", lambda: "3.1")
-    with pytest.raises(SystemExit, match=r"make upgrade PYTHON=python3\.1$"):
-        upgrade.main()
+def test_the_wheel_is_built_by_the_version_that_tests_use():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+    assert set(build["requires"]) & set(requirement_lines("requirements-dev.txt")) == {build["requires"][0]}
+    assert all(EXACT.fullmatch(line) for line in build["requires"])
 
 
 def make(checkout, *arguments):
@@ -109,6 +87,7 @@ def make(checkout, *arguments):
     return subprocess.run(["make", *arguments], cwd=checkout, env=env, capture_output=True, text=True)
 
 
+@needs_make
 def test_plain_make_lists_every_target(checkout):
     lines = (checkout / "Makefile").read_text().splitlines()
     targets = {line.partition(":")[0] for line in lines if re.match(r"[a-z][\w-]*:", line)}
@@ -117,15 +96,17 @@ def test_plain_make_lists_every_target(checkout):
     assert {line.split()[1] for line in make(checkout).stdout.splitlines()} == targets
 
 
+@needs_make
 def test_make_without_python_is_one_sentence(checkout):
     result = make(checkout, "lab", "PYTHON=no-such-python")
     assert result.returncode != 0
     first, *rest = result.stderr.splitlines()
-    assert first.startswith("'no-such-python' does not run here: install Python 3.11 or newer")
+    assert first.startswith("'no-such-python' does not run here: install a Python from 3.11 to 3.14")
     assert first.endswith("make lab PYTHON=/path/to/python3")
     assert [line.startswith("make: ***") for line in rest] == [True]
 
 
+@needs_make
 def test_lab_fills_workbook_and_passes_port_and_arguments(checkout):
     recipe = make(checkout, "-n", "lab", "PORT=9001", "ARGS=--no-browser").stdout
     assert "tools/setup/workbook.py fill" in recipe

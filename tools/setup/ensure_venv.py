@@ -4,21 +4,39 @@
     python tools/setup/ensure_venv.py lab     what a learner needs: requirements.txt
     python tools/setup/ensure_venv.py test    and requirements-dev.txt
 
-The grammar is Python 2.7's, so that an old Python reads the file and can say that it is too old.
+It is written so that Python 3.6 reads it too, and can say that it is too old.
 """
-# ruff: noqa: UP031, RUF005
 
-import glob
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 
-OLDEST = (3, 11)
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-VENV = os.path.join(ROOT, ".venv")
-PYTHON = os.path.join(VENV, "Scripts", "python.exe") if os.name == "nt" else os.path.join(VENV, "bin", "python")
+# What every pin has a wheel for (torch has the fewest): Pythons, oldest system or C library, processors.
+OLDEST, NEWEST = (3, 11), (3, 14)
+MACHINES = {
+    "Linux with glibc": ((2, 28), ["x86_64", "aarch64"]),
+    "macOS": ((14,), ["arm64"]),
+    "Windows": ((), ["amd64"]),
+}
+MACHINES_IN_WORDS = (
+    "Linux with glibc 2.28 or newer (x86_64, aarch64), macOS 14 or newer on Apple silicon, and Windows (x86-64)"
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv"
+WINDOWS = os.name == "nt"
+PYTHON = VENV / ("Scripts/python.exe" if WINDOWS else "bin/python")
+# How to come back here, and with another Python; there is no make on Windows.
+AGAIN = "python tools/setup/ensure_venv.py {}" if WINDOWS else "make {}"
+ANOTHER = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} PYTHON=python3.12"
 
 LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
 INPUTS = ["requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"]
@@ -32,172 +50,199 @@ LAB_SETTINGS = """{
 }
 """
 
-
-def say(sentence):
-    sys.stdout.write(sentence + "\n")
-    sys.stdout.flush()
+say = partial(print, flush=True)  # pip, in a process of its own, prints after it
 
 
-def check_python(version, executable, level):
-    """Stop with one sentence under a Python that is too old."""
-    if tuple(version[:2]) < OLDEST:
+def dotted(version):
+    return ".".join(map(str, version))
+
+
+def check_python(version, level):
+    """Stop with one sentence under a Python that the pins have no wheels for."""
+    if not OLDEST <= tuple(version[:2]) <= NEWEST:
         sys.exit(
-            "The course needs Python %d.%d or newer, and %s is Python %s: install a newer one, "
-            "or name one that you have, as in: make %s PYTHON=python3.12"
-            % (OLDEST + (executable, ".".join(str(part) for part in version[:3]), level))
+            f"The course needs a Python from {dotted(OLDEST)} to {dotted(NEWEST)}, and {sys.executable} is Python "
+            f"{dotted(version[:3])}: install one of these, or name one that you have, as in: {ANOTHER.format(level)}"
         )
 
 
-def check_venv_modules(level):
-    """Stop with one sentence where the system's Python comes without venv or ensurepip, as Debian's does."""
-    from importlib.util import find_spec
+def this_machine():
+    """Return what wheels are made for: a kind of Python, the system and its version, and the processor."""
+    # Wheels for Pythons without the GIL begin with 3.14.
+    free = sysconfig.get_config_var("Py_GIL_DISABLED") and sys.version_info < (3, 14)
+    bits = 64 if sys.maxsize > 2**32 else 32
+    python = f"{bits}-bit {'free-threaded ' if free else ''}{platform.python_implementation()}"
+    made_for = sysconfig.get_platform().split("-")[-1]  # Python's own: a 64-bit Windows also runs 32-bit ones
+    if WINDOWS:
+        return python, "Windows", "", made_for
+    if sys.platform == "darwin":  # where one Python may be made for both processors
+        return python, "macOS", platform.mac_ver()[0], platform.machine()
+    library, version = platform.libc_ver()
+    return python, f"{platform.system()} with {library or 'an unknown C library'}", version, made_for
 
-    missing = [name for name in ("venv", "ensurepip") if find_spec(name) is None]
-    if missing:
+
+def has_wheels(python, system, version, processor):
+    oldest, processors = MACHINES.get(system, ((), []))
+    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
+    return python == "64-bit CPython" and processor in processors and numbers >= oldest
+
+
+def check_machine(level):
+    """Stop with one sentence where the pins have no wheels, before pip says so in fifty lines."""
+    python, system, version, processor = this_machine()
+    if not has_wheels(python, system, version, processor):
         sys.exit(
-            "%s lacks the module %s, so it cannot make .venv: install it (on Debian and Ubuntu: "
-            "sudo apt install python%d.%d-venv), or name another Python, as in: make %s PYTHON=python3.12"
-            % ((sys.executable, missing[0]) + tuple(sys.version_info[:2]) + (level,))
+            f"The course's packages, torch above all, are made for 64-bit CPython on {MACHINES_IN_WORDS}, and "
+            f"{sys.executable} is {python} on {system} {version} ({processor}): take another machine, "
+            f"or a Python that is made for this one, as in: {ANOTHER.format(level)}"
+        )
+
+
+def check_ensurepip(level):
+    """Stop with one sentence where the system's Python cannot give .venv a pip, as Debian's cannot."""
+    if find_spec("ensurepip") is None:
+        sys.exit(
+            f"{sys.executable} lacks the module ensurepip, so it cannot make .venv: install it (on Debian and Ubuntu: "
+            f"sudo apt install python{dotted(sys.version_info[:2])}-venv), or name another Python, "
+            f"as in: {ANOTHER.format(level)}"
         )
 
 
 def probe():
     """Return .venv's Python version and site-packages, or None if it does not work."""
     try:
-        answer = subprocess.check_output([PYTHON, "-I", "-c", PROBE], stderr=subprocess.STDOUT, universal_newlines=True)
-        version, packages = answer.splitlines()
+        # A .pth file of site-packages may print before, or warn on stderr.
+        answer = subprocess.check_output(
+            [str(PYTHON), "-I", "-c", PROBE], stderr=subprocess.DEVNULL, universal_newlines=True
+        )
+        version, packages = answer.splitlines()[-2:]
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
     # RECORD is the last file that an installation writes: without it, pip itself is half there.
-    whole = glob.glob(os.path.join(glob.escape(packages), "pip-*.dist-info", "RECORD"))
-    return (version, packages) if whole else None
+    whole = list(Path(packages).glob("pip-*.dist-info/RECORD"))
+    return (version, Path(packages)) if whole else None
 
 
 def make_venv(found, level):
-    check_venv_modules(level)
-    running = "%d.%d" % sys.version_info[:2]
+    check_ensurepip(level)
+    running = dotted(sys.version_info[:2])
     if found:
-        say("Making .venv anew: it has Python %s, and %s was asked for." % (found[0], running))
-    elif os.path.lexists(VENV):
+        say(f"Making .venv anew: it has Python {found[0]}, and {running} was asked for.")
+    elif os.path.lexists(str(VENV)):
         say("Making .venv anew: it is half made, or its Python is gone.")
     else:
-        say("Making .venv with Python %s." % running)
-    from venv import create
+        say(f"Making .venv with Python {running}.")
+    from venv import create  # here, since Debian's smallest Python lacks it too
 
     try:
-        create(VENV, clear=True, symlinks=os.name != "nt", with_pip=True)
-    except (ValueError, subprocess.CalledProcessError) as error:
-        sys.exit("Python could not make .venv: %s." % error)
+        create(str(VENV), clear=True, symlinks=not WINDOWS, with_pip=True)
+    except (ValueError, subprocess.CalledProcessError) as error:  # ValueError: a path with a colon
+        sys.exit(f"Python could not make .venv: {error}.")
 
 
 def stamp(level):
-    return os.path.join(VENV, ".ready-" + level)
+    return VENV / f".ready-{level}"
 
 
 def fingerprint(version):
     """Hash everything that decides what an installation gives; ROOT too, for "-e ." notes down the folder."""
-    digest = hashlib.sha256("\n".join([version, ROOT, LAB_SETTINGS]).encode())
+    digest = hashlib.sha256("\n".join([version, str(ROOT), LAB_SETTINGS]).encode())
     for name in INPUTS:
-        with open(os.path.join(ROOT, name), "rb") as file:
-            digest.update(hashlib.sha256(file.read()).digest())
+        digest.update(hashlib.sha256((ROOT / name).read_bytes()).digest())
     return digest.hexdigest()
 
 
 def is_ready(level, found):
-    if not found or found[0] != "%d.%d" % sys.version_info[:2]:
+    if not found or found[0] != dotted(sys.version_info[:2]):
         return False
-    if level == "venv":
-        return True
-    if not os.path.exists(stamp(level)):
-        return False
-    with open(stamp(level)) as file:
-        return file.read() == fingerprint(found[0])
+    return level == "venv" or (stamp(level).exists() and stamp(level).read_text() == fingerprint(found[0]))
 
 
 def remove_torn_packages(packages):
     """Remove what a killed pip leaves: it would take a package without RECORD for a whole one."""
-    packages = glob.escape(packages)
-    torn = glob.glob(os.path.join(packages, "~*"))
-    for info in glob.glob(os.path.join(packages, "*.dist-info")):
-        if not os.path.exists(os.path.join(info, "RECORD")):
-            torn.append(info)
+    torn = list(packages.glob("~*"))
+    torn += [info for info in packages.glob("*.dist-info") if not (info / "RECORD").exists()]
     for path in torn:
-        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+        shutil.rmtree(str(path)) if path.is_dir() else path.unlink()
 
 
 def install(level, found):
     version, packages = found
     wanted = fingerprint(version)
-    for name in LEVELS:
-        if os.path.exists(stamp(name)):
-            os.remove(stamp(name))
+    for name in LEVELS:  # from here on .venv is neither what it was nor what it will be
+        if stamp(name).exists():
+            stamp(name).unlink()
     remove_torn_packages(packages)
-    say("Installing %s into .venv: a minute or two, more if torch is to be downloaded." % " and ".join(LEVELS[level]))
-    command = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-c", "constraints.txt"]
-    for name in LEVELS[level]:
+    files = LEVELS[level]
+    say(f"Installing {' and '.join(files)} into .venv: a minute or two, more if torch is to be downloaded.")
+    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "-c", "constraints.txt"]
+    for name in files:
         command += ["-r", name]
-    if subprocess.call(command, cwd=ROOT):
+    if subprocess.call(command, cwd=str(ROOT)):
         sys.exit(
             "pip could not install the course's packages, for the reason printed above; "
-            "the next make %s goes on from here." % level
+            f"the next {AGAIN.format(level)} goes on from here."
         )
     write_lab_settings()
     # Last of all, so that an interrupted installation has none.
     for name in ("lab", "test") if level == "test" else ("lab",):
-        with open(stamp(name), "w") as file:
-            file.write(wanted)
+        stamp(name).write_text(wanted)
 
 
 def write_lab_settings():
-    folder = os.path.join(VENV, "share", "jupyter", "lab", "settings")
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "overrides.json"), "w") as file:
-        file.write(LAB_SETTINGS)
+    folder = VENV / "share" / "jupyter" / "lab" / "settings"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "overrides.json").write_text(LAB_SETTINGS)
 
 
+@contextmanager
 def lock():
-    """Wait until no other terminal is installing; the lock lasts as long as the file returned is open."""
+    """Let one terminal at a time install; where there are no locks (Windows, some network folders), go on without."""
     try:
         import fcntl
-    except ImportError:  # Windows
-        return None
-    file = open(os.path.join(ROOT, "requirements.txt"))  # noqa: SIM115
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        say("Another make is installing into .venv: waiting for it.")
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError:  # some network file systems cannot lock: go on without
-        pass
-    return file
+    except ImportError:
+        yield
+        return
+    with open(str(ROOT / "requirements.txt")) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another make is installing into .venv: waiting for it.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
 
 
 def ensure(level):
     if is_ready(level, probe()):
         return
-    held = lock()
-    found = probe()  # again: whoever held the lock may have done the work
-    if not is_ready("venv", found):
-        make_venv(found, level)
-        found = probe()
-        if not found:
-            sys.exit("Python made a .venv that does not run: remove the folder .venv and call make %s again." % level)
-    if not is_ready(level, found):
-        install(level, found)
-    if held:
-        held.close()
+    check_machine(level)
+    with lock():
+        found = probe()  # again: whoever held the lock may have done the work
+        if not is_ready("venv", found):
+            make_venv(found, level)
+            found = probe()
+            if not found:  # on a disk that lets no program run, for one
+                sys.exit(
+                    "Python made a .venv that does not run: remove the folder .venv, or move the course to another "
+                    f"disk, and call {AGAIN.format(level)} again."
+                )
+        if not is_ready(level, found):
+            install(level, found)
 
 
 def main(arguments):
     if len(arguments) != 1 or arguments[0] not in LEVELS:
         sys.exit("usage: python tools/setup/ensure_venv.py venv|lab|test")
-    check_python(sys.version_info, sys.executable, arguments[0])
+    (level,) = arguments
+    check_python(sys.version_info, level)
     try:
-        ensure(arguments[0])
+        ensure(level)
     except KeyboardInterrupt:
-        sys.exit("Interrupted: the next make %s goes on from here." % arguments[0])
+        sys.exit(f"Interrupted: the next {AGAIN.format(level)} goes on from here.")
     except OSError as error:
-        sys.exit("Cannot bring .venv up to date: %s." % error)
+        sys.exit(f"Cannot bring .venv up to date: {error}.")
 
 
 if __name__ == "__main__":
