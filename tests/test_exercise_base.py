@@ -2,6 +2,8 @@
 
 import random
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -157,6 +159,24 @@ def test_rows_that_do_not_sum_to_one():
     )
 
 
+@pytest.mark.parametrize(
+    ("expected", "got", "said"),
+    [
+        (torch.tensor([0.5, 0.5]), torch.tensor([torch.inf, 0.5]), "The result should sum to 1, and sums to inf."),
+        (torch.tensor([0.5, 0.5]), torch.tensor([0.5, 1.5]), "The result should sum to 1, and sums to 2.0000."),
+        (torch.tensor(1.0), torch.tensor(2.0), "The result differs: 2 where 1 belongs."),
+        (
+            torch.ones(1, 2, 1),
+            torch.ones(1, 2, 1) / 2,
+            "The rows of the result should sum to 1: row [0, 0] sums to 0.5000.",
+        ),
+        (torch.ones(3, 0), torch.ones(3, 0), ""),
+    ],
+)
+def test_a_result_without_rows_gets_no_row_number(expected, got, said):
+    assert difference(expected, got, 1e-5, rows=True) == said
+
+
 def weights(x):
     """Rows that sum to 1."""
     return x.softmax(dim=-1)
@@ -279,6 +299,7 @@ def test_progress_counts_what_is_done_in_this_kernel(exercise):
 
 
 ONE = torch.ones(1)
+ENTRIES = "1 of 2 entries of the result differ"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +309,22 @@ ONE = torch.ones(1)
         (3, torch.tensor(3), ""),
         (0.3, 0.3 + 1e-9, ""),
         (1000000.0, 1000000.1, ""),
-        (10**9, 10**9 + 1, "The result is 1e+09, and should not be."),
+        (10**9, 10**9 + 1, "The result is 1000000001, and should not be."),
+        (1179648, 1769472, "The result is 1769472, and should not be."),
+        (1179648, 1769472.0, "The result is 1769472, and should not be."),  # from a division
+        (1179648, torch.tensor(1769472), "The result is 1769472, and should not be."),
+        (1179648, np.int64(1769472), "The result is 1769472, and should not be."),
+        pytest.param(
+            3, 10**400, "The result cannot be read: `OverflowError`: int too large to convert to float.", id="10^400"
+        ),
+        (3, 10 / 3, "The result is 3.33333, and should not be."),
+        (0.5, Fraction(1, 3), "The result is 0.333333, and should not be."),
+        (0.5, Decimal("0.5"), "The result should be a float, and is a decimal.Decimal."),
+        (3, 3 + 0j, "The result should be an int, and is a complex."),
+        (3.0, 1j, "The result should be a float, and is a complex."),
+        (1j, 1j, ""),
+        (1j, 1j + 1e-9, ""),
+        (1j, 2j, "The result is 0+2j, and should not be."),
         (3, 4, "The result is 4, and should not be."),
         (True, 1, "The result should be a bool, and is an int."),
         (True, False, "The result is False, and should not be."),
@@ -303,6 +339,21 @@ ONE = torch.ones(1)
         ({"a": ONE}, {"b": ONE}, "The result should have the names a."),
         ({"a": ONE}, {"a": 2 * ONE}, "1 of 1 entries of the result's a differ, the first at [0]: 2 where 1 belongs."),
         (ONE > 0, ONE < 0, "1 of 1 entries of the result differ, the first at [0]: False where True belongs."),
+        (torch.tensor([1, 2]), torch.tensor([1, 1769472]), f"{ENTRIES}, the first at [1]: 1769472 where 2 belongs."),
+        (ONE * 1j, ONE * 1j, ""),
+        (ONE * 1j, ONE * 2j, "1 of 1 entries of the result differ, the first at [0]: 0+2j where 0+1j belongs."),
+        (ONE, ONE * 1j, "The result should be of dtype torch.float32, and is of torch.complex64."),
+        (ONE, ONE.to_sparse(), "The result should be an ordinary tensor, and is of the layout torch.sparse_coo."),
+        (ONE, ONE.to("meta"), "The result should be on the device cpu, and is on meta."),
+        (
+            2.0,
+            ONE.to("meta"),
+            "The result cannot be read: `RuntimeError`: Tensor.item() cannot be called on meta tensors.",
+        ),
+        (ONE.sum(), 3 * ONE.sum(), "The result differs: 3 where 1 belongs."),
+        (ONE.sum(), torch.nan * ONE.sum(), "The result is NaN, where a number belongs."),
+        (torch.ones(0), torch.ones(0), ""),
+        (torch.ones(0), torch.ones(1, 0), "The result should have the shape (0,), and has (1, 0)."),
         (torch.tensor(torch.inf), torch.tensor(torch.inf), ""),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
     ],

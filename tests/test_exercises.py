@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 from course import FOLDER, LESSONS, read
+from needs import needs_alarm
 from torch import nn
 
 from attention_helpers.exercises import NUMBERS, base
@@ -111,6 +112,7 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
 
 
 @pytest.mark.slow
+@needs_alarm
 def test_machine_made_mutants_are_caught():
     """At least 97 % of those that are not equivalent; the others are listed with their reasons."""
     from tools.mutants import exercise_mutants
@@ -136,6 +138,15 @@ def total_up_to(n):
     return total
 
 
+def test_the_mutants_tool_says_in_one_sentence_what_it_needs(monkeypatch):
+    from tools.mutants import exercise_mutants
+
+    monkeypatch.delattr(exercise_mutants.signal, "SIGALRM", raising=False)
+    with pytest.raises(SystemExit, match="needs SIGALRM"):
+        exercise_mutants.main(["01"])
+
+
+@needs_alarm
 def test_the_mutants_are_many_and_one_that_never_ends_is_stopped(monkeypatch):
     from tools.mutants import exercise_mutants
 

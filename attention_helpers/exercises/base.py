@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .compare import changed_input, difference
-from .running import Outcome, as_shipped, compiled, kept_random_state, outcome, own_line, same_code
+from .compare import changed_input, difference, error_in_words, message
+from .keeping import Kept
+from .running import Outcome, as_shipped, compiled, interrupted, kept_random_state, outcome, own_line, same_code
 
 SEED = 20
 
@@ -88,9 +89,23 @@ class Exercise:
         return f"{text}\n\n\npractice.{self.name}.check({answer})"
 
     def check(self, answer):
-        """Judge a learner's answer: a function or class, or a text if the exercise ships one. Errors: none."""
-        with kept_random_state():
-            right, text = self._judge(answer)
+        """Judge a learner's answer: a function or class, or a text if the exercise ships one.
+
+        What the answer leaves changed (see `keeping`) is put back and named. That alone makes no answer wrong: what was
+        asked for is what it returns, and the next cell finds all as it was.
+        Errors: none, whatever the answer does, but KeyboardInterrupt where the learner stops the check.
+        """
+        kept = Kept()
+        try:
+            with kept_random_state():
+                right, text = self._judge(answer, kept.put_back)
+        except KeyboardInterrupt as error:
+            raise interrupted(error, answer, kept.said) from None
+        except BaseException as error:  # an object that fails wherever it is looked at
+            right, text = False, f"What you passed cannot be judged: {error_in_words(error)}."
+        finally:
+            kept.put_back()
+        text = " ".join([text, *kept.said])
         self.done = bool(right)
         if right is None:
             text = f"**Not attempted yet.** {text}"
@@ -111,21 +126,22 @@ class Exercise:
         rows = [f"| {m.name} | {text} |" for m, text in zip(self.misconceptions, says, strict=True)]
         return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
 
-    def _judge(self, answer):
-        """Whether an answer is right (None: untouched), and what to say."""
+    def _judge(self, answer, afterwards=lambda: None):
+        """Whether an answer is right (None: untouched), and what to say. afterwards: done after each of its calls."""
         if self._is_untouched(answer):
             return None, f"{'Mend' if self.as_text else 'Write'} `{self.answer_name}` above, then run this cell again."
         if isinstance(answer, str) and self.as_text:
-            try:
-                answer = compiled(answer, self.answer_name)
-            except Exception as error:  # a learner's text may fail in every way
-                return False, own_line(error, None)
+            made = outcome(compiled, answer, (self.answer_name,), afterwards)
+            if made.error is not None:
+                return False, own_line(made.error, None)
+            answer = made.value
         if not callable(answer):
             return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}."
-        finding = self._first_difference(answer)
+        given, right = self._outcomes(answer, afterwards), self._outcomes(self.solution)
+        finding = self._first_difference(given, right, answer)
         if finding is None:
-            return True, f"Checked on {len(self._cases())} random inputs. {self.moral}".strip()
-        mistake = self.mistake_of(answer)
+            return True, f"Checked on {len(given)} random inputs. {self.moral}".strip()
+        mistake = self._mistake(given, right)
         return False, mistake.says if mistake else finding
 
     def _is_untouched(self, answer):
@@ -136,14 +152,13 @@ class Exercise:
     def _cases(self):
         return self.cases(torch.Generator().manual_seed(SEED))
 
-    def _outcomes(self, answer):
+    def _outcomes(self, answer, afterwards=lambda: None):
         answer = compiled(answer, self.answer_name) if isinstance(answer, str) else answer
-        return [outcome(self.call, answer, case) for case in self._cases()]
+        return [outcome(self.call, answer, case, afterwards) for case in self._cases()]
 
-    def _first_difference(self, answer):
-        """What the first call that goes wrong shows, in words, or None."""
-        for case, fresh, expected in zip(self._cases(), self._cases(), self._outcomes(self.solution), strict=True):
-            got = outcome(self.call, answer, case)
+    def _first_difference(self, given, right, answer):
+        """What the first call that went wrong shows, in words, or None."""
+        for fresh, got, expected in zip(self._cases(), given, right, strict=True):
             finding = self._difference(expected, got, fresh, answer)
             if finding:
                 return f"{finding} This was with {self._in_words(fresh)}."
@@ -158,7 +173,7 @@ class Exercise:
                 return f"This call should end in a {kind}, and it returned something."
             if not isinstance(got.error, type(expected.error)):
                 return f"Not the {kind} that was asked for: {own_line(got.error, answer)}"
-            return None if str(got.error) else f"The {kind} is right. Let it say what is wrong: its message is empty."
+            return "" if message(got.error) else f"The {kind} is right. Let it say what is wrong: its message is empty."
         changed = changed_input(fresh, got.case) if not changed_input(fresh, expected.case) else ""
         return changed or difference(expected.value, got.value, self.tolerance, rows=self.rows_sum_to_one)
 
@@ -168,11 +183,13 @@ class Exercise:
         Errors: those of a text that does not define the answer.
         """
         with kept_random_state():
-            given, right = self._outcomes(answer), self._outcomes(self.solution)
-            for misconception in self.misconceptions:
-                wrong = self._outcomes(misconception.wrong)
-                if self._alike(wrong, given, right) and not self._alike(wrong, right, right):
-                    return misconception
+            return self._mistake(self._outcomes(answer), self._outcomes(self.solution))
+
+    def _mistake(self, given, right):
+        for misconception in self.misconceptions:
+            wrong = self._outcomes(misconception.wrong)
+            if self._alike(wrong, given, right) and not self._alike(wrong, right, right):
+                return misconception
         return None
 
     def _alike(self, ones, others, right):

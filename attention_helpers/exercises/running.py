@@ -1,5 +1,6 @@
 """Run a learner's code without harm: what it returns or raises, on which line, and with the random state kept."""
 
+import functools
 import inspect
 import linecache
 import random
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .compare import difference
+from .compare import difference, error_in_words, message
 
 TEXT = "<your text>"  # the file name of an answer that is given as a text
 
@@ -20,7 +21,7 @@ class Outcome(NamedTuple):
     """What one call left: its value or its error, and the arguments afterwards."""
 
     value: Any
-    error: Exception | None
+    error: BaseException | None
     case: tuple
 
     def alike(self, other, tolerance, asked=None):
@@ -32,16 +33,20 @@ class Outcome(NamedTuple):
             return False
         if self.error is not None:
             as_asked = asked is not None and isinstance(self.error, type(asked))
-            return as_asked or str(self.error) == str(other.error)
+            return as_asked or message(self.error) == message(other.error)
         return not (difference(self.value, other.value, tolerance) or difference(self.case, other.case, tolerance))
 
 
-def outcome(call, answer, case):
-    """Call an answer; an interrupt goes through, everything else that it raises is part of the outcome."""
+def outcome(call, answer, case, afterwards=lambda: None):
+    """Call an answer; an interrupt goes through, all else that it raises, also exit(), is part of the outcome."""
     try:
         return Outcome(call(answer, *case), None, case)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return Outcome(None, error, case)
+    finally:
+        afterwards()
 
 
 @contextmanager
@@ -102,12 +107,47 @@ def same_code(one, other):
 
 def own_line(error, answer):
     """An error in one sentence, with the last line of the learner's own code that it passed through."""
-    said = (str(error).strip().splitlines() or [""])[0].rstrip(".")
-    what = f"`{type(error).__name__}`" + (f": {said}" if said else "")
+    what = error_in_words(error)
     if isinstance(error, SyntaxError) and error.text:
         return f"Python cannot read line {error.lineno}, `{error.text.strip()}`: {error.msg}."
-    files = {code.co_filename for code in codes(answer).values() if code} | {TEXT}
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-    if not lines:
+    answer = unwrapped(answer)
+    if library := not_theirs(answer):
+        name = getattr(answer, "__name__", None)
+        thing = f"`{name}`" if name else f"an object of `{type(answer).__name__}`"
+        return f"You passed {thing} of {library}, no code of your own, and the call failed: {what}."
+    line = last_line(error, answer)
+    if not line:
         return f"The call failed, though not in a line of yours: {what}."
-    return f"Your code stopped in line {lines[-1].lineno}, `{lines[-1].line}`, with {what}."
+    return f"Your code stopped in {line}, with {what}."
+
+
+def last_line(error, answer):
+    """The last line of the learner's own code that an error passed through, or ""."""
+    written = answer if hasattr(answer, "__code__") or inspect.isclass(answer) else type(answer)
+    files = {code.co_filename for code in codes(written).values() if code} | {TEXT}
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"line {lines[-1].lineno}, `{lines[-1].line}`" if lines else ""
+
+
+def unwrapped(answer):
+    """What stands under functools.partial, functools.cache and their like."""
+    while isinstance(answer, functools.partial):
+        answer = answer.func
+    return inspect.unwrap(answer)
+
+
+def not_theirs(answer):
+    """The library that a function, class or object comes from where the learner cannot have written it, or ""."""
+    home = getattr(answer, "__objclass__", answer)  # torch.Tensor.softmax, say, names no module of its own
+    library = (getattr(home, "__module__", None) or type(home).__module__).partition(".")[0]
+    known = answer is not None and library in {*sys.stdlib_module_names, "torch", "numpy", "attention_helpers"}
+    return {"builtins": "Python"}.get(library, library) if known else ""
+
+
+def interrupted(error, answer, said):
+    """An interrupt, to be shown in one sentence, and what else is to be said. It still ends a run of all cells."""
+    line = last_line(error, unwrapped(answer))
+    where = f": your code was in {line}." if line else "."
+    error.args = (" ".join([f"The check was interrupted{where}", *said]),)
+    error._render_traceback_ = lambda: [f"{type(error).__name__}: {error}"]  # what IPython shows for a traceback
+    return error.with_traceback(None)

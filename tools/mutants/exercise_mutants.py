@@ -62,8 +62,8 @@ NAMES = [
 SWAPPED = {name: other for pair in NAMES for name, other in (sorted(pair), sorted(pair, reverse=True))}
 
 
-class TooLong(BaseException):
-    """Not an Exception, so that a check lets it through."""
+class TooLong(KeyboardInterrupt):
+    """An interrupt, so that a check lets it through."""
 
 
 def changed(node):
@@ -223,6 +223,8 @@ def survivors(exercise):
 
 
 def main(numbers):
+    if not hasattr(signal, "SIGALRM"):
+        sys.exit("exercise_mutants needs SIGALRM, to stop a mutant that never ends: run it on Linux or macOS.")
     total = lived = new = same = 0
     for number in numbers or NUMBERS:
         for exercise in importlib.import_module(f"attention_helpers.exercises.lesson_{number}").EXERCISES:
