@@ -1,4 +1,4 @@
-"""The fused layer is MultiHeadAttention: weight by weight, mode by mode, token by token."""
+"""The fused layer is MultiHeadAttention: weight by weight, mode by mode."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from sizes import over_sizes
 from torch import nn
 
 from attention_helpers import MultiHeadAttention, influence, max_difference
-from attention_helpers.beyond.efficient import Cache, FusedMultiHeadAttention
+from attention_helpers.beyond.efficient import PARTS, FusedMultiHeadAttention
 
 
 def made(sizes, layer_class=FusedMultiHeadAttention, dropout=0.0):
@@ -36,58 +36,32 @@ def test_there_and_back_is_exact(sizes):
     ones, others = split.state_dict(), again.state_dict()
     assert ones.keys() == others.keys()
     assert all(torch.equal(ones[name], others[name]) for name in ones)
-    assert fused.W_qkv.weight.data_ptr() != split.W_query.weight.data_ptr()
+    mine, theirs, back = ({p.data_ptr() for p in layer.parameters()} for layer in (fused, split, again))
+    assert not mine & theirs  # nothing is shared: training one layer leaves the others
+    assert not mine & back
 
 
-@over_sizes
-def test_token_by_token_is_the_whole(sizes):
-    fused = made(sizes).eval()
-    x = sizes.x(torch.float32)
-    whole = fused(x)
-    for grad in (True, False):  # two ways to keep the keys and values
-        cache, parts = None, []
-        with torch.set_grad_enabled(grad):
-            for token in x.split(1, dim=1):
-                part, cache = fused.step(token, cache)
-                parts.append(part)
-        assert max_difference(torch.cat(parts, dim=1), whole) < 1e-5
-    assert cache.keys.shape == (sizes.b, sizes.num_heads, sizes.num_tokens, sizes.head_dim)
-
-
-@over_sizes
-def test_in_pieces_of_any_length_is_the_whole(sizes):
-    fused, x = made(sizes).eval(), sizes.x(torch.float32)
-    cut = sizes.seed % sizes.num_tokens
-    start, cache = fused.step(x[:, :cut], None) if cut else (x[:, :0, :0], None)
-    end, _ = fused.step(x[:, cut:], cache)
-    together = torch.cat((start, end), dim=1) if cut else end
-    assert max_difference(together, fused(x)) < 1e-5
-
-
-def test_two_texts_may_go_on_from_one_cache():
-    """Neither writes over what the other reads, and the cache that both came from stays."""
+def test_queries_keys_and_values_are_those_of_their_matrices():
     torch.manual_seed(0)
-    fused, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval(), torch.randn(3, 1, 6, 3)
-    x[1:, :, :4] = x[0, :, :4]  # three texts with the same beginning
-    with torch.no_grad():
-        _, start = fused.step(x[0, :, :4])
-        _, one = fused.step(x[0, :, 4:5], start)
-        _, other = fused.step(x[1, :, 4:5], start)
-        for text, cache in ((x[0], one), (x[1], other)):
-            assert max_difference(fused.step(text[:, 5:], cache)[0], fused(text)[:, 5:]) < 1e-6
-        assert max_difference(fused.step(x[2, :, 4:], start)[0], fused(x[2])[:, 4:]) < 1e-6
+    split = MultiHeadAttention(3, 4, 6, 0.0, 2, True)
+    layer, x = FusedMultiHeadAttention.from_split(split), torch.randn(2, 5, 3)
+    steps = split.steps(x)
+    for mine, theirs in zip(layer.split_heads(x), steps[:3], strict=True):
+        assert max_difference(mine, theirs) < 1e-6
+    _, cache = layer.step(x)
+    assert max_difference(cache.keys, steps.keys) < 1e-6
+    assert max_difference(cache.values, steps.values) < 1e-6
+    assert torch.equal(layer.W_qkv.weight, torch.cat([getattr(split, name).weight for name in PARTS]))
+    assert torch.equal(layer.W_qkv.bias, torch.cat([getattr(split, name).bias for name in PARTS]))
 
 
-def test_gradients_flow_through_the_cache():
-    torch.manual_seed(0)
-    fused, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2), torch.randn(1, 4, 3, requires_grad=True)
-    cache, parts = None, []
-    for token in x.split(1, dim=1):
-        part, cache = fused.step(token, cache)
-        parts.append(part)
-    [stepped] = torch.autograd.grad(torch.cat(parts, dim=1).square().sum(), x)
-    [whole] = torch.autograd.grad(fused(x).square().sum(), x)
-    assert max_difference(stepped, whole) < 1e-5
+def test_from_split_needs_no_gradient_and_asks_for_them_later():
+    layer = FusedMultiHeadAttention.from_split(MultiHeadAttention(3, 4, 6, 0.0, 2, True))
+    assert all(p.requires_grad and p.grad_fn is None for p in layer.parameters())
+    assert all(p.requires_grad and p.grad_fn is None for p in layer.to_split().parameters())
+    assert layer.training
+    layer(torch.ones(1, 2, 3)).sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
 
 
 def test_no_token_reads_the_future():
@@ -143,22 +117,19 @@ def test_bad_input(call, x, error, said):
         call(x)
 
 
-def test_a_cache_that_does_not_fit():
-    _, cache = LAYER.step(torch.ones(2, 4, 3))
-    with pytest.raises(ValueError, match="at most context_length=6 tokens together, got 4 and 3"):
-        LAYER.step(torch.ones(2, 3, 3), cache)
-    with pytest.raises(ValueError, match=r"cache must hold keys of shape \(1, 2, 4, 2\), got \(2, 2, 4, 2\)"):
-        LAYER.step(torch.ones(1, 1, 3), cache)
+def test_what_cannot_be_fused():
     with pytest.raises(TypeError, match="split must be a MultiHeadAttention, got Linear"):
         FusedMultiHeadAttention.from_split(nn.Linear(1, 1))
-    assert isinstance(cache, Cache)
 
 
 def test_meta_and_half_precision():
     with torch.device("meta"):
         assert FusedMultiHeadAttention(3, 4, 6, 0.0, 2, True).W_qkv.weight.is_meta
     half = FusedMultiHeadAttention.from_split(LAYER.to_split().to(torch.bfloat16))
-    assert half.W_qkv.weight.dtype == torch.bfloat16
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in half.to_split().parameters()} == {torch.bfloat16}
+    with torch.no_grad():
+        assert half.step(torch.ones(1, 2, 3).bfloat16())[1].room.both.dtype == torch.bfloat16
     x = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = LAYER(x)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .._checks import check_dropout, check_flag, check_heads, check_input, check_size
+from .._checks import check_dropout, check_flag, check_heads, check_input, check_size, check_tensor
 from ..core import causal_mask
 from ..layers import MultiHeadAttention
 
@@ -18,6 +18,13 @@ class Room:
 
     def __init__(self, both, filled):
         self.both, self.filled = both, filled  # both: (2, b, num_heads, context_length, head_dim)
+
+    def ends_with(self, cache):
+        """Whether the memory is filled with this cache and no further, so that more may be written behind it."""
+        past = cache.keys.shape[2]
+        here = zip(cache[:2], self.both[:, :, :, :past], strict=True)
+        same = all(part.shape == mine.shape and part.data_ptr() == mine.data_ptr() for part, mine in here)
+        return same and self.filled == past
 
 
 class Cache(NamedTuple):
@@ -78,30 +85,31 @@ class FusedMultiHeadAttention(nn.Module):
     def step(self, x, cache=None):
         """The result for the tokens x that come after those in the cache, and the cache with them.
 
-        x: (b, num_tokens, d_in), often one token. Call it in eval mode: it applies no dropout.
-        Errors: as in forward; ValueError too for a cache that does not fit x, or that is full.
+        x: (b, num_tokens, d_in), often one token. It applies no dropout, in training mode neither.
+        Errors: as in forward; TypeError or ValueError too for a cache that does not fit x, or that
+        is full.
         Source: Pope et al. 2022, "Efficiently Scaling Transformer Inference", section 2.
         """
-        past = 0 if cache is None else cache.keys.shape[2]
         check_input(x, self.d_in, ranks=(3,))
-        self.check_room(x, past, cache)
         queries, keys, values = self.split_heads(x)
-        cache = self.extended(cache, keys, values)
+        past = self.past_of(cache, keys)
+        cache = self.extended(cache, past, keys, values)
         show = None  # one token sees all, and needs no mask
         if x.shape[1] > 1:
             show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
         context = scaled_dot_product_attention(queries, cache.keys, cache.values, attn_mask=show)
         return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), cache
 
-    def extended(self, cache, keys, values):
+    def extended(self, cache, past, keys, values):
         """The cache with new keys and values behind the old ones, which are copied only if they must be."""
-        past = 0 if cache is None else cache.keys.shape[2]
         if torch.is_grad_enabled():  # what a gradient will need must not be written over
             old = (keys[:, :, :0], values[:, :, :0]) if cache is None else cache[:2]
             return Cache(torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2))
         room = None if cache is None else cache.room
-        if room is None or room.filled != past:  # none yet, or another text went on from here
-            room = Room(keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim), past)
+        if room is None or not room.ends_with(cache):  # none yet, or another text went on from here
+            with torch.inference_mode(False):  # else nothing could be written there outside of inference_mode
+                both = keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim)
+            room = Room(both, past)
             if past:
                 room.both[:, :, :, :past] = torch.stack(cache[:2])
         room.filled = past + keys.shape[2]
@@ -109,15 +117,28 @@ class FusedMultiHeadAttention(nn.Module):
         room.both[1, :, :, past : room.filled] = values
         return Cache(*room.both[:, :, :, : room.filled], room)
 
-    def check_room(self, x, past, cache):
-        if past + x.shape[1] > self.context_length:
+    def past_of(self, cache, new):
+        """How many tokens a cache holds, which must fit the `new` keys: 0 for None."""
+        if not isinstance(cache, Cache | None):
+            raise TypeError(f"cache must be a Cache that step returned, or None, got {type(cache).__name__}")
+        parts = {} if cache is None else {"keys": cache.keys, "values": cache.values}
+        for name, part in parts.items():
+            check_tensor(f"cache.{name}", part, ranks=(4,), layout="(b, num_heads, num_tokens, head_dim)")
+            expected = new.shape[0], self.num_heads, cache.keys.shape[2], self.head_dim
+            if part.shape != expected:
+                raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
+            if (part.dtype, part.device) != (new.dtype, new.device):
+                raise ValueError(
+                    f"cache must hold {name} as x gives them, {new.dtype} on {new.device}, "
+                    f"got {part.dtype} on {part.device}"
+                )
+        past = 0 if cache is None else cache.keys.shape[2]
+        if past + new.shape[2] > self.context_length:
             raise ValueError(
                 f"cache and x must hold at most context_length={self.context_length} tokens together, "
-                f"got {past} and {x.shape[1]}"
+                f"got {past} and {new.shape[2]}"
             )
-        expected = x.shape[0], self.num_heads, past, self.head_dim
-        if cache is not None and tuple(cache.keys.shape) != expected:
-            raise ValueError(f"cache must hold keys of shape {expected}, got {tuple(cache.keys.shape)}")
+        return past
 
     @classmethod
     @torch.no_grad()
