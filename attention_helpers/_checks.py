@@ -81,6 +81,22 @@ def check_input(x, d_in, ranks, context_length=None):
         )
 
 
+def check_codes(name, value, codes, longest, symbols=()):
+    """Check what an embedding looks up, codes (b, num_tokens, *symbols): whole numbers from 0 to `codes` - 1."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must hold whole numbers, torch.int64 or torch.int32, got {value.dtype}")
+    if value.ndim != 2 + len(symbols) or value.shape[2:] != symbols:
+        layout = ", ".join(map(str, ("b", "num_tokens", *symbols)))
+        raise ValueError(f"{name} must have the shape ({layout}), got {tuple(value.shape)}")
+    if value.shape[1] > longest:
+        raise ValueError(f"{name} must hold at most {longest} tokens, got {value.shape[1]} in {tuple(value.shape)}")
+    wrong = [] if value.is_meta else value[(value < 0) | (value >= codes)].tolist()
+    if wrong:
+        raise ValueError(f"{name} must hold codes from 0 to {codes - 1}, got {wrong[0]}")
+
+
 def check_mask(mask, scores):
     """TypeError for a mask that is not boolean (which side would a 1 be on?), ValueError for one that does not fit."""
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .._checks import check_finite, check_flag, check_size
+from .._checks import check_codes, check_finite, check_flag, check_number, check_size
 from ..dropout import Dropout
 from ..layers import MultiHeadAttention
 
@@ -66,18 +66,19 @@ class Reader(nn.Module):
 
     x: symbols (b, num_tokens, 2) of a LookUp. Returns (b, questions, digits), a score for each
     digit. The read-out is linear; with hidden, a layer of so many GELUs stands before it. Errors:
-    see MultiHeadAttention.
+    see MultiHeadAttention; TypeError or ValueError too for an x of another task.
     """
 
     def __init__(self, task, width=32, num_heads=1, hidden=0):
         super().__init__()
         self.task = task
-        self.embed = nn.Embedding(task.num_symbols, width)
+        self.embed = nn.Embedding(task.num_symbols, check_size("width", width))
         self.attention = MultiHeadAttention(width, width, task.pairs + 1, 0.0, num_heads)
         inner = [nn.Linear(width, check_size("hidden", hidden)), nn.GELU()] if hidden else []
         self.read_out = nn.Sequential(*inner, nn.Linear(hidden or width, task.questions * task.digits))
 
     def embedded(self, x):
+        check_codes("x", x, self.task.num_symbols, self.task.pairs + 1, symbols=(2,))
         return self.embed(x).sum(dim=2)  # (b, num_tokens, width): a token is the sum of its symbols
 
     def forward(self, x):
@@ -104,21 +105,29 @@ def worth_keeping(step):
     return step <= 30 or step % (10 if step <= 100 else 50) == 0
 
 
+FAR_APART = 2_654_435_769  # 2**32 by the golden ratio: so the steps of a few thousand seeds begin far from each other
+
+
 class Training:
     """A model on its way: run(steps) trains on from where it stands, and may be interrupted at any time.
 
     model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, score.
     The batch of a step, and dropout's masks in it, depend on seed and step alone: a run that was interrupted and went
     on ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
-    The loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number.
+    The loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number, a seed outside
+    [0, 2**32), or a model that does not fit the task.
     Source: AdamW, Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
     """
 
     def __init__(self, model, task, learning_rate=1e-2, seed=0, keep=True, device="cpu"):
         if check_finite("learning_rate", learning_rate) <= 0:
             raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
+        if check_size("seed", seed, minimum=0) >= 2**32:
+            raise ValueError(f"seed must be below 2**32, got {seed}")
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
         self.model, self.task, self.device = model.to(device), task, device
-        self.seed, self.keep = check_size("seed", seed, minimum=0), check_flag("keep", keep)
+        self.seed, self.keep = seed, check_flag("keep", keep)
         self.step, self.losses, self.scores, self.snapshots = 0, [], [], []
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
         self.generator = torch.Generator()
@@ -126,12 +135,22 @@ class Training:
             if isinstance(module, Dropout):
                 module.generator = self.generator
         self.examples, self.answers = self.drawn(2**31)  # no run takes so many steps
+        self.check_fit()
         if keep:
             self.keep_snapshot()
 
+    @torch.no_grad()
+    def check_fit(self):
+        """ValueError unless the model takes what the task asks, and the task what the model answers."""
+        try:
+            self.task.loss(self.model.eval()(self.examples), self.answers)
+        except (IndexError, RuntimeError, ValueError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ValueError(f"model must fit the task's x and answers, but with them came {said}") from error
+
     def drawn(self, step):
         """The batch of a step: the same each time it is asked for."""
-        self.generator.manual_seed(self.seed * 2**32 + step)
+        self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch heeds these 32 bits alone
         return [part.to(self.device) for part in self.task.batch(self.generator)]
 
     def take_step(self):
@@ -149,14 +168,17 @@ class Training:
     def run(self, steps, until=None, name="training"):
         """Take `steps` more steps, fewer if the weakest score of a batch reaches `until`, or at an interrupt.
 
-        Returns self. An interrupt ends the run between two steps; run again to go on.
+        Returns self. An interrupt ends the run between two steps; run again to go on. Errors: TypeError or ValueError
+        for steps that are no whole number from 1 on, or an `until` outside (0, 1].
         """
         from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
 
+        if until is not None and not 0 < check_number("until", until) <= 1:  # also false for NaN
+            raise ValueError(f"until must be above 0 and at most 1, got {until!r}")
         self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
         with held_interrupt() as interrupted, tqdm(total=check_size("steps", steps), desc=name) as bar:
             for _ in range(steps):
-                if interrupted() or (until and self.scores and self.scores[-1].min() >= until):
+                if interrupted() or (until is not None and self.scores and self.scores[-1].min() >= until):
                     break
                 self.take_step()
                 if self.keep and worth_keeping(self.step):
