@@ -86,3 +86,39 @@ def test_meta_input_gives_meta_output():
 
 def test_repr_tells_p():
     assert repr(Dropout(0.25)) == "Dropout(p=0.25)"
+
+
+def test_a_mask_is_drawn_on_the_generators_device_and_moved():
+    """Its numbers, and so the mask, are then the same wherever the input is."""
+    here, there = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
+    Dropout(0.5, here)(torch.ones(50))
+    assert Dropout(0.5, there)(torch.empty(50, device="meta")).is_meta
+    assert torch.equal(here.get_state(), there.get_state())
+
+
+class Apple(torch.Tensor):
+    """A tensor as if on a device without float64, that notes where it is moved to."""
+
+    device = torch.device("mps")
+    moved = ()
+
+    def to(self, device, dtype):
+        Apple.moved = (str(device), dtype)
+        return self.as_subclass(torch.Tensor).to(dtype)
+
+
+def test_a_device_without_float64_gets_its_mask_from_the_cpu(monkeypatch):
+    rand, asked = torch.rand, []
+
+    def noted(*shape, device, **options):
+        asked.append(str(device))
+        return rand(*shape, **options).as_subclass(Apple)
+
+    monkeypatch.setattr(torch, "rand", noted)
+    torch.manual_seed(0)
+    mask = Dropout(0.5)(torch.ones(50).as_subclass(Apple))
+    assert asked == ["cpu"]
+    assert Apple.moved == ("mps", torch.float32)
+    monkeypatch.undo()
+    torch.manual_seed(0)
+    assert torch.equal(mask.as_subclass(torch.Tensor), Dropout(0.5)(torch.ones(50)))
