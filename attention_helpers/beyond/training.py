@@ -122,12 +122,12 @@ class Training:
     def __init__(self, model, task, learning_rate=1e-2, seed=0, keep=True, device="cpu"):
         if check_finite("learning_rate", learning_rate) <= 0:
             raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
-        if check_size("seed", seed, minimum=0) >= 2**32:
+        self.seed, self.keep = check_size("seed", seed, minimum=0), check_flag("keep", keep)
+        if self.seed >= 2**32:
             raise ValueError(f"seed must be below 2**32, got {seed}")
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
         self.model, self.task, self.device = model.to(device), task, device
-        self.seed, self.keep = seed, check_flag("keep", keep)
         self.step, self.losses, self.scores, self.snapshots = 0, [], [], []
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
         self.generator = torch.Generator()

@@ -1,10 +1,12 @@
-"""Break a copy of the mathematics on purpose, one way at a time, and see that a test notices.
+"""Break a copy of the package on purpose, one way at a time, and see that a test notices.
 
     python -m tools.mutants.mutants            all of them
-    python -m tools.mutants.mutants heads mask only those whose name holds one of these words
+    python -m tools.mutants.mutants heads mask only those whose name or file holds one of these words
 
-Each mutant is a file, a piece of its text that stands there exactly once, and what takes its place. The unit tests
-run against the broken copy in a temporary folder. Prints a table; exit status 1 if a mutant survives.
+Each fault is a name, a file, a piece of its text that stands there exactly once, and what takes its place: see
+faults.py and beyond_faults.py. The default unit tests that fit the file run against the broken copy in a temporary
+folder, its own test first. Prints a table and the share that was caught; exit status 1 if a fault survives that is not
+listed as equivalent, or if one that is listed so is caught.
 """
 
 import os
@@ -16,161 +18,99 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from . import beyond_faults, faults
+
 ROOT = Path(__file__).resolve().parents[2]
-# Those that look at the layers alone come first: most mutants are caught within a second.
-TESTS = ["core", "dropout", "layer_properties", "multi_head_equality", "layers", "layers_memory", "published", "probes"]
-
-SPLIT_CONTEXT = "context = context_vectors(self.dropout(weights), values)  # (b, num_heads, num_tokens, head_dim)"
-SPLIT_WEIGHTS = "weights = attention_weights(scores, mask, scale=self.head_dim**-0.5)"
-SPLIT_MASK = "mask = self.mask[:num_tokens, :num_tokens]  # (num_tokens, num_tokens)\n        " + SPLIT_WEIGHTS
-BUFFER = 'self.register_buffer("mask", causal_mask(context_length), persistent=False)'
-HOOKS = (
-    BUFFER
-    + """
-        self.register_load_state_dict_pre_hook(forget_mask)
-
-    def split_heads"""
-)  # the second of two such buffers
-V1_QUERY, V1_KEY = (f"self.W_{name} = nn.Parameter(torch.rand(d_in, d_out))" for name in ("query", "key"))
-BOTH_STEPS = SPLIT_WEIGHTS + "\n        " + SPLIT_CONTEXT.partition("  #")[0]
-FORWARD = "return self.out_proj(self.steps(x).context)"
-HEADS = "[head(x) for head in self.heads]"
-MUTANTS = [
-    ("scale missing", "core.py", "scaled = scores * scale", "scaled = scores * 1.0"),
-    ("scale by d_out, not head_dim", "layers.py", "scale=self.head_dim**-0.5", "scale=self.d_out**-0.5"),
-    ("scale by 1 / head_dim", "layers.py", "scale=self.head_dim**-0.5", "scale=self.head_dim**-1.0"),
-    ("softmax over the queries", "core.py", "torch.softmax(scaled, dim=-1)", "torch.softmax(scaled, dim=-2)"),
-    ("mask hides the present too", "core.py", "hide.triu(diagonal=1)", "hide.triu(diagonal=0)"),
-    ("mask shows one token of the future", "core.py", "hide.triu(diagonal=1)", "hide.triu(diagonal=2)"),
-    ("mask hides the past", "core.py", "hide.triu(diagonal=1)", "hide.tril(diagonal=-1)"),
-    ("masked copy thrown away", "core.py", "scaled.masked_fill_(mask", "scaled.masked_fill(mask"),
-    ("mask by 0, not -inf", "core.py", "scaled.masked_fill_(mask, -torch.inf)", "scaled.masked_fill_(mask, 0.0)"),
-    ("mask by -10, not -inf", "core.py", "scaled.masked_fill_(mask, -torch.inf)", "scaled.masked_fill_(mask, -10.0)"),
-    ("the caller's scores masked", "core.py", "scaled = scores * scale", "scaled = scores.mul_(scale)"),
-    (
-        "mask cut at its other end",
-        "layers.py",
-        SPLIT_MASK,
-        SPLIT_MASK.replace(", :num", ", -num", 1).replace("-num_tokens]", "-num_tokens:]"),
-    ),
-    (
-        "scores not transposed",
-        "core.py",
-        "return queries @ keys.transpose(-2, -1)",
-        "return keys @ queries.transpose(-2, -1)",
-    ),
-    ("heads in another order", "layers.py", "return x.transpose(1, 2)", "return x.transpose(1, 2).flip(1)"),
-    (
-        "heads interleaved",
-        "layers.py",
-        "x = x.view(b, num_tokens, self.num_heads, self.head_dim)",
-        "x = x.view(b, num_tokens, self.head_dim, self.num_heads).transpose(2, 3)",
-    ),
-    (
-        "heads by view without transpose",
-        "layers.py",
-        "return x.transpose(1, 2)",
-        "return x.reshape(b, self.num_heads, num_tokens, self.head_dim)",
-    ),
-    ("transpose back forgotten", "layers.py", "context = context.transpose(1, 2)", "context = context"),
-    ("wrapper's heads reversed", "layers.py", HEADS, "[head(x) for head in reversed(self.heads)]"),
-    ("wrapper uses one head for all", "layers.py", HEADS, "[self.heads[0](x) for _ in self.heads]"),
-    ("out_proj forgotten", "layers.py", FORWARD, "return self.steps(x).context"),
-    ("out_proj without bias", "layers.py", "nn.Linear(d_out, d_out)", "nn.Linear(d_out, d_out, bias=False)"),
-    ("keys and values swapped", "layers.py", SPLIT_CONTEXT, "context = context_vectors(self.dropout(weights), keys)"),
-    (
-        "dropout before softmax",
-        "layers.py",
-        BOTH_STEPS,
-        BOTH_STEPS.replace("self.dropout(weights)", "weights").replace("(scores", "(self.dropout(scores)"),
-    ),
-    ("dropout forgotten in the split class", "layers.py", SPLIT_CONTEXT, "context = context_vectors(weights, values)"),
-    ("dropout scales by 1 / p", "dropout.py", "keep.div_(1 - self.p)", "keep.div_(self.p)"),
-    ("dropout does not scale", "dropout.py", "keep.div_(1 - self.p)", "keep"),
-    ("dropout keeps with probability p", "dropout.py", "draws < 1 - self.p", "draws < self.p"),
-    ("dropout in eval", "dropout.py", "if not self.training or self.p == 0:", "if self.p == 0:"),
-    ("dropout draws in float32", "dropout.py", "dtype=torch.float64", "dtype=torch.float32"),
-    ("dropout draws at p = 0", "dropout.py", "if not self.training or self.p == 0:", "if not self.training:"),
-    ("dropout ignores its generator", "dropout.py", "generator=self.generator)", "generator=None)"),
-    ("v1 drawn from a normal", "layers.py", V1_KEY, V1_KEY.replace("rand", "randn")),
-    ("v1's W drawn in another order", "layers.py", f"{V1_QUERY}\n        {V1_KEY}", f"{V1_KEY}\n        {V1_QUERY}"),
-    (
-        "out_proj drawn first",
-        "layers.py",
-        "self.head_dim = d_out // num_heads\n",
-        "self.head_dim = d_out // num_heads\n        nn.Linear(d_out, d_out)\n",
-    ),
-    (
-        "wrapper forgets qkv_bias",
-        "layers.py",
-        "[CausalAttention(d_in, d_out, context_length, dropout, qkv_bias)",
-        "[CausalAttention(d_in, d_out, context_length, dropout)",
-    ),
-    ("mask saved", "layers.py", HOOKS, HOOKS.replace("persistent=False", "persistent=True")),
-    ("mask is a plain attribute", "layers.py", HOOKS, HOOKS.replace(BUFFER, "self.mask = causal_mask(context_length)")),
-    ("a float mask no longer loads", "layers.py", 'state_dict.pop(prefix + "mask", None)', "pass"),
-    (
-        "forward keeps its steps",
-        "layers.py",
-        FORWARD,
-        "self.last = self.steps(x)\n        return self.out_proj(self.last.context)",
-    ),
-    (
-        "steps hand out dropped weights",
-        "layers.py",
-        SPLIT_CONTEXT,
-        "weights = self.dropout(weights)\n        context = context_vectors(weights, values)",
-    ),
-    ("influence in train mode", "probes.py", "module.training = False", "module.training = module.training"),
-    ("influence transposed", "probes.py", "torch.stack(columns, dim=1)", "torch.stack(columns, dim=0)"),
-    ("max_difference blind to NaN", "probes.py", ".max().item()", ".nan_to_num(0.0).max().item()"),
+FAULTS = [*faults.FAULTS, *beyond_faults.FAULTS]
+EQUIVALENT = {fault[0]: fault[4] for fault in beyond_faults.EQUIVALENT}  # name to reason
+ALL = [*FAULTS, *(fault[:4] for fault in beyond_faults.EQUIVALENT)]
+# The tests that look at the layers alone come first: most faults are caught within a second.
+LAYERS = [
+    "core",
+    "dropout",
+    "layer_properties",
+    "multi_head_equality",
+    "layers",
+    "layers_memory",
+    "published",
+    "probes",
 ]
+TESTS = {
+    "dropout.py": ["dropout", *LAYERS],
+    "probes.py": ["probes", *LAYERS],
+    "trace.py": ["trace"],
+    "_checks.py": ["bad_input", "look_up", "characters", "costs", "training", "cache", "efficient", *LAYERS],
+    "beyond/efficient.py": ["efficient", "cache", "costs", "multi_head_equality"],
+    "beyond/training.py": ["look_up", "training"],
+    "beyond/characters.py": ["characters"],
+    "beyond/costs.py": ["costs"],
+}
 
 
 def broken(text, old, new):
     """The text with its one `old` replaced by `new`."""
     if text.count(old) != 1:
-        raise SystemExit(f"a mutant no longer fits: {old!r} stands {text.count(old)} times in its file")
+        raise ValueError(f"a fault no longer fits: {old!r} stands {text.count(old)} times in its file")
     return text.replace(old, new)
 
 
-def first_failure(mutant):
+def source(file):
+    return (ROOT / "attention_helpers" / file).read_text(encoding="utf-8")
+
+
+def first_failure(fault):
     """Which test fails first on a copy broken so; None if all pass."""
-    _, file, old, new = mutant
+    _, file, old, new = fault
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("attention_helpers", "tests", "data"):
+        for part in ("attention_helpers", "tests", "tools", "data"):
             shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
-        target = Path(folder, "attention_helpers", file)
-        target.write_text(broken(target.read_text(encoding="utf-8"), old, new), encoding="utf-8")
-        tests = [f"tests/test_{name}.py" for name in TESTS]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-c", os.devnull, "--rootdir=."]
-        environment = os.environ | {"PYTHONPATH": folder, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        options = ["-m", "not slow", "-p", "no:cacheprovider", "-W", "ignore", "--tb=no"]
-        done = subprocess.run(
-            [*command, *options, *tests], cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
+        Path(folder, "attention_helpers", file).write_text(broken(source(file), old, new), encoding="utf-8")
+        return failure_in(folder, TESTS.get(file, LAYERS))
+
+
+def failure_in(folder, tests):
+    """Which of the default tests fails first on the package in a folder; None if all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-c", os.devnull, "--rootdir=."]
+    options = ["-m", "not slow", "-p", "no:cacheprovider", "-p", "no:nbval", "-W", "ignore", "--tb=no"]
+    done = subprocess.run(
+        [*command, *options, *(f"tests/test_{name}.py" for name in tests)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": folder, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode == 0:
         return None
     found = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", done.stdout, flags=re.M)
-    if done.returncode != 1 or found is None:  # 1: tests ran, and one failed
+    if done.returncode not in (1, 2) or found is None:  # 1: a test failed; 2: a file of tests could not be imported
         raise SystemExit(f"pytest did not run:\n{done.stdout}{done.stderr}")
     return found[1]
 
 
+def intact(files):
+    """End here unless the tests pass on the unbroken package."""
+    for file in {tuple(TESTS.get(file, LAYERS)): file for file in files}.values():  # one file a set of tests
+        failure = first_failure(("intact", file, source(file), source(file)))
+        if failure:
+            raise SystemExit(f"the unbroken package fails already: {failure}")
+
+
 def main(words):
-    mutants = [m for m in MUTANTS if not words or any(word in m[0] for word in words)]
-    for _, file, old, new in mutants:  # before minutes are spent
-        broken((ROOT / "attention_helpers" / file).read_text(encoding="utf-8"), old, new)
-    intact = first_failure(("intact", "core.py", "import torch\n", "import torch\n"))
-    if intact:
-        raise SystemExit(f"the unbroken package fails already: {intact}")
-    survivors = 0
+    chosen = [fault for fault in ALL if not words or any(word in fault[0] or word in fault[1] for word in words)]
+    intact({file for _, file, *_ in chosen})
+    survivors, wrongly_listed = 0, 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (name, file, *_), test in zip(mutants, pool.map(first_failure, mutants), strict=True):
-            survivors += test is None
-            print(f"{'caught' if test else 'SURVIVED':8}  {file:10}  {name:40}  {test or '-'}", flush=True)
-    print(f"{len(mutants) - survivors} of {len(mutants)} caught")
-    return 1 if survivors else 0
+        for (name, file, *_), test in zip(chosen, pool.map(first_failure, chosen), strict=True):
+            survivors += test is None and name not in EQUIVALENT
+            wrongly_listed += test is not None and name in EQUIVALENT
+            said = "caught" if test else "equal" if name in EQUIVALENT else "SURVIVED"
+            print(f"{said:8}  {file:20}  {name:45}  {test or EQUIVALENT.get(name, '-')}", flush=True)
+    real = sum(name not in EQUIVALENT for name, *_ in chosen)
+    print(f"{real - survivors} of {real} caught ({(real - survivors) / max(real, 1):.0%}); {len(chosen) - real} equal")
+    if wrongly_listed:
+        print(f"{wrongly_listed} listed as equal, and caught")
+    return 1 if survivors or wrongly_listed else 0
 
 
 if __name__ == "__main__":
