@@ -156,6 +156,13 @@ def test_a_model_is_the_sum_of_its_parts(task):
     assert type(CharacterModel(task, width=16, leaky=True).attention) is LeakyMultiHeadAttention
 
 
+def test_the_sizes_of_the_lesson(task):
+    model = CharacterModel(task)
+    assert (task.window, task.batch_size, len(task.held_out)) == (32, 32, 1500)
+    assert (model.embed.embedding_dim, model.attention.num_heads, model.read_out[0].out_features) == (64, 4, 128)
+    assert model.attention.context_length == 32
+
+
 def test_dropout_acts_in_training_alone(task):
     torch.manual_seed(0)
     model = CharacterModel(task, width=16, dropout=0.5)

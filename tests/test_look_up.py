@@ -139,6 +139,13 @@ def test_a_reader_reads_its_answers_off_the_last_tokens_context(hidden):
     assert (reader.attention.num_heads, reader.attention.dropout.p) == (2, 0.0)
 
 
+def test_the_sizes_of_the_lesson():
+    task, reader = LookUp(), Reader(LookUp())
+    assert (task.questions, task.letters, task.digits, task.pairs, task.batch_size) == (1, 10, 10, 6, 128)
+    assert (reader.embed.embedding_dim, reader.attention.num_heads, reader.attention.context_length) == (32, 1, 7)
+    assert [type(layer) for layer in reader.read_out] == [nn.Linear]
+
+
 SMALL = LookUp(letters=4, digits=3, pairs=2)  # symbols from 0 to 15
 
 

@@ -132,6 +132,7 @@ def test_a_snapshot_is_the_model_as_it_stood():
     assert torch.equal(again.maps(training.examples[:8]), snapshot.maps)
     assert training.task.loss(outputs, training.answers).item() == pytest.approx(snapshot.loss)
     assert torch.equal(training.task.score(outputs, training.answers), snapshot.score)
+    assert type(snapshot.loss) is float
     assert not any(part.requires_grad for part in (snapshot.maps, snapshot.score, *snapshot.state.values()))
     assert {s.maps.shape for s in training.snapshots} == {(8, 1, 7, 7)}
     assert [s.step for s in training.snapshots] == [0, 1, 2, 3, 4]
@@ -169,6 +170,7 @@ def test_a_run_is_the_textbooks_loop():
     mine, losses, scores = by_hand(task, [training.drawn(step) for step in range(4)], learning_rate=0.05)
     assert training.step == 4
     assert training.losses == losses
+    assert {type(loss) for loss in training.losses} == {float}  # a tensor would keep its step's graph alive
     assert [score.tolist() for score in training.scores] == scores
     both = zip(training.model.parameters(), mine.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)

@@ -40,7 +40,6 @@ FUSED = [
     ("torch's: keys and queries swapped", "three = split.W_query, split.W_key", "three = split.W_key, split.W_query"),
     ("torch's: out_proj not copied", "self.attention.out_proj.load_state_dict(split.out_proj.state_dict())", "pass"),
     ("torch's: mask saved", "hide.to(split.W_query.weight), persistent=False)", "hide.to(split.W_query.weight))"),
-    ("torch's: mask cut wrong", "self.hide[: x.shape[1], : x.shape[1]]", "self.hide[-x.shape[1] :, : x.shape[1]]"),
 ]
 CACHE = [
     ("step: drops in training", "attn_mask=show)", "attn_mask=show, dropout_p=self.dropout * self.training)"),
@@ -81,6 +80,7 @@ LOOKUP = [
     ("look-up: answers by pair, not by question", "digits.gather(1, asked)\n", "digits[:, : self.questions]\n"),
     ("look-up: loss summed", "cross_entropy(outputs.flatten(0, 1), answers.flatten())", "cross_entropy(outputs.flatten(0, 1), answers.flatten(), reduction='sum')"),
     ("look-up: one score for all questions", "(outputs.argmax(dim=-1) == answers).float().mean(dim=0)", "(outputs.argmax(dim=-1) == answers).float().mean().expand(self.questions)"),
+    ("look-up: five pairs", "pairs=6, batch_size=128", "pairs=5, batch_size=128"),
     ("reader: reads the first token", "self.attention(self.embedded(x))[:, -1]", "self.attention(self.embedded(x))[:, 0]"),
     ("reader: averages its tokens", "self.attention(self.embedded(x))[:, -1]", "self.attention(self.embedded(x)).mean(dim=1)"),
     ("reader: averages its symbols", "self.embed(x).sum(dim=2)", "self.embed(x).mean(dim=2)"),
@@ -107,6 +107,7 @@ RUN = [
     ("training: learning rate ignored", "model.parameters(), lr=learning_rate)", "model.parameters(), lr=1e-2)"),
     ("training: zero_grad forgotten", "self.optimizer.zero_grad()", "pass"),
     ("training: a step in eval mode", "outputs = self.model.train()(x)", "outputs = self.model(x)"),
+    ("training: losses keep their graph", "self.losses.append(loss.item())", "self.losses.append(loss)"),
     ("training: no step of the optimizer", "        self.optimizer.step()\n", ""),
     ("training: two steps counted", "self.step += 1", "self.step += 2"),
     ("training: score after the step", "self.scores.append(self.task.score(outputs, answers))", "self.scores.append(self.task.score(self.model(x), answers))"),
@@ -147,6 +148,7 @@ TEXT = [
     ("characters: alphabet not sorted", "sorted(set(text))", "sorted(set(text), reverse=True)"),
     ("characters: loss summed", "return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())", "return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction='sum')"),
     ("characters: score by position", "(outputs.argmax(dim=-1) == targets).float().mean().view(1)", "(outputs.argmax(dim=-1) == targets).float().mean(dim=0)"),
+    ("model: another width", "width=64, num_heads=4", "width=32, num_heads=4"),
     ("model: residual missing", "self.norm(tokens + self.attention(tokens))", "self.norm(self.attention(tokens))"),
     ("model: norm missing", "self.read_out(self.norm(tokens + self.attention(tokens)))", "self.read_out(tokens + self.attention(tokens))"),
     ("model: norm before the sum", "self.norm(tokens + self.attention(tokens))", "tokens + self.norm(self.attention(tokens))"),
@@ -238,6 +240,13 @@ FAULTS = [
     *of("_checks.py", CHECKS),
 ]
 EQUIVALENT = [
+    (
+        "torch's: mask cut wrong",
+        EFFICIENT,
+        "self.hide[: x.shape[1], : x.shape[1]]",
+        "self.hide[-x.shape[1] :, : x.shape[1]]",
+        "told that it is causal and asked for no weights, torch's layer looks at no number of the mask",
+    ),
     (
         "peak: events as they come",
         COSTS,
