@@ -220,6 +220,18 @@ def test_losses_are_those_in_eval_mode_and_ask_for_no_gradients(task):
     assert held_out_loss(model.train(), task) == pytest.approx(whole.mean().item())
 
 
+class Away(torch.Tensor):
+    """Scores as if on another device: nothing is drawn from them until they are on the CPU."""
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        assert func is not torch.multinomial
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
 class Elsewhere(nn.Module):
     """A model as if on another device: it takes nothing else."""
 
@@ -231,7 +243,7 @@ class Elsewhere(nn.Module):
         assert x.is_meta
         assert not self.training
         assert not torch.is_grad_enabled()
-        return torch.zeros(*x.shape, self.size)
+        return torch.zeros(*x.shape, self.size).as_subclass(Away)
 
 
 def test_input_goes_where_the_model_is(monkeypatch):
