@@ -31,24 +31,41 @@ class Heatmap(NamedTuple):
 
 
 def as_array(values):
-    """Any array or tensor as float64 numpy; a tensor is detached first."""
+    """Any array or tensor as float64 numpy; a tensor is detached first. ValueError for complex numbers."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().double()
+        values = values.detach().cpu()
+        values = values.resolve_conj() if values.is_complex() else values.double()
+    if np.iscomplexobj(values):
+        raise ValueError("values must be real to be drawn, got complex numbers: draw their abs(), or .real and .imag")
     return np.asarray(values, dtype=np.float64)
 
 
 def as_table(values):
-    """As as_array; ValueError unless it has two dimensions."""
+    """As as_array; ValueError unless it has two dimensions, and something in it."""
     table = as_array(values)
-    if table.ndim != 2:
+    if table.ndim != 2 or table.size == 0:
         raise ValueError(f"values must be a table (rows, columns), got the shape {table.shape}")
     return table
 
 
-def check_labels(name, labels, count):
-    """ValueError unless there is one label for each of `count` things."""
+def as_row(name, values):
+    """As as_array; ValueError unless it has one dimension, and something in it."""
+    row = as_array(values)
+    if row.ndim != 1 or row.size == 0:
+        raise ValueError(f"{name} must be one row of numbers, at least one, got the shape {row.shape}")
+    return row
+
+
+def check_labels(name, labels, count, kind="label"):
+    """ValueError unless there is one label (or another kind of thing) for each of `count` things."""
     if len(labels) != count:
-        raise ValueError(f"{name} must hold one label for each of {count}, got {len(labels)}: {list(labels)}")
+        raise ValueError(f"{name} must hold one {kind} for each of {count}, got {len(labels)}: {list(labels)}")
+
+
+def check_series(series):
+    """ValueError for nothing to draw."""
+    if len(series) == 0:
+        raise ValueError("series must hold at least one name and its numbers, got none")
 
 
 def head_colour(head):
@@ -73,6 +90,8 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     check_labels("rows", rows, values.shape[0])
     check_labels("columns", columns, values.shape[1])
     hide = np.zeros(values.shape, bool) if hidden is None else as_array(hidden).astype(bool)
+    if hide.shape != values.shape:
+        raise ValueError(f"hidden must have the shape of values, {values.shape}, got {hide.shape}")
     shown = values[~hide & np.isfinite(values)]
     low, high = limits or ((shown.min(), shown.max()) if shown.size else (0, 1))
     image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
@@ -102,6 +121,7 @@ def write_numbers(heatmap, values, hide):
 
 def colour_rows(ax, heads):
     """Put a bar in the colour of its head at the left of each row: `heads` names the head of every row."""
+    check_labels("heads", heads, len(ax.get_yticks()), "head")
     ax.tick_params(axis="y", length=0, pad=14)
     across = ax.get_yaxis_transform()  # x as a share of the axes' width, y in rows
     return [
@@ -112,10 +132,11 @@ def colour_rows(ax, heads):
 
 def draw_bars(ax, series, labels, title="", ylabel=""):
     """Bars side by side: `series` maps a name to one number a label. Returns the bars, a list a series."""
+    check_series(series)
     width = 0.8 / len(series)
     bars = []
     for n, (name, values) in enumerate(series.items()):
-        values = as_array(values)
+        values = as_row(f"series {name!r}", values)
         check_labels("labels", labels, len(values))
         places = np.arange(len(labels)) + (n - (len(series) - 1) / 2) * width
         bars.append(ax.bar(places, values, width, label=name, color=head_colour(n)))
@@ -128,10 +149,12 @@ def draw_bars(ax, series, labels, title="", ylabel=""):
 
 def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
     """Lines with markers: `series` maps a name to one number an x. log: which axes are logarithmic ("", "x", "xy")."""
-    x = as_array(x)
-    lines = []
+    check_series(series)
+    x, lines = as_row("x", x), []
     for n, (name, y) in enumerate(series.items()):
-        lines += ax.plot(x, as_array(y), marker="os^Dv<>p"[n % 8], color=head_colour(n), label=name)
+        y = as_row(f"series {name!r}", y)
+        check_labels(f"series {name!r}", y, len(x), "number")
+        lines += ax.plot(x, y, marker="os^Dv<>p"[n % 8], color=head_colour(n), label=name)
     if "x" in log:
         ax.set_xscale("log", base=2)
         ax.set_xticks(x, [f"{value:g}" for value in x])
@@ -145,7 +168,9 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
 
 def draw_histogram(ax, values, bins, title="", xlabel="", ylabel="how many"):
     """How many of the values fall into each bin; `bins` are the edges. Returns the counts."""
-    counts, _, _ = ax.hist(as_array(values).ravel(), bins=as_array(bins), color=head_colour(0), edgecolor="white")
+    counts, _, _ = ax.hist(
+        as_row("values", as_array(values).ravel()), as_row("bins", bins), color=head_colour(0), edgecolor="white"
+    )
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     return counts
 
@@ -156,8 +181,13 @@ def draw_arrows(ax, vectors, labels, title="", *, colours=None):
     check_labels("labels", labels, len(vectors))
     if vectors.shape[1] not in (2, 3):
         raise ValueError(f"vectors must be 2 or 3 wide, got {vectors.shape[1]}")
+    if (vectors.shape[1] == 3) != (ax.name == "3d"):
+        kind = "three-dimensional" if ax.name == "3d" else "flat"
+        raise ValueError(f"vectors {vectors.shape[1]} wide cannot be drawn on {kind} axes: see new_figure(three_d=...)")
+    if colours is not None:
+        check_labels("colours", colours, len(vectors), "colour")
     for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
-        colour = colours[n] if colours else head_colour(0)
+        colour = head_colour(0) if colours is None else colours[n]
         ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)
         ax.plot(*vector[:, None], marker="o", color=colour, markersize=5)
         # every other label goes below its tip, so that neighbours do not cover each other
@@ -169,6 +199,8 @@ def draw_arrows(ax, vectors, labels, title="", *, colours=None):
 def strongest(values, rows, columns):
     """Say a table in words: the largest entry of each row, "Your → journey 0.24, ..."."""
     values = as_table(values)
+    check_labels("rows", rows, values.shape[0])
+    check_labels("columns", columns, values.shape[1])
     best = values.argmax(axis=1)
     return ", ".join(f"{rows[i]} → {columns[j]} {values[i, j]:.2f}" for i, j in enumerate(best))
 
