@@ -1,6 +1,8 @@
 """The trace: what it lists is right, it misses no result that nobody used, and it raises no false alarm."""
 
 import gc
+import subprocess
+import sys
 import weakref
 from dataclasses import dataclass
 
@@ -112,6 +114,15 @@ def waste_in_a_cycle(x):
     return x + 1
 
 
+class Wasteful(nn.Module):
+    def forward(self, x):
+        x.masked_fill(x > 0, 0)
+        return x * 2
+
+
+NORM, SPECTRAL = nn.BatchNorm1d(3), nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))
+
+
 def waste_a_write(x):
     y = x * 2
     z = y + 1
@@ -130,6 +141,13 @@ def waste_a_write(x):
         (lambda x: (x.to_sparse(), x.sum())[1], ["to_sparse"]),
         (lambda x: (torch.empty(0).exp(), x.sum())[1], ["exp"]),  # an empty storage is a storage
         (torch.vmap(lambda row: (row.masked_fill(row > 0, 0), row.sin())[1]), ["masked_fill"]),
+        (lambda x: (x.split(1), (x + 1).chunk(2), x.unbind(), x.sum())[3], ["split", "chunk", "unbind"]),
+        (lambda x: (F.softmax(x, dim=-1), x.sum())[1], ["softmax"]),  # through torch's own Python code
+        (lambda x: [nn.Softmax(dim=-1)(x) for _ in range(3)][2], ["softmax"] * 2),  # one line, but three calls
+        (lambda x: (F.relu(x * 2, inplace=True), x.sum())[1], ["relu"]),
+        (lambda x: (NORM(x), x.sum())[1], ["batch_norm"]),  # though it also counted
+        (lambda x: (SPECTRAL(x), x.sum())[1], ["linear"]),
+        (nn.Sequential(nn.ReLU(), Wasteful(), nn.Softmax(dim=-1)), ["masked_fill"]),
     ],
 )
 def test_other_wasted_results(f, expected):
@@ -227,8 +245,32 @@ class TrainingStep:
         return loss.item()
 
 
+def train_a_layer_of_its_own(set_to_none):
+    def f(x):
+        layer = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            loss = layer(x).square().mean()
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    return f
+
+
 FINE = [
     Cached(),
+    pytest.param(train_a_layer_of_its_own(True), marks=pytest.mark.slow),  # the import of optimizers costs a second
+    pytest.param(train_a_layer_of_its_own(False), marks=pytest.mark.slow),
+    lambda x: nn.LSTM(3, 2)(x)[0],  # of one sentence: it also squeezes its last states, and nobody reads them
+    lambda x: nn.GRU(3, 2)(x)[0],
+    lambda x: nn.LSTMCell(3, 2)(x)[0],
+    lambda x: nn.BatchNorm1d(3)(x),  # made here: the counter of its batches is never read
+    lambda x: nn.InstanceNorm1d(3, track_running_stats=True)(x[None]),
+    lambda x: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2))(x),
+    lambda x: nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))(x),
+    lambda x: SPECTRAL(x) + NORM(x),
     fill_row_by_row,
     write_through_a_view,
     use_only_a_view,
@@ -322,6 +364,51 @@ def test_bytes_of_half_precision_meta_and_sparse():
     assert [(row.bytes, row.note) for row in rows] == [(18, ""), (4_000_000, ""), (0, "bytes not known")]
 
 
+def test_what_a_property_hands_out_is_no_new_memory():
+    w = torch.ones(2, 2, requires_grad=True)
+    (w * 3).sum().backward()
+
+    def f(x):
+        c = torch.complex(x, x)
+        return w.grad, w.grad * 2, w.data, x.T, x.mT, c.real, c.imag
+
+    rows = trace(f, torch.ones(2, 2)).rows
+    assert [row[0] for row in rows] == ["complex", "grad", "grad", "mul", "data", "T", "mT", "real", "imag"]
+    assert [row.bytes for row in rows] == [32, 0, 0, 16, 0, 0, 0, 0, 0]
+    assert [row.note for row in rows] == ["", *["was there before"] * 2, "", *["view"] * 5]
+    made = trace(lambda: torch.ones(2, requires_grad=True).exp().sum().backward()).rows
+    assert sum(row.bytes for row in made) == 8 + 8 + 4  # the gradient that backward made is in no row
+
+
+def test_a_property_nobody_reads_is_no_waste_of_memory_but_a_view_is_one():
+    w = torch.ones(2, 2, requires_grad=True)
+    (w * 3).sum().backward()
+    rows = trace(lambda: (w.grad, w.data, 0)[2]).rows
+    assert [row.note for row in rows] == ["was there before", "never used, view"]
+
+
+def test_a_part_of_a_split_that_nobody_reads_is_named():
+    def f(x):
+        queries, keys, values = x.chunk(3)
+        halves = x.T.split(2, dim=1)
+        return queries @ keys.mT, values.shape is None, halves[0].exp(), x.max(dim=0).values
+
+    rows = trace(f, torch.ones(6, 4)).rows
+    notes = {row.operation: row.note for row in rows}
+    assert notes["chunk"] == "view"  # who asks for a view's shape has used it
+    assert notes["split"] == "view, never read: part 2, 3 of 3"
+    assert notes["max"] == ""
+    assert trace(f, torch.ones(6, 4)).unused == []
+
+    def g(x):
+        queries, _, values = x.chunk(3)
+        return queries @ values.mT
+
+    assert trace(g, torch.ones(6, 4)).rows[0].note == "view, never read: part 2 of 3"
+    kept = []
+    assert trace(lambda x: kept.append(x.chunk(3)), torch.ones(6, 4)).rows[0].note == "view"
+
+
 def test_multihead_attention_of_torch_says_that_it_is_opaque():
     x = torch.randn(2, 3, 4)
     for train in (True, False):
@@ -376,6 +463,37 @@ def test_errors():
         trace(fail)
     assert caught.value is error
     assert unused(lambda: torch.ones(2)) == []  # and the next trace starts afresh
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_compiled_function_is_traced_as_it_was_written(fullgraph):
+    layer, x = Leaky(4, 2, LEAKS["masked_fill"], keep=False).eval(), torch.randn(1, 3, 4)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=fullgraph)
+    for _ in range(2):  # before its first call, and after it
+        traced = trace(compiled, x)
+        assert traced.rows == trace(layer, x).rows
+        assert [row.operation for row in traced.unused] == ["masked_fill"]
+        torch.testing.assert_close(compiled(x), traced.result)
+
+
+COMPILES = """
+import torch
+from attention_helpers import trace
+compiled = lambda x: torch.compile(lambda x: x.masked_fill(x > 0, 0) * 2, backend="aot_eager", fullgraph=True)(x + 1)
+try:
+    trace(compiled, torch.ones(3))
+except RuntimeError as error:
+    print(error)
+print(len(trace(compiled, torch.ones(3)).rows))
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_is_the_first_to_compile_is_told_to_do_so_before():
+    run = subprocess.run([sys.executable, "-c", COMPILES], capture_output=True, text=True, check=True)
+    said = "f compiles a function while it is traced: call torch.compile before the trace"
+    assert run.stdout.splitlines() == [said, "4"]
 
 
 def test_arguments_arrive_even_one_called_f():
