@@ -8,7 +8,7 @@ from .core import attention_scores, attention_weights, causal_mask, context_vect
 from .source import show_source
 from .layers import CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper
 from .layers import SelfAttention_v1, SelfAttention_v2, Steps
-from .probes import Influence, influence, max_difference
+from .probes import Influence, Leak, find_leak, influence, max_difference
 from .trace import Trace, trace
 from .dropout import Dropout
 
@@ -16,6 +16,7 @@ __all__ = [
     "CausalAttention",
     "Dropout",
     "Influence",
+    "Leak",
     "MultiHeadAttention",
     "MultiHeadAttentionWrapper",
     "SelfAttention_v1",
@@ -27,6 +28,7 @@ __all__ = [
     "attention_weights",
     "causal_mask",
     "context_vectors",
+    "find_leak",
     "influence",
     "load_sentence",
     "max_difference",

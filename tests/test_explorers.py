@@ -381,3 +381,11 @@ def test_500_moves_take_little_memory():
     for state in moves:
         e.set(**state)
     assert psutil.Process().memory_info().rss - before < 20e6
+
+
+def test_the_mask_explorer_pokes_and_computes_no_jacobian(monkeypatch):
+    from attention_helpers.explorers import masking
+
+    monkeypatch.setattr(torch.autograd.functional, "jacobian", None)
+    embeddings = load_sentence("journey").embeddings
+    assert masking.attend(embeddings, 4, "none", 2, 1.0).moved.all()

@@ -1,13 +1,16 @@
 """The probes find a leak where there is one, and leave the layer as they found it."""
 
 import math
+import warnings
 
 import pytest
 import torch
 from sizes import ALL, CAUSAL, Sizes, build
 from torch import nn
+from torch.nn import functional as F
 
-from attention_helpers import MultiHeadAttention, influence, max_difference
+from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference
+from attention_helpers.probes import poke_influence
 
 SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 
@@ -41,6 +44,21 @@ def test_poke_has_the_length_asked_for_and_moves_one_token():
     assert moved[0, 0] <= 2.0
     norm = influence(lambda x: x.norm(dim=-1, keepdim=True), torch.zeros(3, 5, dtype=torch.float64), poke=-2.0).poke
     torch.testing.assert_close(norm, 2.0 * torch.eye(3, dtype=torch.float64))
+
+
+def test_poke_moves_every_entry_of_a_token_and_each_by_another_amount():
+    x = torch.zeros(2, 5, dtype=torch.float64)
+    alone = [influence(lambda x, k=k: x[:, k : k + 1], x).poke[0, 0].item() for k in range(5)]
+    assert min(alone) > 1e-3
+    assert len(set(alone)) == 5
+    assert math.hypot(*alone) == pytest.approx(1.0)
+
+
+def test_poke_alone_is_that_of_influence_and_in_eval_mode_too():
+    layer, x = build("MultiHeadAttention", SIZES, dropout=0.5).train(), SIZES.x(torch.float32)
+    assert torch.equal(poke_influence(layer, x, 0.7), influence(layer, x, poke=0.7).poke)
+    assert layer.training
+    assert layer.dropout.training
 
 
 def test_finds_a_leak_where_the_softmax_is_saturated():
@@ -82,6 +100,265 @@ def test_works_without_grad_and_for_both_ranks():
 def test_train_mode_dropout_does_not_look_like_a_leak():
     layer = MultiHeadAttention(3, 4, 6, dropout=0.9, num_heads=2).train()
     assert not influence(layer, torch.ones(1, 6, 3)).poke.triu(1).any()
+
+
+# ---- layers that influence cannot judge
+
+
+class Counter(nn.Module):
+    """Adds the number of its calls so far, from call number `start` on."""
+
+    def __init__(self, start=0):
+        super().__init__()
+        self.calls, self.start = 0, start
+
+    def forward(self, x):
+        self.calls += 1
+        return x + max(0, self.calls - self.start)
+
+
+def add_in_place(x):
+    x += 1
+    return x
+
+
+def with_dropout(x):
+    return nn.Dropout(0.5)(x)  # made in training mode, out of reach
+
+
+UNJUDGED = [
+    (with_dropout, "layer must return the same .* call its eval"),
+    (lambda x: x + torch.randn_like(x), "layer must return the same"),
+    (Counter(), "layer must return the same .* got results 1 apart"),
+    (add_in_place, r"layer must leave x as it is, .* x = x.clone\(\)"),
+    (lambda x: x.unsqueeze_(0) + 0, "layer must leave x as it is"),
+    (lambda x: x * 1j, "layer must return real .* got torch.complex64"),
+    (lambda x: x.argsort(), "layer must return real .* got torch.int64"),
+]
+
+
+@pytest.mark.parametrize("probe", [influence, find_leak])
+@pytest.mark.parametrize(("layer", "said"), UNJUDGED)
+def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
+    x = torch.ones(3, 2)
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=said):
+        probe(layer, x)
+    assert torch.equal(x, torch.ones(3, 2))
+
+
+@pytest.mark.parametrize(
+    "cut_off",
+    [
+        lambda x: (2 * x).detach(),
+        torch.no_grad()(lambda x: 2 * x),
+        lambda x: torch.from_numpy(2 * x.detach().numpy()),
+        lambda x: F.one_hot(x.argmax(dim=-1), 2).float(),
+        lambda x: torch.ones(2, requires_grad=True) * x.detach(),  # it has a gradient, but not to x
+    ],
+)
+def test_a_result_that_is_cut_off_from_x_is_no_gradient_of_zero(cut_off):
+    x = torch.tensor([[1.0, 0.9], [2.0, 2.1], [0.0, -0.1]])
+    with pytest.raises(ValueError, match="layer must not cut its result off from x"):
+        influence(cut_off, x)
+    assert not find_leak(cut_off, x)  # it needs no gradient
+
+
+def test_a_layer_that_reads_nothing_has_no_influence_and_no_leak():
+    found = influence(lambda x: torch.ones(3, 2), torch.ones(3, 2))
+    assert not found.gradient.any()
+    assert not found.poke.any()
+    assert not find_leak(lambda x: torch.ones(3, 2), torch.ones(3, 2))
+
+
+class NoBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.cumsum(dim=0)
+
+
+def needs_no_grad(x):
+    if x.requires_grad:  # what flex_attention does on a CPU
+        raise NotImplementedError("no backward on a CPU")
+    return x.cumsum(dim=0)
+
+
+@pytest.mark.parametrize("layer", [needs_no_grad, NoBackward.apply, lambda x: torch.from_numpy(x.numpy().cumsum(0))])
+def test_without_a_backward_the_poke_alone_judges_and_a_warning_says_so(layer):
+    with pytest.warns(UserWarning, match="layer has no gradient here, judge it by its poke alone") as caught:
+        found = influence(layer, torch.ones(3, 2))
+    assert caught[0].filename == __file__
+    assert found.gradient.isnan().all()
+    assert found.gradient.shape == (3, 3)
+    assert torch.equal(found.poke > 0, ~causal_mask(3))
+
+
+def test_the_usual_layer_raises_no_warning_and_inference_mode_is_left_for_the_gradient():
+    layer, x = build("MultiHeadAttention", SIZES), SIZES.x(torch.float32)
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("error")
+        gradient = influence(layer, x * 1).gradient
+    torch.testing.assert_close(gradient, influence(layer, x).gradient)
+
+
+# ---- find_leak
+
+N, WIDTH = 3, 2
+MASK = causal_mask(N)
+
+
+def tokens(num_tokens=N, width=WIDTH, dtype=torch.float32):
+    return torch.randn(num_tokens, width, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+def attend(x):
+    return (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ x
+
+
+def einsum(x):
+    scores = torch.einsum("id,jd->ij", x, x) - 1e9 * MASK
+    return torch.einsum("ij,jd->id", scores.softmax(dim=-1), x)
+
+
+class Torch(nn.Module):
+    """torch's own layer."""
+
+    def __init__(self, mask):
+        super().__init__()
+        self.attention, self.mask = nn.MultiheadAttention(WIDTH, 2, dropout=0.5, batch_first=True), mask
+
+    def forward(self, x):
+        return self.attention(x, x, x, attn_mask=self.mask, need_weights=False)[0]
+
+
+class Grouped(nn.Module):
+    """Two heads of queries share one of keys and values."""
+
+    def __init__(self, is_causal):
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(WIDTH, 2 * heads) for heads in (2, 1, 1))
+        self.is_causal = is_causal
+
+    def forward(self, x):
+        queries, keys, values = (
+            linear(x).view(1, N, -1, 2).transpose(1, 2) for linear in (self.queries, self.keys, self.values)
+        )
+        keys, values = keys.repeat_interleave(2, dim=1), values.repeat_interleave(2, dim=1)
+        context = F.scaled_dot_product_attention(queries, keys, values, is_causal=self.is_causal)
+        return context.transpose(1, 2).reshape(1, N, 4)
+
+
+def by_fft(x):
+    """A causal convolution whose rounding spreads over all rows."""
+    kernel = torch.linspace(1.0, 0.2, N)[:, None]
+    return torch.fft.irfft(torch.fft.rfft(x, 2 * N, dim=0) * torch.fft.rfft(kernel, 2 * N, dim=0), 2 * N, dim=0)[:N]
+
+
+with torch.random.fork_rng(devices=[]):
+    torch.manual_seed(0)
+    LSTM, BOTH_WAYS = (nn.LSTM(WIDTH, 3, bidirectional=both) for both in (False, True))
+    CONV, MIDDLE = nn.Conv1d(WIDTH, 2, 3, padding=2), nn.Conv1d(WIDTH, 2, 3, padding=1)
+    SOUND = {
+        "attention": attend,
+        "einsum": einsum,
+        "torch's own": Torch(MASK),
+        "torch's own, float mask": Torch(nn.Transformer.generate_square_subsequent_mask(N)),
+        "grouped heads": Grouped(True),
+        "ours": MultiHeadAttention(WIDTH, 4, N, 0.5, 2),
+        "cumsum": lambda x: x.cumsum(dim=-2),
+        "all less the rest": lambda x: x.sum(dim=0) - x.flip(0).cumsum(dim=0).flip(0),
+        "lstm": lambda x: LSTM(x)[0],
+        "convolution": lambda x: CONV(x.T)[:, :N].T,
+        "fft": by_fft,
+        "no attention at all": nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, 2), nn.LayerNorm(2)),
+        "half precision, which overflows": lambda x: attend(x.half()).float(),
+        "bfloat16": lambda x: attend(x.bfloat16()),
+    }
+    LEAKY = {
+        "no mask": lambda x: (x @ x.mT).softmax(dim=-1) @ x,
+        "thrown away": lambda x: ((s := x @ x.mT).masked_fill(MASK, -torch.inf), s.softmax(dim=-1) @ x)[1],
+        "off by one": lambda x: (x @ x.mT).masked_fill(MASK.triu(2), -torch.inf).softmax(dim=-1) @ x,
+        "softmax over the queries": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=0) @ x,
+        "torch's own": Torch(None),
+        "grouped heads": Grouped(False),
+        "both ways": lambda x: BOTH_WAYS(x)[0],
+        "convolution": lambda x: MIDDLE(x.T).T,
+        "normalised over time": lambda x: F.layer_norm(attend(x).T, (N,)).T,
+        "behind a relu": lambda x: attend(x) + F.relu(x - 50).mean(dim=0),
+        "behind a relu, downwards": lambda x: attend(x) + F.relu(-x - 50).mean(dim=0),
+        "behind a relu, one entry": lambda x: attend(x) + F.relu(x[:, 1:] - 50).sum(),
+        "behind a far relu": lambda x: attend(x) + F.relu(x - 5000).mean(dim=0),
+        "a threshold": lambda x: attend(x) + (x > 30).any(),
+        "two thresholds": lambda x: attend(x) + ((x[:, 0] > 30) & (x[:, 1] < -30)).any(),
+        "only together": lambda x: attend(x) + (x[1:] > 20).all(),
+        "length counted by zeros": lambda x: attend(x) / x.any(dim=-1).sum(),
+        "top-k over time": lambda x: attend(x) * (x.norm(dim=-1) >= x.norm(dim=-1).topk(2).values[-1])[:, None],
+        "order": lambda x: attend(x) + (x[1, 0] < x[2, 0]),
+        "weak": lambda x: attend(x) + 1e-5 * x.mean(dim=0),
+        "to NaN": lambda x: attend(x).where((x[-1] < 50).all() | ~MASK[:, -1:], torch.nan),
+        "bfloat16": lambda x: ((x @ x.mT).softmax(dim=-1) @ x).bfloat16(),
+    }
+
+
+def into(layer, x):
+    return x[None] if isinstance(layer, (Torch, Grouped, MultiHeadAttention)) else x
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_no_leak_is_found_in_a_causal_layer(name):
+    leak = find_leak(SOUND[name], into(SOUND[name], tokens()))
+    assert not leak
+    assert leak.row is None
+    assert str(leak) == f"no leak found by {leak.pokes} pokes"
+
+
+@pytest.mark.parametrize("name", LEAKY)
+def test_a_leak_is_found_whatever_poke_it_takes(name):
+    leak = find_leak(LEAKY[name], into(LEAKY[name], tokens()))
+    assert leak
+    assert leak.row == 0
+    assert leak.change > 0
+    assert str(leak).startswith("row 0 reads the future: it ")
+    assert str(leak).endswith(f" when {leak.how}")
+
+
+def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it():
+    def layer(x):
+        y = x.cumsum(dim=0)
+        y[2] += F.relu(x[3, 1] - 50)
+        y[3] += x[0].sum()
+        return y
+
+    leak = find_leak(layer, tokens(4))
+    assert leak.row == 2
+    assert "row 2 reads the future" in str(leak)
+    assert leak.how.startswith("token 3 is moved by +")
+
+
+def test_a_layer_that_hands_out_one_tensor_each_time_hides_no_leak():
+    out = torch.empty(N, WIDTH)
+
+    def layer(x):
+        return out.copy_(x.flip(0))
+
+    assert find_leak(layer, tokens())
+    assert poke_influence(layer, tokens(), 1.0)[0, -1] > 0
+
+
+def test_a_layer_that_begins_to_drift_while_it_is_judged_is_told_so():
+    with pytest.raises(ValueError, match="layer must return the same"):
+        find_leak(Counter(start=50), tokens())
+
+
+def test_find_leak_leaves_mode_x_and_random_numbers_alone():
+    layer = MultiHeadAttention(WIDTH, 4, N, 0.5, 2).train()
+    x = tokens()[None].requires_grad_()
+    before, state = x.detach().clone(), torch.get_rng_state()
+    assert not find_leak(layer, x)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(x, before)
+    assert layer.training
+    assert layer.dropout.training
 
 
 INF, NAN = math.inf, math.nan
