@@ -4,8 +4,11 @@ import math
 import operator
 
 import torch
+from torch import nn
 
 ANY_RANK = range(65)  # torch itself stops at 64 dimensions
+# The dtypes in which a layer may compute, and the method by which tensors and layers are brought to each.
+CASTS = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
 
 
 def check_size(name, value, minimum=1):
@@ -69,8 +72,11 @@ def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
         raise ValueError(f"{name} must have the shape {layout}, got {tuple(value.shape)}")
 
 
-def check_input(x, d_in, ranks, context_length=None):
-    """Check a layer's input: its rank, its width d_in, and that it is no longer than context_length."""
+def check_input(x, d_in, ranks, context_length=None, into=None):
+    """Check a layer's input: its rank, its width d_in, that it is no longer than context_length, and its kind.
+
+    into: the matrix or nn.Linear that x is multiplied by; x must have its dtype and be on its device.
+    """
     layout = f"(b, num_tokens, {d_in})" + (f" or (num_tokens, {d_in})" if 2 in ranks else "")
     check_tensor("x", x, ranks, layout)
     if x.shape[-1] != d_in:
@@ -79,6 +85,44 @@ def check_input(x, d_in, ranks, context_length=None):
         raise ValueError(
             f"x must hold at most context_length={context_length} tokens, got {x.shape[-2]} in {tuple(x.shape)}"
         )
+    weight = getattr(into, "weight", into)
+    if isinstance(weight, torch.Tensor) and (x.dtype != weight.dtype or x.device != weight.device):
+        check_kind(x, into, weight)
+
+
+def check_kind(x, into, weight):
+    """TypeError for another dtype than the layer's, ValueError for another device.
+
+    A projection that somebody wrapped or quantised may cast or move x by itself: it is left to say what it takes.
+    """
+    wrapped = isinstance(into, nn.Module) and (
+        type(into) is not nn.Linear or into._forward_pre_hooks or "forward" in vars(into)
+    )
+    if wrapped or type(weight) not in (torch.Tensor, nn.Parameter) or weight.dtype not in CASTS:
+        return
+    if x.device != weight.device:
+        raise ValueError(f"x must be on the layer's device {weight.device}, got {x.device}")
+    if not cast_by_autocast(x, weight):
+        numpy = "numpy makes float64, so " if x.dtype == torch.float64 else ""
+        cure = f"{numpy}write x.{CASTS[weight.dtype]}()"
+        if x.dtype in CASTS:
+            cure += f" (or layer.{CASTS[x.dtype]}())"
+        raise TypeError(f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}: {cure}")
+
+
+def check_alike(**tensors):
+    """TypeError unless two tensors have one dtype, ValueError unless they are on one device."""
+    (first, a), (second, b) = tensors.items()
+    if a.device != b.device:
+        raise ValueError(f"{first} and {second} must be on one device, got {a.device} and {b.device}")
+    if a.dtype != b.dtype and not cast_by_autocast(a, b):
+        cure = f": write {second}.to({first}.dtype), or the other way round"
+        raise TypeError(f"{first} and {second} must have one dtype, got {a.dtype} and {b.dtype}{cure}")
+
+
+def cast_by_autocast(a, b):
+    """Whether autocast is on and brings both to one dtype before they are multiplied; it leaves float64 alone."""
+    return torch.is_autocast_enabled(a.device.type) and torch.float64 not in (a.dtype, b.dtype)
 
 
 def check_codes(name, value, codes, longest, symbols=()):
@@ -105,6 +149,8 @@ def check_mask(mask, scores):
     sizes = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
     if mask.ndim > scores.ndim or any(m not in (1, s) for m, s in sizes):
         raise ValueError(f"mask must broadcast to scores {tuple(scores.shape)}, got {tuple(mask.shape)}")
+    if mask.device != scores.device:
+        raise ValueError(f"mask must be on the device of scores, {scores.device}, got {mask.device}")
 
 
 def check_finite(name, value):

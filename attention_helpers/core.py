@@ -2,7 +2,7 @@
 
 import torch
 
-from ._checks import check_finite, check_mask, check_size, check_tensor
+from ._checks import check_alike, check_finite, check_mask, check_size, check_tensor
 
 
 def attention_scores(queries, keys):
@@ -10,8 +10,8 @@ def attention_scores(queries, keys):
 
     queries: (..., num_queries, d_k); keys: (..., num_keys, d_k). Returns scores (..., num_queries,
     num_keys), one row a query.
-    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or
-    widths that differ.
+    Errors: TypeError for anything but floating-point tensors of one dtype, ValueError for a rank
+    below 2, widths that differ or two devices.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1 (QK^T).
     """
     check_tensor("queries", queries, layout="(..., num_queries, d_k)")
@@ -19,6 +19,7 @@ def attention_scores(queries, keys):
     if queries.shape[-1] != keys.shape[-1]:
         got = f"keys {tuple(keys.shape)} for queries {tuple(queries.shape)}"
         raise ValueError(f"keys must be as wide as queries, got {got}")
+    check_alike(queries=queries, keys=keys)
     return queries @ keys.transpose(-2, -1)  # (..., num_queries, num_keys)
 
 
@@ -42,7 +43,7 @@ def attention_weights(scores, mask=None, scale=1.0):
     weights in the shape of scores. A row with every key hidden is NaN, and so is one whose scores
     overflow: there is nothing to share.
     Errors: TypeError for a mask that is not boolean, or scores that are no floating-point tensor;
-    ValueError for a mask that does not fit or a scale that is not finite.
+    ValueError for a mask that does not fit or is on another device, or a scale that is not finite.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     check_tensor("scores", scores, layout="(..., num_queries, num_keys)")
@@ -59,8 +60,8 @@ def context_vectors(weights, values):
 
     weights: (..., num_queries, num_keys); values: (..., num_keys, d_v). Returns (..., num_queries,
     d_v).
-    Errors: TypeError for anything but floating-point tensors, ValueError for a rank below 2 or
-    numbers of keys that differ.
+    Errors: TypeError for anything but floating-point tensors of one dtype, ValueError for a rank
+    below 2, numbers of keys that differ or two devices.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     check_tensor("weights", weights, layout="(..., num_queries, num_keys)")
@@ -68,4 +69,5 @@ def context_vectors(weights, values):
     if weights.shape[-1] != values.shape[-2]:
         got = f"values {tuple(values.shape)} for weights {tuple(weights.shape)}"
         raise ValueError(f"values must have one row a key, got {got}")
+    check_alike(weights=weights, values=values)
     return weights @ values  # (..., num_queries, d_v)

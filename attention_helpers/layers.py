@@ -34,8 +34,8 @@ class SelfAttention_v1(nn.Module):
     """Self-attention with three plain matrices, drawn uniformly from [0, 1).
 
     x: (num_tokens, d_in) or (b, num_tokens, d_in). Returns context vectors, d_out wide.
-    Errors: TypeError for a size that is no whole number or an x that is no floating-point tensor;
-    ValueError for a size below 1 or an x of the wrong rank or width.
+    Errors: TypeError for a size that is no whole number or an x that is no floating-point tensor of
+    the layer's dtype; ValueError for a size below 1 or an x of the wrong rank, width or device.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1; its Q, K, V are
     x W_query, x W_key, x W_value.
     """
@@ -48,7 +48,7 @@ class SelfAttention_v1(nn.Module):
         self.W_value = nn.Parameter(torch.rand(d_in, d_out))
 
     def steps(self, x):
-        check_input(x, self.d_in, ranks=(2, 3))
+        check_input(x, self.d_in, ranks=(2, 3), into=self.W_query)
         queries = x @ self.W_query  # (..., num_tokens, d_out)
         keys = x @ self.W_key  # (..., num_tokens, d_out)
         values = x @ self.W_value  # (..., num_tokens, d_out)
@@ -77,7 +77,7 @@ class SelfAttention_v2(nn.Module):
         self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
 
     def steps(self, x):
-        check_input(x, self.d_in, ranks=(2, 3))
+        check_input(x, self.d_in, ranks=(2, 3), into=self.W_query)
         queries = self.W_query(x)  # (..., num_tokens, d_out)
         keys = self.W_key(x)  # (..., num_tokens, d_out)
         values = self.W_value(x)  # (..., num_tokens, d_out)
@@ -121,7 +121,7 @@ class CausalAttention(nn.Module):
         self.register_load_state_dict_pre_hook(forget_mask)
 
     def steps(self, x):
-        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length)
+        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length, into=self.W_query)
         num_tokens = x.shape[1]
         queries = self.W_query(x)  # (b, num_tokens, d_out)
         keys = self.W_key(x)  # (b, num_tokens, d_out)
@@ -194,7 +194,7 @@ class MultiHeadAttention(nn.Module):
         return x.transpose(1, 2)  # (b, num_heads, num_tokens, head_dim)
 
     def steps(self, x):
-        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length)
+        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length, into=self.W_query)
         b, num_tokens, _ = x.shape
         queries = self.split_heads(self.W_query(x))  # (b, num_heads, num_tokens, head_dim)
         keys = self.split_heads(self.W_key(x))  # (b, num_heads, num_tokens, head_dim)

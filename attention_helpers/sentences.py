@@ -1,6 +1,7 @@
 """A toy sentence: its tokens and one embedding each, read from data/."""
 
 import json
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,12 +23,15 @@ def load_sentence(name, path=SENTENCES):
     """Read one toy sentence by name: "journey" (6 tokens of width 3) or "cat" (3 tokens of width 6).
 
     Returns a Sentence: tokens, and embeddings of shape (num_tokens, d_in).
-    Errors: TypeError for a name that is no string; ValueError for one that the file does not have, or for a file that
-    is not what it should be (it names the file and what was expected); FileNotFoundError if there is none.
+    Errors: TypeError for a name that is no string or a path that is none; ValueError for a name that the file does not
+    have, or for a file that is not what it should be (it names the file and what was expected); FileNotFoundError if
+    there is none.
     Source of the numbers: data/README.md.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, got {name!r}")
+    if not isinstance(path, (str, PathLike)):
+        raise TypeError(f"path must be a string or a path, got {path!r}")
     sentences = _read(path)
     if name not in sentences:
         raise ValueError(f"name must be one of {', '.join(sorted(sentences))}, got {name!r}")

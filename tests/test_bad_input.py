@@ -15,11 +15,13 @@ from attention_helpers import (
     attention_weights,
     causal_mask,
     context_vectors,
+    find_leak,
     influence,
     load_sentence,
     max_difference,
     show_source,
 )
+from attention_helpers.beyond.efficient import FusedMultiHeadAttention
 
 NAN, INF = float("nan"), float("inf")
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"
@@ -116,6 +118,48 @@ INPUTS = [
     (lambda: split().steps(ones(2, 7, 3)), ValueError, "x must", "got 7", "at most context_length=6"),
     (lambda: split()([[1.0]]), TypeError, "x must", "got list", "torch.Tensor"),
 ]
+F64 = {"dtype": torch.float64}
+LAYERS = (
+    lambda: SelfAttention_v1(3, 2),
+    flat,
+    causal,
+    wrapper,
+    split,
+    lambda: FusedMultiHeadAttention(3, 4, 6, 0.0, 2),
+)
+NUMPY = "numpy makes float64, so write x.float() (or layer.double())"
+KINDS = [
+    *(
+        (lambda layer=layer: layer()(ones(1, 6, 3, **F64)), TypeError, "x must", "got torch.float64", NUMPY)
+        for layer in LAYERS
+    ),
+    (lambda: flat()(ones(6, 3).half()), TypeError, "x must", "got torch.float16", "write x.float() (or layer.half())"),
+    (lambda: causal().double()(ones(1, 6, 3)), TypeError, "x must", "float32", "x.double() (or layer.float())"),
+    (lambda: flat()(ones(6, 3).to(torch.float8_e5m2)), TypeError, "x must", "got torch.float8_e5m2", "write x.float()"),
+    *(
+        (lambda layer=layer: layer().to("meta")(ones(1, 6, 3)), ValueError, "x must", "got cpu", "device meta")
+        for layer in LAYERS
+    ),
+    (lambda: flat()(ones(6, 3, device="meta")), ValueError, "x must", "got meta", "device cpu"),
+    (
+        lambda: attention_scores(ones(4, 2, **F64), ones(4, 2)),
+        TypeError,
+        "queries and keys",
+        "torch.float64",
+        "one dtype",
+    ),
+    (lambda: attention_scores(ones(4, 2), ones(4, 2, device="meta")), ValueError, "queries and keys", "meta", "device"),
+    (lambda: attention_scores(ones(4, 2, device="meta"), ones(4, 2)), ValueError, "queries and keys", "meta", "device"),
+    (lambda: context_vectors(ones(4, 4).half(), ones(4, 2)), TypeError, "weights and values", "float16", "one dtype"),
+    (
+        lambda: context_vectors(ones(4, 4), ones(4, 2, device="meta")),
+        ValueError,
+        "weights and values",
+        "meta",
+        "device",
+    ),
+    (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
+]
 VERBS = [
     (lambda: attention_scores([[1.0]], ones(2, 2)), TypeError, "queries", "got list", "torch.Tensor"),
     (lambda: attention_scores(ones(2), ones(2, 2)), ValueError, "queries", "got (2,)", "num_queries, d_k"),
@@ -145,17 +189,27 @@ OTHERS = [
     (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row a token, 6"),
     (lambda: influence(lambda x: x[:2], ones(6, 3)), ValueError, "layer", "got (2, 3)", "one row a token, 6"),
     (lambda: influence(lambda x: 1, ones(6, 3)), ValueError, "layer", "got int", "one row a token"),
+    (lambda: influence(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
+    (lambda: influence(flat(), ones(1, 0, 3)), ValueError, "x must", "got (1, 0, 3)", "at least one token"),
+    (lambda: influence(lambda x: x, ones(6, 0)), ValueError, "x must", "got (6, 0)", "at least one entry"),
+    (lambda: find_leak(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
+    (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
+    (lambda: find_leak(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
+    (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
+    (lambda: find_leak(lambda x: x / 0, ones(2, 3)), ValueError, "layer(x) must", "got 6", "finite"),
     (lambda: max_difference(1.0, ones(1)), TypeError, "a must", "got float", "torch.Tensor"),
     (lambda: max_difference(ones(1), [1.0]), TypeError, "b must", "got list", "torch.Tensor"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey"),
     (lambda: load_sentence(["cat"]), TypeError, "name", "got ['cat']", "string"),
     (lambda: load_sentence(None), TypeError, "name", "got None", "string"),
+    (lambda: load_sentence("cat", path=3), TypeError, "path", "got 3", "string or a path"),
+    (lambda: load_sentence("cat", None), TypeError, "path", "got None", "string or a path"),
     (lambda: show_source(5), TypeError, "thing", "got int: 5", "class or function"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
     (lambda: show_source(torch), TypeError, "thing", "got module", "class or function"),
 ]
-CALLS = SIZES + OPTIONS + INPUTS + VERBS + OTHERS
+CALLS = SIZES + OPTIONS + INPUTS + KINDS + VERBS + OTHERS
 
 
 @pytest.mark.parametrize(("call", "exception", "argument", "got", "rule"), CALLS, ids=range(len(CALLS)))

@@ -76,7 +76,7 @@ class FusedMultiHeadAttention(nn.Module):
         return qkv.permute(2, 0, 3, 1, 4)  # (3, b, num_heads, num_tokens, head_dim)
 
     def forward(self, x):
-        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length)
+        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length, into=self.W_qkv)
         queries, keys, values = self.split_heads(x)
         p = self.dropout if self.training else 0.0
         context = scaled_dot_product_attention(queries, keys, values, dropout_p=p, is_causal=True)
@@ -90,7 +90,7 @@ class FusedMultiHeadAttention(nn.Module):
         is full.
         Source: Pope et al. 2022, "Efficiently Scaling Transformer Inference", section 2.
         """
-        check_input(x, self.d_in, ranks=(3,))
+        check_input(x, self.d_in, ranks=(3,), into=self.W_qkv)
         queries, keys, values = self.split_heads(x)
         past = self.past_of(cache, keys)
         cache = self.extended(cache, past, keys, values)
