@@ -9,8 +9,8 @@ from sizes import ALL, CAUSAL, Sizes, build
 from torch import nn
 from torch.nn import functional as F
 
-from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference
-from attention_helpers.probes import poke_influence
+from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference, probes
+from attention_helpers.probes import all_pokes, poke_influence
 
 SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 
@@ -302,6 +302,19 @@ with torch.random.fork_rng(devices=[]):
 
 def into(layer, x):
     return x[None] if isinstance(layer, (Torch, Grouped, MultiHeadAttention)) else x
+
+
+def test_any_two_entries_are_poked_together_and_apart_up_and_down_and_each_alone():
+    x = torch.zeros(2, 6, dtype=torch.float64)
+    moves = torch.stack([poked[1] for _, _, poked in all_pokes(x)])  # (pokes, 6); x is 0, and so its largest entry 1
+    for size in probes.SIZES:
+        for i in range(6):
+            alone = torch.eye(6)[i].double() * size
+            assert any(torch.equal(move, alone) for move in moves)
+            assert any(torch.equal(move, -alone) for move in moves)
+            for j in range(i):
+                pairs = set(map(tuple, (moves[:, [i, j]] / size).tolist()))
+                assert pairs >= {(1, 1), (1, -1), (-1, 1), (-1, -1)}
 
 
 @pytest.mark.parametrize("name", SOUND)

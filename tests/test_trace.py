@@ -315,6 +315,8 @@ def test_what_a_list_or_a_closure_holds_is_used():
     kept = []
     assert unused(lambda: kept.append(torch.ones(3) + 1)) == []
     assert unused(lambda: kept.append(torch.ones(3, 3).max(0).indices)) == []  # one output of two
+    spectral = nn.utils.parametrizations.spectral_norm
+    assert unused(lambda: kept.append(spectral(nn.Linear(3, 2)))) == []  # made, not called; it tries its norm once
     held = {}
     assert unused(lambda: held.update(a=torch.ones(3, 1).exp().T)) == []
 
