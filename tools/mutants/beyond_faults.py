@@ -24,7 +24,7 @@ FUSED = [
     ("fused: dropout in eval", "p = self.dropout if self.training else 0.0", "p = self.dropout"),
     ("fused: no dropout in training", "p = self.dropout if self.training else 0.0", "p = 0.0"),
     ("fused: not causal", "dropout_p=p, is_causal=True)", "dropout_p=p, is_causal=False)"),
-    ("fused: longer than its context", "ranks=(3,), context_length=self.context_length)", "ranks=(3,))"),
+    ("fused: longer than its context", "ranks=(3,), context_length=self.context_length, into", "ranks=(3,), into"),
     ("fused: gradients through join", "    @torch.no_grad()\n    def join", "    def join"),
     ("from_split: out_proj shared", "fused.out_proj.load_state_dict(split.out_proj.state_dict())", "fused.out_proj = split.out_proj"),
     ("from_split: out_proj not copied", "fused.out_proj.load_state_dict(split.out_proj.state_dict())", "pass"),

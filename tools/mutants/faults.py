@@ -103,5 +103,5 @@ FAULTS = [
     ),
     ("influence in train mode", "probes.py", "module.training = False", "module.training = module.training"),
     ("influence transposed", "probes.py", "torch.stack(columns, dim=1)", "torch.stack(columns, dim=0)"),
-    ("max_difference blind to NaN", "probes.py", ".max().item()", ".nan_to_num(0.0).max().item()"),
+    ("max_difference blind to NaN", "probes.py", "b, 0.0).max()", "b, 0.0).nan_to_num(0.0).max()"),
 ]
