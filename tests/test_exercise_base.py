@@ -13,6 +13,9 @@ from torch import nn
 from attention_helpers.exercises.base import Exercise, Misconception, Progress
 from attention_helpers.exercises.compare import changed_input, difference
 
+ONE = torch.ones(1)
+ENTRIES = "1 of 2 entries of the result differ"
+
 
 def halves(x, flip=False):
     """Rows of x (n, d), halved."""
@@ -171,6 +174,7 @@ def test_rows_that_do_not_sum_to_one():
             "The rows of the result should sum to 1: row [0, 0] sums to 0.5000.",
         ),
         (torch.ones(3, 0), torch.ones(3, 0), ""),
+        (ONE * 1j, ONE * 2j, "1 of 1 entries of the result differ, the first at [0]: 0+2j where 0+1j belongs."),
     ],
 )
 def test_a_result_without_rows_gets_no_row_number(expected, got, said):
@@ -200,6 +204,7 @@ def refuses(p):
         (lambda p: [][1] if p >= 1 else p, "Not the ValueError that was asked for: Your code stopped"),
         (lambda p: float("x") if p < 1 else refuses(p), "with `ValueError`: could not convert"),
         (lambda p: refuses_silently(p), "Let it say what is wrong: its message is empty."),
+        (lambda p: refuses_silently(p, Unsayable), "Let it say what is wrong: its message is empty."),
     ],
 )
 def test_an_error_that_was_asked_for(answer, said):
@@ -210,10 +215,15 @@ def test_an_error_that_was_asked_for(answer, said):
     assert said in reply.text
 
 
-def refuses_silently(p):
+def refuses_silently(p, error=ValueError):
     if p >= 1:
-        raise ValueError
+        raise error
     return p
+
+
+class Unsayable(ValueError):
+    def __str__(self):
+        raise RuntimeError
 
 
 def test_the_words_of_an_error_that_is_asked_for_do_not_hide_a_mistake():
@@ -296,10 +306,6 @@ def test_progress_counts_what_is_done_in_this_kernel(exercise):
     assert progress().text == "**1 of 2 done.** ✓ Halving · ○ Other"
     exercise.check(lambda x, flip: x)
     assert progress().text.startswith("**0 of 2 done.**")
-
-
-ONE = torch.ones(1)
-ENTRIES = "1 of 2 entries of the result differ"
 
 
 @pytest.mark.parametrize(

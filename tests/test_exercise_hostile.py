@@ -290,10 +290,11 @@ def test_it_is_put_back_after_each_call_so_that_no_other_code_is_judged_by_it():
 
 
 def test_a_text_that_changes_the_world_when_it_is_read_is_named():
-    text = "def halves(x):\n    return x / 2\n\ntorch.set_grad_enabled(False)"
+    """It is put back before the first call: there it would make the result one of float64."""
+    text = "def halves(x):\n    return x * torch.full((1,), 0.5)\n\ntorch.set_default_dtype(torch.float64)"
     reply = exercise_of(as_text=True, stub="def halves(x):").check(text)
-    assert (reply.right, torch.is_grad_enabled()) == (True, True)
-    assert "Your code left gradients switched off; they are on again." in reply.text
+    assert (reply.right, torch.get_default_dtype()) == (True, torch.float32)
+    assert "Your code left the default dtype at torch.float64; it is torch.float32 again." in reply.text
 
 
 def test_what_a_result_changes_when_it_is_looked_at_is_put_back():
@@ -402,3 +403,19 @@ def test_what_an_interrupted_answer_left_changed_is_put_back_and_named():
     with pytest.raises(KeyboardInterrupt, match="gradients switched off; they are on again"):
         exercise_of().check(answer)
     assert torch.is_grad_enabled()
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda x: type("Slow", (list,), {"__len__": interrupt})(),
+        raising(type("Slow", (Exception,), {"__str__": interrupt})()),
+    ],
+)
+def test_an_interrupt_while_a_result_is_looked_at_comes_out_too(answer):
+    with pytest.raises(KeyboardInterrupt, match="The check was interrupted"):
+        exercise_of(pair, stub="def pair(x):").check(answer)

@@ -58,7 +58,7 @@ BY_TORCH = {"manual_seed", "Storage"}  # torch itself replaces them: its first c
 
 
 class Kept:
-    """The settings, and the public functions of torch, as they are now.
+    """The settings, and the functions of torch, as they are now.
 
     put_back(): set what has changed since, and note it in `said`, one sentence each. Where nothing has, it takes less
     than a millisecond, so that it can follow each call.
@@ -87,8 +87,7 @@ class Kept:
             if len(vars(space)) == len(before) and not any(map(is_not, before.values(), vars(space).values())):
                 continue  # the quick way to see that nothing has changed
             for name, old in before.items():
-                public = callable(old) and not name.startswith("_") and name not in BY_TORCH
-                if public and vars(space).get(name) is not old:
+                if vars(space).get(name) is not old and callable(old) and name not in BY_TORCH:
                     setattr(space, name, old)
                     yield f"{place}.{name}"
             if space is torch.Tensor:  # most of its methods are those of its base: a new one hides them
