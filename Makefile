@@ -33,7 +33,7 @@ test-unit: ## run the unit tests alone (ARGS=... for pytest)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
 NOTEBOOKS ?= notebooks
-NBVAL = -p tools.notebooks.second_start --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
+NBVAL = -p tools.notebooks.own_sockets --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
 
 test-notebooks: ## execute every notebook and compare it with its stored outputs (ARGS=... for pytest)
 	$(ENSURE) test
@@ -45,7 +45,7 @@ test-slow: ## run the tests that take minutes
 
 test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests/browser $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope tests/browser $(ARGS)
 
 lint: ## check code and notebooks with ruff
 	$(ENSURE) test

@@ -8,8 +8,9 @@ import course
 import pytest
 from playwright.sync_api import sync_playwright
 from visit import Visit
+from xdist.scheduler import LoadScopeScheduling
 
-from tools.notebooks.lab import CHROMIUM, FLAGS, server
+from tools.notebooks.lab import CHROMIUM, FLAGS, PATIENCE, server
 
 START = course.FOLDER / "00_start_here.ipynb"
 
@@ -21,20 +22,32 @@ def pytest_configure(config):
         )
 
 
+class ByNotebook(LoadScopeScheduling):
+    """All tests of one notebook run in one process, which opens it once."""
+
+    def _split_scope(self, nodeid):
+        return nodeid.rpartition("[")[2]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return ByNotebook(config, log)
+
+
 @pytest.fixture(scope="session")
 def browser():
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE)
         yield browser
         browser.close()
 
 
 class Served(NamedTuple):
-    """A running Lab: its address, the folder of its notebooks and the one of its own files."""
+    """A running Lab: its address, the folder of its notebooks, and the one in which it says how to reach kernels."""
 
     address: str
     folder: Path
-    scratch: Path
+    runtime: Path
 
 
 @pytest.fixture(scope="session")
@@ -42,16 +55,16 @@ def served(tmp_path_factory):
     """A Lab with the course's settings, over copies of its notebooks: Lab writes beside them."""
     folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
     shutil.copytree(course.FOLDER, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-    with server(folder, scratch) as address:
-        yield Served(address, folder, scratch)
+    with server(folder, scratch) as lab:
+        yield Served(lab.address, folder, lab.runtime)
 
 
 @pytest.fixture(scope="session")
 def served_bare(tmp_path_factory):
     """A Lab that knows nothing of the course's settings, over an empty folder."""
     folder, scratch = tmp_path_factory.mktemp("bare"), tmp_path_factory.mktemp("scratch")
-    with server(folder, scratch, overrides=False) as address:
-        yield Served(address, folder, scratch)
+    with server(folder, scratch, overrides=False) as lab:
+        yield Served(lab.address, folder, lab.runtime)
 
 
 @pytest.fixture(scope="session", params=[START, *course.LESSONS], ids=lambda path: path.stem)

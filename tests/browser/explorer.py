@@ -7,6 +7,7 @@ import time
 import pytest
 
 from attention_helpers import explorers, load_sentence
+from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
     const picture = box.querySelector('img[src^="data:image/png"]');
@@ -32,6 +33,8 @@ HELD = """{
     'readout': explorer.readout,
     'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
 }"""
+# A second thread may be between a new value and its picture: an impossible state has a message and no picture.
+DRAWN = "explorer._shown == explorer.values or explorer.message.value != ''"
 MADE_FROM = {  # in the kernel; all others are made from a sentence
     "CostExplorer": "explorer.measured",
     "LearningExplorer": "__import__('types').SimpleNamespace("
@@ -46,31 +49,28 @@ class LiveExplorer:
     def __init__(self, page, kernel):
         self.page, self.kernel = page, kernel
         self.box = page.locator(".jp-OutputArea-output .widget-vbox:has(.widget-hslider)")
+        self.box.locator("table").wait_for()  # the readout comes with the picture, and some time after the cell's end
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
         self.first = self.new().values
 
     def look(self):
         return self.box.evaluate(LOOK, len(self.names))
 
-    def settle(self, until=lambda values: True, seconds=20):
-        """Wait until the kernel's values are as `until` asks, and the page shows what the kernel holds; return that."""
+    def settle(self, until=lambda values: True, seconds=PATIENCE):
+        """Wait until the kernel's values are as `until` asks, and the page shows what the kernel holds; return that.
+
+        A slider's own number changes in the page at once: as long as the kernel has not heard of it, the two differ.
+        """
         deadline = time.monotonic() + seconds
         while True:
-            page, kernel = self.look(), self.kernel.ask(HELD)
+            page, (values, drawn, kernel) = self.look(), self.kernel.ask(f"(explorer.values, {DRAWN}, {HELD})")
             kernel["readout"] = self.as_text(kernel["readout"])
-            if until(self.values()) and page | kernel == page:
+            if until(values) and drawn and page | kernel == page:
                 return page
             if time.monotonic() > deadline:
                 differ = {name: (page[name], kernel[name]) for name in kernel if page[name] != kernel[name]}
-                raise AssertionError(f"after {seconds} s in state {self.values()}, page and kernel differ in {differ}")
+                raise AssertionError(f"after {seconds} s in state {values}, page and kernel differ in {differ}")
             self.page.wait_for_timeout(30)
-
-    def moved_from(self, before, seconds=5):
-        """Wait until the kernel has heard of a move away from `before`, and the page shows it."""
-        deadline = time.monotonic() + seconds
-        while self.values() == before and time.monotonic() < deadline:
-            self.page.wait_for_timeout(30)
-        return self.settle()
 
     def values(self):
         return self.kernel.ask("explorer.values")
@@ -80,7 +80,12 @@ class LiveExplorer:
         return self.box.locator(":scope > .widget-hbox > *").nth(number)
 
     def sliders(self):
-        return [n for n in range(len(self.names)) if self.control(n).locator(".noUi-handle").count()]
+        return [n for n in range(len(self.names)) if len(set(self.ends(n))) > 1]
+
+    def ends(self, number):
+        """The lowest and the highest value of a slider, as the page has them; nothing for another control."""
+        handles = self.control(number).locator(".noUi-handle").all()
+        return [float(handle.get_attribute(end)) for handle in handles for end in ("aria-valuemin", "aria-valuemax")]
 
     def focus(self, number):
         self.control(number).evaluate(f"control => (control.matches('button') ? control : {FIRST}).focus()")
@@ -105,12 +110,10 @@ class LiveExplorer:
             at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
             press("ArrowLeft" if at_end else "ArrowRight")
         elif control.locator("select").count():
-            for key in (
-                "Space",
-                "ArrowDown",
-                "Enter",
-            ):  # an arrow on a closed list belongs to Lab: it moves to the next cell
-                press(key)
+            press("Space")
+            control.locator("select:open").wait_for()  # an arrow on a closed list belongs to Lab: to the next cell
+            press("ArrowDown")
+            press("Enter")
         elif control.locator("input").count():
             press("Space")
         else:  # of a row of buttons, the second
@@ -118,17 +121,22 @@ class LiveExplorer:
             press("Space")
 
     def drag(self, number, events):
-        """Drag a slider's handle to the far side and half the way back, in so many moves without a pause."""
+        """Drag a slider's handle to the far end and a third of the way back, in so many moves without a pause.
+
+        The far end is a step away or more, so two thirds of the way there are another value, if there are two at all.
+        """
         handle, track = (self.control(number).locator(part) for part in (".noUi-handle", ".noUi-base"))
         handle.scroll_into_view_if_needed()
         start, room = handle.bounding_box(), track.bounding_box()
         x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
-        far = room["x"] + room["width"] * (0.9 if x < room["x"] + room["width"] / 2 else 0.1)
+        lowest, highest = self.ends(number)
+        now = float(handle.get_attribute("aria-valuenow"))
+        part = max(highest - now, lowest - now, key=abs) / (highest - lowest)
         mouse = self.page.mouse
         mouse.move(x, y)
         mouse.down()
-        mouse.move(far, y, steps=events // 2)
-        mouse.move((x + far) / 2, y, steps=events - events // 2)
+        mouse.move(x + part * room["width"], y, steps=events // 2)
+        mouse.move(x + 2 / 3 * part * room["width"], y, steps=events - events // 2)
         mouse.up()
 
     def reset(self):

@@ -6,7 +6,7 @@ import urllib.request
 
 from jupyter_client import BlockingKernelClient
 
-from tools.notebooks.lab import TOKEN
+from tools.notebooks.lab import PATIENCE, TOKEN
 
 
 class Kernel:
@@ -17,10 +17,10 @@ class Kernel:
         with urllib.request.urlopen(f"{self.address}/api/sessions?token={TOKEN}") as answer:
             [self.id] = [session["kernel"]["id"] for session in json.load(answer) if session["path"] == name]
         self.client = BlockingKernelClient()
-        self.client.load_connection_file(str(served.scratch / "jupyter_runtime_dir" / f"kernel-{self.id}.json"))
+        self.client.load_connection_file(str(served.runtime / f"kernel-{self.id}.json"))
         self.client.start_channels()
 
-    def ask(self, expression, seconds=20):
+    def ask(self, expression, seconds=PATIENCE):
         """The value of an expression, which must be made of Python literals."""
         question = {"answer": f"repr({expression})"}  # twice repr: IPython shortens long lists, but no string
         reply = self.client.execute("", silent=True, user_expressions=question, reply=True, timeout=seconds)

@@ -2,7 +2,7 @@
 
 import course
 import pytest
-from visit import SCREENSHOTS, TALL
+from visit import SCREENSHOTS
 
 FIRST_LESSON = [path for path in course.LESSONS if path.name.startswith("01")]
 ANSWER = """def all_contexts(inputs):
@@ -14,8 +14,11 @@ practice.contexts_at_once.check(all_contexts)"""
 
 @pytest.mark.parametrize("notebook", FIRST_LESSON, indirect=True, ids=lambda path: path.stem)
 def test_a_wrong_answer_is_named_and_a_right_one_passes(notebook):
-    page = notebook.page
-    page.set_viewport_size(TALL)  # Lab renders what is in view
+    with notebook.all_in_view():
+        answer_twice(notebook, notebook.page)
+
+
+def answer_twice(notebook, page):
     cell = page.locator(".jp-CodeCell", has_text="practice.contexts_at_once.check(all_contexts)")
     said = cell.locator(".jp-OutputArea-output")
     assert "Not attempted yet" in said.inner_text()

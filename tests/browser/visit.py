@@ -1,15 +1,32 @@
 """A visit to a notebook of the course: what it shows at first, and after all its cells have run."""
 
+from contextlib import contextmanager, suppress
+from functools import cached_property
+
 import course
 from explorer import LiveExplorer
 from kernel import Kernel
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tools.notebooks.lab import Lab
 
 SCREENSHOTS = course.ROOT / "build" / "screenshots"
-SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 30_000}
+SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
 SHEET = 10_000  # pixels of height that one screenshot holds
-TO_THE_TOP = "document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0"
+# Lab scrolls while it renders, and the browser renders what is in view; elsewhere innerText is empty.
+SHOWN = """({prompts, outputs, pictures}) => {
+    document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0;
+    const cells = [...document.querySelectorAll('.jp-CodeCell')];
+    const of = (cell, part) => [...cell.querySelectorAll(part)];
+    if (cells.some(cell => of(cell, '.jp-OutputArea-output[data-mime-type$=error]').length)) return true;
+    const images = cells.flatMap(cell => of(cell, '.jp-OutputArea-output img'));
+    return cells.length == prompts.length && images.length >= pictures && images.every(image => image.complete)
+        && cells.every((cell, n) => cell.querySelector('.jp-InputPrompt').innerText == prompts[n])
+        && cells.every((cell, n) => of(cell, '.jp-OutputArea-output').length >= outputs[n])
+        && cells.every(cell => of(cell, '.jp-OutputArea-output').every(
+            output => output.querySelector('img, svg')
+                || output.innerText.trim() && !output.innerText.includes('Loading widget')));
+}"""
 LOOK = """() => ({
     bottom: Math.ceil([...document.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom),
     text: document.querySelector('.jp-Notebook').innerText,
@@ -43,24 +60,31 @@ class Visit:
         self.kernel.stop()
         self.page.close()
 
-    def look(self, when):
-        """What the page shows, from top to bottom: Lab renders only what is in view, so all of it must be."""
+    @contextmanager
+    def all_in_view(self):
+        """A screen as tall as the page: Lab renders only what is in view."""
         self.page.set_viewport_size(TALL)
-        self.page.evaluate(TO_THE_TOP)
-        for _ in range(120):
-            self.page.wait_for_timeout(250)
-            self.page.evaluate(TO_THE_TOP)
-            seen = self.page.evaluate(LOOK)
-            if len(seen["pictures"]) >= len(self.stored) and all(seen["prompts"]):  # else a test names what lacks
-                break
-        assert seen["bottom"] < TALL["height"], f"{self.name} needs a screen of {seen['bottom']} pixels"
-        for sheet, top in enumerate(range(0, seen["bottom"], SHEET), 1):
-            clip = {"x": 0, "y": top, "width": TALL["width"], "height": min(SHEET, seen["bottom"] - top)}
-            self.page.screenshot(path=SCREENSHOTS / f"{self.number}{when}_{sheet}.png", clip=clip)
+        yield
         self.page.set_viewport_size(SIZE)
+
+    def look(self, when):
+        """What the page shows, from top to bottom."""
+        expected = {
+            "prompts": [f"[{n}]:" for n in range(1, len(self.cells) + 1)],
+            "outputs": [len(cell.outputs) for cell in self.cells],
+            "pictures": len(self.stored),
+        }
+        with self.all_in_view():
+            with suppress(PlaywrightTimeout):  # a test names what lacks
+                self.page.wait_for_function(SHOWN, arg=expected, polling=100)
+            seen = self.page.evaluate(LOOK)
+            assert seen["bottom"] < TALL["height"], f"{self.name} needs a screen of {seen['bottom']} pixels"
+            for sheet, top in enumerate(range(0, seen["bottom"], SHEET), 1):
+                clip = {"x": 0, "y": top, "width": TALL["width"], "height": min(SHEET, seen["bottom"] - top)}
+                self.page.screenshot(path=SCREENSHOTS / f"{self.number}{when}_{sheet}.png", clip=clip)
         return seen
 
-    @property
+    @cached_property
     def explorer(self):
         return LiveExplorer(self.page, self.kernel)
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import nbformat
@@ -77,27 +77,27 @@ def write_notebook(path, way):
 @contextmanager
 def chromium(density):
     """A browser of its own on a screen of this pixel density; yields the address by which playwright finds it."""
-    address = f"http://127.0.0.1:{lab.free_port()}"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        flags = [f"--remote-debugging-port={address.rpartition(':')[2]}", f"--user-data-dir={profile}"]
+        flags = ["--remote-debugging-port=0", f"--user-data-dir={profile}"]  # 0: it takes one, and writes down which
         flags += [f"--force-device-scale-factor={density}", "--window-size=1400,1200"]
         process = subprocess.Popen([lab.CHROMIUM, *lab.FLAGS, *flags], stderr=subprocess.DEVNULL)
         try:
-            wait_until_up(f"{address}/json/version")
-            yield address
+            yield address_of(Path(profile) / "DevToolsActivePort")
         finally:
             process.terminate()
             process.wait(timeout=20)
 
 
-def wait_until_up(address, seconds=30):
-    for _ in range(10 * seconds):
-        try:
-            urllib.request.urlopen(address, timeout=5)
-            return
-        except OSError:
-            time.sleep(0.1)
-    sys.exit(f"Chromium did not answer within {seconds} s")
+def address_of(file):
+    """Where a browser answers, as soon as it does; the file is the one in which it writes down its port."""
+    deadline = time.monotonic() + lab.PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(OSError, IndexError):  # nothing is written yet; or nobody listens yet
+            address = f"http://127.0.0.1:{file.read_text().splitlines()[0]}"
+            urllib.request.urlopen(f"{address}/json/version", timeout=lab.PATIENCE)
+            return address
+        time.sleep(0.1)
+    sys.exit(f"Chromium did not answer within {lab.PATIENCE} s")
 
 
 @contextmanager
@@ -110,12 +110,12 @@ def attached(playwright, browser):
 
 def connect(playwright, browser, tries=6):
     """Connect to a running browser; once in a while Chromium does not answer, and does when it is asked again."""
-    for left in reversed(range(tries)):
+    for n in range(1, tries):
         try:
             return playwright.chromium.connect_over_cdp(browser, timeout=5000)
         except PlaywrightTimeout:
-            if not left:
-                raise
+            print(f"Chromium did not answer, and is asked again: {n} of {tries - 1}", file=sys.stderr)
+    return playwright.chromium.connect_over_cdp(browser, timeout=5000)
 
 
 def measure(playwright, browser, moves):
@@ -139,7 +139,7 @@ def keypress_times(moves, names):
     times = {name: [] for name in names}
     with ExitStack() as stack:
         root, scratch = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))
-        server = stack.enter_context(lab.server(root, scratch))
+        server = stack.enter_context(lab.server(root, scratch)).address
         playwright = stack.enter_context(sync_playwright())
         for round_number in range(ROUNDS):
             for name, (way, density) in names.items():

@@ -15,6 +15,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from .own_sockets import AsyncKernelManager
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 METADATA = {
@@ -29,6 +31,7 @@ def execute(notebook, folder):
         notebook,
         timeout=120,
         kernel_name="python3",
+        kernel_manager_class=AsyncKernelManager,
         record_timing=False,
         store_widget_state=False,
         coalesce_streams=True,
