@@ -1,30 +1,29 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
-import base64
-import io
 import itertools
 import random
 import re
 import threading
+import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from attention_helpers import (
     CausalAttention,
     MultiHeadAttention,
     MultiHeadAttentionWrapper,
     SelfAttention_v2,
+    Sentence,
     attention_weights,
     causal_mask,
     explorers,
     load_sentence,
 )
 from attention_helpers.beyond.training import LookUp, Reader, Snapshot
-from attention_helpers.canvas import palette
+from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
 
@@ -96,6 +95,10 @@ def legal(name, state):
     return state
 
 
+def impossible(name, state):
+    return name == "MaskExplorer" and state["poked"] >= state["num_tokens"]
+
+
 def check_scores(state, query, temperature):
     x = SENTENCE.embeddings
     assert torch.equal(state.scores, x @ x.T)
@@ -119,8 +122,6 @@ def check_qkv(state, source, d_out, seed, scaling, qkv_bias):
 
 
 def check_mask(state, num_tokens, method, poked, amount):
-    if poked >= num_tokens:
-        return
     future = causal_mask(num_tokens)
     x = SENTENCE.embeddings[None, :num_tokens]
     with torch.random.fork_rng(devices=[]):
@@ -204,51 +205,71 @@ CHECKS = {
 
 
 def plan(explorer, name, most):
-    """Legal states, those of one shape together, because they share a background."""
-    legal_states = [legal(name, state) for state in states(explorer, most)]
-    return sorted(legal_states, key=lambda s: [s.get(size, 0) for size in ("num_heads", "num_tokens", "d_out")])
+    """Legal states of the grid, in an order in which controls depend on each other."""
+    return [legal(name, state) for state in states(explorer, most)]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def check(explorer, name):
-    """Hold what an explorer shows against its layer."""
+    """Hold what an explorer shows against its layer, and its picture against the form that all pictures have."""
     more = {"embeddings": explorer.embeddings} if name == "SplitExplorer" else {}
     CHECKS[name](explorer.arrays, **explorer.values, **more)
-    picture = np.asarray(Image.open(io.BytesIO(explorer.png)))
-    assert picture.min() != picture.max()
-    assert "nan" not in explorer.alt + explorer.readout
+    root = ET.fromstring(explorer.svg)
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == explorer.alt
+    assert "nan" not in re.sub('base64,[^"]*', "", explorer.svg + explorer.readout).lower()
+    return root
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_whole_grid_or_2000_states(explorer, name):
     e = explorer(name)
+    sizes = set()
     for state in plan(e, name, most=2000):
-        before = e.png
-        e.set(**state)
-        assert e.values == state
-        if e.message.value:
-            assert e.png is before  # explained, and the last picture stays
+        before = e.svg, e.values
+        if impossible(name, state):
+            with pytest.raises(ValueError, match="is not among the first"):
+                e.set(**state)
+            assert (e.svg, e.values) == before
         else:
-            check(e, name)
+            e.set(**state)
+            assert e.values == state
+            sizes.add(check(e, name).get("viewBox"))
+    assert len(sizes) == 1  # so that nothing jumps
 
 
 def test_every_explorer_is_checked():
     assert set(CHECKS) == set(NAMES)
 
 
+def cells_of(root):
+    """What a pointer is told over each cell, and the cell's colour."""
+    return {rect.find(f"{SVG}title").text: rect.get("fill") for rect in root.iter(f"{SVG}rect") if len(rect)}
+
+
 def test_the_picture_shows_the_arrays(explorer):
-    """Read the colours back from the picture's cells: they are those of the weights."""
+    """Read the weights back from the cells' colours, and the numbers from what a pointer is told."""
     e = explorer("ScoresExplorer")
     e.set(query=1, temperature=0.1)
-    canvas = e._canvas(e.arrays)
-    top, bottom, left, right = canvas.boxes[0]
-    colours, table = palette()
-    shades = colours[table[:, 0]].astype(int)
-    picture = np.asarray(Image.open(io.BytesIO(e.png)).convert("RGB"))
+    cells, names = cells_of(ET.fromstring(e.svg)), SENTENCE.tokens
     for i, j in itertools.product(range(6), range(6)):
-        y, x = top + int((i + 0.2) * (bottom - top) / 6), left + int((j + 0.15) * (right - left) / 6)
-        nearest = np.abs(shades - picture[y, x].astype(int)).sum(axis=1).argmin() / (len(shades) - 1)
-        assert nearest == pytest.approx(float(e.arrays.weights[i, j]), abs=0.02)
+        weight = float(e.arrays.weights[i, j])
+        fill = cells[f"{names[i]} reads {names[j]}: {weight:.4f}"]
+        assert WEIGHTS.fills.index(fill) / (len(WEIGHTS.fills) - 1) == pytest.approx(weight, abs=0.01)
+
+
+def test_what_dropout_took_is_marked(explorer):
+    """A cross for each weight that was there before dropout and is not after it; the masked ones are hatched."""
+    e = explorer("WrapperExplorer")
+    e.set(num_heads=2, dropout=0.5, seed=7)
+    taken = int(((e.arrays.shown == 0) & (e.arrays.weights > 0)).sum())
+    crosses = [
+        path.get("d").count("M") for path in ET.fromstring(e.svg).iter(f"{SVG}path") if path.get("stroke") == "#fff"
+    ]
+    assert sum(crosses) == taken > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -257,21 +278,36 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     random_state = torch.get_rng_state()
     e = make(name)
     check(e, name)
-    first, values = e.png, e.values
-    bundle, metadata = e._repr_mimebundle_()
+    first, values = e.svg, e.values
+    bundle = e._repr_mimebundle_()
     assert bundle["text/plain"] == f"{name}: run this cell to move its sliders."
-    assert base64.b64decode(bundle["image/png"]) == first
-    assert re.search(r"\d\.\d\d", metadata["image/png"]["alt"])
+    root = ET.fromstring(bundle["image/svg+xml"])
+    assert root[0].get("fill") == "#fff"
+    assert re.search(r"\d\.\d\d", root.get("aria-label"))
     assert "application/vnd.jupyter.widget-view+json" in bundle
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
     assert e.values != values
     check(e, name)
-    reset = e.children[0].children[len(e.controls)]
+    [reset] = [child for child in e.children[0].children if getattr(child, "description", "") == "Reset"]
     reset.click()
     assert e.values == values
-    assert e.png == first
+    assert e.svg == first
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_follow_from_values_alone(name, explorer):
+    """`compute` reads no control and keeps nothing: asked about other states between, it says the same again."""
+    e = explorer(name)
+    first = e._first
+    before = e.compute(**first)
+    e.set(
+        **{n: settings_of(e.controls[n])[0] for n in [*e.controls][:1]},
+        **({"poked": 0} if name == "MaskExplorer" else {}),
+    )
+    assert str(e.compute(**first)) == str(before)
+    e.set(**first)
 
 
 def test_the_play_button_moves_the_step(explorer):
@@ -294,10 +330,10 @@ def test_a_run_that_has_not_run_is_refused():
 def test_an_impossible_state_is_explained_and_nothing_is_lost(explorer):
     e = explorer("MaskExplorer")
     e.set(num_tokens=6, poked=5)
-    before, arrays = e.png, e.arrays
+    before, arrays = e.svg, e.arrays
     e.controls["num_tokens"].value = 3
     assert "token 5 is not among the first 3" in e.message.value
-    assert (e.png, e.arrays) == (before, arrays)
+    assert (e.svg, e.arrays) == (before, arrays)
     e.controls["poked"].value = 2
     assert e.message.value == ""
     assert e.arrays.weights.shape == (3, 3)
@@ -312,6 +348,33 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     assert e.values["num_heads"] == 3
     assert "4 does not divide d_out = 15" in e.message.value
     assert "15 / 2 = 7.50" in e.readout
+    e.controls["d_out"].value = 13
+    assert e.values["num_heads"] == 1
+    e.controls["d_out"].value = 16
+    assert e.values["num_heads"] == 4  # what was chosen comes back
+    assert e.message.value == ""
+    e.set(d_out=15)
+    assert "4 does not divide d_out = 15" in e.message.value  # as after a slider's move
+
+
+@pytest.mark.parametrize("order", [("num_heads", "d_out"), ("d_out", "num_heads")])
+def test_set_takes_its_values_in_any_order(explorer, order):
+    e = explorer("SplitExplorer")
+    e.set(d_out=12, num_heads=2)
+    wanted = {"num_heads": 5, "d_out": 15}
+    e.set(**{name: wanted[name] for name in order})
+    assert (e.values["num_heads"], e.values["d_out"]) == (5, 15)
+
+
+def test_an_impossible_set_raises_and_changes_nothing(explorer):
+    e = explorer("MaskExplorer")
+    e.set(num_tokens=6, poked=5)
+    before = e.values, e.arrays, e.svg, e.message.value
+    with pytest.raises(ValueError, match="token 5 is not among the first 3"):
+        e.set(num_tokens=3)
+    assert (e.values, e.arrays, e.svg, e.message.value) == before
+    e.set(poked=1, num_tokens=3)
+    assert e.arrays.weights.shape == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -326,11 +389,52 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
 )
 def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
     e = explorer("SplitExplorer")
-    before, png = e.values, e.png
+    before, svg = e.values, e.svg
     with pytest.raises(ValueError, match=said):
         e.set(**values)
     assert e.values == before
-    assert e.png == png
+    assert e.svg == svg
+
+
+HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MADE_FROM])
+def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
+    embeddings = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    e = getattr(explorers, name)(Sentence(HOSTILE, embeddings))
+    root = ET.fromstring(e.svg)
+    assert "<img" not in e.svg + e.readout
+    told = " ".join(title.text for title in root.iter(f"{SVG}title"))
+    assert "<img onerror=x> reads" in told
+    for control in e.controls.values():
+        control.value = settings_of(control)[-1]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "error", "said"),
+    [
+        (Sentence(["a"] * 9, torch.ones(9, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 9 tokens"),
+        (Sentence([], torch.ones(0, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 0 tokens"),
+        (Sentence(["a", "b"], torch.ones(3, 3)), ValueError, r"got 2 tokens and embeddings \(3, 3\)"),
+        (
+            Sentence(["a"], torch.ones(1, 3).long()),
+            TypeError,
+            "must hold floating-point numbers, got torch.int64",
+        ),
+        (Sentence(["a"], torch.full((1, 3), float("nan"))), ValueError, "sentence.embeddings must be finite, got"),
+        (
+            Sentence(["a"], torch.ones(3)),
+            ValueError,
+            r"must have the shape \(num_tokens, d_in\), got \(3,\)",
+        ),
+        (Sentence([1], torch.ones(1, 3)), TypeError, "sentence must be a Sentence, its tokens strings, got Sentence"),
+        ("journey", TypeError, "sentence must be a Sentence, its tokens strings, got str: 'journey'"),
+    ],
+)
+def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
+    with pytest.raises(error, match=said):
+        explorers.ScoresExplorer(sentence)
 
 
 def test_moves_from_two_threads_end_in_the_final_states_picture():
@@ -351,7 +455,7 @@ def test_moves_from_two_threads_end_in_the_final_states_picture():
         thread.join()
     fresh.set(temperature=values[-1], query=3)
     assert e.values == fresh.values
-    assert e.png == fresh.png
+    assert e.svg == fresh.svg
 
 
 def test_seeded_layers_are_those_of_the_global_seed():
@@ -375,7 +479,7 @@ def test_500_moves_take_little_memory():
 
     e = explorers.SplitExplorer(SENTENCE)
     moves = plan(e, "SplitExplorer", 500)
-    for state in moves[::10]:  # every shape once: what is kept for reuse is there before
+    for state in moves[::10]:  # what is kept for reuse, traces, is there before
         e.set(**state)
     before = psutil.Process().memory_info().rss
     for state in moves:

@@ -92,10 +92,8 @@ MAY_KNOW = {
     "beyond.characters": {"_data", "core", "dropout", "layers"},
     "beyond.costs": {"core", "layers", "beyond.efficient"},
     "plots": set(),
-    "frames": {"plots"},
-    "canvas": {"plots"},
 }
-FIGURES = {"plots", "frames", "canvas"}
+FIGURES = {"plots"}
 
 
 @pytest.mark.parametrize("room", sorted(MAY_KNOW.keys() & MODULES.keys()))

@@ -1,60 +1,107 @@
 """What all explorers share: controls, a picture that follows them, readouts, and a line that explains."""
 
-import base64
 import html
 import threading
-from collections import OrderedDict
-from contextlib import contextmanager
 
 import ipywidgets as widgets
+import torch
 
-from ..canvas import Canvas
+from .._checks import check_tensor
+from ..sentences import Sentence
+from .drawing import picture
 
-KEPT_BACKGROUNDS = 8  # pictures of other shapes come back at once, and memory stays bounded
+CONTROL = {"description_width": "104px"}  # one width for all, so that the controls stand in columns
+MESSAGE = '<span role="status">{}</span>'
+
+
+def slider(name, value, low, high, tooltip, step=None):
+    """A slider over whole numbers, or over others if there is a step."""
+    kind, more = (widgets.FloatSlider, {"step": step}) if step else (widgets.IntSlider, {})
+    return kind(value, min=low, max=high, description=name, tooltip=tooltip, **more)
+
+
+def stops(name, options, value, tooltip):
+    """A slider over given options, or over pairs of a word and an option."""
+    return widgets.SelectionSlider(options=options, value=value, description=name, tooltip=tooltip)
+
+
+def seed(value):
+    return slider("seed", value, 0, 999, "From which everything random is drawn")
+
+
+def dropout(name="dropout", value=0.0):
+    return slider(name, value, 0, 0.9, "The chance that a weight is dropped", step=0.05)
 
 
 class Explorer(widgets.VBox):
-    """Controls on top, under them the picture, readouts and message that follow from the controls' values.
+    """Controls on top, under them a message, the picture and readouts that follow from the controls' values.
 
-    A subclass has three parts that never mix: `make_controls` (ipywidgets, by name), `compute` (from values to a named
-    tuple of arrays, by the layers that the lesson shows; its ValueError explains an impossible state), and the
-    picture: `make_figure` for what stands still, `paint` for what moves, `in_words` and `readouts` for who reads.
+    A subclass has parts that never mix: the controls, what is computed from their values, and how that is shown, in a
+    picture and in words. Only `make_controls` and `make_extras` know a widget.
 
     explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
     what was computed from them. Shapes and units: see each explorer's arrays, each control's label.
-    Errors: `set` raises ValueError for a control that there is not or a value that it cannot take, and changes nothing.
+    Errors: `set` raises ValueError for a control that there is not, a value that it cannot take or a state that cannot
+    be, and changes nothing.
     """
 
-    def __init_subclass__(cls):
-        """What the explorers of one class share, so that a cell run again need not draw its background again."""
-        cls._lock = threading.RLock()  # callbacks may come on a second thread while a cell calls set
-        cls._backgrounds = OrderedDict()
-
     def __init__(self):
+        self._lock = threading.RLock()  # callbacks may come on a second thread while a cell calls set
         self._held = False
-        self._shown = None
-        self.arrays, self.png, self.alt, self.readout = None, b"", "", ""
         self.controls = self.make_controls()
         self._first = self.values
-        self.picture, self.message = widgets.HTML(), widgets.HTML()
+        self._wanted = self.values  # what was last asked for; a value that had to give way comes back when it can
+        self.view, self.message = widgets.HTML(), widgets.HTML()
+        self.message.layout.min_height = "1.8em"  # its place is kept, so that the picture under it never jumps
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
-            control.style.description_width = "initial"  # as wide as its text, which is else cut off
+            control.style = CONTROL | ({"button_width": "64px"} if isinstance(control, widgets.ToggleButtons) else {})
+            control.layout.width = "auto"
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
             answer_quietly(control)
         row = [*self.controls.values(), reset, *self.make_extras()]
-        rows = widgets.HBox(row, layout=widgets.Layout(flex_flow="row wrap"))
-        super().__init__([rows, self.message, self.picture])
-        with self._lock:
-            with self._settling():
-                self.adjust(None)
-            self._redraw("")
+        columns = "repeat(auto-fit, minmax(270px, 1fr))"
+        grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
+        super().__init__([grid, self.message, self.view])
+        self._show(*self._settled(self._wanted))
+
+    def make_controls(self):
+        """The controls by name, in their first state."""
+        raise NotImplementedError
+
+    def compute(self, **values):
+        """All that is shown, a named tuple that follows from the values alone; ValueError for an impossible state."""
+        raise NotImplementedError
+
+    def picture(self, arrays):
+        """The arrays as a Drawing, of one size in every state."""
+        raise NotImplementedError
+
+    def in_words(self, arrays):
+        """What the picture shows, for those who cannot see it."""
+        raise NotImplementedError
+
+    def readouts(self, arrays):
+        """The table under the picture: texts, or Markup, by name."""
+        raise NotImplementedError
 
     def make_extras(self):
         """Widgets that move controls and hold no value of their own."""
         return []
+
+    def choices(self, values):
+        """The options, by name, of the controls whose options follow from other values."""
+        return {}
+
+    def note(self, wanted, values):
+        """What to say of a state; `wanted` differs from it where a value had to give way."""
+        return ""
+
+    def unused(self, values):
+        """The names of controls that do nothing in a state: they are greyed."""
+        return set()
 
     @property
     def values(self):
@@ -62,108 +109,90 @@ class Explorer(widgets.VBox):
         return {name: control.value for name, control in self.controls.items()}
 
     def set(self, **values):
-        """Move controls from code, all at once."""
+        """Move controls from code, all at once or not at all."""
         with self._lock:
-            before = self.values
-            with self._settling():
-                try:
-                    for name, value in values.items():
-                        self._put(name, value)
-                        self.adjust(name)
-                    for name, value in values.items():
-                        if self.controls[name].value != value:
-                            raise ValueError(f"{name} cannot be {value!r} together with {self.values}")
-                except ValueError:
-                    for name, value in before.items():
-                        self._put(name, value)
-                        self.adjust(name)
-                    raise
-            self._redraw("")
+            follow = self.choices(self._wanted).keys()
+            for name, value in values.items():
+                if name not in self.controls:
+                    raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
+                if name not in follow:
+                    check_value(name, self.controls[name], value)
+            wanted = self._wanted | values
+            for name in values.keys() & follow:  # now that those that they follow are known to be right
+                refuse_unless(
+                    wanted[name] in self.choices(wanted)[name], name, self.choices(wanted)[name], wanted[name]
+                )
+            settled = self._settled(wanted)
+            self._wanted = wanted
+            self._show(*settled)
 
-    def adjust(self, moved):
-        """Bring other controls in line after the one named `moved` (None: at the start); return what to say."""
-        return ""
-
-    def _put(self, name, value):
-        if name not in self.controls:
-            raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
-        control = self.controls[name]
-        try:
-            control.value = value
-        except Exception as error:  # traitlets' own errors name neither the control nor its range
-            raise ValueError(f"{name} must be {allowed(control)}, got {value!r}") from error
-        if control.value != value:  # a slider clips silently
-            raise ValueError(f"{name} must be {allowed(control)}, got {value!r}")
-
-    @contextmanager
-    def _settling(self):
-        """Controls that move in here draw nothing."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
+    def _settled(self, wanted):
+        """The state that can be, as near as possible to the one that is wanted; its arrays; and what to say."""
+        values = dict(wanted)
+        for name, options in self.choices(wanted).items():
+            if values[name] not in options:
+                values[name] = max((option for option in options if option <= wanted[name]), default=options[0])
+        with torch.no_grad():
+            return values, self.compute(**values), self.note(wanted, values)
 
     def _moved(self, change):
-        with self._lock:  # a second thread waits; the same thread is `set` or `adjust` at work
+        """A learner moved a control: show its state, or explain why it cannot be; then the last picture stays."""
+        with self._lock:  # a second thread waits; the same thread is `_show` at work
             if self._held:
                 return
             [name] = [name for name, control in self.controls.items() if control is change["owner"]]
-            with self._settling():
-                note = self.adjust(name)
-            self._redraw(note)
-
-    def _redraw(self, note):
-        """Compute and show the present state, once; an impossible one is explained, and the last picture stays."""
-        values = self.values
-        if values != self._shown:
+            self._wanted = self._wanted | {name: change["new"]}
             try:
-                arrays = self.compute(**values)
+                self._show(*self._settled(self._wanted))
             except ValueError as error:
-                self.message.value = f'<span role="status">⚠ {html.escape(str(error))}</span>'
-                return
-            canvas = self._canvas(arrays)
-            canvas.start()
-            self.paint(canvas, arrays)
-            self.arrays, self.png, self.alt, self._shown = arrays, canvas.png(), self.in_words(arrays), values
-            self._width, height = canvas.size
-            self.readout = table(self.readouts(arrays))
-            # one message: the picture and its numbers change together, and sooner than by two
-            self.picture.value = self._image(self._width, height) + self.readout
-        self.message.value = f'<span role="status">{html.escape(note)}</span>' if note else ""
+                self.message.value = MESSAGE.format(f"⚠ {html.escape(str(error))}")
 
-    def _canvas(self, arrays):
-        """The background for pictures of this kind and shape, drawn once."""
-        key = self.background_of, self.shape_of_picture(arrays)
-        if key not in self._backgrounds:
-            self._backgrounds[key] = Canvas(self.make_figure(arrays))
-        self._backgrounds.move_to_end(key)
-        while len(self._backgrounds) > KEPT_BACKGROUNDS:
-            self._backgrounds.popitem(last=False)
-        return self._backgrounds[key]
-
-    @property
-    def background_of(self):
-        """What else the background depends on: the sentence."""
-        return tuple(self.tokens), self.embeddings.numpy().tobytes()
-
-    def _image(self, width, height):
-        source = base64.b64encode(self.png).decode()
-        style = f"width:{width}px;max-width:100%;height:auto;aspect-ratio:{width}/{height}"
-        return f'<img alt="{html.escape(self.alt)}" style="{style}" src="data:image/png;base64,{source}">'
-
-    def shape_of_picture(self, arrays):
-        """What decides the figure's axes and labels: states with the same answer share a background."""
-        return None
+    def _show(self, values, arrays, note):
+        """Bring picture, words and controls to a state that was computed."""
+        alt, drawing, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
+        self.arrays, self.alt, self._drawing, self.readout = arrays, alt, drawing, readout
+        self.svg, self._held = picture(drawing, alt), True  # controls that move now draw nothing
+        for name, options in self.choices(values).items():
+            if list(self.controls[name].options) != options:
+                self.controls[name].options = options
+        for name, value in values.items():
+            self.controls[name].value, self.controls[name].disabled = value, name in self.unused(values)
+        self._held = False
+        # one message: the picture and its numbers change together, and sooner than by two
+        self.view.value = self.svg + readout
+        self.message.value = MESSAGE.format(html.escape(note)) if note else ""
 
     def _repr_mimebundle_(self, **kwargs):
-        """The live widget, and for places without one the picture and a line of text."""
-        bundle = super()._repr_mimebundle_(**kwargs)
-        bundle |= {
-            "image/png": base64.b64encode(self.png).decode(),
+        """The live widget, and for places without one the picture, on white, and a line of text."""
+        return super()._repr_mimebundle_(**kwargs) | {
+            "image/svg+xml": picture(self._drawing, self.alt, ground="#fff"),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
-        return bundle, {"image/png": {"alt": self.alt, "width": self._width}}
+
+
+class SentenceExplorer(Explorer):
+    """An explorer of a Sentence of at most `most` tokens; it sees the embeddings as float32, without a gradient."""
+
+    most = 8
+
+    def __init__(self, sentence):
+        if not isinstance(sentence, Sentence) or not all(isinstance(token, str) for token in sentence.tokens):
+            raise TypeError(
+                f"sentence must be a Sentence, its tokens strings, got {type(sentence).__name__}: {sentence!r}"
+            )
+        self.tokens, embeddings = list(sentence.tokens), sentence.embeddings
+        check_tensor("sentence.embeddings", embeddings, (2,), "(num_tokens, d_in)")
+        if not 1 <= len(self.tokens) <= self.most or len(self.tokens) != len(embeddings):
+            got = f"{len(self.tokens)} tokens and embeddings {tuple(embeddings.shape)}"
+            raise ValueError(f"sentence must have 1 to {self.most} tokens and an embedding for each, got {got}")
+        if not embeddings.isfinite().all():
+            raise ValueError(f"sentence.embeddings must be finite, got {embeddings!r}")
+        self.embeddings = self.lengthened(embeddings.detach().float().cpu())  # (num_tokens, d_in)
+        super().__init__()
+
+    def lengthened(self, embeddings):
+        """The embeddings that are shown; by default the sentence's own."""
+        return embeddings
 
 
 def answer_quietly(control):
@@ -176,19 +205,33 @@ def answer_quietly(control):
         control.comm.handle_msg = control._handle_msg
 
 
-def allowed(control):
-    """Say which values a control takes."""
+def check_value(name, control, value):
+    """ValueError for a value that a control does not take; a slider itself would clip it silently."""
     if hasattr(control, "options"):
-        return f"one of {', '.join(str(value) for _, value in control._options_full)}"
-    if hasattr(control, "min"):
-        return f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
-    return "True or False"
+        refuse_unless(value in (options := [option for _, option in control._options_full]), name, options, value)
+    elif hasattr(control, "min"):
+        number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and value is not True
+        rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
+        refuse_unless(number and control.min <= value <= control.max, name, rule, value)
+    else:
+        refuse_unless(isinstance(value, bool), name, "True or False", value)
+
+
+def refuse_unless(fits, name, rule, value):
+    """rule: what the value must be, in words, or the list of what it may be."""
+    if not fits:
+        rule = rule if isinstance(rule, str) else f"one of {', '.join(map(str, rule))}"
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+class Markup(str):
+    """A readout that is HTML already; all others are plain text."""
 
 
 def table(rows):
     """Readouts as an HTML table: a name and a text each."""
-    cells = "".join(
-        f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}</th><td>{text}</td></tr>'
-        for name, text in rows.items()
-    )
-    return f"<table>{cells}</table>"
+    head = '<tr><th scope="row" style="text-align:left;padding-right:1em">'
+    cells = [
+        (html.escape(name), text if isinstance(text, Markup) else html.escape(text)) for name, text in rows.items()
+    ]
+    return "<table>" + "".join(f"{head}{name}</th><td>{text}</td></tr>" for name, text in cells) + "</table>"

@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-import ipywidgets as widgets
-
-from .. import frames
 from ..beyond.costs import cache_bytes, flops, table_bytes
-from .base import Explorer
+from .base import Explorer, stops
+from .drawing import bars, beside, lines
 from .words import size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
@@ -22,14 +20,6 @@ class CostState(NamedTuple):
     cache: int  # keys and values
 
 
-def count(width, num_tokens, num_heads):
-    """From control values to numbers, for d_in = d_out = width."""
-    operations = flops(num_tokens, width, width)
-    return CostState(
-        num_tokens, num_heads, operations, table_bytes(num_tokens, num_heads), cache_bytes(num_tokens, width)
-    )
-
-
 class CostExplorer(Explorer):
     """Change the number of tokens and heads, and see where the operations and the memory go.
 
@@ -43,36 +33,28 @@ class CostExplorer(Explorer):
 
     def make_controls(self):
         heads = [n for n in range(1, 49) if self.width % n == 0]
-        first = 12 if 12 in heads else 1
         return {
-            "num_tokens": widgets.SelectionSlider(options=LENGTHS, value=1024, description="num_tokens"),
-            "num_heads": widgets.SelectionSlider(options=heads, value=first, description="num_heads"),
+            "num_tokens": stops("num_tokens", LENGTHS, 1024, "The length of one sentence"),
+            "num_heads": stops("num_heads", heads, 12 if 12 in heads else 1, "Among how many heads the width is split"),
         }
 
     def compute(self, num_tokens, num_heads):
-        return count(self.width, num_tokens, num_heads)
+        operations, table = flops(num_tokens, self.width, self.width), table_bytes(num_tokens, num_heads)
+        return CostState(num_tokens, num_heads, operations, table, cache_bytes(num_tokens, self.width))
 
-    @property
-    def background_of(self):
-        return self.width, tuple((name, *points.items()) for name, points in self.measured.items())
-
-    def shape_of_picture(self, state):
-        return state.num_heads
-
-    def make_figure(self, state):
-        figure, (left, right) = frames.row_figure((1, 1.35), width=9.4, height=3.6)
-        frames.frame_bars(left, list(state.operations), (0, 1.18), "share of the operations")
+    def picture(self, state):
+        total = sum(state.operations.values())
+        shares = {"share": [part / total for part in state.operations.values()]}
         curves = {
             f"scores of {state.num_heads} heads": [table_bytes(n, state.num_heads) for n in LENGTHS],
             "keys and values": [cache_bytes(n, self.width) for n in LENGTHS],
         }
-        frames.frame_powers(right, LENGTHS, curves, self.measured, "memory", "num_tokens", "bytes")
-        return figure
-
-    def paint(self, canvas, state):
-        total = sum(state.operations.values())
-        canvas.update_bars(0, [[part / total for part in state.operations.values()]])
-        canvas.rule(1, LENGTHS.index(state.num_tokens), len(LENGTHS))
+        points = {name: {LENGTHS.index(n): held for n, held in there.items()} for name, there in self.measured.items()}
+        ends = table_bytes(LENGTHS[0], 1), table_bytes(LENGTHS[-1], 48)  # the same for every number of heads
+        names, here = {n: str(length) for n, length in enumerate(LENGTHS)}, LENGTHS.index(state.num_tokens)
+        title, xlabel = "memory of one layer (bytes)", "num_tokens"
+        memory = lines(curves, points, names, title, xlabel, here, ends=ends, log=True, width=540)
+        return beside(bars(shares, list(state.operations), "share of the operations", width=300, height=210), memory)
 
     def readouts(self, state):
         total = sum(state.operations.values())

@@ -5,11 +5,12 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from .. import frames
 from ..core import causal_mask
 from ..dropout import Dropout
 from ..layers import CausalAttention
-from .base import Explorer
+from .base import SentenceExplorer, dropout, seed, stops
+from .cells import colour_bar, heatmap
+from .drawing import bars, below, beside
 from .seeded import seeded
 
 DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -41,48 +42,40 @@ def attend(embeddings, p, seed, training, draws):
     return DropoutState(weights, kept, many[0], many.mean(dim=0), row_sums, histogram)
 
 
-class DropoutExplorer(Explorer):
+class DropoutExplorer(SentenceExplorer):
     """Drop attention weights with probability p, once or many times, in training or in eval mode.
 
     sentence: a Sentence of up to 8 tokens. Arrays: a DropoutState. Errors: see Explorer.
     """
 
-    def __init__(self, sentence):
-        self.tokens, self.embeddings = sentence
-        super().__init__()
-
     def make_controls(self):
-        modes = [("train()", True), ("eval()", False)]
+        modes = {"options": [("train()", True), ("eval()", False)], "tooltip": "Dropout does nothing in eval()"}
         return {
-            "p": widgets.FloatSlider(0.5, min=0, max=0.9, step=0.05, description="p"),
-            "seed": widgets.IntSlider(123, 0, 999, description="seed"),
-            "training": widgets.ToggleButtons(options=modes, description="mode"),
-            "draws": widgets.SelectionSlider(options=DRAWS, value=1, description="draws"),
+            "p": dropout("p", 0.5),
+            "seed": seed(123),
+            "training": widgets.ToggleButtons(description="mode", **modes),
+            "draws": stops("draws", DRAWS, 1, "How many masks are averaged"),
         }
 
     def compute(self, p, seed, training, draws):
         return attend(self.embeddings, p, seed, training, draws)
 
-    def make_figure(self, state):
-        figure, axes = frames.row_figure((1.1, 1.15, 1.35, 1.3), width=11.6, height=3.5)
-        tokens, shape = self.tokens, state.weights.shape
-        frames.frame_cells(axes[0], tokens, tokens, shape, "one mask (1: kept)")
-        frames.frame_cells(axes[1], None, tokens, shape, "weights after it", labels=("", "key"))
-        frames.frame_cells(axes[2], None, tokens, shape, "average of the draws", legend=(0, 1), labels=("", "key"))
+    def picture(self, state):
+        tokens, future = self.tokens, causal_mask(len(state.weights))
+        taken, beyond = ~state.kept, {"hidden": future, "labels": ("", "key")}
+        mask = {"hidden": future, "taken": taken, "decimals": 0, "tell": "{} keeps {}"}
         edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
-        frames.frame_bars(axes[3], edges, (0, 1.18), "row sums from … on, shares")
-        return figure
-
-    def paint(self, canvas, state):
-        future = causal_mask(len(state.weights))
-        canvas.update_heatmap(0, state.kept, hidden=future, decimals=0)
-        canvas.update_heatmap(1, state.dropped, hidden=future)
-        canvas.update_heatmap(2, state.average, hidden=future)
-        canvas.update_bars(3, [state.histogram], size=6)
+        maps = beside(
+            heatmap(state.kept, tokens, tokens, "one mask (1: kept)", **mask),
+            heatmap(state.dropped, tokens, tokens, "weights after it", taken=taken, **beyond),
+            heatmap(state.average, tokens, tokens, "average of the draws", **beyond),
+            colour_bar((0, 1), more=True),
+        )
+        sums = bars({"share": state.histogram}, edges, "row sums from … on, shares of all draws", width=700, height=90)
+        return below(maps, sums)
 
     def readouts(self, state):
-        past = ~causal_mask(len(state.weights))
-        sums = state.row_sums
+        past, sums = ~causal_mask(len(state.weights)), state.row_sums
         return {
             "kept in this mask": f"{int((state.kept & past).sum())} of {int(past.sum())} weights",
             "row sums": f"{sums.min():.4f} to {sums.max():.4f}, mean {sums.mean():.4f}",

@@ -1,18 +1,20 @@
 """Notebooks 05 and 06: one heatmap a head; stacked heads, and heads split from one width."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 
-from .. import frames
 from ..core import causal_mask
 from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper
 from ..trace import trace
-from .base import Explorer
-from .seeded import seeded
+from .base import SentenceExplorer
+from .cells import colour_bar, heads
+from .drawing import beside
+from .seeded import DrawnFrom, seeded
 from .words import entropy_in_bits
 
-MOST_HEADS = 12
+MOST_HEADS, MOST_TOKENS = 12, 64
 
 
 class HeadsState(NamedTuple):
@@ -23,6 +25,7 @@ class HeadsState(NamedTuple):
     context: torch.Tensor  # (num_tokens, width), heads side by side
     entropy: torch.Tensor  # (num_heads,), mean over the rows, in bits, before dropout
     parameters: int
+    operations: str = ""  # the trace of the call, where it is shown
 
 
 def run(layer, dropouts, x, seed):
@@ -48,29 +51,28 @@ def stack_heads(embeddings, num_heads, d_out, dropout, seed):
 
 
 def split_heads(embeddings, d_out, num_heads, dropout, num_tokens, seed):
-    """From control values to arrays: a MultiHeadAttention on the first num_tokens rows of embeddings, and its trace."""
+    """From control values to arrays: a MultiHeadAttention on the first num_tokens rows of embeddings."""
     layer = seeded(MultiHeadAttention, seed, embeddings.shape[1], d_out, len(embeddings), dropout, num_heads)
     x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
-    return run(layer, [layer.dropout], x, seed), trace(layer, x)
+    return run(layer, [layer.dropout], x, seed)
 
 
-class HeadsExplorer(Explorer):
-    """What both explorers of heads share: a heatmap a head, in one grid."""
+@lru_cache(maxsize=256)
+def operations(d_in, d_out, num_heads, num_tokens, dropping):
+    """The trace of a MultiHeadAttention in training mode, as text: the same for all weights of these sizes."""
+    layer = seeded(MultiHeadAttention, 0, d_in, d_out, MOST_TOKENS, 0.5 * dropping, num_heads)
+    with DrawnFrom(torch.Generator()), torch.no_grad():
+        return str(trace(layer, torch.zeros(1, num_tokens, d_in)))
 
-    def frame_heads(self, axes, tokens):
-        """Frame the heatmaps: token names where they fit, at the left and below only."""
-        names = tokens if len(tokens) <= frames.NAMES_UP_TO else None
-        for head, ax in enumerate(axes):
-            left, below = head % 4 == 0, head + 4 >= len(axes)
-            labels = "query" if left else "", "key" if below else ""
-            shape = len(tokens), len(tokens)
-            rows, columns = names if left else None, names if below else None
-            frames.frame_cells(ax, rows, columns, shape, f"head {head + 1}", labels=labels, head=head)
 
-    def paint_heads(self, canvas, state):
-        future = causal_mask(state.shown.shape[-1])
-        for head, weights in enumerate(state.shown):
-            canvas.update_heatmap(head, weights, lightest(state), hidden=future, size=9 if len(state.shown) <= 2 else 6)
+class HeadsExplorer(SentenceExplorer):
+    """What both explorers of heads share: a heatmap a head, in one grid, and one colour bar."""
+
+    def heads_picture(self, state, tokens, width, height):
+        limits, future = lightest(state), causal_mask(len(tokens))
+        taken = (state.shown == 0) & (state.weights > 0)
+        grid = heads(state.shown, tokens, limits, future, taken, width, height)
+        return beside(grid, colour_bar(limits, height=height / 2, more=True))
 
     def heads_in_words(self, state, tokens):
         said = [

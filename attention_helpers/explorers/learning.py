@@ -5,27 +5,21 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from .. import frames
 from ..core import causal_mask
-from .base import Explorer
+from .base import Explorer, slider, stops
+from .cells import colour_bar, heatmap
+from .drawing import arcs, bars, below, beside, lines
 from .words import listed, shares
 
 
 class LearningState(NamedTuple):
-    """What the picture shows; `place` is the snapshot's number in the run."""
+    """What the picture shows of one example and one head, at one step of the run."""
 
-    place: int
     step: int
     loss: float  # in nats
     score: torch.Tensor  # (questions,), shares of right answers
-    weights: torch.Tensor  # (num_tokens, num_tokens), of one example and head
-
-
-def look_at(snapshots, step, example, head):
-    """From control values to arrays; examples and heads are counted from 1."""
-    [place] = [n for n, snapshot in enumerate(snapshots) if snapshot.step == step]
-    snapshot = snapshots[place]
-    return LearningState(place, step, snapshot.loss, snapshot.score, snapshot.maps[example - 1, head - 1])
+    weights: torch.Tensor  # (num_tokens, num_tokens)
+    tokens: list  # the example in words; the last token asks
 
 
 class LearningExplorer(Explorer):
@@ -38,20 +32,18 @@ class LearningExplorer(Explorer):
     def __init__(self, training):
         if len(training.snapshots) < 2:
             raise ValueError(f"training must have run, got {len(training.snapshots)} snapshots: training.run(30)")
-        self.snapshots, self.task = list(training.snapshots), training.task
-        self.examples = training.examples[: len(self.snapshots[0].maps)].clone()
+        self.snapshots = list(training.snapshots)
+        self.words = [training.task.words(x) for x in training.examples[: len(self.snapshots[0].maps)]]
         super().__init__()
 
     def make_controls(self):
         steps = [snapshot.step for snapshot in self.snapshots]
         examples, heads = self.snapshots[0].maps.shape[:2]
         controls = {
-            "step": widgets.SelectionSlider(options=steps, value=steps[0], description="step"),
-            "example": widgets.IntSlider(1, 1, examples, description="example"),
+            "step": stops("step", steps, steps[0], "Steps of training"),
+            "example": slider("example", 1, 1, examples, "Which of the held-out examples"),
         }
-        if heads > 1:
-            controls["head"] = widgets.IntSlider(1, 1, heads, description="head")
-        return controls
+        return controls | ({"head": slider("head", 1, 1, heads, "Whose weights are shown")} if heads > 1 else {})
 
     def make_extras(self):
         """A button that plays; it moves the slider within the page."""
@@ -60,44 +52,36 @@ class LearningExplorer(Explorer):
         return [play]
 
     def compute(self, step, example, head=1):
-        return look_at(self.snapshots, step, example, head)
+        [snapshot] = [snapshot for snapshot in self.snapshots if snapshot.step == step]
+        weights = snapshot.maps[example - 1, head - 1]  # the page counts both from 1
+        return LearningState(step, snapshot.loss, snapshot.score, weights, self.words[example - 1])
 
-    def tokens_of(self, example):
-        return self.task.words(self.examples[example - 1])
-
-    @property
-    def background_of(self):
-        """What the background shows beside the shape: the loss of every snapshot, and the example's tokens."""
-        losses = tuple(snapshot.loss for snapshot in self.snapshots)
-        return losses, tuple(self.tokens_of(self.controls["example"].value))
-
-    def make_figure(self, state):
-        tokens = self.tokens_of(self.controls["example"].value)
-        figure, axes = frames.row_figure((1.25, 1.1, 1.3), width=10.4, height=3.5)
-        frames.frame_cells(axes[0], tokens, tokens, state.weights.shape, "weights", legend=(0, 1))
-        frames.frame_bars(axes[1], tokens, (0, 1.18), "what the question reads")
+    def picture(self, state):
+        asks, tokens = len(state.tokens) - 1, state.tokens
+        reads = below(
+            arcs(state.weights[-1], tokens, asks, "what the question reads", width=220, height=60),
+            bars({"weight": state.weights[-1]}, tokens, width=220, height=80),
+        )
         steps, losses = zip(*[(snapshot.step, snapshot.loss) for snapshot in self.snapshots], strict=True)
-        frames.frame_curve(axes[2], steps, losses, "loss of unseen examples", "step (snapshots, evenly spaced)")
-        return figure
-
-    def paint(self, canvas, state):
-        canvas.update_heatmap(0, state.weights, hidden=causal_mask(len(state.weights)))
-        canvas.mark(0, state.weights.shape, row=len(state.weights) - 1)
-        canvas.update_bars(1, [state.weights[-1]])
-        canvas.rule(2, state.place, len(self.snapshots))
+        names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
+        here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
+        return beside(
+            heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=causal_mask(len(tokens)), row=asks),
+            colour_bar((0, 1), height=230),
+            reads,
+            lines({"loss": losses}, {}, names, "held-out loss (nats)", "step", here, ends=ends, width=220),
+        )
 
     def readouts(self, state):
-        tokens = self.tokens_of(self.controls["example"].value)
         return {
             "step": f"{state.step} of {self.snapshots[-1].step}",
             "loss": f"{state.loss:.3f} nats",
             "right answers": ", ".join(f"{share:.0%}" for share in state.score.tolist()),
-            f"“{tokens[-1]}” reads": shares(tokens, state.weights[-1]),
+            f"“{state.tokens[-1]}” reads": shares(state.tokens, state.weights[-1]),
         }
 
     def in_words(self, state):
-        tokens = self.tokens_of(self.controls["example"].value)
         return (
             f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.score)} of the answers are "
-            f"right. The question {tokens[-1]} reads: {shares(tokens, state.weights[-1])}."
+            f"right. The question {state.tokens[-1]} reads: {shares(state.tokens, state.weights[-1])}."
         )

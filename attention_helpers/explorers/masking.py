@@ -5,11 +5,13 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from .. import frames, plots
+from .. import plots
 from ..core import causal_mask, context_vectors
 from ..layers import CausalAttention
 from ..probes import poke_influence
-from .base import Explorer
+from .base import SentenceExplorer, slider, stops
+from .cells import colour_bar, heatmap
+from .drawing import beside
 from .seeded import seeded
 
 METHODS = {
@@ -44,8 +46,7 @@ class Masked(torch.nn.Module):
     def weights(self, x):
         if self.method == "-inf":
             return self.layer.steps(x).weights  # (1, num_tokens, num_tokens)
-        hide = causal_mask(x.shape[1])
-        steps = self.layer.steps(x)
+        hide, steps = causal_mask(x.shape[1]), self.layer.steps(x)
         scaled = steps.scores * steps.keys.shape[-1] ** -0.5
         if self.method == "leaky":
             scaled.masked_fill(hide, -torch.inf)  # the bug itself: the result is thrown away
@@ -68,47 +69,38 @@ def attend(embeddings, num_tokens, method, poked, amount):
     return MaskState(method, poked, amount, layer.weights(x)[0], poke_influence(layer, x, amount))
 
 
-class MaskExplorer(Explorer):
+class MaskExplorer(SentenceExplorer):
     """Choose how the future is masked, poke one token, and see which rows move.
 
     sentence: a Sentence of up to 8 tokens. Arrays: a MaskState. Units: the poke is a length in the units of the
     embeddings, the influence in those of the context. Errors: see Explorer.
     """
 
-    def __init__(self, sentence):
-        self.tokens, self.embeddings = sentence
-        super().__init__()
-
     def make_controls(self):
-        n = len(self.tokens)
+        last = len(self.tokens) - 1
         names = [(f"{i} {token}", i) for i, token in enumerate(self.tokens)]
+        methods = [(text, key) for key, text in METHODS.items()]
         return {
-            "num_tokens": widgets.IntSlider(n, 1, n, description="num_tokens"),
-            "method": widgets.Dropdown(options=[(text, key) for key, text in METHODS.items()], description="mask"),
-            "poked": widgets.SelectionSlider(options=names, value=n - 1, description="poke"),
-            "amount": widgets.FloatSlider(1.0, min=0.1, max=5.0, step=0.1, description="by"),
+            "num_tokens": slider("num_tokens", last + 1, 1, last + 1, "How many of the sentence's tokens"),
+            "method": widgets.Dropdown(options=methods, description="mask", tooltip="How the future is hidden"),
+            "poked": stops("poke", names, last, "The token that is moved"),
+            "amount": slider("poke by", 1.0, 0.1, 5.0, "How far it moves, in units of the embeddings", step=0.1),
         }
 
     def compute(self, num_tokens, method, poked, amount):
         return attend(self.embeddings, num_tokens, method, poked, amount)
 
-    def shape_of_picture(self, state):
-        return len(state.weights)
-
-    def make_figure(self, state):
-        tokens = self.tokens[: len(state.weights)]
-        figure, axes = frames.row_figure((1, 1))
-        shape, labels = state.weights.shape, ("row that moves", "token that is poked")
-        frames.frame_cells(axes[0], tokens, tokens, shape, "weights", legend=(0, 1))
-        frames.frame_cells(axes[1], tokens, tokens, shape, "influence", legend=("0", "most"), labels=labels)
-        return figure
-
-    def paint(self, canvas, state):
-        future = causal_mask(len(state.weights))
-        masked = state.method in ("-inf", "renormalise")
-        canvas.update_heatmap(0, state.weights, hidden=future if masked else None)
-        canvas.update_heatmap(1, state.influence, (0, float(state.influence.max())))
-        canvas.mark(1, state.influence.shape, column=state.poked)
+    def picture(self, state):
+        tokens, future = self.tokens[: len(state.weights)], causal_mask(len(state.weights))
+        hidden = future if state.method in ("-inf", "renormalise") else None
+        most = 0.0, max(float(state.influence.max()), 1e-9)
+        named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by", "column": state.poked}
+        return beside(
+            heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=hidden),
+            colour_bar((0, 1), height=230),
+            heatmap(state.influence, tokens, tokens, "influence", side=230, limits=most, **named),
+            colour_bar(most, height=230),
+        )
 
     def readouts(self, state):
         tokens = self.tokens[: len(state.weights)]

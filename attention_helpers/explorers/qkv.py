@@ -5,10 +5,12 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from .. import frames, plots
+from .. import plots
 from ..core import attention_scores, attention_weights
 from ..layers import SelfAttention_v2
-from .base import Explorer
+from .base import SentenceExplorer, seed, slider
+from .cells import SIGNED, around_zero, colour_bar, heatmap
+from .drawing import bars, beside
 from .seeded import seeded
 from .words import entropy_in_bits
 
@@ -40,52 +42,47 @@ def attend(embeddings, source, d_out, seed, scaling, qkv_bias):
     return QKVState(scores, weights, variance, entropy_in_bits(weights), parameters)
 
 
-class QKVExplorer(Explorer):
+class QKVExplorer(SentenceExplorer):
     """Change the width of queries and keys, their input, the seed, the scaling and the bias.
 
     sentence: a Sentence of up to 8 tokens. Arrays: a QKVState. Units: entropy in bits. Errors: see Explorer.
     """
 
-    def __init__(self, sentence):
-        self.tokens, self.embeddings = sentence
-        super().__init__()
-
     def make_controls(self):
         sources = [("toy sentence", "sentence"), ("standard normal queries and keys", "normal")]
         return {
-            "source": widgets.Dropdown(options=sources, description="input"),
-            "d_out": widgets.IntSlider(2, 1, 64, description="d_out"),
-            "seed": widgets.IntSlider(789, 0, 999, description="seed"),
-            "scaling": widgets.Checkbox(True, description="divide by √d_k"),
-            "qkv_bias": widgets.Checkbox(False, description="qkv_bias"),
+            "source": widgets.Dropdown(options=sources, description="input", tooltip="What queries come from"),
+            "d_out": slider("d_out", 2, 1, 64, "The width of queries and keys, d_k"),
+            "seed": seed(789),
+            "scaling": widgets.Checkbox(True, description="divide by √d_k", tooltip="Scale scores before softmax"),
+            "qkv_bias": widgets.Checkbox(False, description="qkv_bias", tooltip="A bias for queries, keys and values"),
         }
 
     def compute(self, source, d_out, seed, scaling, qkv_bias):
         return attend(self.embeddings, source, d_out, seed, scaling, qkv_bias)
 
-    def adjust(self, moved):
-        normal = self.controls["source"].value == "normal"
-        self.controls["qkv_bias"].disabled = normal
+    def note(self, wanted, values):
+        normal = values["source"] == "normal"
         return "Queries and keys are drawn directly: no matrices, so no bias." if normal else ""
 
-    def make_figure(self, state):
-        figure, axes = frames.row_figure((1.35, 1.35, 1))
-        tokens, shape = self.tokens, state.scores.shape
-        frames.frame_cells(axes[0], tokens, tokens, shape, "scores", legend=("lowest", "highest"))
-        frames.frame_cells(axes[1], tokens, tokens, shape, "weights", legend=(0, 1))
-        top = torch.tensor(len(tokens)).log2().item() * 1.18 or 1
-        frames.frame_bars(axes[2], tokens, (0, top), "entropy (bits)")
-        return figure
+    def unused(self, values):
+        return {"qkv_bias"} if values["source"] == "normal" else set()
 
-    def paint(self, canvas, state):
-        canvas.update_heatmap(0, state.scores, frames.limits_of(state.scores))
-        canvas.update_heatmap(1, state.weights)
-        canvas.update_bars(2, [state.entropy])
+    def picture(self, state):
+        tokens, limits = self.tokens, around_zero(state.scores)
+        most = max(torch.tensor(len(tokens)).log2().item(), 0.1)
+        return beside(
+            heatmap(state.scores, tokens, tokens, "scores", limits=limits, palette=SIGNED, tell="{} meets {}"),
+            colour_bar(limits, SIGNED),
+            heatmap(state.weights, tokens, tokens, "weights", labels=("", "key")),
+            colour_bar((0, 1)),
+            bars({"entropy in bits": state.entropy}, tokens, "entropy (bits)", (0, most), width=190),
+        )
 
     def readouts(self, state):
-        low, high = frames.limits_of(state.scores)
+        low, high = state.scores.min(), state.scores.max()
         return {
-            "scores": f"from {low:.4f} (darkest) to {high:.4f} (lightest)",
+            "scores": f"from {low:.4f} to {high:.4f} (blue: below 0, red: above)",
             "variance entering softmax": f"{state.variance:.4f}",
             "mean entropy": f"{state.entropy.mean():.2f} bits of at most {torch.tensor(len(self.tokens)).log2():.2f}",
             "largest weight": f"{state.weights.max():.4f}",
@@ -93,7 +90,7 @@ class QKVExplorer(Explorer):
         }
 
     def in_words(self, state):
-        low, high = frames.limits_of(state.scores)
+        low, high = state.scores.min(), state.scores.max()
         return (
             f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: "
             f"{plots.strongest(state.weights, self.tokens, self.tokens)}. Mean entropy {state.entropy.mean():.2f} bits."

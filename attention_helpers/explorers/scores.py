@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import torch
 
-from .. import frames
 from ..core import attention_scores, attention_weights, context_vectors
-from .base import Explorer
+from .base import SentenceExplorer, stops
+from .cells import colour_bar, heatmap
+from .drawing import bars, beside
 from .words import entropy_in_bits, listed, shares
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
@@ -29,43 +29,35 @@ def attend(embeddings, query, temperature):
     return ScoresState(query, scores, weights, context_vectors(weights, embeddings))
 
 
-class ScoresExplorer(Explorer):
+class ScoresExplorer(SentenceExplorer):
     """Pick the token that asks, and a temperature by which its scores are divided before softmax.
 
     sentence: a Sentence of up to 8 tokens. Arrays: a ScoresState. Errors: see Explorer.
     """
 
-    def __init__(self, sentence):
-        self.tokens, self.embeddings = sentence
-        super().__init__()
-
     def make_controls(self):
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
         return {
-            "query": widgets.SelectionSlider(options=queries, value=min(1, len(queries) - 1), description="query"),
-            "temperature": widgets.SelectionSlider(options=temperatures, value=1, description="temperature"),
+            "query": stops("query", queries, min(1, len(queries) - 1), "The token that asks"),
+            "temperature": stops("temperature", temperatures, 1, "What scores are divided by"),
         }
 
     def compute(self, query, temperature):
         return attend(self.embeddings, query, temperature)
 
-    def make_figure(self, state):
-        figure, axes = frames.row_figure((1.9, 1.1, 1.1, 0.9), width=11.6, height=3.5)
-        shape, entries = state.weights.shape, [f"entry {n}" for n in range(self.embeddings.shape[1])]
-        frames.frame_cells(axes[0], self.tokens, self.tokens, shape, "weights, all queries", legend=(0, 1))
-        frames.frame_bars(axes[1], self.tokens, frames.span(state.scores), "scores of the query")
-        frames.frame_bars(axes[2], self.tokens, (0, 1.18), "weights of the query")
-        limits, names = frames.span(self.embeddings, room=0.4), ("embedding", "context")
-        frames.frame_bars(axes[3], entries, limits, "vectors of the query", series=names)
-        return figure
-
-    def paint(self, canvas, state):
-        canvas.update_heatmap(0, state.weights)
-        canvas.mark(0, state.weights.shape, row=state.query)
-        canvas.update_bars(1, [state.scores[state.query]])
-        canvas.update_bars(2, [state.weights[state.query]])
-        canvas.update_bars(3, [self.embeddings[state.query], state.context[state.query]])
+    def picture(self, state):
+        entries = [f"entry {n}" for n in range(self.embeddings.shape[1])]
+        query, span = state.query, (min(0.0, float(state.scores.min())), max(0.1, float(state.scores.max())))
+        vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
+        reach = (min(0.0, float(self.embeddings.min())), max(0.1, float(self.embeddings.max())))
+        return beside(
+            heatmap(state.weights, self.tokens, self.tokens, "weights, all queries", row=query),
+            colour_bar((0, 1)),
+            bars({"score": state.scores[query]}, self.tokens, "scores of the query", span),
+            bars({"weight": state.weights[query]}, self.tokens, "weights of the query"),
+            bars(vectors, entries, "vectors of the query", reach, width=170),
+        )
 
     def readouts(self, state):
         weights = state.weights[state.query]

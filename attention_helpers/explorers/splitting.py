@@ -2,14 +2,11 @@
 
 import html
 
-import ipywidgets as widgets
 import torch
 
-from .. import frames
-from .heads import MOST_HEADS, HeadsExplorer, lightest, split_heads
+from .base import Markup, dropout, seed, slider, stops
+from .heads import MOST_HEADS, MOST_TOKENS, HeadsExplorer, lightest, operations, split_heads
 from .words import listed, size_in_words
-
-MOST_TOKENS = 64
 
 
 class SplitExplorer(HeadsExplorer):
@@ -19,74 +16,54 @@ class SplitExplorer(HeadsExplorer):
     entropy in bits, memory in bytes of float32, else none. Errors: see Explorer.
     """
 
-    def __init__(self, sentence):
-        more = torch.rand(MOST_TOKENS - len(sentence.tokens), sentence.embeddings.shape[1], generator=generator(0))
-        self.embeddings = torch.cat([sentence.embeddings, more])  # (MOST_TOKENS, d_in)
-        self.tokens = [*sentence.tokens, *(f"random {n}" for n in range(len(more)))]
-        self.trace = None
-        super().__init__()
+    most = MOST_TOKENS
+
+    def lengthened(self, embeddings):
+        more = torch.rand(
+            MOST_TOKENS - len(embeddings), embeddings.shape[1], generator=torch.Generator().manual_seed(0)
+        )
+        self.tokens += [f"random {n}" for n in range(len(more))]
+        return torch.cat([embeddings, more])  # (MOST_TOKENS, d_in)
 
     def make_controls(self):
         return {
-            "d_out": widgets.IntSlider(12, 1, 96, description="d_out"),
-            "num_heads": widgets.SelectionSlider(options=divisors(12), value=2, description="num_heads"),
-            "dropout": widgets.FloatSlider(0.0, min=0, max=0.9, step=0.05, description="dropout"),
-            "num_tokens": widgets.IntSlider(6, 1, MOST_TOKENS, description="num_tokens"),
-            "seed": widgets.IntSlider(123, 0, 999, description="seed"),
+            "d_out": slider("d_out", 12, 1, 96, "The width of all heads together"),
+            "num_heads": stops("num_heads", divisors(12), 2, "Among how many heads d_out is split"),
+            "dropout": dropout(),
+            "num_tokens": slider("num_tokens", 6, 1, MOST_TOKENS, "Tokens beyond the sentence are random"),
+            "seed": seed(123),
         }
 
-    def adjust(self, moved):
-        """Offer the divisors of d_out alone; a number of heads that no longer divides it gives way, and says so."""
-        if moved not in (None, "d_out"):
-            return ""
-        control, d_out = self.controls["num_heads"], self.controls["d_out"].value
-        heads, options = control.value, divisors(d_out)
-        if heads not in options:
-            control.value = 1  # 1 divides everything, so that options may change under it
-        control.options = options
-        control.value = max(option for option in options if option <= heads)
-        if control.value == heads:
-            return ""
-        return f"num_heads went from {heads} to {control.value}: {heads} does not divide d_out = {d_out}."
+    def choices(self, values):
+        return {"num_heads": divisors(values["d_out"])}
 
-    def compute(self, **values):
-        state, self.trace = split_heads(self.embeddings, **values)
-        return state
+    def note(self, wanted, values):
+        asked, got = wanted["num_heads"], values["num_heads"]
+        return "" if asked == got else f"num_heads is {got} for now: {asked} does not divide d_out = {values['d_out']}."
 
-    def shape_of_picture(self, state):
-        num_heads, num_tokens = state.shown.shape[:2]
-        return num_heads, min(num_tokens, frames.NAMES_UP_TO + 1)  # beyond that no names, so one background for all
+    def compute(self, d_out, num_heads, dropout, num_tokens, seed):
+        state = split_heads(self.embeddings, d_out, num_heads, dropout, num_tokens, seed)
+        return state._replace(operations=operations(len(self.embeddings[0]), d_out, num_heads, num_tokens, dropout > 0))
 
-    def make_figure(self, state):
-        num_heads, num_tokens = state.shown.shape[:2]
-        figure, axes = frames.grid_figure(num_heads)
-        self.frame_heads(axes, self.tokens[:num_tokens])
-        return figure
-
-    def paint(self, canvas, state):
-        self.paint_heads(canvas, state)
+    def picture(self, state):
+        return self.heads_picture(state, self.tokens[: state.shown.shape[-1]], 720, 470)
 
     def readouts(self, state):
         num_heads, num_tokens = state.shown.shape[:2]
-        d_out, operations = state.context.shape[1], html.escape(str(self.trace))
+        d_out, trace = state.context.shape[1], html.escape(state.operations)
         return {
             "num_heads": offered(d_out, num_heads),
             "head_dim": f"{d_out} / {num_heads} = {d_out // num_heads}",
             "entropy a head": f"{listed(state.entropy)} bits",
-            "colours": f"from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); grey: masked",
+            "colours": f"from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; ×: dropped",
             "parameters": f"{state.parameters}",
             "weights in memory": f"{num_heads} × {num_tokens} × {num_tokens} numbers, "
             f"{size_in_words(4 * state.shown.numel())}",
-            "every operation": f"<details><summary>the trace</summary><pre>{operations}</pre></details>",
+            "every operation": Markup(f"<details><summary>the trace</summary><pre>{trace}</pre></details>"),
         }
 
     def in_words(self, state):
         return f"{len(state.shown)} heads. {self.heads_in_words(state, self.tokens)}"
-
-
-def generator(seed):
-    """A generator of its own, so that the notebook's random numbers stay as they are."""
-    return torch.Generator().manual_seed(seed)
 
 
 def divisors(d_out):
@@ -103,4 +80,4 @@ def offered(d_out, num_heads):
     ]
     out = next((n for n in range(2, MOST_HEADS + 1) if n not in options), None)
     why = f" (struck out: no whole head_dim; {d_out} / {out} = {d_out / out:.2f})" if out else ""
-    return " ".join(words) + why
+    return Markup(" ".join(words) + why)

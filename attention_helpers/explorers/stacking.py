@@ -1,8 +1,8 @@
 """Notebook 05: heads side by side, each with weights of its own, and their contexts in one row."""
 
-import ipywidgets as widgets
-
-from .. import frames
+from .base import dropout, seed, slider
+from .cells import SIGNED, around_zero, colour_bar, strip
+from .drawing import below, beside
 from .heads import HeadsExplorer, lightest, stack_heads
 from .words import listed
 
@@ -14,47 +14,31 @@ class WrapperExplorer(HeadsExplorer):
     Explorer.
     """
 
-    def __init__(self, sentence):
-        self.tokens, self.embeddings = sentence
-        super().__init__()
-
     def make_controls(self):
         return {
-            "num_heads": widgets.IntSlider(2, 1, 8, description="num_heads"),
-            "d_out": widgets.IntSlider(2, 1, 4, description="d_out a head"),
-            "dropout": widgets.FloatSlider(0.0, min=0, max=0.9, step=0.05, description="dropout"),
-            "seed": widgets.IntSlider(123, 0, 999, description="seed"),
+            "num_heads": slider("num_heads", 2, 1, 8, "How many heads stand side by side"),
+            "d_out": slider("d_out a head", 2, 1, 4, "The width of each head"),
+            "dropout": dropout(),
+            "seed": seed(123),
         }
 
     def compute(self, num_heads, d_out, dropout, seed):
         return stack_heads(self.embeddings, num_heads, d_out, dropout, seed)
 
-    def shape_of_picture(self, state):
-        return len(state.shown), state.context.shape[1]
-
-    def make_figure(self, state):
+    def picture(self, state):
         num_heads, width = len(state.shown), state.context.shape[1]
-        figure, axes = frames.grid_figure(num_heads, below=True)
-        self.frame_heads(axes[:-1], self.tokens)
-        shape, labels = (len(self.tokens), width), ("token", "entry, in the colour of its head")
-        frames.frame_cells(
-            axes[-1], self.tokens, None, shape, "context vectors\n", labels=labels, legend=("lowest", "highest")
-        )
-        frames.colour_columns(axes[-1], [column // (width // num_heads) for column in range(width)])
-        return figure
-
-    def paint(self, canvas, state):
-        self.paint_heads(canvas, state)
-        box = len(state.shown) + 1  # after the heads and their colour bar
-        canvas.update_heatmap(box, state.context, frames.limits_of(state.context), size=8)
+        owners = [column // (width // num_heads) for column in range(width)]
+        context = strip(state.context, self.tokens, owners, "context vectors, head after head")
+        maps = self.heads_picture(state, self.tokens, 690, 330)
+        return below(maps, beside(context, colour_bar(around_zero(state.context), SIGNED, height=130)))
 
     def readouts(self, state):
         num_heads, width = len(state.shown), state.context.shape[1]
-        low, high = frames.limits_of(state.context)
+        low, high = state.context.min(), state.context.max()
         return {
             "context": f"{num_heads} heads × {width // num_heads} = {width} wide, entries {low:.4f} to {high:.4f}",
             "entropy a head": f"{listed(state.entropy)} bits",
-            "colours": f"from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); grey: masked",
+            "colours": f"from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; ×: dropped",
             "parameters": f"{state.parameters}, {state.parameters // num_heads} a head",
             "row sums": f"{state.shown.sum(dim=-1).min():.4f} to {state.shown.sum(dim=-1).max():.4f}",
         }

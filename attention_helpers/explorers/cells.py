@@ -1,0 +1,215 @@
+"""Arrays to SVG: tables of cells in colours, one alone or one a head, their colour bars, and strips of vectors."""
+
+import base64
+import html
+import math
+from collections import namedtuple
+from io import BytesIO
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+from PIL import Image
+
+from ..plots import as_array, as_table, check_labels, head_colour
+from . import drawing as draw
+from .drawing import BOTTOM, LEFT, TOP, Drawing, moved, number, tag, text
+
+STEPS = 65  # odd, so that 0.5 and all other halves of halves lie in the middle of a step, not between two
+CELLS_UP_TO = 16  # cells a side that are shapes of their own; beyond, a table is one small image
+GAP, HEAD = 14, 24  # between tables of a grid; above each, for the name of its head
+GREY, LINES, NOTHING = STEPS, STEPS + 1, STEPS + 2  # an image's other colours: hidden, its hatching, no cell
+OPAQUE = bytes([255] * STEPS + [40, 120, 0])  # data cover; hatching lets the page shine through
+
+
+# A colour map in STEPS steps: the colours, which of black and white is read better on each, an image's palette
+Colours = namedtuple("Colours", "fills inks palette")
+
+
+def colours(name):
+    rgb = colormaps[name](np.linspace(0, 1, STEPS))[:, :3]
+    light = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+    inks = ["#000" if each > 0.179 else "#fff" for each in light]  # at least 4.5 to 1, by WCAG's luminance
+    palette = (rgb * 255).round().astype(np.uint8).tobytes() + bytes([128] * 9)
+    return Colours([to_hex(each) for each in rgb], inks, palette)
+
+
+WEIGHTS, SIGNED = colours("viridis"), colours("RdBu_r")  # from 0 up; and with zero, the lightest, in the middle
+
+
+def levels(values, limits):
+    """The step of each value, from 0 at the lower limit to STEPS - 1 at the upper; the nearest of both beyond them."""
+    low, high = limits
+    share = (np.nan_to_num(values, nan=low) - low) / ((high - low) or 1)
+    return np.rint(share.clip(0, 1) * (STEPS - 1)).astype(int)
+
+
+def hatching(hidden, w, h):
+    """Hidden cells, grey and with slanted lines, as paths: an SVG pattern is lost where its first user is not shown."""
+    spots, strokes = np.argwhere(hidden).tolist(), max(1, round(min(w, h) / 9))
+    ends = [(min(t, 1), max(t - 1, 0)) for t in (k / strokes for k in range(1, 2 * strokes))]
+    slants = [(w * a, h * b, w * (b - a), h * (a - b)) for a, b in ends]
+    cells = "".join(f"M{j * w:.1f} {i * h:.1f}h{w:.1f}v{h:.1f}h{-w:.1f}z" for i, j in spots)
+    lined = [(j * w, i * h) for i, j in spots if min(w, h) > 9 or (i + j) % 2]
+    lines = "".join(f"M{x + a:.1f} {y + b:.1f}l{c:.1f} {d:.1f}" for x, y in lined for a, b, c, d in slants)
+    return tag("path", d=cells, fill_opacity=0.1) + tag("path", d=lines, stroke="currentColor", stroke_opacity=0.35)
+
+
+def crosses(taken, w, h):
+    """A × in each cell of `taken`."""
+    spots = [((j + 0.3) * w, (i + 0.3) * h) for i, j in np.argwhere(taken).tolist()]
+    stroke = f"l{0.4 * w:.1f} {0.4 * h:.1f}m0 {-0.4 * h:.1f}l{-0.4 * w:.1f} {0.4 * h:.1f}"
+    return tag("path", d="".join(f"M{x:.1f} {y:.1f}{stroke}" for x, y in spots), stroke="#fff", stroke_width=1.5)
+
+
+class Grid:
+    """What tables of one shape share: where their cells stand, what a pointer is told, how numbers are written."""
+
+    def __init__(self, rows, columns, width, height, limits, palette, hidden=None, tell="{} reads {}"):
+        self.limits, self.palette, self.w, self.h = limits, palette, width / len(columns), height / len(rows)
+        hidden = np.zeros((len(rows), len(columns))) if hidden is None else as_array(hidden)
+        self.shown, self.spots = hidden == 0, np.argwhere(hidden == 0).tolist()
+        self.hatching = hatching(hidden, self.w, self.h) if hidden.any() else ""
+        rows, columns = ([html.escape(name) for name in names] for names in (rows, columns))
+        size = f'width="{self.w:.2f}" height="{self.h:.2f}" fill="'
+        starts = [f'<rect x="{j * self.w:.2f}" y="{i * self.h:.2f}" {size}' for i, j in self.spots]
+        tellings = [f'"><title>{tell.format(rows[i], columns[j])}: ' for i, j in self.spots]
+        self.cells = list(zip(starts, tellings, strict=True))
+
+    def draw(self, values, taken=None, decimals=2):
+        """One table, from (0, 0) on; the cells of `taken` have a × for a number."""
+        numbers, steps = values[self.shown].tolist(), levels(values, self.limits)[self.shown].tolist()
+        fills, each = self.palette.fills, zip(self.cells, steps, numbers, strict=True)
+        cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.4f}</title></rect>" for (a, b), step, value in each])
+        svg = f'<g shape-rendering="crispEdges">{cells}</g>{self.hatching}'
+        keep = [True] * len(steps) if taken is None else (as_array(taken)[self.shown] == 0).tolist()
+        svg += self.write(numbers, decimals, steps, keep)
+        return svg if all(keep) else svg + crosses(as_array(taken) * self.shown, self.w, self.h)
+
+    def write(self, numbers, decimals, steps, keep):
+        """The numbers, where the longest of them fits its cell."""
+        longest = max(len(number(value, decimals)) for value in (max(numbers), min(numbers)))
+        size = min(12, 0.9 * self.w / (draw.EM * longest), 0.7 * self.h)
+        if size < 8:
+            return ""
+        inks, down = self.palette.inks, 0.5 * self.h + 0.35 * size
+        spots = [f'x="{(j + 0.5) * self.w:.1f}" y="{i * self.h + down:.1f}"' for i, j in self.spots]
+        texts = [
+            f'<text {spot} fill="{inks[step]}">{number(value, decimals)}</text>'
+            for spot, value, step, written in zip(spots, numbers, steps, keep, strict=True)
+            if written
+        ]
+        return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
+
+    def frame(self, row, column):
+        """A line around one row or column."""
+        (height, width), x, y = self.shown.shape, (column or 0) * self.w, (row or 0) * self.h
+        w, h = self.w * (width if column is None else 1), self.h * (height if row is None else 1)
+        return tag("rect", x=x, y=y, width=w, height=h, fill="none", stroke=draw.MARK, stroke_width=3)
+
+
+def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, column=None,
+            limits=(0, 1), palette=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}"):  # fmt: skip
+    """A table of up to CELLS_UP_TO cells a side in colours, with names and numbers where they fit.
+
+    hidden, taken: cells that a mask hides, that dropout took. row, column: the one to frame. labels: what rows and
+    columns are; without a label for the rows they have no names either, since a neighbour has them.
+    """
+    values = as_table(values)
+    check_labels("rows", rows, values.shape[0])
+    check_labels("columns", columns, values.shape[1])
+    left, width = LEFT if labels[0] else 6, width or side
+    grid = Grid(rows, columns, width, side, limits, palette, hidden, tell)
+    table = grid.draw(values, taken, decimals)
+    if row is not None or column is not None:
+        table += grid.frame(row, column)
+    parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
+    if labels[0]:
+        parts += [*names_beside(rows, TOP, grid.h), text(left - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
+    places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
+    parts.append(draw.names_below(columns, places, TOP + side, grid.w))
+    parts.append(text(left + width, TOP + side + BOTTOM - 8, f"{labels[1]} →", "end", **draw.PALE))
+    return Drawing("".join(parts), left + width, TOP + side + BOTTOM)
+
+
+def names_beside(names, top, each):
+    """Names at the left of rows that are `each` high, where they fit."""
+    shown = [draw.shortened(name) for name in names] if each >= draw.SMALL else []
+    return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
+
+
+def heads(maps, tokens, limits, hidden, taken, width=640, height=400):
+    """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
+
+    hidden: (num_tokens, num_tokens); taken: as maps. Up to CELLS_UP_TO tokens each cell is a shape that names itself;
+    beyond, all heads are one image, which is as quick to make and to show as one head is.
+    """
+    maps, taken, hidden, n, count = as_array(maps), as_array(taken), as_array(hidden), len(tokens), len(maps)
+    room, above = width - LEFT + GAP, height - BOTTOM
+    side, across = max((min(room / c - GAP, above / -(-count // c) - HEAD), c) for c in range(1, count + 1))
+    right, down = GAP, HEAD
+    if n > CELLS_UP_TO:  # gaps of whole cells, so that cells and gaps are pixels of one image
+        side *= 0.96  # room for gaps that grow
+        right, down = (math.ceil(gap * n / side) * side / n for gap in (GAP, HEAD))
+    places = [divmod(head, across) for head in range(count)]
+    corners = [(LEFT + j * (side + right), i * (side + down) + down) for i, j in places]
+    parts = [text(LEFT, height - 4, "rows: who reads; columns: who is read", "start", **draw.PALE)]
+    for head, (x, y) in enumerate(corners):
+        parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
+        parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
+    if n > CELLS_UP_TO:
+        return Drawing("".join(parts) + as_image(maps, limits, hidden, taken, corners, side / n), width, height)
+    grid = Grid(tokens, tokens, side, side, limits, WEIGHTS, hidden)
+    for (x, y), weights, gone in zip(corners, maps, taken, strict=True):
+        parts += [moved(grid.draw(weights, gone), x, y), *(names_beside(tokens, y, grid.h) if x == LEFT else [])]
+        if y == corners[-1][1]:
+            parts.append(draw.names_below(tokens, [x + (k + 0.5) * grid.w for k in range(n)], y + side, grid.w))
+    return Drawing("".join(parts), width, height)
+
+
+def as_image(maps, limits, hidden, taken, corners, cell):
+    """All heads as one image of a pixel a cell; hidden cells hatched, those that dropout took left out."""
+    n = maps.shape[1]
+    slanted = np.add.outer(np.arange(n), np.arange(n)) % 4 == 0
+    blocks = np.where(hidden, np.where(slanted, LINES, GREY), np.where(taken, NOTHING, levels(maps, limits)))
+    places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
+    sheet = np.full([max(side) + n for side in zip(*places, strict=True)], NOTHING, np.uint8)
+    for block, (y, x) in zip(blocks, places, strict=True):
+        sheet[y : y + n, x : x + n] = block
+    picture, png = Image.fromarray(sheet, "P"), BytesIO()
+    picture.putpalette(WEIGHTS.palette)
+    picture.save(png, "PNG", compress_level=1, transparency=OPAQUE)
+    href = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+    room = {"x": LEFT, "y": 0, "width": cell * sheet.shape[1], "height": cell * sheet.shape[0]}
+    return tag("image", href=href, style="image-rendering:pixelated", preserveAspectRatio="none", **room)
+
+
+def colour_bar(limits, palette=WEIGHTS, height=190, more=False):
+    """What the colours mean: one bar for tables that share their limits. more: the last colour is for larger, too."""
+    fills = enumerate(reversed(palette.fills))
+    steps = "".join(f'<rect y="{n}" width="12" height="1.5" fill="{fill}"/>' for n, fill in fills)
+    (low, high), sign = limits, "≥ " if more else ""
+    words = {1.0: f"{low:.2g}", 0.0: f"{sign}{high:.2g}"} | ({0.5: "0"} if low < 0 else {})
+    bar = tag("g", steps, transform=f"translate(0,{TOP}) scale(1,{height / STEPS:.3f})")
+    bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())
+    return Drawing(bar, 58, TOP + height + BOTTOM)
+
+
+def around_zero(values):
+    """Limits as far below zero as above it."""
+    most = float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max()) or 1.0
+    return -most, most
+
+
+def strip(vectors, names, owners, title="", width=560, height=130):
+    """Vectors (num_tokens, width), a row each, on the signed colour map; `owners` names each column's head."""
+    vectors, each = as_table(vectors), width / len(owners)
+    table = heatmap(
+        vectors, names, list(map(str, range(len(owners)))), title, side=height, width=width, palette=SIGNED,
+        limits=around_zero(vectors), labels=("token", "entry, in the colour of its head"), tell="{}, entry {}",
+    )  # fmt: skip
+    bands = [
+        tag("rect", x=LEFT + n * each + 1, y=TOP - 6, width=each - 2, height=5, fill=head_colour(head))
+        for n, head in enumerate(owners)
+    ]
+    return Drawing(table.svg + "".join(bands), table.width, table.height)

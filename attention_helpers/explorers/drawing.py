@@ -1,0 +1,179 @@
+"""Arrays to SVG: bars, lines and arcs, and how drawings are put together. Tables of cells stand in cells.py.
+
+Each function returns a Drawing. Lengths are in the picture's own pixels, which the page stretches to the room that
+it has. Words and axes take the page's colour, so that they can be read in a dark theme, too.
+"""
+
+import html
+import math
+from typing import NamedTuple
+
+from ..plots import as_array, check_labels, head_colour
+
+SMALL, EM = 11, 0.6  # the size of most type, and how wide a character is at most, in sizes of type
+TOP, LEFT, BOTTOM = 26, 64, 58  # around a chart: its title, names at the left, names below and what they are
+MARK = "#D55E00"  # vermilion: no shade of the colour maps comes near it
+NAME = 9  # characters of a name that are shown
+AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
+PALE = {"fill_opacity": 0.7}
+
+
+class Drawing(NamedTuple):
+    """A piece of SVG and the room that it takes, from (0, 0) on."""
+
+    svg: str
+    width: float
+    height: float
+
+
+def tag(kind, inside="", says="", **attributes):
+    """An SVG element; says: what a pointer that rests on it is told."""
+    words = (f'{name.replace("_", "-")}="{rounded(value)}"' for name, value in attributes.items())
+    told = f"<title>{html.escape(says)}</title>" if says else ""
+    return f"<{kind} {' '.join(words)}>{told}{inside}</{kind}>"
+
+
+def rounded(value):
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+
+
+def text(x, y, words, anchor="middle", size=SMALL, **more):
+    return tag("text", html.escape(words), x=x, y=y, text_anchor=anchor, font_size=size, **more)
+
+
+def line(x1, y1, x2, y2, **more):
+    return tag("path", d=f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", **(more or AXIS))
+
+
+def title_of(words, width):
+    return text(width / 2, TOP - 12, words, size=13, font_weight="bold")
+
+
+def number(value, decimals=2):
+    """A number as text. The last bits of a CPU cannot flip a digit where the value is a round one, as 0.125 is."""
+    words = f"{value + 1e-7:.{decimals}f}"
+    return words if words.strip("-0.") else words.removeprefix("-")
+
+
+def shortened(name):
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+
+
+def moved(svg, x, y):
+    return tag("g", svg, transform=f"translate({x:.1f},{y:.1f})")
+
+
+def beside(first, *others, gap=14, down=False):
+    """Drawings in a row, their upper edges at one height."""
+    for other in others:
+        x, y = (0, first.height + gap) if down else (first.width + gap, 0)
+        room = max(first.width, x + other.width), max(first.height, y + other.height)
+        first = Drawing(first.svg + moved(other.svg, x, y), *room)
+    return first
+
+
+def below(*drawings, gap=8):
+    """Drawings one under the other, their left edges in one line."""
+    return beside(*drawings, gap=gap, down=True)
+
+
+def picture(drawing, words, ground=""):
+    """The whole SVG. words: what it shows, for those who cannot see it; ground: a colour, where a page has none."""
+    colour = "#000" if ground else "var(--jp-ui-font-color1, #000)"
+    back = tag("rect", width="100%", height="100%", fill=ground) if ground else ""
+    room, box = f"max-width:{1.2 * drawing.width:.0f}px", f"0 0 {drawing.width:.0f} {drawing.height:.0f}"
+    look = {"style": f"display:block;width:100%;{room};height:auto;color:{colour}", "font_family": "sans-serif"}
+    names = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": html.escape(words)}
+    return tag("svg", back + drawing.svg, viewBox=box, fill="currentColor", **names, **look)
+
+
+def names_below(names, places, y, room):
+    """Names at their places along an axis, slanted where they are wider than their room; none where even that fails."""
+    shown = [shortened(name) for name in names] if room >= SMALL else []
+    if max(map(len, shown), default=0) * EM * SMALL <= room:
+        return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
+    slant = "rotate(-35 {:.1f} {:.1f})".format
+    slanted = zip(places, shown, strict=True)
+    return "".join(text(x, y + 11, name, "end", transform=slant(x, y + 11)) for x, name in slanted)
+
+
+def legend(names, x, y):
+    """Names in a row, each after a patch of its colour; nothing for a single one."""
+    parts = []
+    for n, name in enumerate(names if len(names) > 1 else []):
+        parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=head_colour(n)) + text(x + 13, y, name, "start"))
+        x += 24 + EM * SMALL * len(name)
+    return "".join(parts)
+
+
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180):
+    """Bars side by side, each with its number; `series` maps a name to one number a name of `names`.
+
+    limits: what the axis spans, the same for all states of an explorer; a longer bar ends at its end.
+    """
+    table = {kind: as_array(values).tolist() for kind, values in series.items()}
+    (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers at the bars' ends
+    each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
+    size = min(SMALL, each / (EM * max(len(number(value)) for values in table.values() for value in values)))
+    y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
+    zero, middles = y_of(0.0), [30 + slot * (j + 0.5) for j in range(len(names))]
+    parts = [title_of(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
+    parts += [text(26, y_of(value) + 4, f"{value:.3g}", "end") for value in sorted({low, 0.0, high})]
+    for n, (kind, values) in enumerate(table.items()):
+        check_labels("names", names, len(values))
+        for middle, name, value in zip(middles, names, values, strict=True):
+            x, y = middle + (n - len(table) / 2) * each, y_of(value)
+            place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
+            parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=head_colour(n), **place))
+            if size >= 7:
+                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value), size=size))
+    parts.append(names_below(names, middles, TOP + height, slot))
+    parts.append(legend([*table], 4, TOP + height + 46))
+    return Drawing("".join(parts), width, TOP + height + BOTTOM)
+
+
+def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210):
+    """Curves over evenly spaced places, each a list by name; measured points by name, as {place: value}.
+
+    names: of some places, by place; here: the place of a rule; ends: what the axis of y spans, positive if log.
+    """
+    bend, count = math.log10 if log else float, len(next(iter(curves.values())))
+    left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(bend, ends)
+    x_of = lambda place: left + 8 + place / (count - 1) * (right - left - 16)  # noqa: E731
+    y_of = lambda value: bottom - (value - low) / (high - low) * (bottom - top)  # noqa: E731
+    step = 1 if log else 10 ** math.floor(math.log10(high / 2))
+    parts = [title_of(title, width), line(left, top, left, bottom), line(left, bottom, right, bottom)]
+    for tick in (n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)):
+        parts.append(text(left - 5, y_of(tick) + 4, f"1e{tick}" if log else f"{tick:g}", "end"))
+        parts.append(line(left, y_of(tick), right, y_of(tick), stroke="currentColor", stroke_opacity=0.15))
+    parts += [text(x_of(place), bottom + 14, name) for place, name in names.items()]
+    for n, (name, values) in enumerate(curves.items()):
+        path = "L".join(f"{x_of(place):.1f} {y_of(bend(value)):.1f}" for place, value in enumerate(values))
+        parts.append(tag("path", says=name, d=f"M{path}", fill="none", stroke=head_colour(n), stroke_width=2))
+    for n, (name, measured) in enumerate(points.items(), len(curves)):
+        for place, value in measured.items():
+            spot = {"cx": x_of(place), "cy": y_of(bend(value)), "r": 4.5, "fill": head_colour(n)}
+            parts.append(tag("circle", says=f"{name}, measured: {value:.3g}", **spot, **AXIS))
+    parts.append(line(x_of(here), top, x_of(here), bottom, stroke=MARK, stroke_width=2))
+    parts.append(text((left + right) / 2, bottom + 30, xlabel))
+    parts.append(legend([*curves, *(f"{name}, measured" for name in points)], 4, bottom + 46))
+    return Drawing("".join(parts), width, bottom + BOTTOM)
+
+
+def arcs(weights, names, source, title="", width=240, height=90):
+    """From one token to all that it reads: an arc each, the wider the larger its weight, over the names."""
+    weights = as_array(weights).tolist()
+    check_labels("names", names, len(weights))
+    slot, base = width / len(names), TOP + height
+    places = [slot * (j + 0.5) for j in range(len(names))]
+    start, parts = places[source], [title_of(title, width)]
+    for x, name, weight in zip(places, names, weights, strict=True):
+        rise = base - 2 * height * max(abs(x - start) / width, 0.12)
+        bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
+        if x == start:  # what it reads of itself: a small loop
+            bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
+        ink = {"fill": "none", "stroke": head_colour(0), "stroke_opacity": f"{0.25 + 0.7 * weight:.2f}"}
+        d, says = f"M{start:.1f} {base}{bend} {x:.1f} {base}", f"{names[source]} reads {name}: {number(weight, 4)}"
+        parts.append(tag("path", says=says, d=d, stroke_width=0.5 + 9 * weight, **ink))
+    parts.append(tag("circle", cx=start, cy=base, r=5, fill=MARK) + names_below(names, places, base + 4, slot))
+    return Drawing("".join(parts), width, base + BOTTOM - 12)
