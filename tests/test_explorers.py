@@ -20,42 +20,13 @@ from attention_helpers import (
     attention_weights,
     causal_mask,
     explorers,
-    load_sentence,
 )
-from attention_helpers.beyond.training import LookUp, Reader, Snapshot
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
+from tools.bench.made import MADE_FROM, RUN, SENTENCE, make, settings_of
 
-SENTENCE = load_sentence("journey")
 NAMES = explorers.__all__
-
-
-def made_up_run():
-    """What a LearningExplorer sees of a Training: no optimizer, which is slow to import."""
-    torch.manual_seed(0)
-    task = LookUp(questions=2, batch_size=16)
-    reader = Reader(task, width=8, num_heads=2)
-    examples, answers = task.batch(torch.Generator().manual_seed(1))
-    snapshots = []
-    for step in (0, 1, 2, 40, 400):
-        with torch.no_grad():
-            reader.attention.W_query.weight.mul_(1.5)
-            outputs = reader(examples)
-            loss, score = task.loss(outputs, answers).item(), task.score(outputs, answers)
-            snapshots.append(Snapshot(step, loss, score, {}, reader.maps(examples[:8])))
-    return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
-
-
-RUN = made_up_run()
-
-
-MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
-MADE_FROM = {"CostExplorer": MEASURED, "LearningExplorer": RUN}
-
-
-def make(name):
-    return getattr(explorers, name)(MADE_FROM.get(name, SENTENCE))
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +34,6 @@ def explorer():
     """Each explorer, made once: explorer("ScoresExplorer")."""
     made = {}
     return lambda name: made.setdefault(name, make(name))
-
-
-def settings_of(control):
-    """Every value that a control can take."""
-    if hasattr(control, "options"):
-        return [value for _, value in control._options_full]
-    if hasattr(control, "min"):
-        count = round((control.max - control.min) / control.step)
-        return [type(control.value)(round(control.min + n * control.step, 6)) for n in range(count + 1)]
-    return [True, False]
 
 
 def states(explorer, most):

@@ -75,12 +75,12 @@ class HeadsExplorer(SentenceExplorer):
         return beside(grid, colour_bar(limits, height=height / 2, more=True))
 
     def heads_in_words(self, state, tokens):
-        said = [
-            f"Head {head}: mean entropy {entropy:.2f} bits, last token reads {tokens[int(row.argmax())]} most "
-            f"({row.max():.2f})."
-            for head, (entropy, row) in enumerate(zip(state.entropy.tolist(), state.shown[:, -1], strict=True), 1)
-        ]
-        return " ".join(said)
+        most, keys = state.shown[:, -1].max(dim=-1)  # each (num_heads,)
+        rows = zip(state.entropy.tolist(), keys.tolist(), most.tolist(), strict=True)
+        return " ".join(
+            f"Head {head}: mean entropy {entropy:.2f} bits, last token reads {tokens[key]} most ({weight:.2f})."
+            for head, (entropy, key, weight) in enumerate(rows, 1)
+        )
 
 
 def lightest(state):

@@ -1,7 +1,7 @@
 """From a key press on a slider to a new picture, in a real JupyterLab in Chromium.
 
-Two times of each move, both from the key press: until the page has loaded the new picture, and until the browser
-reports the frame that shows it (W3C Element Timing). The second waits for the screen's next frames, 17 ms each.
+Two times of each move, both from the key press: until the page has the new picture, its image loaded, and until the
+browser reports the frame that shows it (W3C Element Timing). The second waits for the screen's next frames, 17 ms each.
 
 Nobody watches while the page measures: playwright opens notebooks and starts the clock, but a browser that reports
 every message to it is up to twice as slow, so it lets go, and comes back for the times. One browser at a time.
@@ -22,26 +22,29 @@ from playwright.sync_api import sync_playwright
 
 from ..notebooks import lab
 from ..notebooks.refresh_notebooks import METADATA
+from . import bench_moves
+from .bench_kernel import imported
 
 ROUNDS = 2  # each notebook is measured so often, in turns with the others
 WARM = 5  # moves that are not counted, in each round
 SETTLE = 1.5  # seconds until playwright has let go
 PAUSE = 0.06  # seconds between moves, in which the kernel's last messages arrive: a person is slower still
 SEED = ".widget-slider:has(.widget-label:text-is('seed')) .noUi-handle"
-IMAGE = '.jp-OutputArea-output img[src^="data:image/png"]'
+PICTURE = f".jp-OutputArea-output [{bench_moves.MARK}]"  # a new one at each move
 
 MEASURE = """([selector, moves, settle, pause]) => {
     const wait = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
-    const changed = (source) => new Promise((resolve) => {
+    const changed = (old) => new Promise((resolve) => {
         const observer = new MutationObserver(() => {
-            const image = document.querySelector(selector);
-            if (!image || image.src === source) return;
+            const picture = document.querySelector(selector);
+            if (!picture || picture === old) return;
             observer.disconnect();
-            image.setAttribute("elementtiming", "picture");
-            resolve(image);
+            resolve(loaded(picture));
         });
-        observer.observe(document.body, { childList: true, subtree: true, attributeFilter: ["src"] });
+        observer.observe(document.body, { childList: true, subtree: true });
     });
+    const loaded = (picture) => picture.complete || picture.localName === "text"
+        || new Promise((resolve) => picture.addEventListener("load", resolve));
     const painted = () => new Promise((resolve) => {
         const observer = new PerformanceObserver((list) => {
             observer.disconnect();
@@ -49,13 +52,12 @@ MEASURE = """([selector, moves, settle, pause]) => {
         });
         observer.observe({ type: "element" });
     });
-    const loaded = (image) => image.complete || new Promise((resolve) => image.addEventListener("load", resolve));
     const move = async () => {
-        const next = changed(document.querySelector(selector).src), frame = painted();
+        const next = changed(document.querySelector(selector)), frame = painted();
         const start = performance.now();
         const key = { key: "ArrowRight", bubbles: true, cancelable: true };
         document.activeElement.dispatchEvent(new KeyboardEvent("keydown", key));
-        await loaded(await next);
+        await next;
         const done = performance.now();
         return [done - start, await frame - start];
     };
@@ -69,7 +71,7 @@ MEASURE = """([selector, moves, settle, pause]) => {
 
 def write_notebook(path, way):
     """One cell that shows the explorer which bench_moves makes for `way`."""
-    source = f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\nimport bench_moves\nbench_moves.{way}();"
+    source = f"{imported('bench_moves')}bench_moves.{way}();"
     cells = [nbformat.v4.new_code_cell(source)]
     nbformat.write(nbformat.v4.new_notebook(metadata=METADATA, cells=cells), path)
 
@@ -123,7 +125,7 @@ def measure(playwright, browser, moves):
     with attached(playwright, browser) as page:
         page.bring_to_front()
         page.locator(SEED).focus()
-        page.evaluate(MEASURE, [IMAGE, moves, SETTLE, PAUSE])
+        page.evaluate(MEASURE, [PICTURE, moves, SETTLE, PAUSE])
     time.sleep(SETTLE + moves * (PAUSE + 0.15))
     with attached(playwright, browser) as page:
         return page.evaluate("measured")
@@ -157,7 +159,7 @@ def one_round(playwright, server, path, way, density, moves):
             view = lab.Lab(page, server)
             view.open(path.name)
             view.run_all(1)
-            page.wait_for_selector(IMAGE)
+            page.wait_for_selector(PICTURE)
         times = measure(playwright, browser, WARM + moves)
     stop_kernels(server)
     return times[WARM:]

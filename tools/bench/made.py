@@ -1,0 +1,45 @@
+"""Every explorer from data that is quick to make, for benches and tests."""
+
+from types import SimpleNamespace
+
+import torch
+
+from attention_helpers import explorers, load_sentence
+from attention_helpers.beyond.training import LookUp, Reader, Snapshot
+
+SENTENCE = load_sentence("journey")
+
+
+def made_up_run():
+    """What a LearningExplorer sees of a Training: no optimizer, which is slow to import."""
+    torch.manual_seed(0)
+    task = LookUp(questions=2, batch_size=16)
+    reader = Reader(task, width=8, num_heads=2)
+    examples, answers = task.batch(torch.Generator().manual_seed(1))
+    snapshots = []
+    for step in (0, 1, 2, 40, 400):
+        with torch.no_grad():
+            reader.attention.W_query.weight.mul_(1.5)
+            outputs = reader(examples)
+            loss, score = task.loss(outputs, answers).item(), task.score(outputs, answers)
+            snapshots.append(Snapshot(step, loss, score, {}, reader.maps(examples[:8])))
+    return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
+
+
+RUN = made_up_run()
+MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
+MADE_FROM = {"CostExplorer": MEASURED, "LearningExplorer": RUN}  # all others are made from a sentence
+
+
+def make(name):
+    return getattr(explorers, name)(MADE_FROM.get(name, SENTENCE))
+
+
+def settings_of(control):
+    """Every value that a control can take."""
+    if hasattr(control, "options"):
+        return [value for _, value in control._options_full]
+    if hasattr(control, "min"):
+        count = round((control.max - control.min) / control.step)
+        return [type(control.value)(round(control.min + n * control.step, 6)) for n in range(count + 1)]
+    return [True, False]
