@@ -48,10 +48,10 @@ def hatching(hidden, w, h):
     """Hidden cells, grey and with slanted lines, as paths: an SVG pattern is lost where its first user is not shown."""
     spots, strokes = np.argwhere(hidden).tolist(), max(1, round(min(w, h) / 9))
     ends = [(min(t, 1), max(t - 1, 0)) for t in (k / strokes for k in range(1, 2 * strokes))]
-    slants = [(w * a, h * b, w * (b - a), h * (a - b)) for a, b in ends]
+    slant = "m{:.2f} {:.2f}l{:.2f} {:.2f}m{:.2f} {:.2f}".format  # there, the line, and back to the cell's corner
+    slants = "".join(slant(w * a, h * b, w * (b - a), h * (a - b), -w * b, -h * a) for a, b in ends)
     cells = "".join(f"M{j * w:.1f} {i * h:.1f}h{w:.1f}v{h:.1f}h{-w:.1f}z" for i, j in spots)
-    lined = [(j * w, i * h) for i, j in spots if min(w, h) > 9 or (i + j) % 2]
-    lines = "".join(f"M{x + a:.1f} {y + b:.1f}l{c:.1f} {d:.1f}" for x, y in lined for a, b, c, d in slants)
+    lines = "".join(f"M{j * w:.1f} {i * h:.1f}{slants}" for i, j in spots if min(w, h) > 9 or (i + j) % 2)
     return tag("path", d=cells, fill_opacity=0.1) + tag("path", d=lines, stroke="currentColor", stroke_opacity=0.35)
 
 
