@@ -452,5 +452,4 @@ def test_the_mask_explorer_pokes_and_computes_no_jacobian(monkeypatch):
     from attention_helpers.explorers import masking
 
     monkeypatch.setattr(torch.autograd.functional, "jacobian", None)
-    embeddings = load_sentence("journey").embeddings
-    assert masking.attend(embeddings, 4, "none", 2, 1.0).moved.all()
+    assert masking.attend(SENTENCE.embeddings, 4, "none", 2, 1.0).moved.all()
