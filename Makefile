@@ -19,6 +19,7 @@ lab: ## open the course in JupyterLab (PORT=8888, ARGS=... for JupyterLab)
 	$(ENSURE) lab
 	@$(BIN)/python tools/setup/workbook.py fill
 	$(BIN)/python -m jupyterlab --ip=127.0.0.1 --port=$(PORT) --ServerApp.root_dir=workbook \
+		--ContentsManager.pre_save_hook=tools.setup.lab_hook.drop_dead_views \
 		--LabApp.default_url=/lab/tree/00_start_here.ipynb $(ARGS)
 
 reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=03)

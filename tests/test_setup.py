@@ -1,6 +1,7 @@
 """The pins, the Makefile and what CI runs."""
 
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from checkouts import ROOT, copy_of_checkout, program
 from needs import needs_make
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+
+from tools.setup.lab_hook import drop_dead_views
 
 
 @pytest.fixture
@@ -112,6 +115,12 @@ def test_lab_fills_workbook_and_passes_port_and_arguments(checkout):
     assert "tools/setup/workbook.py fill" in recipe
     assert "--ip=127.0.0.1 --port=9001" in recipe
     assert recipe.rstrip().endswith("/lab/tree/00_start_here.ipynb --no-browser")
+
+
+@pytest.mark.parametrize("name", ["Makefile", "README.md", "tools/notebooks/lab.py"])
+def test_lab_is_started_with_a_hook_that_there_is(name):
+    hook = re.search(r"--ContentsManager\.pre_save_hook=([\w.]+)", (ROOT / name).read_text())[1]
+    assert pkgutil.resolve_name(hook) is drop_dead_views
 
 
 CHANNELS = ["shell", "iopub", "stdin", "hb", "control"]

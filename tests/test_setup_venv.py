@@ -174,6 +174,7 @@ def test_lab_settings_stand_in_venv(venv):
     settings = json.loads((venv.path / "share/jupyter/lab/settings/overrides.json").read_text())
     assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
     assert settings["@jupyterlab/apputils-extension:kernels-settings"]["commsOverSubshells"] == "disabled"
+    assert settings["@jupyter-widgets/jupyterlab-manager:plugin"]["saveState"] is True
 
 
 def test_missing_file_is_one_sentence(venv):

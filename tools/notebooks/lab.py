@@ -33,6 +33,7 @@ FLAGS = [
 # Lab renders cells while the browser has nothing to do: on a busy machine a few every 3 s, in all more than a minute.
 # Where a browser cannot say that it is idle (Safari), Lab renders them one after the other, and so it does here.
 NEVER_IDLE = "delete window.requestIdleCallback"
+SAVING = "--ContentsManager.pre_save_hook=tools.setup.lab_hook.drop_dead_views"  # as make lab has it
 PRIVATE = [
     *("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"),
     *("JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"),
@@ -55,6 +56,7 @@ def server(root, scratch, overrides=True):
     private = {name: str(Path(scratch) / name.lower()) for name in PRIVATE}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={random.choice(PORTS)}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
+    command.append(SAVING)
     if NAMED:
         command.append("--KernelManager.transport=ipc")
     if not overrides:

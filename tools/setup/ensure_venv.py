@@ -43,10 +43,12 @@ INPUTS = ["requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproj
 
 PROBE = "import os, pip, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.dirname(pip.__path__[0]))"
 
-# No news from the network, and slider callbacks in turn with the cells instead of on a second thread beside them.
+# No news from the network; slider callbacks in turn with the cells instead of on a second thread beside them; and
+# widgets saved with their notebook, so that they are there when it is opened again.
 LAB_SETTINGS = """{
   "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false},
-  "@jupyterlab/apputils-extension:kernels-settings": {"commsOverSubshells": "disabled"}
+  "@jupyterlab/apputils-extension:kernels-settings": {"commsOverSubshells": "disabled"},
+  "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": true}
 }
 """
 
