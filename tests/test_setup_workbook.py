@@ -1,6 +1,8 @@
 """The learner's copies: never overwritten, never lost, told of newer versions."""
 
+import json
 import os
+import sys
 
 import pytest
 from checkouts import copy_of_checkout, load, program
@@ -137,3 +139,59 @@ def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, c
     assert copy.read_text() == "newer"
     assert (copy.parent / "03_solutions.yours-1.ipynb").read_text() == "mine"
     assert "Yours is now workbook/solutions/03_solutions.yours-1.ipynb." in capsys.readouterr().out
+
+
+def notebook_of(tool, picture):
+    """Make of a lesson's file a notebook in which a picture is stored, its text in lines as Jupyter writes it."""
+    output = {"output_type": "display_data", "metadata": {}, "data": {"image/svg+xml": ["<svg>\n", f"{picture}</svg>"]}}
+    cell = {"cell_type": "code", "id": "a", "execution_count": 1, "metadata": {}, "source": ["1"], "outputs": [output]}
+    text = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    program(tool.NOTEBOOKS / "03_causal_masking.ipynb", text)
+
+
+@pytest.mark.slow  # nbformat takes a second to import, and nothing else in the quick tests needs it
+def test_copies_are_trusted_by_jupyter_until_they_are_changed(workbook, tmp_path, monkeypatch, capsys):
+    from nbformat import read
+    from nbformat.sign import NotebookNotary
+
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "not" / "there yet"))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
+    copy = workbook.WORKBOOK / "03_causal_masking.ipynb"
+
+    def is_trusted():
+        with NotebookNotary() as notary:
+            return notary.check_signature(read(copy, as_version=4))  # as Lab's server reads it
+
+    notebook_of(workbook, "by reset")
+    workbook.reset("03")
+    assert is_trusted()
+    copy.unlink()
+    notebook_of(workbook, "by fill")
+    workbook.fill()
+    assert is_trusted()
+    copy.write_text(copy.read_text().replace("by fill", "by another"))
+    assert not is_trusted()
+    workbook.fill()
+    assert not is_trusted(), "what is not the course's own is not the course's to trust"
+    assert "cannot sign" not in capsys.readouterr().out
+
+
+def test_a_copy_that_cannot_be_signed_is_made_all_the_same_and_told(workbook, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "nbformat", None)
+    notebook_of(workbook, "by reset")
+    workbook.reset("03")
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").unlink()
+    workbook.fill()
+    assert capsys.readouterr().out.count("Jupyter cannot sign (") == 2
+    assert "by reset" in contents(workbook)["03_causal_masking.ipynb"]
+
+
+@pytest.mark.parametrize("text", ["", "words", "[1", "1", "[]", "null", "{}", "\udc80"])
+def test_a_call_that_makes_no_copy_of_a_notebook_does_not_load_nbformat(workbook, text, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "nbformat", None)
+    notebook_of(workbook, "there already")
+    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    (workbook.NOTEBOOKS / "05_odd.ipynb").write_bytes(text.encode(errors="surrogateescape"))
+    workbook.fill()
+    assert "cannot sign" not in capsys.readouterr().out
+    assert (workbook.WORKBOOK / "05_odd.ipynb").exists()
