@@ -10,6 +10,7 @@ ROOT = FOLDER.parent
 PATHS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
 LESSONS = [notebook.path for notebook in COURSE[1:]]
 FREE = "nbval-ignore-output"
+SVG = "image/svg+xml"
 
 
 class Node(dict):
@@ -35,7 +36,7 @@ def read(path):
             if "text" in output:
                 output["text"] = joined(output.text)
             for kind, data in output.get("data", {}).items():
-                output.data[kind] = joined(data) if kind.startswith("text/") else data
+                output.data[kind] = joined(data) if kind.startswith("text/") or kind == SVG else data
     return notebook
 
 

@@ -2,9 +2,10 @@
 
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
-from course import COURSE, FOLDER, FREE, LESSONS, PATHS, ROOT, anchors, code_cells, numbers_in, read, tags, text_of
+from course import COURSE, FOLDER, FREE, LESSONS, PATHS, ROOT, SVG, anchors, code_cells, numbers_in, read, tags, text_of
 
 from tools.notebooks import place_course
 
@@ -107,13 +108,18 @@ def is_explorer(output):
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_has_an_explorer_and_a_cell_that_moves_it_and_prints(path):
+def test_a_lesson_has_an_explorer_and_a_cell_that_moves_another_and_prints(path):
     cells = code_cells(read(path))
     [place] = [n for n, cell in enumerate(cells) if any(map(is_explorer, cell.outputs))]
     [output] = cells[place].outputs
-    assert len(numbers_in(output.metadata["image/png"]["alt"])) > 5  # the numbers in words, where no widget is live
-    assert "explorer.set(" in cells[place + 1].source
-    assert numbers_in(text_of(cells[place + 1].outputs[0]))  # nbval compares what the callback computed
+    assert set(output.data) == {SVG, "text/plain"}  # nbval compares both
+    picture = ElementTree.fromstring(output.data[SVG])
+    assert len(numbers_in(picture.get("aria-label"))) > 5  # the numbers in words, where no widget is live
+    [made] = re.findall(r"^explorer = (.*)$", cells[place].source, flags=re.M)
+    assert cells[place + 1].source.startswith(f"another = {made} ")
+    assert "another.set(" in cells[place + 1].source
+    assert not [cell.source for cell in cells if "explorer.set(" in cell.source]  # the learner's stays where it is
+    assert numbers_in(text_of(cells[place + 1].outputs[0]))  # nbval compares what was computed
 
 
 @each_notebook

@@ -150,7 +150,7 @@ class Explorer(widgets.VBox):
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a state that was computed."""
         alt, drawing, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
-        self.arrays, self.alt, self._drawing, self.readout = arrays, alt, drawing, readout
+        self._shown, self.arrays, self.alt, self._drawing, self.readout = values, arrays, alt, drawing, readout
         self.svg, self._held = picture(drawing, alt), True  # controls that move now draw nothing
         for name, options in self.choices(values).items():
             if list(self.controls[name].options) != options:

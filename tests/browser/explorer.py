@@ -10,7 +10,7 @@ from attention_helpers import explorers, load_sentence
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
-    const picture = box.querySelector('img[src^="data:image/png"]');
+    const [picture, readout] = ['svg', 'table'].map(kind => box.children[2].querySelector(kind));
     const value = control => {
         const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
         if (choice) return choice.selectedOptions[0].value;
@@ -19,8 +19,8 @@ LOOK = """(box, controls) => {
     };
     return {
         values: [...box.firstElementChild.children].slice(0, controls).map(value),
-        png: picture.src.split(',')[1], alt: picture.alt, size: [picture.naturalWidth, picture.clientWidth],
-        message: box.children[1].innerText, readout: box.children[2].querySelector('table').outerHTML,
+        svg: picture.outerHTML, alt: picture.getAttribute('aria-label'),
+        message: box.children[1].innerText, readout: readout.outerHTML,
     };
 }"""
 HELD = """{
@@ -28,7 +28,7 @@ HELD = """{
         c.label if hasattr(c, 'label') else format(c.value, getattr(c, 'readout_format', ''))
         for c in explorer.controls.values()
     ],
-    'png': __import__('base64').b64encode(explorer.png).decode(),
+    'svg': explorer.svg,
     'alt': explorer.alt,
     'readout': explorer.readout,
     'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
@@ -38,7 +38,7 @@ DRAWN = "explorer._shown == explorer.values or explorer.message.value != ''"
 MADE_FROM = {  # in the kernel; all others are made from a sentence
     "CostExplorer": "explorer.measured",
     "LearningExplorer": "__import__('types').SimpleNamespace("
-    "task=explorer.task, examples=explorer.examples, snapshots=explorer.snapshots)",
+    "task=runs[2].task, examples=runs[2].examples, snapshots=explorer.snapshots)",
 }
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
 
@@ -64,7 +64,7 @@ class LiveExplorer:
         deadline = time.monotonic() + seconds
         while True:
             page, (values, drawn, kernel) = self.look(), self.kernel.ask(f"(explorer.values, {DRAWN}, {HELD})")
-            kernel["readout"] = self.as_text(kernel["readout"])
+            kernel |= {name: self.as_text(kernel[name]) for name in ("svg", "readout")}
             if until(values) and drawn and page | kernel == page:
                 return page
             if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ class LiveExplorer:
 
     def control(self, number):
         """A control by its place in the row; the last place is the Reset button's."""
-        return self.box.locator(":scope > .widget-hbox > *").nth(number)
+        return self.box.locator(":scope > .widget-gridbox > *").nth(number)
 
     def sliders(self):
         return [n for n in range(len(self.names)) if len(set(self.ends(n))) > 1]
@@ -166,4 +166,4 @@ class LiveExplorer:
         fresh.set(**self.values())
         assert page["alt"] == fresh.alt
         assert page["readout"] == self.as_text(fresh.readout)
-        assert base64.b64decode(page["png"]) == fresh.png
+        assert page["svg"] == self.as_text(fresh.svg)

@@ -3,6 +3,7 @@
 import course
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from visit import SCREENSHOTS
 
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, ids=lambda path: path.stem)
@@ -16,6 +17,27 @@ PRESSES = {("MaskExplorer", "method"): 2}
 UNNAMED_SLIDERS = {"aria-input-field-name": "ARIA input fields must have an accessible name"}
 # Nor do its Play's buttons have one; what they do, the slider beside them does as well.
 UNNAMED_BUTTONS = {"LearningExplorer": {"button-name": "Buttons must have discernible text"}}
+ROOM = """box => {
+    const [svg, place] = [box.querySelector('svg'), box.closest('.jp-OutputArea-output')];
+    const [picture, most] = [svg.getBoundingClientRect(), parseFloat(getComputedStyle(svg).maxWidth)];
+    const inside = ({left, right, top, bottom}) => left > picture.left - 1 && right < picture.right + 1
+        && top > picture.top - 1 && bottom < picture.bottom + 1;
+    return {
+        shown: picture.width, most, place: place.clientWidth, scrolls: place.scrollWidth > place.clientWidth,
+        cut: [...svg.querySelectorAll('text')].filter(word => !inside(word.getBoundingClientRect()))
+            .map(word => word.textContent),
+    };
+}"""
+CONTRAST = """box => {  // by WCAG, of words in the page's colour with what they stand on
+    let ground = box;
+    while (getComputedStyle(ground).backgroundColor == 'rgba(0, 0, 0, 0)') ground = ground.parentElement;
+    const light = colour => colour.match(/[0-9.]+/g).slice(0, 3).map(part => part / 255)
+        .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, part, n) => sum + part * [0.2126, 0.7152, 0.0722][n], 0.05);
+    const words = light(getComputedStyle(box.querySelector('svg text:not([fill])')).fill);
+    const behind = light(getComputedStyle(ground).backgroundColor);
+    return {dark: words > behind, contrast: Math.max(words, behind) / Math.min(words, behind)};
+}"""
 
 
 @pytest.fixture
@@ -39,7 +61,7 @@ def test_keyboard_moves_every_control(explorer):
         if (explorer.kind, name) in IMPOSSIBLE:
             assert page == first | {"values": page["values"], "message": IMPOSSIBLE[explorer.kind, name]}
         else:
-            assert page["png"] != first["png"], name
+            assert page["svg"] != first["svg"], name
             assert page["alt"] != first["alt"], name
             explorer.check(page)
         explorer.reset()
@@ -51,7 +73,7 @@ def test_reset_by_keyboard(explorer):
     last = len(explorer.names) - 1
     explorer.focus(last)
     explorer.press_to_change(last)
-    assert explorer.settle(lambda values: not explorer.is_first(values))["png"] != first["png"]
+    assert explorer.settle(lambda values: not explorer.is_first(values))["svg"] != first["svg"]
     explorer.walk_to(len(explorer.names))
     explorer.page.keyboard.press("Enter")
     page = explorer.settle(explorer.is_first)
@@ -74,9 +96,40 @@ def test_thirty_fast_keys_end_in_the_final_state(explorer):
         explorer.check(explorer.settle())
 
 
-def test_picture_is_drawn_for_twice_the_pixel_density(explorer):
-    drawn, shown = explorer.settle()["size"]
-    assert drawn >= 2 * shown - 1
+@pytest.mark.parametrize("width", [800, 1400])  # the last as before
+def test_picture_is_as_wide_as_its_place_and_nothing_is_cut_off(explorer, width):
+    explorer.page.set_viewport_size({"width": width, "height": 900})
+    room = still(explorer, ROOM)
+    explorer.box.screenshot(path=SCREENSHOTS / f"{explorer.kind}_{width}.png")
+    assert min(room["most"], room["place"] - 30) <= room["shown"] <= room["place"]
+    assert room["cut"] == []
+    assert not room["scrolls"]
+
+
+def test_words_are_readable_in_a_dark_theme_too(explorer):
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
+        choose_theme(explorer.page, theme)
+        seen = still(explorer, CONTRAST)
+        explorer.box.screenshot(path=SCREENSHOTS / f"{explorer.kind}_{theme[11:].lower()}.png")
+        assert seen["dark"] == (theme == "JupyterLab Dark")
+        assert seen["contrast"] >= 4.5
+
+
+def still(explorer, look):
+    """What a look at the explorer's box says as soon as two looks in a row say the same."""
+    before, now = None, explorer.box.evaluate(look)
+    while before != now:
+        explorer.page.wait_for_timeout(250)
+        before, now = now, explorer.box.evaluate(look)
+    return now
+
+
+def choose_theme(page, name):
+    """Menu Settings, Theme, and a name."""
+    page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
+    page.locator(".lm-Menu-itemLabel").get_by_text("Theme", exact=True).hover()
+    page.locator("[data-command='apputils:change-theme']").get_by_text(name, exact=True).click()
+    page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=name)
 
 
 def test_axe_finds_nothing_else(explorer):

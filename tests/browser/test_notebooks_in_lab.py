@@ -1,5 +1,7 @@
 """Every notebook in JupyterLab: it shows its stored pictures at once, and runs from top to bottom."""
 
+from urllib.parse import unquote
+
 import course
 
 from attention_helpers import explorers
@@ -12,7 +14,7 @@ def test_every_explorer_stands_in_a_notebook():
 
 
 def test_stored_pictures_are_shown_at_first(notebook):
-    shown = {picture.partition(",")[2] for picture in notebook.first["pictures"]}
+    shown = {unquote(picture.partition(",")[2]) for picture in notebook.first["pictures"]}
     missing = [n for n, picture in enumerate(notebook.stored) if picture not in shown]
     assert missing == [], f"of {len(notebook.stored)} stored pictures; the page shows {len(shown)}"
     assert "model not found" not in notebook.first["text"].lower()

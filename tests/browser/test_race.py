@@ -43,7 +43,7 @@ def draw():
 EXPLORER = """
 explorer = WrapperExplorer(load_sentence("journey"))
 on_main = lambda: threading.current_thread() is threading.main_thread()
-explorer.picture.observe(lambda change: pictures.append((busy, on_main())), names="value")
+explorer.view.observe(lambda change: pictures.append((busy, on_main())), names="value")
 explorer
 """
 CELLS = [SET_UP, EXPLORER, "runs.append(draw())"]

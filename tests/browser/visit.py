@@ -90,6 +90,7 @@ class Visit:
 
 
 def stored_pictures(cells):
-    """The PNGs in the notebook's file, as the page writes them."""
+    """The pictures in the notebook's file, as the page writes them: a PNG's code, an SVG's text."""
     outputs = [output.get("data", {}) for cell in cells for output in cell.outputs]
-    return [data["image/png"].replace("\n", "") for data in outputs if "image/png" in data]
+    pngs = [data["image/png"].replace("\n", "") for data in outputs if "image/png" in data]
+    return pngs + [data[course.SVG] for data in outputs if course.SVG in data]
