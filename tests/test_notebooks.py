@@ -112,7 +112,7 @@ def test_a_lesson_has_an_explorer_and_a_cell_that_moves_another_and_prints(path)
     cells = code_cells(read(path))
     [place] = [n for n, cell in enumerate(cells) if any(map(is_explorer, cell.outputs))]
     [output] = cells[place].outputs
-    assert set(output.data) == {SVG, "text/plain"}  # nbval compares both
+    assert set(output.data) == {SVG, "text/plain"}  # nbval compares both, but for a curve of what was trained
     picture = ElementTree.fromstring(output.data[SVG])
     assert len(numbers_in(picture.get("aria-label"))) > 5  # the numbers in words, where no widget is live
     [made] = re.findall(r"^explorer = (.*)$", cells[place].source, flags=re.M)
