@@ -75,7 +75,7 @@ def offered(d_out, num_heads):
     """The numbers of heads up to the most, those that do not divide d_out in grey, and why."""
     options = divisors(d_out)
     words = [
-        f"<b>{n}</b>" if n == num_heads else str(n) if n in options else f'<s style="color:#767676">{n}</s>'
+        f"<b>{n}</b>" if n == num_heads else str(n) if n in options else f'<s style="opacity:0.65">{n}</s>'
         for n in range(1, MOST_HEADS + 1)
     ]
     out = next((n for n in range(2, MOST_HEADS + 1) if n not in options), None)
