@@ -141,8 +141,8 @@ def total_up_to(n):
 def test_the_mutants_tool_says_in_one_sentence_what_it_needs(monkeypatch):
     from tools.mutants import exercise_mutants
 
-    monkeypatch.delattr(exercise_mutants.signal, "SIGALRM", raising=False)
-    with pytest.raises(SystemExit, match="needs SIGALRM"):
+    monkeypatch.delattr(exercise_mutants.signal, "SIGVTALRM", raising=False)
+    with pytest.raises(SystemExit, match="needs SIGVTALRM"):
         exercise_mutants.main(["01"])
 
 

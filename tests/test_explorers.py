@@ -246,6 +246,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     assert root[0].get("fill") == "#fff"
     assert re.search(r"\d\.\d\d", root.get("aria-label"))
     assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert all(control.label for control in e.controls.values() if hasattr(control, "options"))
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
     assert e.values != values

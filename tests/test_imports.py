@@ -24,7 +24,10 @@ import json, sys
 import torch
 before = set(sys.modules)
 import attention_helpers
-print(json.dumps({"added": sorted(set(sys.modules) - before), "modules": sorted(sys.modules)}))
+found = {"added": sorted(set(sys.modules) - before), "modules": sorted(sys.modules)}
+from attention_helpers.explorers.seeded import seeded
+seeded(attention_helpers.CausalAttention, 123, 3, 2, 6, 0.0)
+print(json.dumps(found | {"with a layer": sorted(sys.modules)}))
 """
 # Started as soon as this file is read: it then runs beside other tests, on another core.
 PROCESS = subprocess.Popen([sys.executable, "-c", FRESH], stdout=subprocess.PIPE, text=True)
@@ -40,6 +43,11 @@ def fresh():
 def test_import_loads_nothing_heavy(fresh):
     heavy = {"matplotlib", "ipywidgets", "IPython", "PIL", "pandas", "scipy", "nbformat", "jupyter_core"}
     assert heavy & {name.partition(".")[0] for name in fresh["modules"]} == set()
+
+
+def test_an_explorers_layer_does_not_load_torch_a_second_time_by_its_meta_device(fresh):
+    assert "ipywidgets" in fresh["with a layer"]
+    assert {"sympy", "torch._dynamo"} & set(fresh["with a layer"]) == set()
 
 
 def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):

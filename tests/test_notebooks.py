@@ -122,6 +122,13 @@ def test_a_lesson_has_an_explorer_and_a_cell_that_moves_another_and_prints(path)
     assert numbers_in(text_of(cells[place + 1].outputs[0]))  # nbval compares what was computed
 
 
+def test_the_readmes_picture_is_the_explorer_that_notebook_05_stores():
+    [path] = FOLDER.glob("05_*.ipynb")
+    [stored] = [cell.outputs[0].data[SVG] for cell in code_cells(read(path)) if any(map(is_explorer, cell.outputs))]
+    assert (FOLDER / "first_look.svg").read_text(encoding="utf-8") == stored + "\n"
+    assert "](notebooks/first_look.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @each_notebook
 def test_every_figure_has_a_caption_in_words_and_numbers(path):
     for cell in code_cells(read(path)):

@@ -8,8 +8,7 @@ import subprocess
 import pytest
 from course import FOLDER, FREE, LESSONS, PATHS, ROOT, code_cells, read, tags
 
-# one after the other: kernels that start at the same moment may be given the same port
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kernels")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

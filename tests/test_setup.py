@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 from checkouts import ROOT, copy_of_checkout, program
-from needs import needs_make
+from needs import needs_make, needs_posix_shell
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
@@ -139,6 +139,7 @@ def run_ci(tmp_path, make, *programs):
     return result, re.findall(r"^called (.*)$", result.stdout, re.MULTILINE)
 
 
+@needs_posix_shell
 @pytest.mark.parametrize("failing", ["none", *STAGES])
 def test_ci_runs_all_and_stops_at_the_first_failure(tmp_path, failing):
     result, called = run_ci(tmp_path, f'test "$1" != {failing}', "chromium")  # each is called once
@@ -147,6 +148,7 @@ def test_ci_runs_all_and_stops_at_the_first_failure(tmp_path, failing):
     assert (result.returncode == 0) == (failing == "none")
 
 
+@needs_posix_shell
 def test_ci_installs_a_browser_where_there_is_none(tmp_path):
     result, called = run_ci(tmp_path, "true", "apt-get")
     assert called[:2] == ["apt-get update -qq", "apt-get install -y -qq chromium"]

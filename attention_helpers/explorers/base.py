@@ -22,7 +22,9 @@ def slider(name, value, low, high, tooltip, step=None):
 
 def stops(name, options, value, tooltip):
     """A slider over given options, or over pairs of a word and an option."""
-    return widgets.SelectionSlider(options=options, value=value, description=name, tooltip=tooltip)
+    made = widgets.SelectionSlider(options=options, description=name, tooltip=tooltip)
+    made.value = value  # given at once, the first of all options would have no label
+    return made
 
 
 def seed(value):

@@ -22,8 +22,7 @@ GREY, LINES, NOTHING = STEPS, STEPS + 1, STEPS + 2  # an image's other colours: 
 OPAQUE = bytes([255] * STEPS + [40, 120, 0])  # data cover; hatching lets the page shine through
 
 
-# A colour map in STEPS steps: the colours, which of black and white is read better on each, an image's palette
-Colours = namedtuple("Colours", "fills inks palette")
+Colours = namedtuple("Colours", "fills inks palette")  # inks: black or white, whichever is read better on a colour
 
 
 def colours(name):

@@ -1,5 +1,6 @@
 """Notebook 08: what a layer costs, by a formula, beside what was measured."""
 
+import math
 from typing import NamedTuple
 
 from ..beyond.costs import cache_bytes, flops, table_bytes
@@ -8,6 +9,11 @@ from .drawing import bars, beside, lines
 from .words import size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
+
+
+def place(num_tokens):
+    """Where a length stands on the axis, a step for each doubling."""
+    return math.log2(num_tokens / LENGTHS[0])
 
 
 class CostState(NamedTuple):
@@ -49,9 +55,9 @@ class CostExplorer(Explorer):
             f"scores of {state.num_heads} heads": [table_bytes(n, state.num_heads) for n in LENGTHS],
             "keys and values": [cache_bytes(n, self.width) for n in LENGTHS],
         }
-        points = {name: {LENGTHS.index(n): held for n, held in there.items()} for name, there in self.measured.items()}
+        points = {name: {place(n): held for n, held in there.items()} for name, there in self.measured.items()}
         ends = table_bytes(LENGTHS[0], 1), table_bytes(LENGTHS[-1], 48)  # the same for every number of heads
-        names, here = {n: str(length) for n, length in enumerate(LENGTHS)}, LENGTHS.index(state.num_tokens)
+        names, here = {place(n): str(n) for n in LENGTHS}, place(state.num_tokens)
         title, xlabel = "memory of one layer (bytes)", "num_tokens"
         memory = lines(curves, points, names, title, xlabel, here, ends=ends, log=True, width=540)
         return beside(bars(shares, list(state.operations), "share of the operations", width=300, height=210), memory)

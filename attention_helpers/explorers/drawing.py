@@ -1,7 +1,6 @@
 """Arrays to SVG: bars, lines and arcs, and how drawings are put together. Tables of cells stand in cells.py.
 
-Each function returns a Drawing. Lengths are in the picture's own pixels, which the page stretches to the room that
-it has. Words and axes take the page's colour, so that they can be read in a dark theme, too.
+Lengths are in the picture's own pixels, which the page stretches. Words and axes take the page's colour, dark or light.
 """
 
 import html

@@ -25,8 +25,7 @@ class LearningState(NamedTuple):
 class LearningExplorer(Explorer):
     """Play or scrub through the snapshots of a Training on a LookUp; choose the example, and the head of several.
 
-    training: a Training with two snapshots or more. Arrays: a LearningState. Units: the loss is in nats. Errors: see
-    Explorer; ValueError for a run without snapshots.
+    training: with two snapshots or more, else a ValueError. Arrays: a LearningState. Errors: see Explorer.
     """
 
     def __init__(self, training):

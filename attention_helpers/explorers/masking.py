@@ -31,9 +31,7 @@ class MaskState(NamedTuple):
     weights: torch.Tensor  # (num_tokens, num_tokens)
     influence: torch.Tensor  # (num_tokens, num_tokens): row i moves by so much when token j is poked
 
-    @property
-    def moved(self):
-        return self.influence[:, self.poked]  # (num_tokens,)
+    moved = property(lambda self: self.influence[:, self.poked])  # (num_tokens,)
 
 
 class Masked(torch.nn.Module):

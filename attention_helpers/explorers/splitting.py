@@ -12,8 +12,7 @@ from .words import listed, size_in_words
 class SplitExplorer(HeadsExplorer):
     """Change the width, the heads it is split among, dropout, the number of tokens and the seed.
 
-    sentence: a Sentence; tokens beyond its end are random rows, the same every time. Arrays: a HeadsState. Units:
-    entropy in bits, memory in bytes of float32, else none. Errors: see Explorer.
+    sentence: a Sentence; tokens beyond its end are random rows. Arrays: a HeadsState. Errors: see Explorer.
     """
 
     most = MOST_TOKENS

@@ -10,8 +10,7 @@ from .words import listed
 class WrapperExplorer(HeadsExplorer):
     """Change how many heads stand side by side, how wide each is, dropout and seed.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Units: entropy in bits. Errors: see
-    Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Entropy in bits. Errors: see Explorer.
     """
 
     def make_controls(self):
