@@ -62,8 +62,10 @@ def first_failure(fault):
     """Which test fails first on a copy broken so; None if all pass."""
     _, file, old, new = fault
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("attention_helpers", "tests", "tools", "data"):
-            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("attention_helpers", "tests", "tools", "data", "notebooks"):  # the manifest is among the notebooks
+            shutil.copytree(
+                ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__", "*.ipynb", "*.svg")
+            )
         Path(folder, "attention_helpers", file).write_text(broken(source(file), old, new), encoding="utf-8")
         return failure_in(folder, TESTS.get(file, LAYERS))
 
