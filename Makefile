@@ -30,7 +30,7 @@ test: test-unit test-notebooks ## run the unit tests, and every notebook against
 
 test-unit: ## run the unit tests alone (ARGS=... for pytest)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical --dist=worksteal tests $(ARGS)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
 NOTEBOOKS ?= notebooks
