@@ -22,6 +22,10 @@ def progress():
     """
     lessons = {number: importlib.import_module(f"{__name__}.lesson_{number}").progress for number in NUMBERS}
     done, total = (sum(getattr(lesson, count) for lesson in lessons.values()) for count in ("done", "total"))
-    rows = [f"| {number} | {lesson.done} of {lesson.total} | {lesson.marks} |" for number, lesson in lessons.items()]
+    space = "\N{NO-BREAK SPACE}"  # else a narrow column breaks "0 of 4" in two lines
+    rows = [
+        f"| {number} | {lesson.done}{space}of{space}{lesson.total} | {lesson.marks} |"
+        for number, lesson in lessons.items()
+    ]
     said = f"**{done} of {total} exercises done.**" if done else f"**Nothing is done yet, of {total} exercises.**"
     return Reply(None, "\n".join([said, "", "| notebook | done | exercises |", "| --- | --- | --- |", *rows]))
