@@ -24,7 +24,8 @@ Hints are folded under its answer, a gentle one first, the next inside it. Stuck
 SOLUTIONS = """# Solutions to notebook {number}
 
 Each solution, why it is right, and what the check says to the usual wrong ways. Try first:
-[{title}](../{file}#Exercises) has the exercises and their hints."""
+[{title}](../{file}#Exercises) has the exercises and their hints. Then run the first cell, and those of the
+exercise that you want to see."""
 
 
 def practice(number):
