@@ -39,9 +39,14 @@ def exercise():
 
 def test_right(exercise):
     reply = exercise.check(lambda x, flip: 0.5 * (x.flip(0) if flip else x))
-    assert reply == (True, "✓ **Right.** Checked on 2 random inputs. Ah.")
+    assert reply == (True, "✓ **Right.** Checked on 2 random inputs. Ah.", ())
     assert exercise.done
-    assert reply._repr_markdown_() == str(reply) == reply.text
+    assert reply._repr_markdown_() == str(reply) == repr(reply) == reply.text
+
+
+def test_inputs_that_are_not_drawn_are_not_called_random(exercise):
+    exercise.cases = lambda generator: [(torch.ones(n, 2), n > 2) for n in (1, 3, 4)]
+    assert exercise.check(halves).text == "✓ **Right.** Checked on 3 inputs. Ah."
 
 
 def in_place(x, flip):
@@ -82,7 +87,7 @@ def nan_once(x, flip):
             lambda x, flip: halves(x, flip) + 1,
             r"6 of 6 entries of the result differ, the first at \[0, 0\]: .* belongs",
         ),
-        (in_place, "Your code changes its argument 1 in place: work on a copy"),
+        (in_place, "Your code changes its argument `x` in place: work on a copy"),
         (lambda x: x, r"The call failed, though not in a line of yours: `TypeError`: .*2 were given"),
         (deep, r"Your code stopped in line \d+, `return torch.cat\(\[x, torch.ones\(99\)\]\)`, with `RuntimeError`: "),
         (helper_fails, r"""stopped in line \d+, `raise KeyError\("no head 3"\)`, with `KeyError`: 'no head 3'"""),
@@ -90,12 +95,11 @@ def nan_once(x, flip):
     ],
 )
 def test_wrong_answers_and_what_is_said(exercise, answer, said):
-    exercise.done = True
     reply = exercise.check(answer)
     assert reply.right is False
     assert re.search(said, reply.text), reply.text
     assert reply.text.startswith("✗ **Not yet.** ")
-    assert reply.text.endswith("(Stuck? `practice.halving.hint()`)")
+    assert reply.hints == ("Half.", "Divide.", "`x / 2`")
     assert not exercise.done
 
 
@@ -109,10 +113,8 @@ def test_a_difference_says_with_which_input(exercise):
 
 @pytest.mark.parametrize("answer", [None, ...])
 def test_nothing_is_not_attempted(exercise, answer):
-    assert exercise.check(answer) == (
-        None,
-        "**Not attempted yet.** Write `halves` above, then run this cell again.",
-    )
+    says = "**Not attempted yet.** Write `halves` above, then run this cell again."
+    assert exercise.check(answer) == (None, says, ("Half.", "Divide.", "`x / 2`"))
 
 
 def test_the_stub_itself_is_not_attempted_and_ends_with_the_check(exercise):
@@ -269,7 +271,7 @@ def test_a_text_to_mend(mending):
     names = {}
     exec(mending.cell.rpartition("\n")[0], names)
     shipped = names["my_mending"]
-    assert mending.check(shipped).right is None
+    assert mending.check(shipped).text == "**Not attempted yet.** Mend `Doubled` above, then run this cell again."
     assert mending.check(shipped + "  )").right is True
     assert "You triple." in mending.check(shipped.replace("2 * (x", "3 * x")).text
     assert (
@@ -283,14 +285,29 @@ def test_a_text_to_mend(mending):
     assert "the text defines no Doubled" in mending.check("class Another: ...").text
 
 
-def test_hints_in_turn(exercise):
-    said = [exercise.hint().text for _ in range(4)]
-    assert said == [
-        "**Hint 1 of 3.** Half.",
-        "**Hint 2 of 3.** Divide.",
-        "**Hint 3 of 3.** `x / 2`",
-        "**Hint 3 of 3.** `x / 2`",
-    ]
+def test_a_class_to_mend_that_is_no_text_says_mend_too():
+    stub = "class Doubled(nn.Module):\n    def forward(self, x):\n        return 3 * x"
+    exercise = Exercise("mending", "", "", Doubled, cases_of_one, [], [], "", call=lambda a, x: a()(x), stub=stub)
+    names = {"nn": nn}
+    exec(stub, names)
+    assert exercise.check(names["Doubled"]).text.startswith("**Not attempted yet.** Mend `Doubled` above")
+
+
+def test_hints_are_folded_one_inside_the_other(exercise):
+    text = exercise.check(lambda x, flip: 3)._repr_markdown_()
+    opened = re.findall(r"<details><summary>(.*?)</summary>\n\n(.*?)\n\n", text)
+    assert opened == [("Hint 1 of 3", "Half."), ("Hint 2 of 3", "Divide."), ("Hint 3 of 3", "`x / 2`")]
+    assert text.endswith("`x / 2`\n\n</details>\n\n</details>\n\n</details>")
+    assert text.count("</details>") == 3
+
+
+def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
+    def answer(x, flip):
+        print("shape", tuple(x.shape))
+        return halves(x, flip)
+
+    assert exercise.check(answer).text == "✓ **Right.** Checked on 2 random inputs. Ah."
+    assert capsys.readouterr().out == "shape (2, 3)\n"
 
 
 def test_wrong_ways_are_a_table(exercise):
@@ -299,13 +316,13 @@ def test_wrong_ways_are_a_table(exercise):
     assert lines[-1] == "| forgets to flip | You do not flip. |"
 
 
-def test_progress_counts_what_is_done_in_this_kernel(exercise):
+def test_progress_counts_what_was_right_once(exercise):
     progress = Progress([exercise, Exercise("other", "Other", "", halves, cases, [], [], "")])
     assert progress().text == "**0 of 2 done.** ○ Halving · ○ Other"
     exercise.check(halves)
     assert progress().text == "**1 of 2 done.** ✓ Halving · ○ Other"
     exercise.check(lambda x, flip: x)
-    assert progress().text.startswith("**0 of 2 done.**")
+    assert progress().text.startswith("**1 of 2 done.**")
 
 
 @pytest.mark.parametrize(
@@ -369,6 +386,15 @@ def test_a_difference_in_words(expected, got, said):
 
 
 def test_a_changed_input_is_found_in_a_list_too():
-    assert changed_input(([ONE], 2), ([ONE + 1], 2)).startswith("Your code changes its argument 1 in place")
-    assert changed_input((2, ONE), (2, ONE + 1e-7)).startswith("Your code changes its argument 2 in place")
-    assert changed_input(([ONE], 2, nn.Linear(1, 1)), ([ONE.clone()], 2, nn.Linear(1, 1))) == ""
+    assert changed_input("ab", ([ONE], 2), ([ONE + 1], 2)).startswith("Your code changes its argument `a` in place")
+    assert changed_input("ab", (2, ONE), (2, ONE + 1e-7)).startswith("Your code changes its argument `b` in place")
+    assert changed_input("abc", ([ONE], 2, nn.Linear(1, 1)), ([ONE.clone()], 2, nn.Linear(1, 1))) == ""
+
+
+def test_an_argument_among_several_under_one_name_has_that_name():
+    exercise = Exercise("sums", "", "", sum_of, lambda g: [(ONE.clone(), ONE.clone())], [], [], "")
+    assert "changes its argument `parts` in place" in exercise.check(lambda a, b: a + b.mul_(1 / 2) * 2).text
+
+
+def sum_of(*parts):
+    return sum(parts)

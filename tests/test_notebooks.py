@@ -86,9 +86,18 @@ def test_the_source_that_is_shown_fits_the_page(path):
                 assert max(map(len, text_of(output).splitlines())) <= 106, cell.source
 
 
-@each_notebook
+@pytest.mark.parametrize("path", PATHS[1:], ids=lambda path: path.stem)
 def test_the_imports_print_nothing(path):
     assert code_cells(read(path))[0].outputs == []
+
+
+def test_the_first_thing_a_learner_is_told_to_run_needs_nothing_before_it(capsys):
+    """Each cell up to the one that says "ready", alone in a new kernel."""
+    cells = code_cells(read(FOLDER / "00_start_here.ipynb"))
+    [place] = [n for n, cell in enumerate(cells) if [text_of(output) for output in cell.outputs] == ["ready\n"]]
+    for cell in cells[: place + 1]:
+        exec(compile(cell.source, "<cell>", "exec"), {})
+    assert capsys.readouterr().out.endswith("ready\n")
 
 
 def words(text):

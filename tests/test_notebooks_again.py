@@ -54,6 +54,16 @@ def test_two_refreshes_write_the_same_bytes_as_git_holds(path, tmp_path, refresh
         assert text_only(mine) == text_only(path), f"{path.name} is not what `make refresh` writes"
 
 
+def test_a_refresh_keeps_tags_and_folded_inputs_and_nothing_else_of_a_cell(refreshing):
+    new = refreshing.nbformat.v4.new_code_cell
+    hidden, tags = {"jupyter": {"source_hidden": True}}, {"tags": ["a"]}
+    of_a_session = {"collapsed": True, "scrolled": True, "jupyter": {"outputs_hidden": True, "source_hidden": False}}
+    cells = [new(metadata=metadata) for metadata in (hidden | tags, hidden, tags, of_a_session, {"tags": []})]
+    notebook = refreshing.nbformat.v4.new_notebook(cells=cells)
+    refreshing.normalise(notebook)
+    assert [cell.metadata for cell in notebook.cells] == [hidden | tags, hidden, tags, {}, {}]
+
+
 def without_free_outputs(path):
     """The file's bytes, or, where cells depend on the machine, all but what those put out."""
     notebook = read(path)

@@ -1,5 +1,6 @@
-"""The learner's copies: never overwritten, never lost, told of newer versions."""
+"""The learner's copies: without answers, never overwritten, never lost, told of newer versions."""
 
+import hashlib
 import json
 import os
 import sys
@@ -20,6 +21,13 @@ def workbook(checkout):
     tool = load(checkout, "setup/workbook")
     tool.fill()
     return tool
+
+
+@pytest.fixture
+def unsigned(workbook, monkeypatch):
+    """The same, without signatures: they need nbformat, a second to import, and go to this machine's own Jupyter."""
+    monkeypatch.setattr(workbook, "sign", lambda *texts: None)
+    return workbook
 
 
 def contents(workbook):
@@ -141,12 +149,125 @@ def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, c
     assert "Yours is now workbook/solutions/03_solutions.yours-1.ipynb." in capsys.readouterr().out
 
 
+LESSON = "03_causal_masking.ipynb"
+
+
+def code(source, *outputs, count=7):
+    run = {"execution_count": count, "outputs": list(outputs)}
+    return {"cell_type": "code", "id": "a", "metadata": {"tags": ["one"]}, "source": source} | run
+
+
+def shown(**data):
+    return {"output_type": "execute_result", "execution_count": 7, "metadata": {}, "data": data}
+
+
+def notebook(*cells):
+    """A notebook's text in which the sources stand in lines, as Jupyter writes them."""
+    return json.dumps({"cells": list(cells), "metadata": {"a": 1}, "nbformat": 4, "nbformat_minor": 5})
+
+
 def notebook_of(tool, picture):
     """Make of a lesson's file a notebook in which a picture is stored, its text in lines as Jupyter writes it."""
-    output = {"output_type": "display_data", "metadata": {}, "data": {"image/svg+xml": ["<svg>\n", f"{picture}</svg>"]}}
-    cell = {"cell_type": "code", "id": "a", "execution_count": 1, "metadata": {}, "source": ["1"], "outputs": [output]}
-    text = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    program(tool.NOTEBOOKS / "03_causal_masking.ipynb", text)
+    output = shown(**{"image/svg+xml": ["<svg>\n", f"{picture}</svg>"]})
+    program(tool.NOTEBOOKS / LESSON, notebook(code(["1"], output)))
+
+
+def saved(tool, source=None):
+    """Let a learner change the copy's cell, or not, run and save it: Jupyter may write the same cell in other bytes."""
+    path = tool.WORKBOOK / LESSON
+    [cell] = json.loads(path.read_text())["cells"]
+    path.write_text(notebook(code("".join(cell["source"]) if source is None else source, shown(), count=3)))
+
+
+def test_a_copy_holds_pictures_of_explorers_and_no_other_output(unsigned):
+    picture = shown(**{"image/svg+xml": "<svg/>", "text/plain": "words"})
+    printed = {"output_type": "stream", "name": "stdout", "text": "the answer"}
+    chart = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "AAAA"}}
+    text = {"cell_type": "markdown", "id": "b", "metadata": {}, "source": ["Größe"]}
+    program(unsigned.NOTEBOOKS / LESSON, notebook(text, code("1", picture, printed), code("2", chart, shown())))
+    unsigned.reset("03")
+    copy = json.loads((unsigned.WORKBOOK / LESSON).read_text(encoding="utf-8"))
+    first = picture | {"execution_count": None}
+    assert copy["cells"] == [text, code("1", first, count=None), code("2", count=None)]
+    assert copy["metadata"] == {"a": 1, "language_info": unsigned.LANGUAGE}
+
+
+@pytest.mark.slow  # ipykernel takes a second to import
+def test_a_copy_says_of_its_language_what_a_kernel_says(workbook):
+    from ipykernel.ipkernel import IPythonKernel
+
+    assert IPythonKernel.language_info == workbook.LANGUAGE
+
+
+def test_a_copy_that_was_only_run_is_not_told_of_and_not_set_aside(unsigned, capsys):
+    notebook_of(unsigned, "old")
+    unsigned.reset("03")
+    saved(unsigned)
+    notebook_of(unsigned, "another picture, the same cells")
+    capsys.readouterr()
+    unsigned.fill()
+    assert capsys.readouterr().out == "", "outputs make no newer version"
+    program(unsigned.NOTEBOOKS / LESSON, notebook(code(["2"])))
+    unsigned.fill()
+    assert "the course has a newer version" in capsys.readouterr().out
+    unsigned.reset("03")
+    assert sorted(contents(unsigned)) == ["00_start_here.ipynb", LESSON]
+    assert json.loads(contents(unsigned)[LESSON])["cells"] == [code(["2"], count=None)]
+
+
+@pytest.mark.parametrize("change", ["2", "1 ", ""])
+def test_a_copy_with_a_changed_cell_is_set_aside(unsigned, change, capsys):
+    notebook_of(unsigned, "old")
+    unsigned.reset("03")
+    saved(unsigned, change)
+    unsigned.fill()
+    assert "the course has a newer version" not in capsys.readouterr().out
+    unsigned.reset("03")
+    kept = json.loads(contents(unsigned)["03_causal_masking.yours-1.ipynb"])
+    assert kept["cells"][0]["source"] == change
+
+
+def test_a_cell_that_became_text_is_a_change(unsigned):
+    one, other = code("1"), {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "1"}
+    assert unsigned.version(notebook(one).encode()) != unsigned.version(notebook(other).encode())
+    assert unsigned.version(notebook(code("ab"), code("c")).encode()) != unsigned.version(
+        notebook(code("a"), code("bc")).encode()
+    )
+
+
+def of_file(path):
+    """The record of a copy as it was kept at first: of all that is in the file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_record_of_whole_files_is_moved_over_without_a_word(unsigned, touched, newer, capsys):
+    notebook_of(unsigned, "old")
+    copy = unsigned.WORKBOOK / LESSON
+    copy.write_bytes((unsigned.NOTEBOOKS / LESSON).read_bytes())  # as it was: with all outputs
+    unsigned.write_versions(unsigned.read_versions() | {LESSON: of_file(copy)})
+    if touched:
+        saved(unsigned, "mine")
+    if newer:
+        program(unsigned.NOTEBOOKS / LESSON, notebook(code(["2"])))
+    for _ in range(2):
+        unsigned.fill()
+        assert ("the course has a newer version" in capsys.readouterr().out) is newer
+    unsigned.reset("03")
+    assert ("03_causal_masking.yours-1.ipynb" in contents(unsigned)) is touched
+    unsigned.fill()
+    assert "newer version; " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ['{"cells": 1}', '{"cells": [1]}', '{"cells": [{}]}', '{"cells": [{"cell_type": "a"}]}']
+)
+def test_a_copy_that_is_no_notebook_any_more_is_kept(unsigned, text):
+    (unsigned.WORKBOOK / LESSON).write_text(text)
+    unsigned.fill()
+    unsigned.reset("03")
+    assert contents(unsigned)["03_causal_masking.yours-1.ipynb"] == text
 
 
 @pytest.mark.slow  # nbformat takes a second to import, and nothing else in the quick tests needs it

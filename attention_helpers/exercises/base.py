@@ -1,7 +1,7 @@
 """Exercises that answer back: a check says what is right, or names the mistake that was made, and never the answer.
 
-A check runs the learner's function on random inputs of several sizes, beside the solution. Where the two differ, it
-runs the known wrong solutions too: if one of them gives what the learner's function gives, that is the mistake.
+A check runs the learner's function on inputs of several sizes, beside the solution. Where the two differ, it runs the
+known wrong solutions too: if one of them gives what the learner's function gives, that is the mistake.
 """
 
 import inspect
@@ -9,28 +9,17 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from . import record
 from .compare import changed_input, difference, error_in_words, message
 from .keeping import Kept
+from .reply import Progress, Reply
 from .running import Outcome, as_shipped, compiled, interrupted, kept_random_state, outcome, own_line, same_code
 
 SEED = 20
-
-
-class Reply(NamedTuple):
-    """What a check says. `right` is True, False, or None for an exercise that was not attempted yet."""
-
-    right: bool | None
-    text: str
-
-    def __str__(self):
-        return self.text
-
-    def _repr_markdown_(self):
-        return self.text
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,8 @@ class Exercise:
     """One exercise. Shapes: those of its prompt.
 
     title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
-    cases(generator): the arguments of several calls, random but the same each time, as a list of tuples.
+    cases(generator): the arguments of several calls, the same each time, as a list of tuples; random ones are drawn
+    from the generator.
     call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples of them.
     misconceptions: at least three. hints: from gentle to plain. why: what makes the solution right, for those who
     look it up. moral: what to say to someone who is right.
@@ -74,12 +64,16 @@ class Exercise:
     as_text: bool = False
     rows_sum_to_one: bool = False
     tolerance: float = 1e-5
-    done: bool = field(default=False, init=False)
-    hinted: int = field(default=0, init=False)
+    right_here: bool = field(default=False, init=False)  # once, in this kernel
 
     def __post_init__(self):
         self.answer_name = self.solution.__name__
         self.stub = textwrap.dedent(self.stub).strip() or stub_of(self.solution)
+
+    @property
+    def done(self):
+        """Whether an answer was right once, in this kernel or, in a workbook, in any (see `record`)."""
+        return self.right_here or self.name in record.done()
 
     @property
     def cell(self):
@@ -92,7 +86,7 @@ class Exercise:
         """Judge a learner's answer: a function or class, or a text if the exercise ships one.
 
         What the answer leaves changed (see `keeping`) is put back and named. That alone makes no answer wrong: what was
-        asked for is what it returns, and the next cell finds all as it was.
+        asked for is what it returns, and the next cell finds all as it was. What it prints shows for the first case.
         Errors: none, whatever the answer does, but KeyboardInterrupt where the learner stops the check.
         """
         kept = Kept()
@@ -106,18 +100,11 @@ class Exercise:
         finally:
             kept.put_back()
         text = " ".join([text, *kept.said])
-        self.done = bool(right)
-        if right is None:
-            text = f"**Not attempted yet.** {text}"
-        else:
-            text = f"✓ **Right.** {text}" if right else f"✗ **Not yet.** {text} (Stuck? `practice.{self.name}.hint()`)"
-        return Reply(right, text)
-
-    def hint(self):
-        """The next hint; after the last one, the last one again. Errors: none."""
-        number = min(self.hinted, len(self.hints) - 1)
-        self.hinted = number + 1
-        return Reply(None, f"**Hint {number + 1} of {len(self.hints)}.** {self.hints[number]}")
+        if not right:
+            verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
+            return Reply(right, f"{verdict} {text}", tuple(self.hints))
+        self.right_here = True
+        return Reply(right, f"✓ **Right.** {text} {record.note(self.name)}".strip())
 
     def wrong_ways(self):
         """What the check says to each of the known mistakes, as a table. Errors: none."""
@@ -129,7 +116,8 @@ class Exercise:
     def _judge(self, answer, afterwards=lambda: None):
         """Whether an answer is right (None: untouched), and what to say. afterwards: done after each of its calls."""
         if self._is_untouched(answer):
-            return None, f"{'Mend' if self.as_text else 'Write'} `{self.answer_name}` above, then run this cell again."
+            what_to_do = "Write" if "..." in self.stub else "Mend"
+            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again."
         if isinstance(answer, str) and self.as_text:
             made = outcome(compiled, answer, (self.answer_name,), afterwards)
             if made.error is not None:
@@ -140,7 +128,7 @@ class Exercise:
         given, right = self._outcomes(answer, afterwards), self._outcomes(self.solution)
         finding = self._first_difference(given, right, answer)
         if finding is None:
-            return True, f"Checked on {len(given)} random inputs. {self.moral}".strip()
+            return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip()
         mistake = self._mistake(given, right)
         return False, mistake.says if mistake else finding
 
@@ -154,7 +142,14 @@ class Exercise:
 
     def _outcomes(self, answer, afterwards=lambda: None):
         answer = compiled(answer, self.answer_name) if isinstance(answer, str) else answer
-        return [outcome(self.call, answer, case, afterwards) for case in self._cases()]
+        cases = enumerate(self._cases())
+        return [outcome(self.call, answer, case, afterwards, prints=number == 0) for number, case in cases]
+
+    def _kind_of_inputs(self):
+        generator = torch.Generator().manual_seed(SEED)
+        before = generator.get_state()
+        self.cases(generator)
+        return "inputs" if torch.equal(before, generator.get_state()) else "random inputs"
 
     def _first_difference(self, given, right, answer):
         """What the first call that went wrong shows, in words, or None."""
@@ -174,7 +169,9 @@ class Exercise:
             if not isinstance(got.error, type(expected.error)):
                 return f"Not the {kind} that was asked for: {own_line(got.error, answer)}"
             return "" if message(got.error) else f"The {kind} is right. Let it say what is wrong: its message is empty."
-        changed = changed_input(fresh, got.case) if not changed_input(fresh, expected.case) else ""
+        names = self._names(fresh)
+        asked = changed_input(names, fresh, expected.case)
+        changed = "" if asked else changed_input(names, fresh, got.case)
         return changed or difference(expected.value, got.value, self.tolerance, rows=self.rows_sum_to_one)
 
     def mistake_of(self, answer):
@@ -196,12 +193,17 @@ class Exercise:
         three = zip(ones, others, right, strict=True)
         return all(one.alike(other, self.tolerance, asked.error) for one, other, asked in three)
 
-    def _in_words(self, case):
-        """The arguments of a call, by the names that the solution, or `call`, gives them."""
+    def _names(self, case):
+        """A name for each argument of a case: the one that the solution, or `call`, gives it."""
         names = [*inspect.signature(self.solution).parameters]
         if self.call is not call_directly:
             names = [*inspect.signature(self.call).parameters][1:]
-        return ", ".join(f"{name} {in_words(value)}" for name, value in zip(names, case, strict=False))
+        names += names[-1:] * (len(case) - len(names))  # of *values, which take several
+        return names[: len(case)]
+
+    def _in_words(self, case):
+        named = zip(self._names(case), case, strict=True)
+        return ", ".join(f"{name} {in_words(value)}" for name, value in named)
 
 
 def in_words(value):
@@ -220,18 +222,6 @@ def stub_of(function):
     head = re.match(r"def .*?:\n", textwrap.dedent(inspect.getsource(function)), flags=re.S).group()
     doc = textwrap.indent(f'"""{inspect.getdoc(function)}"""', "    ")
     return f"{head}{doc}\n    ...  # your code"
-
-
-class Progress:
-    """progress(): the line that says how many of a lesson's exercises are done, in this kernel and not beyond it."""
-
-    def __init__(self, exercises):
-        self.exercises = exercises
-
-    def __call__(self):
-        marks = " · ".join(f"{'✓' if exercise.done else '○'} {exercise.title}" for exercise in self.exercises)
-        done = sum(exercise.done for exercise in self.exercises)
-        return Reply(None, f"**{done} of {len(self.exercises)} done.** {marks}")
 
 
 __all__ = ["Exercise", "Misconception", "Outcome", "Progress", "Reply"]

@@ -156,9 +156,9 @@ def shown(value):
     return f"{value.item():.4g}" if inexact else str(value.item())
 
 
-def changed_input(before, after):
+def changed_input(names, before, after):
     """Which argument was changed in place, a tensor or a list of them, in one sentence, or ""."""
-    for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+    for name, old, new in zip(names, before, after, strict=True):
         if difference(old, new, 0.0):
-            return f"Your code changes its argument {number} in place: work on a copy, the caller still needs it."
+            return f"Your code changes its argument `{name}` in place: work on a copy, the caller still needs it."
     return ""

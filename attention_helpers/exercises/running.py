@@ -2,11 +2,12 @@
 
 import functools
 import inspect
+import io
 import linecache
 import random
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -37,10 +38,14 @@ class Outcome(NamedTuple):
         return not (difference(self.value, other.value, tolerance) or difference(self.case, other.case, tolerance))
 
 
-def outcome(call, answer, case, afterwards=lambda: None):
-    """Call an answer; an interrupt goes through, all else that it raises, also exit(), is part of the outcome."""
+def outcome(call, answer, case, afterwards=lambda: None, prints=True):
+    """Call an answer; an interrupt goes through, all else that it raises, also exit(), is part of the outcome.
+
+    prints: whether what it prints shows.
+    """
     try:
-        return Outcome(call(answer, *case), None, case)
+        with nullcontext() if prints else redirect_stdout(io.StringIO()):
+            return Outcome(call(answer, *case), None, case)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -1,17 +1,16 @@
 """One browser for all tests, one server for each kind of settings, one page for each notebook."""
 
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import course
 import pytest
+from filled import fill
 from playwright.sync_api import sync_playwright
 from visit import Visit
 from xdist.scheduler import LoadScopeScheduling
 
 from tools.notebooks.lab import CHROMIUM, FLAGS, PATIENCE, server
-from tools.setup.workbook import sign
 
 START = course.FOLDER / "00_start_here.ipynb"
 
@@ -53,12 +52,9 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory):
-    """A Lab with the course's settings, over copies of its notebooks: Lab writes beside them."""
+    """A Lab with the course's settings, over a learner's workbook."""
     folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
-    shutil.copytree(course.FOLDER, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-    with pytest.MonkeyPatch.context() as patch:  # the copies are trusted by this server, as the workbook's are
-        patch.setenv("JUPYTER_DATA_DIR", str(scratch / "jupyter_data_dir"))
-        sign(*folder.rglob("*.ipynb"))
+    fill(folder, scratch)
     with server(folder, scratch) as lab:
         yield Served(lab.address, folder, lab.runtime)
 

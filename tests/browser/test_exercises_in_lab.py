@@ -1,10 +1,17 @@
-"""An exercise as a learner does it: type a wrong answer and see what is said, type a right one and see it pass."""
+"""A learner's path: a wrong answer, its hint, a right one, a kernel restarted, and the next day all is still known."""
+
+from contextlib import contextmanager
 
 import course
 import pytest
-from visit import SCREENSHOTS
+from filled import fill
+from visit import SCREENSHOTS, TALL
 
-FIRST_LESSON = [path for path in course.LESSONS if path.name.startswith("01")]
+from attention_helpers.exercises import lesson_01, record
+from tools.notebooks.lab import PATIENCE, Lab, server
+
+[LESSON] = [path.name for path in course.LESSONS if path.name.startswith("01")]
+EXERCISE, COUNT = lesson_01.contexts_at_once, len(lesson_01.EXERCISES)
 ANSWER = """def all_contexts(inputs):
     return torch.softmax(inputs @ inputs.T, dim={dim}) @ inputs
 
@@ -12,43 +19,112 @@ ANSWER = """def all_contexts(inputs):
 practice.contexts_at_once.check(all_contexts)"""
 
 
-@pytest.mark.parametrize("notebook", FIRST_LESSON, indirect=True, ids=lambda path: path.stem)
-def test_a_wrong_answer_is_named_and_a_right_one_passes(notebook):
-    with notebook.all_in_view():
-        answer_twice(notebook, notebook.page)
+@pytest.fixture
+def day(browser, tmp_path_factory):
+    """with day() as opened: a Lab that runs until the evening; opened(name) opens a notebook in a page."""
+    folder, scratch = tmp_path_factory.mktemp("workbook"), tmp_path_factory.mktemp("scratch")
+    fill(folder, scratch)
+
+    @contextmanager
+    def one_day():
+        with server(folder, scratch) as served:
+            context = browser.new_context(viewport=TALL)  # Lab renders only what is in view
+
+            def opened(name):
+                lab = Lab(context.new_page(), served.address)
+                lab.open(name)
+                return lab
+
+            yield opened
+            context.close()
+
+    one_day.folder = folder
+    return one_day
 
 
-def answer_twice(notebook, page):
-    cell = page.locator(".jp-CodeCell", has_text="practice.contexts_at_once.check(all_contexts)")
-    said = cell.locator(".jp-OutputArea-output")
-    assert "Not attempted yet" in said.inner_text()
-    answer(page, cell, ANSWER.format(dim=0))
-    said.filter(has_text="You mix by weights whose columns sum to 1").wait_for()
-    assert "practice.contexts_at_once.hint()" in said.inner_text()
-    page.screenshot(path=SCREENSHOTS / "exercise_wrong.png", clip=around(cell))
-    answer(page, cell, ANSWER.format(dim=-1))
-    said.filter(has_text="Right.").wait_for()
-    page.screenshot(path=SCREENSHOTS / "exercise_right.png", clip=around(cell))
-    progress = page.locator(".jp-CodeCell", has_text="practice.progress()")
-    assert f"0 of {progress_of(notebook)} done." in progress.inner_text()
-    progress.locator(".cm-content").click()
-    page.keyboard.press("Shift+Enter")
-    progress.locator(".jp-OutputArea-output", has_text=f"1 of {progress_of(notebook)} done.").wait_for()
+def cell_with(lab, text):
+    return lab.page.locator(".jp-CodeCell", has_text=text).last
 
 
-def answer(page, cell, text):
-    """Replace a cell's text by keyboard, and run it."""
+def said_in(cell):
+    return cell.locator(".jp-OutputArea-output")
+
+
+def run(lab, cell, text=None):
+    """Click into a cell, replace its text if there is one, and press Shift+Enter."""
     cell.locator(".cm-content").click()
-    page.keyboard.press("Control+A")
-    page.keyboard.insert_text(text)
-    page.keyboard.press("Shift+Enter")
+    if text:
+        lab.page.keyboard.press("Control+A")
+        lab.page.keyboard.insert_text(text)
+    executed = lab.executed
+    lab.page.keyboard.press("Shift+Enter")
+    lab.wait_until(lambda: lab.executed > executed, "the cell was not run")
 
 
-def progress_of(notebook):
-    """How many exercises the notebook has."""
-    return sum(".check(" in cell.source for cell in notebook.cells if cell.id.startswith("exercise"))
+def photograph(cell, name):
+    cell.screenshot(path=SCREENSHOTS / f"exercise_{name}.png")
 
 
-def around(cell):
-    box = cell.bounding_box()
-    return {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
+def try_and_be_told(lab):
+    """A wrong answer with its hints, then a right one."""
+    cell = cell_with(lab, "practice.contexts_at_once.check(all_contexts)")
+    said = said_in(cell)
+    run(lab, cell, ANSWER.format(dim=0))
+    said.filter(has_text="You mix by weights whose columns sum to 1").wait_for()
+    folds = said.locator("details")
+    assert folds.evaluate_all("folds => folds.map(fold => fold.open)") == [False] * len(EXERCISE.hints)
+    for number, hint in enumerate(EXERCISE.hints):
+        words = folds.nth(number).locator("p").first
+        assert not words.is_visible()
+        folds.nth(number).locator("summary").first.click()
+        words.wait_for(state="visible")
+        assert words.inner_text() == hint.replace("`", "")
+    photograph(cell, "wrong")
+    run(lab, cell, ANSWER.format(dim=-1))
+    said.filter(has_text="Right.").wait_for()
+    assert folds.count() == 0
+    photograph(cell, "right")
+
+
+def restart(lab):
+    """Menu Kernel, Restart Kernel; after that the kernel counts from 1."""
+    lab.kernel_answers = False
+    lab.page.locator(".lm-MenuBar-itemLabel", has_text="Kernel").first.click()
+    lab.page.locator(".lm-Menu-item[data-command='kernelmenu:restart']").click()
+    lab.page.locator(".jp-Dialog .jp-mod-accept").click()
+    lab.page.locator(".jp-Dialog").wait_for(state="detached")
+    lab.wait_until(lambda: lab.kernel_answers, "the new kernel did not answer")
+
+
+def save(lab):
+    lab.page.keyboard.press("Control+s")
+    lab.page.locator(".jp-mod-dirty").first.wait_for(state="detached")
+
+
+def test_progress_outlives_the_kernel_the_browser_and_the_day(day):
+    with day() as opened:
+        lab = opened(LESSON)
+        lab.run_all(len(course.code_cells(course.read(course.FOLDER / LESSON))))
+        progress = cell_with(lab, "practice.progress()")
+        said_in(progress).filter(has_text=f"0 of {COUNT} done.").wait_for()
+        try_and_be_told(lab)
+        restart(lab)
+        run(lab, cell_with(lab, "import lesson_01 as practice"))
+        run(lab, progress)
+        said_in(progress).filter(has_text=f"1 of {COUNT} done.").wait_for()
+        assert f"✓ {EXERCISE.title}" in said_in(progress).inner_text()
+        save(lab)
+    assert (day.folder / record.FILE).read_text(encoding="utf-8").split()[0] == EXERCISE.name
+
+    with day() as opened:
+        start = opened("00_start_here.ipynb")
+        ready = cell_with(start, "not ready, missing")
+        run(start, ready)
+        said_in(ready).filter(has_text="ready").wait_for()
+        overview = cell_with(start, "exercises.progress()")
+        run(start, overview)
+        said_in(overview).filter(has_text=f"1 of {COUNT}").wait_for(timeout=1000 * PATIENCE)
+        photograph(overview, "overview")
+        again = opened(LESSON)
+        assert ANSWER.format(dim=-1).splitlines()[1].strip() in cell_with(again, "def all_contexts").inner_text()
+        assert again.page.locator(".jp-mod-dirty").count() == 0

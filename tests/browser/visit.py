@@ -31,6 +31,8 @@ SHOWN = """({prompts, outputs, pictures}) => {
 LOOK = """() => ({
     bottom: Math.ceil([...document.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom),
     text: document.querySelector('.jp-Notebook').innerText,
+    dirty: document.querySelectorAll('.jp-mod-dirty').length > 0,
+    said: [...document.querySelectorAll('.jp-OutputArea-output:not(:has(img, svg))')].map(box => box.innerText),
     prompts: [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.innerText),
     errors: [...document.querySelectorAll('.jp-OutputArea-output[data-mime-type$=error]')].map(box => box.innerText),
     pictures: [...document.querySelectorAll('.jp-OutputArea-output img')]
@@ -44,17 +46,18 @@ class Visit:
     def __init__(self, browser, served, path):
         self.source = course.read(path)
         self.cells = course.code_cells(self.source)
-        self.stored = stored_pictures(self.cells)
         self.number, self.name = path.stem[:2], path.relative_to(course.FOLDER).as_posix()
+        self.copied = course.code_cells(course.read(served.folder / self.name))
+        self.stored = stored_pictures(self.copied)
         self.page = browser.new_page(viewport=SIZE)
         self.lab, self.served = Lab(self.page, served.address), served
 
     def __enter__(self):
         self.lab.open(self.name)
         self.kernel = Kernel(self.served, self.name)
-        self.first = self.look("_first")
+        self.first = self.look("_first", self.copied)
         self.lab.run_all(len(self.cells))
-        self.last = self.look("")
+        self.last = self.look("", self.cells)
         return self
 
     def __exit__(self, *error):
@@ -68,12 +71,12 @@ class Visit:
         yield
         self.page.set_viewport_size(SIZE)
 
-    def look(self, when):
-        """What the page shows, from top to bottom."""
+    def look(self, when, cells):
+        """What the page shows, from top to bottom, as soon as that is what these cells have."""
         expected = {
-            "prompts": [f"[{n}]:" for n in range(1, len(self.cells) + 1)],
-            "outputs": [len(cell.outputs) for cell in self.cells],
-            "pictures": len(self.stored),
+            "prompts": [f"[{cell.execution_count or ' '}]:" for cell in cells],
+            "outputs": [len(cell.outputs) for cell in cells],
+            "pictures": len(stored_pictures(cells)),
         }
         with self.all_in_view():
             with suppress(PlaywrightTimeout):  # a test names what lacks

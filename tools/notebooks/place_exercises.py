@@ -19,12 +19,13 @@ from .refresh_notebooks import METADATA
 INTRODUCTION = """## Exercises
 
 Write your answer over the three dots, or mend what stands there, and run the cell: the check below it answers.
-`practice.{name}.hint()` in a new cell gives a hint, gentle at first. Stuck for good? The
+Hints are folded under its answer, a gentle one first, the next inside it. Stuck for good? The
 [solutions](solutions/{number}_solutions.ipynb) say why they are right."""
 SOLUTIONS = """# Solutions to notebook {number}
 
 Each solution, why it is right, and what the check says to the usual wrong ways. Try first:
-[{title}](../{file}#Exercises) has the exercises and their hints."""
+[{title}](../{file}#Exercises) has the exercises and their hints. Then run the first cell, and those of the
+exercise that you want to see."""
 
 
 def practice(number):
@@ -38,12 +39,12 @@ def import_line(number):
 def lesson_cells(number):
     """The cells of a lesson's exercises as pairs (kind, source), in their order."""
     exercises = practice(number).EXERCISES
-    yield "markdown", INTRODUCTION.format(number=number, name=exercises[0].name)
+    yield "markdown", INTRODUCTION.format(number=number)
     yield "code", "\n".join([*getattr(practice(number), "IMPORTS", "").splitlines(), import_line(number)])
     for place, exercise in enumerate(exercises, 1):
         yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
         yield "code", exercise.cell
-    yield "markdown", "How many are done, in this kernel:"
+    yield "markdown", "How many are done ([Start here](00_start_here.ipynb#How-far-you-are) shows the whole course):"
     yield "code", "practice.progress()"
 
 
@@ -64,7 +65,6 @@ def solution_cells(number):
         yield "markdown", f"**Why it is right.** {exercise.why}"
         yield "code", f"practice.{exercise.name}.check(practice.{exercise.name}.solution)"
         yield "code", f"practice.{exercise.name}.wrong_ways()"
-    yield "code", "practice.progress()"
 
 
 def cells_of(pairs, prefix):

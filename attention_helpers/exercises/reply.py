@@ -1,0 +1,45 @@
+"""What a check says, and how far a learner is, as a notebook shows them."""
+
+from typing import NamedTuple
+
+
+class Reply(NamedTuple):
+    """What a check says. `right` is True, False, or None for an exercise that was not attempted yet.
+
+    hints: from gentle to plain; a notebook shows them folded, each inside the one before.
+    """
+
+    right: bool | None
+    text: str
+    hints: tuple[str, ...] = ()
+
+    def __repr__(self):
+        return self.text
+
+    __str__ = __repr__
+
+    def _repr_markdown_(self):
+        return self.text + folded(self.hints)
+
+
+def folded(hints):
+    """Hints in Markdown: a click opens the first, in which the second is folded, and so on."""
+    folds = ""
+    for number in range(len(hints), 0, -1):
+        summary = f"<summary>Hint {number} of {len(hints)}</summary>"
+        folds = f"\n\n<details>{summary}\n\n{hints[number - 1]}{folds}\n\n</details>"
+    return folds
+
+
+class Progress:
+    """progress(): the line that says how many of a lesson's exercises are done."""
+
+    def __init__(self, exercises):
+        self.exercises = exercises
+
+    total = property(lambda self: len(self.exercises))
+    done = property(lambda self: sum(exercise.done for exercise in self.exercises))
+    marks = property(lambda self: " · ".join(f"{'✓' if each.done else '○'} {each.title}" for each in self.exercises))
+
+    def __call__(self):
+        return Reply(None, f"**{self.done} of {self.total} done.** {self.marks}")
