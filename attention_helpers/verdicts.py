@@ -115,7 +115,7 @@ def mask_in_words(maps):
 def on_row_sums(maps, num_tokens, random=False):
     """Whether the weights by which values are mixed are shares: each row sums to 1. random: whether dropout is on."""
     if not maps:
-        return f"no map found: no operation made a {num_tokens} × {num_tokens} table of shares from the tokens"
+        return f"no map found: no operation made a table of shares (..., {num_tokens}, {num_tokens}) from the tokens"
     used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
     made = torch.cat([each.weights for each in maps])
     empty = used.isnan().any(dim=-1).any(dim=0).nonzero().flatten().tolist()

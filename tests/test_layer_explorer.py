@@ -33,7 +33,7 @@ NO, LEAK, YES = "no leak found by 407 pokes", "row 0 reads the future: ", "yes, 
 HERE = "The maps have weights after the diagonal"
 ELSEWHERE = "No map has a weight there: it comes in where the weights are made, or after them"
 PAST = "The maps have no weight before the diagonal: the mask hides the past"
-NO_MAP = "no map found: no operation made a 4 × 4 table of shares from the tokens"
+NO_MAP = "no map found: no operation made a table of shares (..., 4, 4) from the tokens"
 QUERIES = "the columns do. It is a softmax over the queries; over the keys it would be dim=-1"
 # Of each layer: how many maps, and the beginning or end of what is said of the future and of the rows' sums.
 VERDICTS = {

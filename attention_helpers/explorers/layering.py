@@ -86,7 +86,7 @@ class LayerExplorer(SentenceExplorer):
     def picture(self, state):
         maps, shown = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS]
         moves = 0.0, max(float(state.influence.max()), 1e-9)
-        title = "influence" if state.judged else "influence: random"
+        title = "influence, in eval()" if state.judged else "influence: it is random"
         named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by"}
         upper = beside(
             self.drawn_maps(maps, shown),
@@ -111,6 +111,7 @@ class LayerExplorer(SentenceExplorer):
         trace, width = html.escape(state.operations), state.context.shape[1]
         return state.verdicts | {
             "attention maps": f"{len(state.maps)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}",
+            "colours": "hatched: no weight from the start; ×: taken away before values are mixed, as by dropout",
             "given, returned": f"{state.given}, {width} numbers a token; {state.parameters} parameters",
             "every operation": Markup(f"<details><summary>the trace</summary><pre>{trace}</pre></details>"),
         }
@@ -123,4 +124,5 @@ class LayerExplorer(SentenceExplorer):
         )
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
         poked = ", ".join(f"{token} {move:.2f}" for token, move in moves)
-        return f"{len(state.maps)} attention maps. {maps} {said} Poking {self.tokens[-1]} moves the rows by {poked}."
+        count = f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}."
+        return f"{count} {maps} {said} Poking {self.tokens[-1]} moves the rows by {poked}."
