@@ -257,7 +257,7 @@ class LeakInTheScale(Projections):
     """Right mask, but all is divided by the norm of the whole sentence."""
 
     def forward(self, x):
-        scores, v = self.scaled(x / x.norm())
+        scores, v = self.scaled(x / x.norm(dim=(-2, -1), keepdim=True))
         return self.join(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) @ v)
 
 

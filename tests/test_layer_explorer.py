@@ -152,7 +152,7 @@ def test_what_dropout_took_is_told_from_what_softmax_made():
     assert state.verdicts == still.verdicts  # of eval mode, both
 
 
-QUICK = ("ByHandMaskedLate", "FusedCausal", "LooksAtItsBatch")
+QUICK = ("ByHandMaskedLate", "LooksAtItsBatch")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in VERDICTS])
