@@ -125,6 +125,34 @@ def test_torchs_module_is_computed_again_as_it_would_hand_out_its_weights():
     torch.testing.assert_close(found.weights, expected[0].detach())
 
 
+def test_torchs_module_has_its_weights_from_before_dropout_in_training_too():
+    layer = nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True)
+    [found] = find_maps(lambda x: layer(x, x, x), X).maps
+    torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(2, 4))
+
+
+def test_what_a_mask_takes_after_softmax_is_seen_without_a_matrix_product_too():
+    def layer(x):
+        weights = (x @ x.mT).softmax(-1).tril()
+        return (weights.unsqueeze(-1) * x.unsqueeze(-3)).sum(-2)
+
+    [found] = find_maps(layer, X).maps
+    torch.testing.assert_close(found.weights, (X @ X.mT).softmax(-1))
+    assert torch.equal(found.used, found.weights.tril())
+
+
+def test_weights_that_are_changed_in_place_are_followed():
+    def layer(x):
+        weights = (x @ x.mT).softmax(-1)
+        weights[:, torch.ones(4, 4).triu(1).bool()] = 0
+        weights /= weights.sum(-1, keepdim=True)
+        return weights @ x
+
+    [found] = find_maps(layer, X).maps
+    expected = (X @ X.mT).softmax(-1).tril()
+    torch.testing.assert_close(found.used, expected / expected.sum(-1, keepdim=True))
+
+
 def test_a_fused_call_is_computed_again_with_its_own_scale_and_mask():
     layer = made(other_layers.FusedFloat).eval()
     queries, keys, _ = layer.heads(X)
@@ -265,6 +293,7 @@ def test_the_first_of_a_tuple_is_the_context_and_what_comes_with_it_counts_as_us
 
 
 def test_nothing_is_printed_and_no_random_number_moves(capsys):
+    torch.manual_seed(99)  # another than the learner's own
     random_state = torch.get_rng_state()
     e = LayerExplorer(Mine, SENTENCE)
     e.set(d_out=8, training=False)
