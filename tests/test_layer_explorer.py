@@ -153,6 +153,18 @@ def test_weights_that_are_changed_in_place_are_followed():
     torch.testing.assert_close(found.used, expected / expected.sum(-1, keepdim=True))
 
 
+def test_scores_that_are_filled_in_one_by_one_still_follow_from_the_input():
+    def layer(x):
+        scores = torch.empty(1, x.shape[1], x.shape[1])
+        for i in range(x.shape[1]):
+            for j in range(x.shape[1]):
+                scores[0, i, j] = x[0, i] @ x[0, j]
+        return scores.softmax(-1) @ x
+
+    [found] = find_maps(layer, X).maps
+    torch.testing.assert_close(found.used, (X @ X.mT).softmax(-1))
+
+
 def test_a_fused_call_is_computed_again_with_its_own_scale_and_mask():
     layer = made(other_layers.FusedFloat).eval()
     queries, keys, _ = layer.heads(X)
