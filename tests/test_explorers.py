@@ -50,14 +50,17 @@ def states(explorer, most):
 
 def legal(name, state):
     """Controls that depend on others take a value that goes with them."""
-    if name == "SplitExplorer":
-        options = divisors(state["d_out"])
+    if name in ("SplitExplorer", "LayerExplorer"):
+        options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
         state["num_heads"] = options[state["seed"] % len(options)]
     return state
 
 
 def impossible(name, state):
-    return name == "MaskExplorer" and state["poked"] >= state["num_tokens"]
+    """What the error says, if there is one."""
+    if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
+        return "is not among the first"
+    return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
 
 
 def check_scores(state, query, temperature):
@@ -153,8 +156,32 @@ def check_cost(state, num_tokens, num_heads):
     assert sum(state.operations.values()) == 2 * sum(products)
 
 
+def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias)
+        torch.manual_seed(seed)
+        context = layer.train(training)(SENTENCE.embeddings[None])[0]
+    torch.testing.assert_close(state.context, context)
+    torch.testing.assert_close(state.maps, layer.eval().steps(SENTENCE.embeddings[None]).weights[0])
+    future = causal_mask(6)
+    assert not state.shown[:, future].any()
+    assert not state.influence[future].any()
+    if not (training and dropout):
+        assert torch.equal(state.shown, state.maps)
+    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
+    assert [*state.verdicts.values()] == [
+        "no leak found by 643 pokes",
+        "yes" if num_heads == 1 else f"yes, in all {num_heads} maps",
+        "none",
+        "equal to MultiHeadAttention with the same weights",
+        "yes",
+    ]
+
+
 CHECKS = {
     "CostExplorer": check_cost,
+    "LayerExplorer": check_layer,
     "LearningExplorer": check_learning,
     "ScoresExplorer": check_scores,
     "QKVExplorer": check_qkv,
@@ -191,8 +218,8 @@ def test_the_whole_grid_or_2000_states(explorer, name):
     sizes = set()
     for state in plan(e, name, most=2000):
         before = e.svg, e.values
-        if impossible(name, state):
-            with pytest.raises(ValueError, match="is not among the first"):
+        if said := impossible(name, state):
+            with pytest.raises(ValueError, match=said):
                 e.set(**state)
             assert (e.svg, e.values) == before
         else:
@@ -264,10 +291,8 @@ def test_arrays_follow_from_values_alone(name, explorer):
     e = explorer(name)
     first = e._first
     before = e.compute(**first)
-    e.set(
-        **{n: settings_of(e.controls[n])[0] for n in [*e.controls][:1]},
-        **({"poked": 0} if name == "MaskExplorer" else {}),
-    )
+    goes_with_it = {"MaskExplorer": {"poked": 0}, "LayerExplorer": {"num_heads": 1}}
+    e.set(**{n: settings_of(e.controls[n])[0] for n in [*e.controls][:1]}, **goes_with_it.get(name, {}))
     assert str(e.compute(**first)) == str(before)
     e.set(**first)
 

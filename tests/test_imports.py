@@ -96,6 +96,8 @@ MAY_KNOW = {
     "beyond.efficient": {"core", "dropout", "layers"},
     "probes": {"core", "dropout", "layers"},
     "trace": {"core", "dropout", "layers"},
+    "watching": {"trace"},
+    "verdicts": {"layers", "probes", "trace", "watching"},
     "beyond.training": {"sentences", "core", "dropout", "layers", "probes", "trace"},
     "beyond.characters": {"_data", "core", "dropout", "layers"},
     "beyond.costs": {"core", "layers", "beyond.efficient"},

@@ -119,7 +119,8 @@ def is_explorer(output):
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_has_an_explorer_and_a_cell_that_moves_another_and_prints(path):
     cells = code_cells(read(path))
-    [place] = [n for n, cell in enumerate(cells) if any(map(is_explorer, cell.outputs))]
+    place, *yours = [n for n, cell in enumerate(cells) if any(map(is_explorer, cell.outputs))]
+    assert [cells[n].id for n in yours] == (["yours"] if path.name[:2] in ("03", "06") else [])
     [output] = cells[place].outputs
     assert set(output.data) == {SVG, "text/plain"}  # nbval compares both, but for a curve of what was trained
     picture = ElementTree.fromstring(output.data[SVG])
@@ -129,6 +130,23 @@ def test_a_lesson_has_an_explorer_and_a_cell_that_moves_another_and_prints(path)
     assert "another.set(" in cells[place + 1].source
     assert not [cell.source for cell in cells if "explorer.set(" in cell.source]  # the learner's stays where it is
     assert numbers_in(text_of(cells[place + 1].outputs[0]))  # nbval compares what was computed
+
+
+@pytest.mark.parametrize("number", ["03", "06"])
+def test_a_lesson_ends_with_a_class_of_ones_own_and_prints_what_is_said_of_it(number):
+    [path] = FOLDER.glob(f"{number}_*.ipynb")
+    cells = read(path).cells
+    ids = [cell.id for cell in cells]
+    assert [cell for cell in ids if cell.startswith("yours")] == ids[-5:-1] == YOURS
+    _, yours, printed, _ = cells[-5:-1]
+    assert "class MyAttention(" in yours.source
+    assert yours.source.endswith("mine")
+    said = text_of(printed.outputs[0])
+    assert "no leak found by 643 pokes" in said
+    assert not re.search(r"\bno[,:]", said)  # nothing is wrong with the class that a learner starts from
+
+
+YOURS = ["yours-text", "yours", "yours-verdicts", "yours-said"]
 
 
 def test_the_readmes_picture_is_the_explorer_that_notebook_05_stores():

@@ -2,6 +2,7 @@
 
 from .costing import CostExplorer
 from .dropping import DropoutExplorer
+from .layering import LayerExplorer
 from .learning import LearningExplorer
 from .masking import MaskExplorer
 from .qkv import QKVExplorer
@@ -12,6 +13,7 @@ from .stacking import WrapperExplorer
 __all__ = [
     "CostExplorer",
     "DropoutExplorer",
+    "LayerExplorer",
     "LearningExplorer",
     "MaskExplorer",
     "QKVExplorer",

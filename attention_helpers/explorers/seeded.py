@@ -1,10 +1,16 @@
 """Layers with weights from a seed of their own: an explorer must not move the notebook's random numbers."""
 
+import re
+
 import torch
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 DRAWING = {init.kaiming_uniform_, init.uniform_, init.normal_, torch.rand, torch.randn}
+# Other operations that may draw, some of which take no generator: theirs stands in for torch's while they run.
+BORROWING = re.compile(
+    "rand|normal|uniform|dropout|attention|bernoulli|multinomial|exponential|poisson|geometric|cauchy|rrelu|gumbel"
+)
 
 
 class DrawnFrom(TorchFunctionMode):
@@ -15,8 +21,22 @@ class DrawnFrom(TorchFunctionMode):
         self.generator = generator
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        more = {"generator": self.generator} if function in DRAWING else {}
-        return function(*args, **(kwargs or {}) | more)
+        kwargs = kwargs or {}
+        if function in DRAWING:
+            return function(*args, **kwargs | {"generator": self.generator})
+        if BORROWING.search(getattr(function, "__name__", "")) and kwargs.get("generator") is None:
+            return self.lend(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    def lend(self, function, args, kwargs):
+        """Call a function that draws from torch's global generator, which afterwards is as it was."""
+        before = torch.get_rng_state()
+        torch.set_rng_state(self.generator.get_state())
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.generator.set_state(torch.get_rng_state())
+            torch.set_rng_state(before)
 
 
 def seeded(layer_class, seed, *sizes, **options):

@@ -36,7 +36,7 @@ HELD = """{
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
 DRAWN = "explorer._shown == explorer.values or explorer.message.value != ''"
-MADE_FROM = {  # in the kernel; all others are made from a sentence
+MADE_FROM = {  # in the kernel; all others are made from a sentence, and LayerExplorer from the learner's own class too
     "CostExplorer": "explorer.measured",
     "LearningExplorer": "__import__('types').SimpleNamespace("
     "task=runs[2].task, examples=runs[2].examples, snapshots=explorer.snapshots)",
@@ -49,7 +49,7 @@ class LiveExplorer:
 
     def __init__(self, page, kernel):
         self.page, self.kernel = page, kernel
-        self.box = page.locator(".jp-OutputArea-output .widget-vbox:has(.widget-hslider)")
+        self.box = page.locator(".jp-OutputArea-output .widget-vbox:has(.widget-hslider)").first  # then "now yours"
         self.box.locator("table").wait_for()  # the readout comes with the picture, and some time after the cell's end
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
         self.first = self.new().values

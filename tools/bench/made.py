@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from attention_helpers import explorers, load_sentence
+from attention_helpers import MultiHeadAttention, explorers, load_sentence
 from attention_helpers.beyond.training import LookUp, Reader, Snapshot
 
 SENTENCE = load_sentence("journey")
@@ -28,11 +28,15 @@ def made_up_run():
 
 RUN = made_up_run()
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
-MADE_FROM = {"CostExplorer": MEASURED, "LearningExplorer": RUN}  # all others are made from a sentence
+MADE_FROM = {  # all others are made from a sentence alone
+    "CostExplorer": (MEASURED,),
+    "LayerExplorer": (MultiHeadAttention, SENTENCE),
+    "LearningExplorer": (RUN,),
+}
 
 
 def make(name):
-    return getattr(explorers, name)(MADE_FROM.get(name, SENTENCE))
+    return getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
 
 
 def settings_of(control):
