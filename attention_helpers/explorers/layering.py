@@ -7,7 +7,7 @@ import ipywidgets as widgets
 from .. import plots
 from .base import Markup, SentenceExplorer, dropout, seed, slider
 from .cells import colour_bar, heads, heatmap, strip
-from .drawing import Drawing, below, beside, text
+from .drawing import Drawing, beside, text
 from .looking import learners_code, look_at
 from .seeded import seeded
 from .signature import kinds_of, name_of
@@ -88,16 +88,13 @@ class LayerExplorer(SentenceExplorer):
         moves = 0.0, max(float(state.influence.max()), 1e-9)
         title = "influence, in eval()" if state.judged else "influence: it is random"
         named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by"}
-        upper = beside(
-            self.drawn_maps(maps, shown),
-            colour_bar((0, 1), height=200),
-            heatmap(state.influence, self.tokens, self.tokens, title, side=230, limits=moves, **named),
-            colour_bar(moves, height=230),
-        )
+        drawn = beside(self.drawn_maps(maps, shown), colour_bar((0, 1), height=200))
+        influence = heatmap(state.influence, self.tokens, self.tokens, title, side=230, limits=moves, **named)
         width = state.context.shape[1]
         each = -(-width // max(1, len(maps)))
         owners = [n // each for n in range(width)]
-        return below(upper, strip(state.context, self.tokens, owners, "context", width=620, height=130))
+        context = strip(state.context, self.tokens, owners, "context", width=620, height=130)
+        return [[drawn, beside(influence, colour_bar(moves, height=230))], [context]]
 
     def drawn_maps(self, maps, shown):
         room = 420, 314
