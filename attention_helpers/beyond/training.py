@@ -177,8 +177,12 @@ class Training:
             raise ValueError(f"until must be above 0 and at most 1, got {until!r}")
         self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
         with held_interrupt() as interrupted, tqdm(total=check_size("steps", steps), desc=name) as bar:
-            for _ in range(steps):
-                if interrupted() or (until is not None and self.scores and self.scores[-1].min() >= until):
+            for taken in range(steps):
+                reached = until is not None and self.scores and self.scores[-1].min() >= until
+                if reached:  # a bar that is not full at its end turns red
+                    bar.reset(total=taken)
+                    bar.update(taken)
+                if reached or interrupted():
                     break
                 self.take_step()
                 if self.keep and worth_keeping(self.step):
