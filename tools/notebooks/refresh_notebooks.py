@@ -41,10 +41,16 @@ def execute(notebook, folder):
 
 
 def normalise(notebook):
-    """Drop what differs from run to run or belongs to one session: widget views, collapsed cells, editor traces."""
+    """Drop what differs from run to run or belongs to one session: widget views, hidden outputs, editor traces.
+
+    Tags stay, and that a cell opens with its input folded.
+    """
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
+        kept = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+            kept["jupyter"] = {"source_hidden": True}
+        cell.metadata = nbformat.from_dict(kept)
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
 

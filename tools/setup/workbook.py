@@ -1,4 +1,4 @@
-"""Keep workbook/, the learner's own copies of the course's notebooks. Nothing in it is ever overwritten.
+"""Keep workbook/, the learner's own copies of the course's notebooks. No notebook in it is ever overwritten.
 
 python tools/setup/workbook.py fill        copy the notebooks that are not there yet, tell which have a newer version
 python tools/setup/workbook.py reset 03    bring the newest 03, and keep the learner's beside it
@@ -78,9 +78,19 @@ def is_notebook(text: bytes) -> bool:
         return False
 
 
+def bring_along() -> None:
+    """Bring what notebooks show and link to, the course's own and newest: nothing that a learner writes in."""
+    for found in [*NOTEBOOKS.glob("pictures/*.svg"), *NOTEBOOKS.glob("glossary.md")]:
+        copy = WORKBOOK / name_of(found)
+        copy.parent.mkdir(exist_ok=True)
+        if not copy.exists() or copy.read_bytes() != found.read_bytes():
+            write(copy, found.read_bytes())
+
+
 def fill() -> None:
     """Copy what is missing, and tell in a line each which copies have a newer version."""
     WORKBOOK.mkdir(exist_ok=True)
+    bring_along()
     versions = read_versions()
     sign(*(notebook for notebook in course() if not (WORKBOOK / name_of(notebook)).exists()))
     for notebook in course():
