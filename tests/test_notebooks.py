@@ -1,13 +1,29 @@
 """The form of the notebooks: what nbval cannot see. A notebook that was never run passes nbval; it fails here."""
 
+import ast
 import json
 import re
 from xml.etree import ElementTree
 
 import pytest
-from course import COURSE, FOLDER, FREE, LESSONS, PATHS, ROOT, SVG, anchors, code_cells, numbers_in, read, tags, text_of
+from course import (
+    COURSE,
+    FOLDER,
+    FREE,
+    LESSONS,
+    PATHS,
+    ROOT,
+    SVG,
+    anchors,
+    code_cells,
+    numbers_in,
+    read,
+    tags,
+    text_of,
+    without_measured,
+)
 
-from tools.notebooks import place_course
+from tools.notebooks import draw_map, place_course
 
 FIGURES = json.loads((ROOT / "data" / "published.json").read_text(encoding="utf-8"))["figures"]
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -37,6 +53,44 @@ def test_a_notebook_says_what_the_manifest_says(entry):
     """`make course` writes it."""
     sources = [cell.source for cell in read(entry.path).cells]
     assert sources == place_course.cells(entry, sources)
+
+
+def test_the_teachers_page_says_what_the_manifest_says():
+    """`make course` writes it."""
+    text = place_course.TEACHING.read_text(encoding="utf-8")
+    assert text == place_course.teaching(text)
+    for number, heading in re.findall(r"^\| (\d\d) \| .* \| \*(.+)\* \|$", text, flags=re.M):
+        [path] = FOLDER.glob(f"{number}_*.ipynb")
+        assert heading.replace(" ", "-") in anchors(read(path)), f"{path.name} has no section {heading}"
+
+
+@each_entry
+def test_the_drawing_at_its_head_lights_the_parts_that_a_notebook_is_about(entry):
+    """`make course` draws it."""
+    assert entry.here
+    assert set(entry.here) <= set(draw_map.PARTS)
+    picture = (FOLDER / entry.picture).read_text(encoding="utf-8")
+    assert picture == draw_map.drawing(entry.here)
+    bold = [text.text for text in ElementTree.fromstring(picture).iter() if text.get("font-weight") == "bold"]
+    assert sorted(bold) == sorted(draw_map.PARTS[part][0] for part in entry.here)
+
+
+def test_the_glossary_names_what_the_notebooks_use():
+    rows = [line for line in (FOLDER / "glossary.md").read_text(encoding="utf-8").splitlines() if line[:3] == "| `"]
+    assert len(rows) > 25
+    assert len({row.split("|")[1] for row in rows}) == len(rows)  # each name once
+    for row in rows:
+        name, symbols = row.split("|")[1:3]
+        texts = [text_in(FOLDER / file) for file in re.findall(r"\]\((.*?)\)", row)]
+        assert texts
+        assert all(name.strip(" `") in text for text in texts), row
+        formulas = " ".join(formula for text in texts for formula in re.findall(r"\$+(.*?)\$+", text, flags=re.S))
+        for symbol in re.findall(r"\$(.*?)\$", symbols):
+            assert re.search(rf"(?<![a-zA-Z\\]){re.escape(symbol)}(?![a-zA-Z])", formulas), f"no {symbol}: {row}"
+
+
+def text_in(path):
+    return "\n".join(cell.source for cell in read(path).cells)
 
 
 def minutes_counted(notebook):
@@ -98,6 +152,30 @@ def test_the_first_thing_a_learner_is_told_to_run_needs_nothing_before_it(capsys
     for cell in cells[: place + 1]:
         exec(compile(cell.source, "<cell>", "exec"), {})
     assert capsys.readouterr().out.endswith("ready\n")
+
+
+@each_notebook
+def test_the_first_cell_imports_what_the_first_sections_need_and_no_more(path):
+    tree = ast.walk(ast.parse(code_cells(read(path))[0].source))
+    names = [name.name for node in tree if isinstance(node, ast.Import | ast.ImportFrom) for name in node.names]
+    assert 1 <= len(names) <= 8, names  # the rest is imported where it is used
+
+
+@each_notebook
+def test_the_code_of_a_cell_that_only_draws_opens_folded_and_no_other(path):
+    for cell in code_cells(read(path)):
+        kinds = [kind for output in cell.outputs for kind in output.get("data", {}) if kind != "text/plain"]
+        only_draws = "show_figure(" in cell.source and kinds == ["image/png", "text/markdown"]
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        assert folded == (only_draws and all(o.output_type == "display_data" for o in cell.outputs)), cell.source
+
+
+@each_notebook
+def test_what_one_clicks_to_unfold_is_plain_text(path):
+    """Markdown in a summary is shown as it was typed."""
+    for cell in read(path).cells:
+        for summary in re.findall(r"<summary>(.*?)</summary>", cell.source, flags=re.S):
+            assert not re.search(r"[`$*\\]|\]\(", summary), summary
 
 
 def words(text):
@@ -181,6 +259,19 @@ def test_only_what_depends_on_the_machine_is_free_of_comparison(path):
     allowed = {entry.path: entry.free for entry in COURSE}  # course.toml has the reasons
     assert len(free) == allowed.get(path, 0), [cell.source for cell in free]
     assert all(cell.outputs for cell in free)
+
+
+@each_notebook
+def test_numbers_after_the_sign_of_a_measurement_stand_only_where_the_manifest_has_a_reason(path):
+    said = [text_of(output) for cell in code_cells(read(path)) for output in cell.outputs if FREE not in tags(cell)]
+    [reason] = [entry.measured for entry in COURSE if entry.path == path] or [""]
+    assert any("≈" in text for text in said) == bool(reason)
+
+
+def test_nbval_compares_all_but_the_numbers_after_the_sign_of_a_measurement():
+    text = "split ≈ 1,177 ms, fused ≈   6.3e-05, leaky ≈ -0.07; above 1.2: True, [0.27] ≈ 9"
+    assert without_measured(text) == "split ≈ ms, fused ≈, leaky ≈; above 1.2: True, [0.27] ≈"
+    assert "2 of 3" in without_measured("≈ 0.5 in 2 of 3")
 
 
 @each_notebook

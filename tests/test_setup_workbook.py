@@ -47,6 +47,18 @@ def test_fill_copies_what_is_missing_and_overwrites_nothing(workbook, capsys):
     assert capsys.readouterr().out == "", "the learner's edits are not a newer version of the course"
 
 
+def test_fill_brings_the_newest_of_what_the_notebooks_show_and_link_to(workbook):
+    here, there = workbook.NOTEBOOKS, workbook.WORKBOOK
+    for text in ("old", "new"):
+        program(here / "pictures/you_are_here_03.svg", text)
+        program(here / "glossary.md", text)
+        workbook.fill()
+        copies = there / "pictures/you_are_here_03.svg", there / "glossary.md"
+        assert [copy.read_bytes() for copy in copies] == [
+            (here / copy.relative_to(there)).read_bytes() for copy in copies
+        ]
+
+
 def test_newer_version_is_told_at_each_call(workbook, capsys):
     (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
     new_version(workbook)

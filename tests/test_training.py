@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+import tqdm.auto
 from torch import nn
 
 from attention_helpers import Dropout
@@ -252,6 +253,22 @@ def test_a_run_ends_when_its_weakest_score_is_high_enough():
     assert training.run(9, until=0.75).step == 4  # solved already
     assert training.run(1).step == 5
     assert training.run(9, until=1).step == 6
+
+
+def test_the_bar_of_a_run_that_ends_early_is_full_only_where_the_run_has_reached_its_end(monkeypatch):
+    bars = []
+
+    class Remembered(tqdm.auto.tqdm):
+        def close(self):  # where a notebook's bar turns red unless it is full
+            bars.append((self.n, self.total))
+            super().close()
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Remembered)
+    scores = [0.5, 0.5], [0.5, 0.5], [1.0, 1.0]
+    Training(Reader(task := Scripted(*scores), width=4), task, keep=False).run(9, until=0.75)
+    assert bars.pop() == (3, 3)
+    trained(Interrupting([2], batch_size=16), [9])
+    assert bars.pop() == (2, 9)
 
 
 def test_a_run_tells_how_far_it_is(capsys):

@@ -177,8 +177,11 @@ class Training:
             raise ValueError(f"until must be above 0 and at most 1, got {until!r}")
         self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
         with held_interrupt() as interrupted, tqdm(total=check_size("steps", steps), desc=name) as bar:
-            for _ in range(steps):
-                if interrupted() or (until is not None and self.scores and self.scores[-1].min() >= until):
+            for taken in range(steps):
+                reached = until is not None and self.scores and self.scores[-1].min() >= until
+                if reached:
+                    end_here(bar, taken)
+                if reached or interrupted():
                     break
                 self.take_step()
                 if self.keep and worth_keeping(self.step):
@@ -199,6 +202,14 @@ class Training:
         state = {name: value.clone() for name, value in self.model.state_dict().items()}
         maps = self.model.maps(self.examples[:8])
         self.snapshots.append(Snapshot(self.step, loss, self.task.score(outputs, self.answers), state, maps))
+
+
+def end_here(bar, taken):
+    """Call the steps taken all there are to take: in a notebook, a bar that is not full at its end turns red."""
+    start = bar.start_t
+    bar.reset(total=taken)
+    bar.start_t = bar.last_print_t = start
+    bar.update(taken)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The course's manifest, notebooks/course.toml, as the tools and the tests read it."""
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,9 @@ class Notebook:
     minutes: list
     move: str = ""
     predict: str = ""
+    here: tuple = ()
     free: int = 0
+    measured: str = ""
 
     @property
     def number(self):
@@ -37,15 +40,25 @@ class Notebook:
         return f"{int(self.number)}. {self.title}"
 
     @property
+    def picture(self):
+        """Where its drawing "you are here" stands, seen from the notebook."""
+        return f"pictures/you_are_here_{self.number}.svg"
+
+    @property
     def total(self):
         """Minutes for all parts."""
         return sum(minutes for _, minutes in self.minutes)
 
     @cached_property
+    def exercises(self):
+        """The titles of the exercises that the notebook holds."""
+        sources = ["".join(cell["source"]) for cell in json.loads(self.path.read_text(encoding="utf-8"))["cells"]]
+        return [found[1] for source in sources if (found := re.match(r"### Exercise \d+: (.*)", source))]
+
+    @property
     def practice(self):
-        """Minutes for the explorer and the exercises that the notebook holds; the start page has neither."""
-        cells = json.loads(self.path.read_text(encoding="utf-8"))["cells"]
-        exercises = sum("".join(cell["source"]).startswith("### Exercise ") for cell in cells)
+        """Minutes for the explorer and the exercises; the start page has neither."""
+        exercises = len(self.exercises)
         return exercises and MANIFEST["practice"]["explorer"] + exercises * MANIFEST["practice"]["exercise"]
 
 

@@ -9,6 +9,7 @@ As a plugin of pytest (-p tools.notebooks.own_sockets) this gives nbval such ker
 
 import itertools
 import tempfile
+import threading
 from functools import cache
 
 import jupyter_client
@@ -17,12 +18,18 @@ import zmq
 NAMED = zmq.has("ipc")
 SHORT = "/tmp" if NAMED else None  # where folders for sockets are made: their names may have 103 characters (macOS)
 numbers = itertools.count()
+making = threading.Lock()
 
 
 @cache
-def folder():
-    """This process's own; it goes when the process ends."""
+def made_folder():
     return tempfile.TemporaryDirectory(dir=SHORT)
+
+
+def folder():
+    """This process's own; it goes when the process ends. One at a time: two threads would make two, and lose one."""
+    with making:
+        return made_folder()
 
 
 class OwnSockets:

@@ -1,4 +1,5 @@
-"""Write what notebooks/course.toml says into README.md and the notebooks: tables, heads, links to the neighbours.
+"""Write what notebooks/course.toml says into README.md, the teachers' page and the notebooks: tables, heads, links to
+the neighbours; and draw the picture at the head of each notebook.
 
     python -m tools.notebooks.place_course
 
@@ -8,25 +9,20 @@ Only the cells' text changes, never their ids or outputs. A test holds what stan
 import re
 from itertools import groupby
 
+from . import draw_map
 from .manifest import COURSE, LESSONS, NOTEBOOKS, START
 
 README = NOTEBOOKS.parent / "README.md"
-TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*(?=<!-- make course: to here -->)", flags=re.S)
+TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
+TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make course: to here -->)", flags=re.S)
 # The paragraphs of a notebook's first cell that are written here; those between them are its own.
-WRITTEN = re.compile(r"# .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*")
+WRITTEN = re.compile(r"# .*|\*\*.*\*\*|!\[You are here.*|About \d+ minutes.*|(Previous|Next): \[.*")
 MAP = """## The notebooks
 
 Take them in order; each builds on the one before. The first minutes are for reading, predicting and running
 the cells; those after the plus are for playing with the sliders and solving the exercises. All are estimates.
 
 {tables}"""
-TEACHERS = """## For teachers
-
-Each notebook is made for a lesson of {lesson} minutes at most; sliders and exercises fill a second one, of
-{practice} at most. Let the class vote on a prediction before anybody opens the fold or runs the cell. The
-minutes are estimates.
-
-{table}"""
 
 
 def link(notebook, folder=""):
@@ -66,17 +62,23 @@ def overview():
     return MAP.format(tables=tables(["Notebook", "Question", "Minutes", "What you can move"], LESSONS, row))
 
 
-def for_teachers():
-    """The start page's table of parts and predictions."""
+def teaching(text):
+    """The teachers' page, with its tables of minutes and of marks as they should be."""
 
     def row(lesson):
-        return lesson.number, ", ".join(f"{part} {minutes}" for part, minutes in lesson.minutes), lesson.predict
+        parts = "<br>".join(f"{part} {minutes}" for part, minutes in lesson.minutes)
+        return link(lesson, "../notebooks/"), parts, f"{lesson.total} + {lesson.practice}", lesson.predict
 
-    return TEACHERS.format(
-        lesson=max(lesson.total for lesson in LESSONS),
-        practice=max(lesson.practice for lesson in LESSONS),
-        table=table(["", "Minutes a part", "To predict aloud"], map(row, LESSONS)),
+    def marks(lesson):
+        return [(lesson.number, title, "", "", "") for title in lesson.exercises]
+
+    lessons = table(["Notebook", "Minutes a part", "Minutes", "To predict aloud"], map(row, LESSONS))
+    sheet = table(
+        ["", "Exercise", "Predicted first", "Check says right", "Can say why"],
+        [line for lesson in LESSONS for line in marks(lesson)],
     )
+    first, between, last = TABLE.split(text)
+    return f"{first}\n{lessons}\n\n{between}\n{sheet}\n\n{last}"
 
 
 def head(notebook, source):
@@ -86,7 +88,8 @@ def head(notebook, source):
     place = COURSE.index(notebook)
     previous = f"Previous: {link(COURSE[place - 1])} · " if place else ""
     about = [f"About {notebook.total} minutes{more}.", previous + way_on(following(notebook))]
-    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", *own, *about])
+    picture = f"![{draw_map.alternative(notebook.here)}]({notebook.picture})"
+    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", picture, *own, *about])
 
 
 def following(notebook):
@@ -112,7 +115,6 @@ def cells(notebook, sources):
     sources[place] = summary(notebook, sources[place])
     if notebook is START:
         sources[place_of("## The notebooks", sources)] = overview()
-        sources[place_of("## For teachers", sources)] = for_teachers()
     return sources
 
 
@@ -124,8 +126,11 @@ def place_of(heading, sources):
 def main():
     import nbformat  # here, because it costs a second that the tests shall not pay
 
-    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page, written in ((README, readme), (TEACHING, teaching)):
+        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
     for entry in COURSE:
+        (NOTEBOOKS / entry.picture).parent.mkdir(exist_ok=True)
+        (NOTEBOOKS / entry.picture).write_text(draw_map.drawing(entry.here), encoding="utf-8")
         notebook = nbformat.read(entry.path, as_version=4)
         texts = cells(entry, [cell.source for cell in notebook.cells])
         for cell, text in zip(notebook.cells, texts, strict=True):

@@ -14,6 +14,7 @@ import nbformat
 
 from attention_helpers.exercises import NUMBERS
 
+from . import draw_map
 from .manifest import LESSONS, NOTEBOOKS
 from .refresh_notebooks import METADATA
 
@@ -23,6 +24,8 @@ Write your answer over the three dots, or mend what stands there, and run the ce
 Hints are folded under its answer, a gentle one first, the next inside it. Stuck for good? The
 [solutions](solutions/{number}_solutions.ipynb) say why they are right."""
 SOLUTIONS = """# Solutions to notebook {number}
+
+![{alternative}](../{picture})
 
 Each solution, why it is right, and what the check says to the usual wrong ways. Try first:
 [{title}](../{file}#Exercises) has the exercises and their hints. Then run the first cell, and those of the
@@ -58,7 +61,16 @@ def lesson_of(number):
 def solution_cells(number):
     """The cells of a notebook of solutions."""
     lesson = lesson_of(number)
-    yield "markdown", SOLUTIONS.format(number=number, title=lesson.name, file=lesson.file)
+    yield (
+        "markdown",
+        SOLUTIONS.format(
+            number=number,
+            title=lesson.name,
+            file=lesson.file,
+            alternative=draw_map.alternative(lesson.here),
+            picture=lesson.picture,
+        ),
+    )
     yield "code", f"from attention_helpers import show_source\n{import_line(number)}"
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
         yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"

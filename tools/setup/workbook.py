@@ -112,9 +112,19 @@ def sign(*texts: bytes) -> None:
         print(f"Stored pictures of explorers will not show until their cells are run: Jupyter cannot sign ({error}).")
 
 
+def bring_along() -> None:
+    """Bring what notebooks show and link to, the course's own and newest: nothing that a learner writes in."""
+    for found in [*NOTEBOOKS.glob("pictures/*.svg"), *NOTEBOOKS.glob("glossary.md")]:
+        copy = WORKBOOK / name_of(found)
+        copy.parent.mkdir(exist_ok=True)
+        if not copy.exists() or copy.read_bytes() != found.read_bytes():
+            write(copy, found.read_bytes())
+
+
 def fill() -> None:
     """Copy what is missing, and tell in a line each which copies have a newer version."""
     WORKBOOK.mkdir(exist_ok=True)
+    bring_along()
     versions = read_versions()
     copies = {notebook: WORKBOOK / name_of(notebook) for notebook in course()}
     missing = {copy: fresh(notebook.read_bytes()) for notebook, copy in copies.items() if not copy.exists()}
