@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import (
     CausalAttention,
@@ -24,6 +26,7 @@ from attention_helpers import (
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
+from attention_helpers.explorers.variants import key_heads
 from tools.bench.made import MADE_FROM, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
@@ -53,6 +56,9 @@ def legal(name, state):
     if name == "SplitExplorer":
         options = divisors(state["d_out"])
         state["num_heads"] = options[state["seed"] % len(options)]
+    if name == "VariantsExplorer":
+        options = key_heads(state["num_heads"])
+        state["num_key_heads"] = options[state["num_tokens"] % len(options)]
     return state
 
 
@@ -153,6 +159,35 @@ def check_cost(state, num_tokens, num_heads):
     assert sum(state.operations.values()) == 2 * sum(products)
 
 
+def check_variants(state, positions, num_heads, num_key_heads, window, num_tokens, embeddings):
+    """Torch's function on a layer of our own making; values that name their tokens make its result the weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        wide, narrow = 8 * num_heads, 8 * num_key_heads
+        queries, keys = (5 * nn.Linear(3, width, bias=False)(embeddings[:num_tokens]) for width in (wide, narrow))
+    queries, keys = (part.unflatten(-1, (-1, 8)).transpose(0, 1)[None] for part in (queries, keys))
+    places = torch.arange(num_tokens)
+    distances = places[:, None] - places
+    seen = (distances >= 0) & (distances < window)
+    bias = torch.zeros(num_heads, num_tokens, num_tokens)
+    if positions == "rotary":
+        turns = torch.polar(torch.ones(num_tokens, 4), places[:, None] / 10 ** torch.arange(4.0))
+        queries, keys = (
+            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (4, 2)).contiguous()) * turns).flatten(-2)
+            for part in (queries, keys)
+        )
+    elif positions == "ALiBi":
+        bias = -distances / 2 ** (8 * torch.arange(1, num_heads + 1) / num_heads)[:, None, None]
+    bias = bias.masked_fill(~seen, -torch.inf)
+    values = torch.eye(num_tokens).expand(1, num_key_heads, -1, -1)
+    weights = scaled_dot_product_attention(queries, keys, values, attn_mask=bias, enable_gqa=True)
+    torch.testing.assert_close(state.weights, weights[0], atol=1e-5, rtol=1e-4)
+    assert torch.equal(state.sees, seen)
+    assert torch.equal(state.reaches, (distances >= 0) & (distances <= 2 * (window - 1)))
+    assert state.parameters == 3 * wide + 2 * 3 * narrow + wide**2
+    assert state.cache == 2 * min(num_tokens, window - 1) * narrow * 4
+
+
 CHECKS = {
     "CostExplorer": check_cost,
     "LearningExplorer": check_learning,
@@ -162,6 +197,7 @@ CHECKS = {
     "DropoutExplorer": check_dropout,
     "WrapperExplorer": check_stack,
     "SplitExplorer": check_split,
+    "VariantsExplorer": check_variants,
 }
 
 
@@ -175,7 +211,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def check(explorer, name):
     """Hold what an explorer shows against its layer, and its picture against the form that all pictures have."""
-    more = {"embeddings": explorer.embeddings} if name == "SplitExplorer" else {}
+    more = {"embeddings": explorer.embeddings} if name in ("SplitExplorer", "VariantsExplorer") else {}
     CHECKS[name](explorer.arrays, **explorer.values, **more)
     root = ET.fromstring(explorer.svg)
     assert root.get("role") == "img"
@@ -317,6 +353,18 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     assert e.message.value == ""
     e.set(d_out=15)
     assert "4 does not divide d_out = 15" in e.message.value  # as after a slider's move
+
+
+def test_only_key_heads_that_can_be_shared_are_offered(explorer):
+    e = explorer("VariantsExplorer")
+    e.set(num_heads=8, num_key_heads=4)
+    e.controls["num_heads"].value = 6
+    assert settings_of(e.controls["num_key_heads"]) == [1, 2, 3, 6]
+    assert e.values["num_key_heads"] == 3
+    assert "4 cannot be shared evenly by 6" in e.message.value
+    assert "1 → 1, 2 → 1, 3 → 2, 4 → 2, 5 → 3, 6 → 3" in e.readout
+    e.controls["num_heads"].value = 8
+    assert e.values["num_key_heads"] == 4  # what was chosen comes back
 
 
 @pytest.mark.parametrize("order", [("num_heads", "d_out"), ("d_out", "num_heads")])
