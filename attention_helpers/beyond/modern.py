@@ -97,10 +97,10 @@ class ModernAttention(nn.Module):
         queries, keys, values = self.project(x, past)
         if cache is not None:
             self.check_cache(cache, past, keys)
-            keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_key_heads, kept + num_tokens, head_dim)
+            keys = torch.cat((cache.keys, keys), dim=2)  # (..., kept + num_tokens, head_dim)
             values = torch.cat((cache.values, values), dim=2)
         context = self.attend(queries, keys, values).context
-        past += x.shape[1]  # only now may tokens be forgotten: the first of x has seen further back than the last
+        past += x.shape[1]  # only now forget: the first of x has seen further back than the last
         return self.out_proj(context), RollingCache(self.last(keys), self.last(values), past)
 
     def last(self, x):

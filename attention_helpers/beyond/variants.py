@@ -14,7 +14,7 @@ SIDES = "left", "right"
 
 
 def rotate(x, positions, base=10_000.0):
-    """Rotary positions: turn each pair of neighbouring entries by an angle that grows with the token's position.
+    """Rotary positions: turn each pair of neighbours by an angle that grows with the position.
 
     x: queries or keys, (..., num_tokens, head_dim), head_dim even; positions: whole numbers,
     (num_tokens,) or any shape that broadcasts to x's without head_dim. Pair i, entries 2i and
@@ -29,7 +29,8 @@ def rotate(x, positions, base=10_000.0):
     check_positions(positions, x)
     base, head_dim = check_base(base), check_even(x.shape[-1])
     kind = torch.promote_types(x.dtype, torch.float32)
-    speeds = base ** -(torch.arange(0, head_dim, 2, device=x.device, dtype=kind) / head_dim)  # (head_dim / 2,)
+    exponents = torch.arange(0, head_dim, 2, device=x.device, dtype=kind) / head_dim  # (head_dim / 2,)
+    speeds = base**-exponents  # radians a token
     angles = positions[..., None] * speeds  # (..., num_tokens, head_dim / 2), radians
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]  # (..., num_tokens, head_dim / 2) each
@@ -38,7 +39,7 @@ def rotate(x, positions, base=10_000.0):
 
 
 def alibi_slopes(num_heads, device=None):
-    """How much each head's score falls for every token of distance: 2 ** (-8 h / num_heads) for h from 1 on.
+    """How much a head's score falls with each token of distance: 2 ** (-8 h / num_heads), h from 1.
 
     Returns (num_heads,), float32. Errors: as causal_mask's, for num_heads.
     Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3. (Its released
@@ -49,7 +50,7 @@ def alibi_slopes(num_heads, device=None):
 
 
 def alibi_bias(num_heads, num_tokens, past=0, device=None):
-    """A bias that grows with the distance between query and key, to be added to scores that are scaled already.
+    """ALiBi: lower scores by a slope times the distance; to be added to scores that are scaled already.
 
     past: how many tokens came before the num_tokens queries. Returns (num_heads, num_tokens,
     past + num_tokens), float32, -slope * distance, 0 on a token itself.
@@ -57,11 +58,11 @@ def alibi_bias(num_heads, num_tokens, past=0, device=None):
     Source: as for alibi_slopes.
     """
     distances = distances_of(num_tokens, past, device).abs()  # (num_tokens, past + num_tokens)
-    return -alibi_slopes(num_heads, device)[:, None, None] * distances
+    return alibi_slopes(num_heads, device)[:, None, None] * -distances
 
 
 def repeat_heads(x, num_heads):
-    """Hand each key head to its group of neighbouring query heads: grouped-query attention, multi-query with one.
+    """Hand each key head to its group of query heads: grouped-query attention, multi-query with one.
 
     x: keys or values, (..., num_key_heads, num_tokens, head_dim). Returns (..., num_heads,
     num_tokens, head_dim): query head h reads key head h // (num_heads / num_key_heads).
@@ -76,7 +77,7 @@ def repeat_heads(x, num_heads):
 
 
 def window_mask(num_tokens, window, past=0, device=None):
-    """Boolean mask: True, meaning "hide", where the key comes after the query, or `window` tokens before it or more.
+    """Boolean mask: True, "hide", where the key is in the future, or `window` tokens back or more.
 
     A query sees `window` keys at most, itself among them. past: how many tokens came before the
     num_tokens queries. Returns (num_tokens, past + num_tokens).
@@ -118,7 +119,7 @@ def padding_mask(lengths, num_tokens, side="right", device=None):
 
 
 def show_self(mask):
-    """The mask with its diagonal shown: each token may read itself, so no row is hidden as a whole and becomes NaN.
+    """The mask with its diagonal shown: each token may read itself, so that no row is empty and NaN.
 
     mask: boolean, (..., num_tokens, num_tokens). Returns its shape.
     Errors: TypeError for a mask that is not boolean, ValueError for one that is not square.
@@ -132,7 +133,7 @@ def show_self(mask):
 
 
 def sink_weights(scores, sink, mask=None, scale=1.0):
-    """Attention weights with a sink: one more score a head, of no token, takes its share, and is then left out.
+    """Attention weights with a sink: one more score a head, of no token, takes a share and is left out.
 
     scores, mask, scale: as for attention_weights; scores (..., num_heads, num_queries, num_keys).
     sink: (num_heads,), a score that is not scaled. Returns the shape of scores: rows that sum to

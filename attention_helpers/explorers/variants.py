@@ -15,7 +15,7 @@ from .drawing import beside
 from .seeded import seeded
 from .words import size_in_words
 
-POSITIONS = ("none", "rotary", "ALiBi")
+POSITIONS = ("rotary", "ALiBi", "none")
 HEAD_DIM, SEED, LAYERS = 8, 123, 2
 SHARP = 5.0  # as drawn, the weights make scores so small that all maps look alike
 
