@@ -82,10 +82,10 @@ class VariantsExplorer(SentenceExplorer):
         return share_keys(self.embeddings, **values)
 
     def picture(self, state):
-        limits = 0.0, min(1.0, 2.5 / state.weights.shape[-1])
+        limits = 0.0, min(1.0, 4 / state.sees[-1].sum().item())  # with many keys the weights are small
         tokens, nothing = self.tokens[: state.weights.shape[-1]], torch.zeros_like(state.weights)
-        maps = heads(state.weights, tokens, limits, ~state.sees, nothing, 720, 470)
-        return beside(maps, colour_bar(limits, height=235, more=True))
+        maps = heads(state.weights, tokens, limits, ~state.sees, nothing, 620, 500)
+        return beside(maps, colour_bar(limits, height=250, more=True))
 
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
