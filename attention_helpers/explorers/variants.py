@@ -65,18 +65,11 @@ class VariantsExplorer(SentenceExplorer):
     def make_controls(self):
         return {
             "positions": widgets.ToggleButtons(options=POSITIONS, value="rotary", description="positions"),
-            "num_heads": stops("query heads", (1, 2, 3, 4, 6, 8), 4, "Heads of queries, each with a map of its own"),
-            "num_key_heads": stops("key heads", key_heads(4), 2, "Heads of keys and values, shared by query heads"),
+            "num_heads": stops("query heads", (1, 2, 4, 8), 4, "Heads of queries, each with a map of its own"),
+            "num_key_heads": stops("key heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
             "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, itself among them"),
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
-
-    def choices(self, values):
-        return {"num_key_heads": key_heads(values["num_heads"])}
-
-    def note(self, wanted, values):
-        asked, got, num_heads = wanted["num_key_heads"], values["num_key_heads"], values["num_heads"]
-        return "" if asked == got else f"{got} key heads for now: {asked} cannot be shared evenly by {num_heads}."
 
     def compute(self, **values):
         return share_keys(self.embeddings, **values)
@@ -115,11 +108,6 @@ class VariantsExplorer(SentenceExplorer):
     def last_token(self, state):
         """How many tokens the last one sees in one layer, and through LAYERS of them."""
         return int(state.sees[-1].sum()), int(state.reaches[-1].sum())
-
-
-def key_heads(num_heads):
-    """The numbers of key heads that so many query heads can share evenly."""
-    return [n for n in range(1, num_heads + 1) if num_heads % n == 0]
 
 
 def served(state):
