@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import (
     CausalAttention,
@@ -58,6 +60,8 @@ def legal(name, state):
 
 def impossible(name, state):
     """What the error says, if there is one."""
+    if name == "VariantsExplorer" and state["num_key_heads"] > state["num_heads"]:
+        return "must divide num_heads"
     if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
         return "is not among the first"
     return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
@@ -179,6 +183,35 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
     ]
 
 
+def check_variants(state, positions, num_heads, num_key_heads, window, num_tokens, embeddings):
+    """Torch's function on a layer of our own making; values that name their tokens make its result the weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        wide, narrow = 8 * num_heads, 8 * num_key_heads
+        queries, keys = (5 * nn.Linear(3, width, bias=False)(embeddings[:num_tokens]) for width in (wide, narrow))
+    queries, keys = (part.unflatten(-1, (-1, 8)).transpose(0, 1)[None] for part in (queries, keys))
+    places = torch.arange(num_tokens)
+    distances = places[:, None] - places
+    seen = (distances >= 0) & (distances < window)
+    bias = torch.zeros(num_heads, num_tokens, num_tokens)
+    if positions == "rotary":
+        turns = torch.polar(torch.ones(num_tokens, 4), places[:, None] / 10 ** torch.arange(4.0))
+        queries, keys = (
+            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (4, 2)).contiguous()) * turns).flatten(-2)
+            for part in (queries, keys)
+        )
+    elif positions == "ALiBi":
+        bias = -distances / 2 ** (8 * torch.arange(1, num_heads + 1) / num_heads)[:, None, None]
+    bias = bias.masked_fill(~seen, -torch.inf)
+    values = torch.eye(num_tokens).expand(1, num_key_heads, -1, -1)
+    weights = scaled_dot_product_attention(queries, keys, values, attn_mask=bias, enable_gqa=True)
+    torch.testing.assert_close(state.weights, weights[0], atol=1e-5, rtol=1e-4)
+    assert torch.equal(state.sees, seen)
+    assert torch.equal(state.reaches, (distances >= 0) & (distances <= 2 * (window - 1)))
+    assert state.parameters == 3 * wide + 2 * 3 * narrow + wide**2
+    assert state.cache == 2 * min(num_tokens, window - 1) * narrow * 4
+
+
 CHECKS = {
     "CostExplorer": check_cost,
     "LayerExplorer": check_layer,
@@ -189,6 +222,7 @@ CHECKS = {
     "DropoutExplorer": check_dropout,
     "WrapperExplorer": check_stack,
     "SplitExplorer": check_split,
+    "VariantsExplorer": check_variants,
 }
 
 
@@ -202,7 +236,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def check(explorer, name):
     """Hold what an explorer shows against its layer, and its picture against the form that all pictures have."""
-    more = {"embeddings": explorer.embeddings} if name == "SplitExplorer" else {}
+    more = {"embeddings": explorer.embeddings} if name in ("SplitExplorer", "VariantsExplorer") else {}
     CHECKS[name](explorer.arrays, **explorer.values, **more)
     root = ET.fromstring(explorer.svg)
     assert root.get("role") == "img"
@@ -342,6 +376,18 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     assert e.message.value == ""
     e.set(d_out=15)
     assert "4 does not divide d_out = 15" in e.message.value  # as after a slider's move
+
+
+def test_more_key_heads_than_query_heads_are_explained(explorer):
+    e = explorer("VariantsExplorer")
+    e.set(num_heads=8, num_key_heads=4)
+    assert "1 → 1, 2 → 1, 3 → 2, 4 → 2, 5 → 3, 6 → 3, 7 → 4, 8 → 4" in e.readout
+    before = e.svg
+    e.controls["num_heads"].value = 2
+    assert "num_key_heads must divide num_heads, got num_key_heads=4, num_heads=2" in e.message.value
+    assert e.svg == before
+    e.controls["num_key_heads"].value = 1
+    assert (e.message.value, len(e.arrays.weights)) == ("", 2)
 
 
 @pytest.mark.parametrize("order", [("num_heads", "d_out"), ("d_out", "num_heads")])

@@ -101,6 +101,8 @@ MAY_KNOW = {
     "beyond.training": {"sentences", "core", "dropout", "layers", "probes", "trace"},
     "beyond.characters": {"_data", "core", "dropout", "layers"},
     "beyond.costs": {"core", "layers", "beyond.efficient"},
+    "beyond.variants": {"core"},
+    "beyond.modern": {"core", "layers", "beyond.variants"},
     "plots": set(),
 }
 FIGURES = {"plots"}

@@ -9,6 +9,7 @@ from .qkv import QKVExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
+from .variants import VariantsExplorer
 
 __all__ = [
     "CostExplorer",
@@ -19,5 +20,6 @@ __all__ = [
     "QKVExplorer",
     "ScoresExplorer",
     "SplitExplorer",
+    "VariantsExplorer",
     "WrapperExplorer",
 ]

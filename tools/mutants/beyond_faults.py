@@ -5,6 +5,7 @@ Those under EQUIVALENT change nothing that a caller could see; the reason stands
 
 EFFICIENT, TRAINING = "beyond/efficient.py", "beyond/training.py"
 CHARACTERS, COSTS = "beyond/characters.py", "beyond/costs.py"
+VARIANTS, MODERN = "beyond/variants.py", "beyond/modern.py"
 
 # fmt: off
 DROPOUT = [
@@ -225,6 +226,65 @@ CHECKS = [
     ("codes: one token too many", "if value.shape[1] > longest:", "if value.shape[1] > longest + 1:"),
     ("codes: whole batches too short", "if value.shape[1] > longest:", "if value.shape[1] >= longest:"),
 ]
+PARTS = [
+    ("rotate: backwards, keys and queries alike", "even * cos - odd * sin, even * sin + odd * cos", "even * cos + odd * sin, odd * cos - even * sin"),
+    ("rotate: a mirror, no turn", "even * sin + odd * cos", "even * sin - odd * cos"),
+    ("rotate: the other layout", "torch.stack(turned, dim=-1).flatten(-2)", "torch.cat(turned, dim=-1)"),
+    ("rotate: halves for pairs", "x[..., 0::2], x[..., 1::2]", "x[..., : head_dim // 2], x[..., head_dim // 2 :]"),
+    ("rotate: speeds not halved", "torch.arange(0, head_dim, 2, device", "torch.arange(0, head_dim // 2, 1, device"),
+    ("rotate: the base left alone", "speeds = base**-", "speeds = 10_000.0**-"),
+    ("rotate: angles in half precision", "kind = torch.promote_types(x.dtype, torch.float32)", "kind = x.dtype"),
+    ("rotate: angles in float32 always", "kind = torch.promote_types(x.dtype, torch.float32)", "kind = torch.float32"),
+    ("rotate: float32 comes out of half precision", "angles.cos().to(x.dtype), angles.sin().to(x.dtype)", "angles.cos(), angles.sin()"),
+    ("alibi: from 0 on", "torch.arange(1, check_size(\"num_heads\", num_heads) + 1, device", "torch.arange(check_size(\"num_heads\", num_heads), device"),
+    ("alibi: one slope for any number of heads", "-8.0 * heads / num_heads", "-heads"),
+    ("alibi: the far ones favoured", "* -distances", "* distances"),
+    ("alibi: the future favoured", "distances_of(num_tokens, past, device).abs()", "distances_of(num_tokens, past, device)"),
+    ("groups: heads interleaved", "x.repeat_interleave(group, dim=-3)", "torch.cat([x] * group, dim=-3)"),
+    ("groups: tokens repeated", "x.repeat_interleave(group, dim=-3)", "x.repeat_interleave(group, dim=-2)"),
+    ("window: one token more", "distances >= check_size", "distances > check_size"),
+    ("window: the future shown", "(distances < 0) | (distances >=", "(distances >="),
+    ("window: the present hidden", "(distances < 0) |", "(distances <= 0) |"),
+    ("window: the past forgotten", "places[past:, None] - places", "places[:num_tokens, None] - places"),
+    ("padding: at the other side", 'places.flip(0) if side == "left" else places', 'places.flip(0) if side == "right" else places'),
+    ("padding: one token hidden", "places >= torch.tensor(lengths, device=device)[:, None])", "places >= torch.tensor(lengths, device=device)[:, None] - 1)"),
+    ("padding: what is text is hidden", "places >= torch.tensor(lengths", "places < torch.tensor(lengths"),
+    ("padding: queries hidden, not keys", "[:, None, None]  # (b, 1, 1, num_tokens)", "[:, None, :, None]  # (b, 1, num_tokens, 1)"),
+    ("show_self: all shown", "return mask & ~torch.eye", "return mask & torch.zeros(1, dtype=torch.bool) & ~torch.eye"),
+    ("show_self: nothing shown", "return mask & ~torch.eye", "return mask | ~torch.eye"),
+    ("sink: scaled as a score", "sink[:, None, None].to", "scale * sink[:, None, None].to"),
+    ("sink: scores not scaled", "scaled = scores * check_finite(\"scale\", scale)", "scaled = scores * 1.0"),
+    ("sink: hidden by the mask", "(0, 1))  # False", "(0, 1), value=True)  # False"),
+    ("sink: the wrong column left out", "mask)[..., :-1]", "mask)[..., 1:]"),
+    ("sink: one for all heads", "sink[:, None, None].to", "sink[:1, None, None].to"),
+    ("sink: not learned", "sink[:, None, None].to", "sink.detach()[:, None, None].to"),
+]
+MODERN_LAYER = [
+    ("modern: keys not turned", "rotate(keys, positions, self.base)", "keys"),
+    ("modern: values turned too", "rotate(keys, positions, self.base)\n", "rotate(keys, positions, self.base)\n            values = rotate(values, positions, self.base)\n"),
+    ("modern: positions begin anew", "torch.arange(past, past + x.shape[1], device", "torch.arange(0, x.shape[1], device"),
+    ("modern: the base left alone", "rotate(queries, positions, self.base), rotate(keys, positions, self.base)", "rotate(queries, positions), rotate(keys, positions)"),
+    ("modern: no window", "window_mask(num_tokens, self.window or keys.shape[2], past", "window_mask(num_tokens, keys.shape[2], past"),
+    ("modern: mask without the past", "self.window or keys.shape[2], past, queries.device)", "self.window or keys.shape[2], 0, queries.device)[:, :1] & False"),
+    ("modern: padding ignored", "hide = hide | mask", "hide = hide | mask & False"),
+    ("modern: padding instead of the mask", "hide = hide | mask", "hide = mask"),
+    ("modern: scale by d_out", "scale=self.head_dim**-0.5)\n        context = context_vectors(weights, repeat", "scale=self.d_out**-0.5)\n        context = context_vectors(weights, repeat"),
+    ("modern: heads not put back", "context = context.transpose(1, 2).flatten(2)  # (b, num_tokens, d_out)\n        return Steps(queries, keys, values, scores, weights, context)\n\n    def steps(self, x, mask", "context = context.reshape(*context.shape[::2], -1)\n        return Steps(queries, keys, values, scores, weights, context)\n\n    def steps(self, x, mask"),
+    ("modern: forgets before it attends", "torch.cat((cache.values, values), dim=2)\n", "torch.cat((cache.values, values), dim=2)\n            keys, values = self.last(keys), self.last(values)\n"),
+    ("modern: keeps one too many", "x.shape[2] - (self.window - 1)", "x.shape[2] - self.window"),
+    ("modern: keeps one too few", "x.shape[2] - (self.window - 1)", "x.shape[2] - (self.window - 2)"),
+    ("modern: keeps the first", "x[:, :, surplus:].clone()", "x[:, :, :-surplus].clone()"),
+    ("modern: what is forgotten stays in memory", "x[:, :, surplus:].clone()", "x[:, :, surplus:]"),
+    ("modern: cached keys detached", "torch.cat((cache.keys, keys)", "torch.cat((cache.keys.detach(), keys)"),
+    ("modern: the past not counted", "past += x.shape[1]", "past += 1"),
+    ("modern: dtype of the cache not looked at", "(part.dtype, part.device) != (new.dtype", "(new.dtype, part.device) != (new.dtype"),
+    ("modern: shape of the cache not looked at", "part.shape != expected:", "part.shape[0] != expected[0]:"),
+    ("modern: a bias in the keys", "self.W_key = nn.Linear(d_in, num_key_heads * self.head_dim, bias=False)", "self.W_key = nn.Linear(d_in, num_key_heads * self.head_dim)"),
+    ("cross: keys from the same text", "self.W_key(other)", "self.W_key(other.flip(1))"),
+    ("cross: values in another order", "self.W_value(other)", "self.W_value(other.flip(1))"),
+    ("cross: mask ignored", "attention_weights(scores, mask, scale", "attention_weights(scores, None, scale"),
+    ("cross: the other's shape not looked at", "if other.shape != expected:", "if other.shape[2] != expected[2]:"),
+]
 # fmt: on
 
 
@@ -239,6 +299,8 @@ FAULTS = [
     *of(CHARACTERS, TEXT),
     *of(COSTS, COST),
     *of("_checks.py", CHECKS),
+    *of(VARIANTS, PARTS),
+    *of(MODERN, MODERN_LAYER),
 ]
 EQUIVALENT = [
     (

@@ -44,6 +44,8 @@ TESTS = {
     "beyond/training.py": ["look_up", "training"],
     "beyond/characters.py": ["characters"],
     "beyond/costs.py": ["costs"],
+    "beyond/variants.py": ["variants", "modern"],
+    "beyond/modern.py": ["modern"],
 }
 
 
