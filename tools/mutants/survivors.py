@@ -141,6 +141,37 @@ EQUIVALENT = {
             "the larger of two is the same, whichever comes first"
         ),
     },
+    "mended_window": {
+        "keys → values in places = torch.arange(len(keys))": "there are as many values as keys",
+        "keys → values in scores = queries @ keys.T / keys.shape[1] ** 0.5 (2)": "values are as wide as keys",
+        "(distances < 0) | (distances >= window) → (distances >= window) | (distances < 0) in scores = scores.masked_fill((distances < 0) | (distances ...": (
+            "or has no order"
+        ),
+        "-1 → 1 in context = torch.softmax(scores, dim=-1) @ values": "the last of two dimensions",
+        "max(0, len(keys) - (window - 1)) → max(len(keys) - (window - 1), 0) in start = max(0, len(keys) - (window - 1))": (
+            "the larger of two has no order"
+        ),
+        "keys → values in start = max(0, len(keys) - (window - 1))": "there are as many values as keys",
+    },
+    "distance_bias": {
+        "queries → keys in num_heads, num_tokens, head_dim = queries.shape": "the two have one shape",
+        "keys.transpose(1, 2) → keys.transpose(2, 1) in scores = queries @ keys.transpose(1, 2) / head_dim ** 0.5": (
+            "transpose swaps two dimensions, in whichever order they are named"
+        ),
+    },
+    "left_padding": {
+        "0 → 1 in batch = torch.zeros(len(texts), longest, texts[0].shape[1])": "all texts are equally wide",
+        "0 → -1 in batch = torch.zeros(len(texts), longest, texts[0].shape[1])": "all texts are equally wide",
+        "torch.ones(longest, longest, dtype=torch.bool).triu(1) → torch.ones(longest, longest, dtype=torch.bool).triu() in hide = torch.ones(longest, longest, dtype=torch.bool).tri...": (
+            "the diagonal is shown at the end in any case"
+        ),
+        "1 → 0 in hide = torch.ones(longest, longest, dtype=torch.bool).tri... (3)": (
+            "the diagonal is shown at the end in any case"
+        ),
+        "hide & ~torch.eye(longest, dtype=torch.bool) → ~torch.eye(longest, dtype=torch.bool) & hide in return (batch, hide & ~torch.eye(longest, dtype=torch.bool))": (
+            "and has no order"
+        ),
+    },
 }
 
 # They differ, and a check lets them pass.
