@@ -4,6 +4,7 @@ from .costing import CostExplorer
 from .dropping import DropoutExplorer
 from .learning import LearningExplorer
 from .masking import MaskExplorer
+from .playground import Playground
 from .qkv import QKVExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
@@ -14,6 +15,7 @@ __all__ = [
     "DropoutExplorer",
     "LearningExplorer",
     "MaskExplorer",
+    "Playground",
     "QKVExplorer",
     "ScoresExplorer",
     "SplitExplorer",

@@ -151,18 +151,23 @@ class Explorer(widgets.VBox):
 
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a state that was computed."""
-        alt, drawing, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
-        self._shown, self.arrays, self.alt, self._drawing, self.readout = values, arrays, alt, drawing, readout
-        self.svg, self._held = picture(drawing, alt), True  # controls that move now draw nothing
+        self._draw(arrays)
+        self._shown, self._held = values, True  # controls that move now draw nothing
         for name, options in self.choices(values).items():
             if list(self.controls[name].options) != options:
                 self.controls[name].options = options
         for name, value in values.items():
             self.controls[name].value, self.controls[name].disabled = value, name in self.unused(values)
         self._held = False
+        self.message.value = MESSAGE.format(html.escape(note)) if note else ""
+
+    def _draw(self, arrays):
+        """Bring picture and words to arrays, and leave the controls where a hand may be moving them."""
+        alt, drawing, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
+        self.arrays, self.alt, self._drawing, self.readout = arrays, alt, drawing, readout
+        self.svg = picture(drawing, alt)
         # one message: the picture and its numbers change together, and sooner than by two
         self.view.value = self.svg + readout
-        self.message.value = MESSAGE.format(html.escape(note)) if note else ""
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, and for places without one the picture, on white, and a line of text."""

@@ -28,11 +28,12 @@ def made_up_run():
 
 RUN = made_up_run()
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
-MADE_FROM = {"CostExplorer": MEASURED, "LearningExplorer": RUN}  # all others are made from a sentence
+# What an explorer is made from; all others are made from a sentence.
+MADE_FROM = {"CostExplorer": [MEASURED], "LearningExplorer": [RUN], "Playground": []}
 
 
 def make(name):
-    return getattr(explorers, name)(MADE_FROM.get(name, SENTENCE))
+    return getattr(explorers, name)(*MADE_FROM.get(name, [SENTENCE]))
 
 
 def settings_of(control):
