@@ -10,7 +10,7 @@ from .._checks import check_tensor
 from ..sentences import Sentence
 from .drawing import picture
 
-CONTROL = {"description_width": "104px"}  # one width for all, so that the controls stand in columns
+NAMED = "104px"  # one width for all controls' names, so that the controls stand in columns
 MESSAGE = '<span role="status">{}</span>'
 
 
@@ -58,7 +58,9 @@ class Explorer(widgets.VBox):
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
-            control.style = CONTROL | ({"button_width": "64px"} if isinstance(control, widgets.ToggleButtons) else {})
+            control.style.description_width = NAMED  # a new style would leave the old one behind, open for good
+            if isinstance(control, widgets.ToggleButtons):
+                control.style.button_width = "64px"
             control.layout.width = "auto"
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):

@@ -11,7 +11,7 @@ from IPython import get_ipython
 from .._checks import check_size
 from ..beyond.training import held_interrupt
 from ..core import causal_mask
-from .base import Explorer, answer_quietly, seed, stops
+from .base import NAMED, Explorer, answer_quietly, seed, stops
 from .cells import colour_bar, heads
 from .drawing import Drawing, arcs, below, beside, picture, text
 from .measured import measured_curves
@@ -82,7 +82,7 @@ class Playground(Explorer):
             self.buttons[name] = button
         self.buttons["Play"].button_style = "primary"
         self.speed = stops("steps a picture", [1, 2, 5, 10, 20], 2, "Steps of training between two pictures")
-        self.speed.style = {"description_width": "104px"}
+        self.speed.style.description_width = NAMED
         row = [*self.buttons.values(), self.speed]
         for widget in row:
             answer_quietly(widget)
@@ -190,6 +190,7 @@ class Playground(Explorer):
         self.arrays = self.arrays._replace(run=None)
         for child in self.children:
             close_all(child)
+        self.layout.close()
         super().close()
 
     def _next_picture(self):
