@@ -69,6 +69,7 @@ class Explorer(widgets.VBox):
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
         grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
         super().__init__([grid, self.message, self.view])
+        self.add_class(type(self).__name__)  # by which a page with several of them tells them apart
         self._show(*self._settled(self._wanted))
 
     def make_controls(self):

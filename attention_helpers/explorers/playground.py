@@ -86,7 +86,7 @@ class Playground(Explorer):
         row = [*self.buttons.values(), self.speed]
         for widget in row:
             answer_quietly(widget)
-        return [widgets.HBox(row, layout={"grid_column": "1 / -1", "flex_flow": "row wrap"})]
+        return [widgets.HBox(row, layout={"grid_area": "auto / 1 / auto / -1", "flex_flow": "row wrap"})]
 
     def compute(self, task, mask, **sizes):
         return self.state_of(Run(task, mask=mask, **sizes), task, mask, sizes)
@@ -103,7 +103,7 @@ class Playground(Explorer):
     def note(self, wanted, values):
         if values["task"] == NEXT:
             return ""
-        return "mask is greyed: the question stands last and is all that is read, so a mask hides nothing from it."
+        return "mask does nothing here: only the question's row is read out, and the question comes last."
 
     def picture(self, state):
         run, next_character = state.run, state.run.name == NEXT

