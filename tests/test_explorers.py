@@ -23,6 +23,8 @@ from attention_helpers import (
     causal_mask,
     explorers,
 )
+from attention_helpers.beyond.characters import CharacterModel
+from attention_helpers.beyond.training import LookUp, Reader
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
@@ -212,10 +214,31 @@ def check_variants(state, positions, num_heads, num_key_heads, window, num_token
     assert state.cache == 2 * min(num_tokens, window - 1) * narrow * 4
 
 
+def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask, seed):
+    """Before the first step: the weights of the very model that the course trains, and what it answers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if task == "next character":
+            leaky = mask == "leaky"
+            model = CharacterModel(state.run.task, d_out, num_heads, dropout=dropout, leaky=leaky)
+        else:
+            model = Reader(LookUp(questions=1 + (task == "two questions")), d_out, num_heads)
+    x, answers = state.run.x, state.run.answers
+    outputs = model.eval()(x)
+    torch.testing.assert_close(state.weights, model.maps(x[:1])[0])
+    assert (state.step, state.run.learning_rate) == (0, learning_rate)
+    assert state.run.model.attention.dropout.p == dropout
+    [measured] = state.measured
+    assert measured.held_loss == pytest.approx(state.run.task.loss(outputs, answers).item(), rel=1e-5)
+    assert measured.held_right == pytest.approx(state.run.task.score(outputs, answers).min().item(), abs=0.01)
+    assert state.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
 CHECKS = {
     "CostExplorer": check_cost,
     "LayerExplorer": check_layer,
     "LearningExplorer": check_learning,
+    "Playground": check_playground,
     "ScoresExplorer": check_scores,
     "QKVExplorer": check_qkv,
     "MaskExplorer": check_mask,
@@ -302,7 +325,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     check(e, name)
     first, values = e.svg, e.values
     bundle = e._repr_mimebundle_()
-    assert bundle["text/plain"] == f"{name}: run this cell to move its sliders."
+    assert bundle["text/plain"].startswith(f"{name}: run this cell to ")
     root = ET.fromstring(bundle["image/svg+xml"])
     assert root[0].get("fill") == "#fff"
     assert re.search(r"\d\.\d\d", root.get("aria-label"))

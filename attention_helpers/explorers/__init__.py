@@ -5,6 +5,7 @@ from .dropping import DropoutExplorer
 from .layering import LayerExplorer
 from .learning import LearningExplorer
 from .masking import MaskExplorer
+from .playground import Playground
 from .qkv import QKVExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
@@ -17,6 +18,7 @@ __all__ = [
     "LayerExplorer",
     "LearningExplorer",
     "MaskExplorer",
+    "Playground",
     "QKVExplorer",
     "ScoresExplorer",
     "SplitExplorer",

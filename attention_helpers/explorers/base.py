@@ -10,7 +10,7 @@ from .._checks import check_tensor
 from ..sentences import Sentence
 from .drawing import live, printed
 
-CONTROL = {"description_width": "104px"}  # one width for all, so that the controls stand in columns
+NAMED = "104px"  # one width for all controls' names, so that the controls stand in columns
 MESSAGE = '<span role="status">{}</span>'
 
 
@@ -58,7 +58,9 @@ class Explorer(widgets.VBox):
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
-            control.style = CONTROL | ({"button_width": "64px"} if isinstance(control, widgets.ToggleButtons) else {})
+            control.style.description_width = NAMED  # a new style would leave the old one behind, open for good
+            if isinstance(control, widgets.ToggleButtons):
+                control.style.button_width = "64px"
             control.layout.width = "auto"
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
@@ -67,6 +69,7 @@ class Explorer(widgets.VBox):
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
         grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
         super().__init__([grid, self.message, self.view])
+        self.add_class(type(self).__name__)  # by which a page with several of them tells them apart
         self._show(*self._settled(self._wanted))
 
     def make_controls(self):
@@ -151,18 +154,23 @@ class Explorer(widgets.VBox):
 
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a state that was computed."""
-        alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
-        self._shown, self.arrays, self.alt, self._rows, self.readout = values, arrays, alt, rows, readout
-        self.svg, self._held = live(rows, alt), True  # controls that move now draw nothing
+        self._draw(arrays)
+        self._shown, self._held = values, True  # controls that move now draw nothing
         for name, options in self.choices(values).items():
             if list(self.controls[name].options) != options:
                 self.controls[name].options = options
         for name, value in values.items():
             self.controls[name].value, self.controls[name].disabled = value, name in self.unused(values)
         self._held = False
+        self.message.value = MESSAGE.format(html.escape(note)) if note else ""
+
+    def _draw(self, arrays):
+        """Bring picture and words to arrays, and leave the controls where a hand may be moving them."""
+        alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
+        self.arrays, self.alt, self._rows, self.readout = arrays, alt, rows, readout
+        self.svg = live(rows, alt)
         # one message: the picture and its numbers change together, and sooner than by two
         self.view.value = self.svg + readout
-        self.message.value = MESSAGE.format(html.escape(note)) if note else ""
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, and for places without one the picture, on white, and a line of text."""

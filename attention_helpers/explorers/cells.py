@@ -136,11 +136,11 @@ def names_beside(names, top, each):
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 
 
-def heads(maps, tokens, limits, hidden, taken, width=640, height=400):
+def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None):
     """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
 
-    hidden: (num_tokens, num_tokens); taken: as maps. Up to CELLS_UP_TO tokens each cell is a shape that names itself;
-    beyond, all heads are one image, which is as quick to make and to show as one head is.
+    hidden: (num_tokens, num_tokens); taken: as maps; row: the one to frame in each. Up to CELLS_UP_TO tokens each cell
+    is a shape that names itself; beyond, all heads are one image, which is as quick to make and to show as one head is.
     """
     maps, taken, hidden, n, count = as_array(maps), as_array(taken), as_array(hidden), len(tokens), len(maps)
     room, above = width - LEFT + GAP, height - BOTTOM
@@ -155,14 +155,22 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400):
     for head, (x, y) in enumerate(corners):
         parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
         parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
+    framed = row_frames(corners, side, n, row) if row is not None else ""
     if n > CELLS_UP_TO:
-        return Drawing("".join(parts) + as_image(maps, limits, hidden, taken, corners, side / n), width, height)
+        image = as_image(maps, limits, hidden, taken, corners, side / n)
+        return Drawing("".join(parts) + image + framed, width, height)
     grid = Grid(tokens, tokens, side, side, limits, WEIGHTS, hidden)
     for (x, y), weights, gone in zip(corners, maps, taken, strict=True):
         parts += [moved(grid.draw(weights, gone), x, y), *(names_beside(tokens, y, grid.h) if x == LEFT else [])]
         if y == corners[-1][1]:
             parts.append(draw.names_below(tokens, [x + (k + 0.5) * grid.w for k in range(n)], y + side, grid.w))
-    return Drawing("".join(parts), width, height)
+    return Drawing("".join(parts) + framed, width, height)
+
+
+def row_frames(corners, side, count, row):
+    """A line around one row of each table."""
+    size = {"width": side, "height": side / count, "fill": "none", "stroke": draw.MARK, "stroke_width": 2}
+    return "".join(tag("rect", x=x, y=y + row * side / count, **size) for x, y in corners)
 
 
 def as_image(maps, limits, hidden, taken, corners, cell):

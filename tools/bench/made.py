@@ -32,6 +32,7 @@ MADE_FROM = {  # all others are made from a sentence alone
     "CostExplorer": (MEASURED,),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
+    "Playground": (),
 }
 
 

@@ -1,0 +1,76 @@
+"""The playground's verdict: one sentence or two on what was measured, and on what would mend it.
+
+What is said of a single run is read off its numbers. What is said of all runs of some settings, that they cannot learn
+or that others learn, a slow test holds over ten seeds of each: see `cannot` and `mends`.
+"""
+
+import math
+
+from .runs import NEXT
+
+PATIENT = 150  # steps before a verdict names what to change, where steps alone might do
+SURE = 50  # steps before it says that one head will not do: no number of steps does
+APART = 0.3  # nats between a loss and the honest one from which the future is said to be read
+
+
+def percent(share):
+    return f"{100 * share:.0f} %"
+
+
+def good(task):
+    """By control, the values with which a look-up is learned in at most 500 steps, whatever the seed."""
+    two = task == "two questions"
+    return {
+        "num_heads": (2, 4) if two else (1, 2, 4),
+        "d_out": (16, 32, 64) if two else (32, 64),  # one head of width 16 gets stuck from one seed in ten
+        "learning_rate": (0.01,),
+        "dropout": (0, 0.2),
+    }
+
+
+def mends(task, **sizes):
+    """The nearest good value for each control that has another: with all of them the task is learned."""
+    apart = {name: values for name, values in good(task).items() if sizes[name] not in values}
+    return {name: min(values, key=lambda value: abs(value - sizes[name])) for name, values in apart.items()}
+
+
+def cannot(task, num_heads):
+    """Whether no width, dropout or learning rate lets the task be learned: one head, two ordered answers."""
+    return task == "two questions" and num_heads == 1
+
+
+def verdict(run, task, **sizes):
+    """What to say of a Run with such control values."""
+    now, start = run.measured[-1], run.measured[0]
+    if not math.isfinite(now.held_loss):
+        return "The loss is no number any more: the steps were too large."
+    if task == NEXT:
+        return of_next_character(run, now, start)
+    if run.step == 0:
+        return f"Untrained: {percent(now.held_right)} of the held-out answers are right; guesses give 10 %. Press Play."
+    if run.learned is not None:
+        return f"Learned: from step {run.learned} on at least 99 % of the held-out answers are right."
+    fares = "answers to the weaker question" if task == "two questions" else "answers"
+    so_far = f"After {run.step} steps {percent(now.held_right)} of the held-out {fares} are right."
+    mended, sure = mends(task, **sizes), cannot(task, sizes["num_heads"])
+    why = " One head hands out one mixture: it cannot answer both." if sure else ""
+    if run.step < (SURE if sure else PATIENT) or not mended:
+        return so_far
+    if mended == {"num_heads": 2}:
+        return f"{so_far}{why} Give it a second."
+    return f"{so_far}{why} Try {' and '.join(f'{name} = {value:g}' for name, value in mended.items())}."
+
+
+def of_next_character(run, now, start):
+    """The leak, where two losses measured at one step tell of it; else how far the training got."""
+    if run.step == 0:
+        return f"Untrained: {percent(now.held_right)} of the next characters are guessed. Press Play."
+    if not run.honest:
+        return f"After {run.step} steps {percent(now.held_right)} of the held-out characters are guessed right."
+    step, loss, usual = run.honest[-1]
+    if loss - usual > APART:
+        return (
+            f"It reads what it is to guess: after {step} steps its loss seems to be {usual:.2f} nats, but with no "
+            f"future to read it is {loss:.2f}."
+        )
+    return f"After {step} steps the held-out loss is {usual:.2f} nats; with no future to read it is {loss:.2f}."
