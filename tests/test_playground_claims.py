@@ -54,14 +54,13 @@ def test_one_head_never_answers_both_questions(d_out, dropout, learning_rate):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d_out", "learning_rate"), [(4, 1e-2), (32, 1e-4)])
 @pytest.mark.parametrize("num_heads", [2, 4])
-def test_what_the_start_page_says_fails_does(num_heads, d_out, learning_rate):
+def test_what_the_start_page_says_fails_does(num_heads):
     for seed in SEEDS:
-        run = run_of("two questions", num_heads, d_out, learning_rate, 0.0, seed)
+        run = run_of("two questions", num_heads, 32, 1e-4, 0.0, seed)
         assert best(run) < 0.9, seed
-        sizes = {"num_heads": num_heads, "d_out": d_out, "learning_rate": learning_rate, "dropout": 0.0}
-        assert "second" not in verdict(run, "two questions", **sizes)
+        sizes = {"num_heads": num_heads, "d_out": 32, "learning_rate": 1e-4, "dropout": 0.0}
+        assert verdict(run, "two questions", **sizes).endswith(" Try learning_rate = 0.01.")
 
 
 @pytest.mark.slow
