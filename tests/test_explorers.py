@@ -21,6 +21,8 @@ from attention_helpers import (
     causal_mask,
     explorers,
 )
+from attention_helpers.beyond.training import Reader
+from attention_helpers.explorers import readers
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
@@ -50,7 +52,11 @@ def states(explorer, most):
 
 def legal(name, state):
     """Controls that depend on others take a value that goes with them."""
-    if name == "SplitExplorer":
+    if state.get("weights") == "trained":
+        state["num_heads"] = readers.HEADS[state["seed"] % 3]
+        width = readers.WIDTHS[state["seed"] % 4]
+        state["d_out"] = width // state["num_heads"] if name == "WrapperExplorer" else width
+    elif name == "SplitExplorer":
         options = divisors(state["d_out"])
         state["num_heads"] = options[state["seed"] % len(options)]
     return state
@@ -122,18 +128,47 @@ def check_heads(state, layer, x, dropout):
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
 
 
-def check_stack(state, num_heads, d_out, dropout, seed):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        layer = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads)
-    check_heads(state, layer, SENTENCE.embeddings[None], dropout)
+def stored(width, num_heads):
+    """A trained reader as data/ has it, and the example that explorers show, embedded."""
+    reader = Reader(readers.TASK, width, num_heads)
+    with np.load(readers.FILE) as sets:
+        named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
+    reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
+    x, _ = readers.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
+    return reader.attention, reader.embedded(x[:1])
 
 
-def check_split(state, d_out, num_heads, dropout, num_tokens, seed, embeddings):
+@torch.no_grad()
+def check_stack(state, num_heads, d_out, dropout, seed, weights):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = MultiHeadAttention(3, d_out, 64, dropout, num_heads)
-    check_heads(state, layer, embeddings[None, :num_tokens], dropout)
+        layer, x = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads), SENTENCE.embeddings[None]
+        if weights == "trained":
+            attention, x = stored(num_heads * d_out, num_heads)
+            torch.testing.assert_close(state.weights, attention.steps(x).weights[0])
+            layer = MultiHeadAttentionWrapper(num_heads * d_out, d_out, 7, dropout, num_heads)
+            for n, head in enumerate(layer.heads):
+                rows = slice(n * d_out, (n + 1) * d_out)
+                own = {name: part[rows] for name, part in attention.state_dict().items() if name.startswith("W_")}
+                head.load_state_dict(own)
+    check_heads(state, layer, x, dropout)
+
+
+@torch.no_grad()
+def check_split(state, d_out, num_heads, dropout, num_tokens, seed, weights, where, embeddings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer, x = MultiHeadAttention(3, d_out, 64, dropout, num_heads), embeddings[None, :num_tokens]
+        if weights == "trained":
+            layer, x = stored(d_out, num_heads)
+    check_heads(state, layer, x, dropout)
+    assert torch.equal(state.x, x[0])
+    steps = layer.eval().steps(x)
+    for mine, theirs in zip(state.steps[:5], steps[:5], strict=True):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(state.output, layer.out_proj(state.context))
+    assert state.where == where
+    assert len(state.tokens) == x.shape[1]
 
 
 def check_learning(state, step, example, head):
