@@ -26,7 +26,7 @@ from attention_helpers.explorers import readers
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
-from tools.bench.made import MADE_FROM, RUN, SENTENCE, make, settings_of
+from tools.bench.made import MADE_FROM, MODELS, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
 
@@ -59,6 +59,8 @@ def legal(name, state):
     elif name == "SplitExplorer":
         options = divisors(state["d_out"])
         state["num_heads"] = options[state["seed"] % len(options)]
+    elif name == "TextExplorer":
+        state["back"] %= min(len(state["text"]), 32)
     return state
 
 
@@ -171,13 +173,13 @@ def check_split(state, d_out, num_heads, dropout, num_tokens, seed, weights, whe
     assert len(state.tokens) == x.shape[1]
 
 
-def check_learning(state, step, example, head):
+def check_learning(state, step, example):
     [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
-    assert torch.equal(state.weights, snapshot.maps[example - 1, head - 1])
+    assert torch.equal(state.weights, snapshot.maps[example - 1])
     assert state.loss == snapshot.loss
     assert torch.equal(state.score, snapshot.score)
-    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(7))
-    assert not state.weights[causal_mask(7)].any()
+    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(2, 7))
+    assert not state.weights[:, causal_mask(7)].any()
 
 
 def check_cost(state, num_tokens, num_heads):
@@ -186,6 +188,19 @@ def check_cost(state, num_tokens, num_heads):
     assert state.cache == 2 * num_tokens * 768 * 4
     products = [4 * num_tokens * 768 * 768, 2 * num_tokens**2 * head_dim * num_heads]  # each of them twice
     assert sum(state.operations.values()) == 2 * sum(products)
+
+
+@torch.no_grad()
+def check_text(state, text, back):
+    models, task = MODELS
+    codes = torch.tensor([[task.alphabet.index(character) for character in text[-32:]]])
+    assert state.place == codes.shape[1] - 1 - back
+    for name, model in models.items():
+        weights, shares = state.readings[name]
+        torch.testing.assert_close(weights, model.maps(codes)[0])
+        torch.testing.assert_close(shares, model(codes)[0, state.place].softmax(dim=-1))
+        future = causal_mask(codes.shape[1])
+        assert (name == "masked") == (not weights[:, future].any()) or not future.any()
 
 
 CHECKS = {
@@ -197,6 +212,7 @@ CHECKS = {
     "DropoutExplorer": check_dropout,
     "WrapperExplorer": check_stack,
     "SplitExplorer": check_split,
+    "TextExplorer": check_text,
 }
 
 
@@ -276,7 +292,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     check(e, name)
     first, values = e.svg, e.values
     bundle = e._repr_mimebundle_()
-    assert bundle["text/plain"] == f"{name}: run this cell to move its sliders."
+    assert bundle["text/plain"].startswith(f"{name}: run this cell to ")
     root = ET.fromstring(bundle["image/svg+xml"])
     assert root[0].get("fill") == "#fff"
     assert re.search(r"\d\.\d\d", root.get("aria-label"))
@@ -322,6 +338,57 @@ def test_the_play_button_moves_the_step(explorer):
 def test_a_run_that_has_not_run_is_refused():
     with pytest.raises(ValueError, match="training must have run, got 1 snapshots"):
         explorers.LearningExplorer(SimpleNamespace(task=RUN.task, examples=RUN.examples, snapshots=RUN.snapshots[:1]))
+
+
+def test_a_text_is_read_as_it_is_typed_and_the_place_follows_it(explorer):
+    e = explorer("TextExplorer")
+    e.set(text="a slow river", back=11)
+    assert e.arrays.place == 0
+    e.controls["text"].value = "a slo"
+    assert (e.values["back"], e.arrays.written) == (4, " ")
+    e.controls["text"].value = "a slow river"
+    assert e.values["back"] == 11  # what was chosen comes back
+    e.set(back=0)
+    assert "nothing is written there yet" in e.readout
+    e.set(text="x" * 40)
+    assert "The models read the last 32 characters." in e.message.value
+    assert len(e.arrays.text) == 32
+
+
+@pytest.mark.parametrize("text", ["", "ü", "a\nbü"])
+def test_a_text_that_no_model_can_read_is_explained_and_the_picture_stays(explorer, text):
+    e = explorer("TextExplorer")
+    e.set(text="a slow river", back=3)
+    before = e.svg
+    e.controls["text"].value = text
+    assert "text must be some characters of" in e.message.value
+    assert e.svg == before
+    with pytest.raises(ValueError, match="text must be some characters of"):
+        e.set(text=text)
+    with pytest.raises(ValueError, match="text must be a string, got 3"):
+        e.set(text=3)
+    e.controls["text"].value = "a slow river!"[:-1] + "s"
+    assert e.message.value == ""
+    assert e.arrays.text == "a slow rivers"
+
+
+def test_reading_leaves_a_models_mode_alone():
+    models, task = MODELS
+    models["masked"].train()
+    explorers.TextExplorer(models, task)
+    assert models["masked"].training
+    assert not models["leaky"].training
+    models["masked"].eval()
+
+
+def test_both_heads_are_drawn_side_by_side_with_the_questions_row_framed(explorer):
+    e = explorer("LearningExplorer")
+    e.set(step=400, example=2)
+    tokens = e.arrays.tokens
+    reads = re.findall(rf"<title>{re.escape(tokens[-1])} reads ([^:]*): ([.0-9]*)</title></rect>", e.svg)
+    assert [float(weight) for _, weight in reads] == pytest.approx(e.arrays.weights[:, -1].flatten().tolist(), abs=1e-4)
+    assert [name for name, _ in reads] == 2 * tokens
+    assert e.svg.count('fill="none" stroke="#D55E00" stroke-width="2"') == 2
 
 
 def test_an_impossible_state_is_explained_and_nothing_is_lost(explorer):

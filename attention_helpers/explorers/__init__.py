@@ -8,6 +8,7 @@ from .qkv import QKVExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
+from .typed import TextExplorer
 
 __all__ = [
     "CostExplorer",
@@ -17,5 +18,6 @@ __all__ = [
     "QKVExplorer",
     "ScoresExplorer",
     "SplitExplorer",
+    "TextExplorer",
     "WrapperExplorer",
 ]

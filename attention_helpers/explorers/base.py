@@ -67,6 +67,7 @@ class Explorer(widgets.VBox):
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
         grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
         super().__init__([grid, self.message, self.view])
+        self.add_class(type(self).__name__)  # by which a page with several of them tells them apart
         self._show(*self._settled(self._wanted))
 
     def make_controls(self):
@@ -214,6 +215,8 @@ def check_value(name, control, value):
         number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and value is not True
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
         refuse_unless(number and control.min <= value <= control.max, name, rule, value)
+    elif isinstance(control, widgets.Text):
+        refuse_unless(isinstance(value, str), name, "a string", value)
     else:
         refuse_unless(isinstance(value, bool), name, "True or False", value)
 

@@ -75,11 +75,11 @@ class Grid:
         tellings = [f'"><title>{tell.format(rows[i], columns[j])}: ' for i, j in self.spots]
         self.cells = list(zip(starts, tellings, strict=True))
 
-    def draw(self, values, taken=None, decimals=2, limits=None):
+    def draw(self, values, taken=None, decimals=2, limits=None, told=4):
         """One table, from (0, 0) on; the cells of `taken` have a × for a number; without decimals there are none."""
         numbers, steps = values[self.shown].tolist(), levels(values, limits or self.limits)[self.shown].tolist()
         fills, each = self.palette.fills, zip(self.cells, steps, numbers, strict=True)
-        cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.4f}</title></rect>" for (a, b), step, value in each])
+        cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.{told}f}</title></rect>" for (a, b), step, value in each])
         svg = f'<g shape-rendering="crispEdges">{cells}</g>{self.hatching}'
         keep = [True] * len(steps) if taken is None else (as_array(taken)[self.shown] == 0).tolist()
         svg += self.write(numbers, decimals, steps, keep)
@@ -138,11 +138,12 @@ def names_beside(names, top, each):
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 
 
-def heads(maps, tokens, limits, hidden, taken, width=640, height=400, palette=WEIGHTS, tell="{} reads {}"):
+def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
+          palette=WEIGHTS, tell="{} reads {}"):  # fmt: skip
     """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
 
-    hidden: (num_tokens, num_tokens); taken: as maps, or None. Up to CELLS_UP_TO tokens each cell is a shape that names
-    itself; beyond, all heads are one image, which is as quick to make and to show as one head is.
+    hidden: (num_tokens, num_tokens); taken: as maps, or None; row: the one to frame in each. Up to CELLS_UP_TO tokens
+    each cell is a shape that names itself; beyond, all are one image, which is as quick to make and to show as one is.
     """
     maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
     taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
@@ -158,16 +159,22 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400, palette=WE
     for head, (x, y) in enumerate(corners):
         parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
         parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
+    framed = row_frames(corners, side, n, row) if row is not None else ""
     if n > CELLS_UP_TO:
-        return Drawing(
-            "".join(parts) + as_image(maps, limits, hidden, taken, corners, side / n, palette), width, height
-        )
+        image = as_image(maps, limits, hidden, taken, corners, side / n, palette)
+        return Drawing("".join(parts) + image + framed, width, height)
     grid = Grid(tokens, tokens, side, side, limits, palette, hidden, tell)
     for (x, y), weights, gone in zip(corners, maps, taken, strict=True):
         parts += [moved(grid.draw(weights, gone), x, y), *(names_beside(tokens, y, grid.h) if x == LEFT else [])]
         if y == corners[-1][1]:
             parts.append(draw.names_below(tokens, [x + (k + 0.5) * grid.w for k in range(n)], y + side, grid.w))
-    return Drawing("".join(parts), width, height)
+    return Drawing("".join(parts) + framed, width, height)
+
+
+def row_frames(corners, side, count, row):
+    """A line around one row of each table."""
+    size = {"width": side, "height": side / count, "fill": "none", "stroke": draw.MARK, "stroke_width": 2}
+    return "".join(tag("rect", x=x, y=y + row * side / count, **size) for x, y in corners)
 
 
 def as_image(maps, limits, hidden, taken, corners, cell, palette):

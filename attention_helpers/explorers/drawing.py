@@ -7,6 +7,8 @@ import html
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from ..plots import as_array, check_labels, head_colour
 
 SMALL, EM = 11, 0.6  # the size of most type, and how wide a character is at most, in sizes of type
@@ -176,19 +178,25 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
 
 
 def arcs(weights, names, source, title="", width=240, height=90):
-    """From one token to all that it reads: an arc each, the wider the larger its weight, over the names."""
-    weights = as_array(weights).tolist()
-    check_labels("names", names, len(weights))
+    """From one token to all that it reads: an arc each, the wider the larger its weight, over the names.
+
+    weights: (num_tokens,), or (num_heads, num_tokens) for arcs in each head's colour.
+    """
+    weights = np.atleast_2d(as_array(weights)).tolist()
+    check_labels("names", names, len(weights[0]))
     slot, base = width / len(names), TOP + height
     places = [slot * (j + 0.5) for j in range(len(names))]
     start, parts = places[source], [title_of(title, width)]
-    for x, name, weight in zip(places, names, weights, strict=True):
-        rise = base - 2 * height * max(abs(x - start) / width, 0.12)
-        bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
-        if x == start:  # what it reads of itself: a small loop
-            bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
-        ink = {"fill": "none", "stroke": head_colour(0), "stroke_opacity": f"{0.25 + 0.7 * weight:.2f}"}
-        d, says = f"M{start:.1f} {base}{bend} {x:.1f} {base}", f"{names[source]} reads {name}: {number(weight, 4)}"
-        parts.append(tag("path", says=says, d=d, stroke_width=0.5 + 9 * weight, **ink))
+    for head, row in enumerate(weights):
+        of = f" by head {head + 1}" if len(weights) > 1 else ""
+        for x, name, weight in zip(places, names, row, strict=True):
+            rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # none hides another
+            bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
+            if x == start:  # what it reads of itself: a small loop
+                bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
+            ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": f"{0.25 + 0.7 * weight:.2f}"}
+            says = f"{names[source]} reads {name}{of}: {number(weight, 4)}"
+            path = {"d": f"M{start:.1f} {base}{bend} {x:.1f} {base}", "stroke_width": 0.5 + 9 * weight}
+            parts.append(tag("path", says=says, **path, **ink))
     parts.append(tag("circle", cx=start, cy=base, r=5, fill=MARK) + names_below(names, places, base + 4, slot))
     return Drawing("".join(parts), width, base + BOTTOM - 12)

@@ -74,7 +74,7 @@ def strip(state, places, vectors, x, width, height, formula, num_heads=0):
     limits = around_zero(vectors)
     if vectors.size <= ENTRIES:
         grid = entries(tuple(state.tokens), vectors.shape[1], width, height)
-        svg = moved(grid.draw(vectors, decimals=None, limits=limits), x, TOP)
+        svg = moved(grid.draw(vectors, decimals=None, limits=limits, told=2), x, TOP)
     else:
         svg = pixels(levels(vectors, limits), SIGNED, x, TOP, width, height, "BMP")
     svg = reached(svg + bands(x, width, num_heads), state, places, x, TOP, width, height)

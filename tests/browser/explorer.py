@@ -49,9 +49,9 @@ class LiveExplorer:
 
     def __init__(self, page, kernel):
         self.page, self.kernel = page, kernel
-        self.box = page.locator(".jp-OutputArea-output .widget-vbox:has(.widget-hslider)")
-        self.box.locator("table").wait_for()  # the readout comes with the picture, and some time after the cell's end
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
+        self.box = page.locator(f".jp-OutputArea-output .{self.kind}")
+        self.box.locator("table").wait_for()  # the readout comes with the picture, and some time after the cell's end
         self.first = self.new().values
 
     def look(self):
