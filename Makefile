@@ -10,7 +10,7 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install a Python from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh bench upgrade clean
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh readers bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,10 @@ exercises: ## write the exercises into the notebooks, and make the solutions (th
 refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 for one)
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.refresh_notebooks $(NOTEBOOK)
+
+readers: ## train data/readers.npz anew, the weights that explorers offer as trained (a minute)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.train_readers
 
 bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
 	$(ENSURE) test

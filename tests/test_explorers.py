@@ -25,10 +25,11 @@ from attention_helpers import (
 )
 from attention_helpers.beyond.characters import CharacterModel
 from attention_helpers.beyond.training import LookUp, Reader
+from attention_helpers.explorers import readers
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
-from tools.bench.made import MADE_FROM, RUN, SENTENCE, make, settings_of
+from tools.bench.made import MADE_FROM, MODELS, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
 
@@ -54,9 +55,15 @@ def states(explorer, most):
 
 def legal(name, state):
     """Controls that depend on others take a value that goes with them."""
-    if name in ("SplitExplorer", "LayerExplorer"):
+    if state.get("weights") == "trained":
+        state["num_heads"] = readers.HEADS[state["seed"] % 3]
+        width = readers.WIDTHS[state["seed"] % 4]
+        state["d_out"] = width // state["num_heads"] if name == "WrapperExplorer" else width
+    elif name in ("SplitExplorer", "LayerExplorer"):
         options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
         state["num_heads"] = options[state["seed"] % len(options)]
+    elif name == "TextExplorer":
+        state["back"] %= min(len(state["text"]), 32)
     return state
 
 
@@ -131,27 +138,56 @@ def check_heads(state, layer, x, dropout):
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
 
 
-def check_stack(state, num_heads, d_out, dropout, seed):
+def stored(width, num_heads):
+    """A trained reader as data/ has it, and the example that explorers show, embedded."""
+    reader = Reader(readers.TASK, width, num_heads)
+    with np.load(readers.FILE) as sets:
+        named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
+    reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
+    x, _ = readers.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
+    return reader.attention, reader.embedded(x[:1])
+
+
+@torch.no_grad()
+def check_stack(state, num_heads, d_out, dropout, seed, weights):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads)
-    check_heads(state, layer, SENTENCE.embeddings[None], dropout)
+        layer, x = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads), SENTENCE.embeddings[None]
+        if weights == "trained":
+            attention, x = stored(num_heads * d_out, num_heads)
+            torch.testing.assert_close(state.weights, attention.steps(x).weights[0])
+            layer = MultiHeadAttentionWrapper(num_heads * d_out, d_out, 7, dropout, num_heads)
+            for n, head in enumerate(layer.heads):
+                rows = slice(n * d_out, (n + 1) * d_out)
+                own = {name: part[rows] for name, part in attention.state_dict().items() if name.startswith("W_")}
+                head.load_state_dict(own)
+    check_heads(state, layer, x, dropout)
 
 
-def check_split(state, d_out, num_heads, dropout, num_tokens, seed, embeddings):
+@torch.no_grad()
+def check_split(state, d_out, num_heads, dropout, num_tokens, seed, weights, where, embeddings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = MultiHeadAttention(3, d_out, 64, dropout, num_heads)
-    check_heads(state, layer, embeddings[None, :num_tokens], dropout)
+        layer, x = MultiHeadAttention(3, d_out, 64, dropout, num_heads), embeddings[None, :num_tokens]
+        if weights == "trained":
+            layer, x = stored(d_out, num_heads)
+    check_heads(state, layer, x, dropout)
+    assert torch.equal(state.x, x[0])
+    steps = layer.eval().steps(x)
+    for mine, theirs in zip(state.steps[:5], steps[:5], strict=True):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(state.output, layer.out_proj(state.context))
+    assert state.where == where
+    assert len(state.tokens) == x.shape[1]
 
 
-def check_learning(state, step, example, head):
+def check_learning(state, step, example):
     [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
-    assert torch.equal(state.weights, snapshot.maps[example - 1, head - 1])
+    assert torch.equal(state.weights, snapshot.maps[example - 1])
     assert state.loss == snapshot.loss
     assert torch.equal(state.score, snapshot.score)
-    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(7))
-    assert not state.weights[causal_mask(7)].any()
+    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(2, 7))
+    assert not state.weights[:, causal_mask(7)].any()
 
 
 def check_cost(state, num_tokens, num_heads):
@@ -234,6 +270,19 @@ def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask
     assert state.parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
+@torch.no_grad()
+def check_text(state, text, back):
+    models, task = MODELS
+    codes = torch.tensor([[task.alphabet.index(character) for character in text[-32:]]])
+    assert state.place == codes.shape[1] - 1 - back
+    for name, model in models.items():
+        weights, shares = state.readings[name]
+        torch.testing.assert_close(weights, model.maps(codes)[0])
+        torch.testing.assert_close(shares, model(codes)[0, state.place].softmax(dim=-1))
+        future = causal_mask(codes.shape[1])
+        assert (name == "masked") == (not weights[:, future].any()) or not future.any()
+
+
 CHECKS = {
     "CostExplorer": check_cost,
     "LayerExplorer": check_layer,
@@ -246,6 +295,7 @@ CHECKS = {
     "WrapperExplorer": check_stack,
     "SplitExplorer": check_split,
     "VariantsExplorer": check_variants,
+    "TextExplorer": check_text,
 }
 
 
@@ -369,6 +419,57 @@ def test_the_play_button_moves_the_step(explorer):
 def test_a_run_that_has_not_run_is_refused():
     with pytest.raises(ValueError, match="training must have run, got 1 snapshots"):
         explorers.LearningExplorer(SimpleNamespace(task=RUN.task, examples=RUN.examples, snapshots=RUN.snapshots[:1]))
+
+
+def test_a_text_is_read_as_it_is_typed_and_the_place_follows_it(explorer):
+    e = explorer("TextExplorer")
+    e.set(text="a slow river", back=11)
+    assert e.arrays.place == 0
+    e.controls["text"].value = "a slo"
+    assert (e.values["back"], e.arrays.written) == (4, " ")
+    e.controls["text"].value = "a slow river"
+    assert e.values["back"] == 11  # what was chosen comes back
+    e.set(back=0)
+    assert "nothing is written there yet" in e.readout
+    e.set(text="x" * 40)
+    assert "The models read the last 32 characters." in e.message.value
+    assert len(e.arrays.text) == 32
+
+
+@pytest.mark.parametrize("text", ["", "ü", "a\nbü"])
+def test_a_text_that_no_model_can_read_is_explained_and_the_picture_stays(explorer, text):
+    e = explorer("TextExplorer")
+    e.set(text="a slow river", back=3)
+    before = e.svg
+    e.controls["text"].value = text
+    assert "text must be some characters of" in e.message.value
+    assert e.svg == before
+    with pytest.raises(ValueError, match="text must be some characters of"):
+        e.set(text=text)
+    with pytest.raises(ValueError, match="text must be a string, got 3"):
+        e.set(text=3)
+    e.controls["text"].value = "a slow river!"[:-1] + "s"
+    assert e.message.value == ""
+    assert e.arrays.text == "a slow rivers"
+
+
+def test_reading_leaves_a_models_mode_alone():
+    models, task = MODELS
+    models["masked"].train()
+    explorers.TextExplorer(models, task)
+    assert models["masked"].training
+    assert not models["leaky"].training
+    models["masked"].eval()
+
+
+def test_both_heads_are_drawn_side_by_side_with_the_questions_row_framed(explorer):
+    e = explorer("LearningExplorer")
+    e.set(step=400, example=2)
+    tokens = e.arrays.tokens
+    reads = re.findall(rf"<title>{re.escape(tokens[-1])} reads ([^:]*): ([.0-9]*)</title></rect>", e.svg)
+    assert [float(weight) for _, weight in reads] == pytest.approx(e.arrays.weights[:, -1].flatten().tolist(), abs=1e-4)
+    assert [name for name, _ in reads] == 2 * tokens
+    assert e.svg.count('fill="none" stroke="#D55E00" stroke-width="2"') == 2
 
 
 def test_an_impossible_state_is_explained_and_nothing_is_lost(explorer):

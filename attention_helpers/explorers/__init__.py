@@ -10,6 +10,7 @@ from .qkv import QKVExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
+from .typed import TextExplorer
 from .variants import VariantsExplorer
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "QKVExplorer",
     "ScoresExplorer",
     "SplitExplorer",
+    "TextExplorer",
     "VariantsExplorer",
     "WrapperExplorer",
 ]

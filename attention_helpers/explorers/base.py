@@ -97,7 +97,7 @@ class Explorer(widgets.VBox):
         return []
 
     def choices(self, values):
-        """The options, by name, of the controls whose options follow from other values."""
+        """The options, by name, of the controls whose options follow from other values, each after those."""
         return {}
 
     def note(self, wanted, values):
@@ -122,11 +122,10 @@ class Explorer(widgets.VBox):
                     raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
                 if name not in follow:
                     check_value(name, self.controls[name], value)
-            wanted = self._wanted | values
-            for name in values.keys() & follow:  # now that those that they follow are known to be right
-                refuse_unless(
-                    wanted[name] in self.choices(wanted)[name], name, self.choices(wanted)[name], wanted[name]
-                )
+            wanted = self._wanted | {name: value for name, value in values.items() if name not in follow}
+            for name in [name for name in follow if name in values]:  # each after those that it follows
+                refuse_unless(values[name] in (options := self.choices(wanted)[name]), name, options, values[name])
+                wanted |= {name: values[name]}
             settled = self._settled(wanted)
             self._wanted = wanted
             self._show(*settled)
@@ -157,8 +156,8 @@ class Explorer(widgets.VBox):
         self._draw(arrays)
         self._shown, self._held = values, True  # controls that move now draw nothing
         for name, options in self.choices(values).items():
-            if list(self.controls[name].options) != options:
-                self.controls[name].options = options
+            if list(self.controls[name].options) != list(options):
+                self.controls[name].options = list(options)
         for name, value in values.items():
             self.controls[name].value, self.controls[name].disabled = value, name in self.unused(values)
         self._held = False
@@ -223,13 +222,17 @@ def check_value(name, control, value):
         number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and value is not True
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
         refuse_unless(number and control.min <= value <= control.max, name, rule, value)
+    elif isinstance(control, widgets.Text):
+        refuse_unless(isinstance(value, str), name, "a string", value)
     else:
         refuse_unless(isinstance(value, bool), name, "True or False", value)
 
 
 def refuse_unless(fits, name, rule, value):
-    """rule: what the value must be, in words, or the list of what it may be."""
+    """rule: what the value must be, in words, or a list or range of what it may be."""
     if not fits:
+        if isinstance(rule, range):
+            rule = f"from {rule[0]} to {rule[-1]} in steps of {rule.step}"
         rule = rule if isinstance(rule, str) else f"one of {', '.join(map(str, rule))}"
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 

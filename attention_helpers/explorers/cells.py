@@ -39,8 +39,8 @@ WEIGHTS, SIGNED = colours("viridis"), colours("RdBu_r")  # from 0 up; and with z
 def levels(values, limits):
     """The step of each value, from 0 at the lower limit to STEPS - 1 at the upper; the nearest of both beyond them."""
     low, high = limits
-    share = (np.nan_to_num(values, nan=low) - low) / ((high - low) or 1)
-    return np.rint(share.clip(0, 1) * (STEPS - 1)).astype(int)
+    share = (np.asarray(values) - low) / ((high - low) or 1)
+    return np.rint(np.fmin(np.fmax(share, 0), 1) * (STEPS - 1)).astype(int)  # fmax takes 0 for what is no number
 
 
 def hatching(hidden, w, h):
@@ -75,11 +75,11 @@ class Grid:
         tellings = [f'"><title>{tell.format(rows[i], columns[j])}: ' for i, j in self.spots]
         self.cells = list(zip(starts, tellings, strict=True))
 
-    def draw(self, values, taken=None, decimals=2):
-        """One table, from (0, 0) on; the cells of `taken` have a × for a number."""
-        numbers, steps = values[self.shown].tolist(), levels(values, self.limits)[self.shown].tolist()
+    def draw(self, values, taken=None, decimals=2, limits=None, told=4):
+        """One table, from (0, 0) on; the cells of `taken` have a × for a number; without decimals there are none."""
+        numbers, steps = values[self.shown].tolist(), levels(values, limits or self.limits)[self.shown].tolist()
         fills, each = self.palette.fills, zip(self.cells, steps, numbers, strict=True)
-        cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.4f}</title></rect>" for (a, b), step, value in each])
+        cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.{told}f}</title></rect>" for (a, b), step, value in each])
         svg = f'<g shape-rendering="crispEdges">{cells}</g>{self.hatching}'
         keep = [True] * len(steps) if taken is None else (as_array(taken)[self.shown] == 0).tolist()
         svg += self.write(numbers, decimals, steps, keep)
@@ -87,6 +87,8 @@ class Grid:
 
     def write(self, numbers, decimals, steps, keep):
         """The numbers, where the longest of them fits its cell."""
+        if decimals is None:
+            return ""
         longest = max(len(number(value, decimals)) for value in (max(numbers), min(numbers)))
         size = min(12, 0.9 * self.w / (draw.EM * longest), 0.7 * self.h)
         if size < 8:
@@ -136,13 +138,15 @@ def names_beside(names, top, each):
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 
 
-def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None):
+def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
+          palette=WEIGHTS, tell="{} reads {}"):  # fmt: skip
     """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
 
-    hidden: (num_tokens, num_tokens); taken: as maps; row: the one to frame in each. Up to CELLS_UP_TO tokens each cell
-    is a shape that names itself; beyond, all heads are one image, which is as quick to make and to show as one head is.
+    hidden: (num_tokens, num_tokens); taken: as maps, or None; row: the one to frame in each. Up to CELLS_UP_TO tokens
+    each cell is a shape that names itself; beyond, all are one image, which is as quick to make and to show as one is.
     """
-    maps, taken, hidden, n, count = as_array(maps), as_array(taken), as_array(hidden), len(tokens), len(maps)
+    maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
+    taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
     room, above = width - LEFT + GAP, height - BOTTOM
     side, across = max((min(room / c - GAP, above / -(-count // c) - HEAD), c) for c in range(1, count + 1))
     right, down = GAP, HEAD
@@ -157,9 +161,9 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None):
         parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
     framed = row_frames(corners, side, n, row) if row is not None else ""
     if n > CELLS_UP_TO:
-        image = as_image(maps, limits, hidden, taken, corners, side / n)
+        image = as_image(maps, limits, hidden, taken, corners, side / n, palette)
         return Drawing("".join(parts) + image + framed, width, height)
-    grid = Grid(tokens, tokens, side, side, limits, WEIGHTS, hidden)
+    grid = Grid(tokens, tokens, side, side, limits, palette, hidden, tell)
     for (x, y), weights, gone in zip(corners, maps, taken, strict=True):
         parts += [moved(grid.draw(weights, gone), x, y), *(names_beside(tokens, y, grid.h) if x == LEFT else [])]
         if y == corners[-1][1]:
@@ -173,20 +177,26 @@ def row_frames(corners, side, count, row):
     return "".join(tag("rect", x=x, y=y + row * side / count, **size) for x, y in corners)
 
 
-def as_image(maps, limits, hidden, taken, corners, cell):
+def as_image(maps, limits, hidden, taken, corners, cell, palette):
     """All heads as one image of a pixel a cell; hidden cells hatched, those that dropout took left out."""
-    n = maps.shape[1]
+    n, blocks = maps.shape[1], levels(maps, limits)
     slanted = np.add.outer(np.arange(n), np.arange(n)) % 4 == 0
-    blocks = np.where(hidden, np.where(slanted, LINES, GREY), np.where(taken, NOTHING, levels(maps, limits)))
+    blocks[taken] = NOTHING
+    blocks = np.where(hidden, np.where(slanted, LINES, GREY), blocks)
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
     sheet = np.full([max(side) + n for side in zip(*places, strict=True)], NOTHING, np.uint8)
     for block, (y, x) in zip(blocks, places, strict=True):
         sheet[y : y + n, x : x + n] = block
-    picture, png = Image.fromarray(sheet, "P"), BytesIO()
-    picture.putpalette(WEIGHTS.palette)
-    picture.save(png, "PNG", compress_level=1, transparency=OPAQUE)
-    href = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
-    room = {"x": LEFT, "y": 0, "width": cell * sheet.shape[1], "height": cell * sheet.shape[0]}
+    return pixels(sheet, palette, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0])
+
+
+def pixels(sheet, palette, x, y, width, height, kind="PNG"):
+    """An image of a pixel a cell, each a step of the palette; as BMP it is made sooner, and all of it is opaque."""
+    picture, file = Image.fromarray(sheet.astype(np.uint8), "P"), BytesIO()
+    picture.putpalette(palette.palette)
+    picture.save(file, kind, compress_level=1, transparency=OPAQUE)
+    href = f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
+    room = {"x": x, "y": y, "width": width, "height": height}
     return tag("image", href=href, style="image-rendering:pixelated", preserveAspectRatio="none", **room)
 
 

@@ -7,23 +7,23 @@ import torch
 
 from ..core import causal_mask
 from .base import Explorer, slider, stops
-from .cells import colour_bar, heatmap
+from .cells import colour_bar, heads
 from .drawing import arcs, bars, below, beside, lines
 from .words import listed, shares
 
 
 class LearningState(NamedTuple):
-    """What the picture shows of one example and one head, at one step of the run."""
+    """What the picture shows of one example, at one step of the run."""
 
     step: int
     loss: float  # in nats
     score: torch.Tensor  # (questions,), shares of right answers
-    weights: torch.Tensor  # (num_tokens, num_tokens)
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     tokens: list  # the example in words; the last token asks
 
 
 class LearningExplorer(Explorer):
-    """Play or scrub through the snapshots of a Training on a LookUp; choose the example, and the head of several.
+    """Play or scrub through the snapshots of a Training on a LookUp; choose the example.
 
     training: with two snapshots or more, else a ValueError. Arrays: a LearningState. Errors: see Explorer.
     """
@@ -37,12 +37,10 @@ class LearningExplorer(Explorer):
 
     def make_controls(self):
         steps = [snapshot.step for snapshot in self.snapshots]
-        examples, heads = self.snapshots[0].maps.shape[:2]
-        controls = {
+        return {
             "step": stops("step", steps, steps[0], "Steps of training"),
-            "example": slider("example", 1, 1, examples, "Which of the held-out examples"),
+            "example": slider("example", 1, 1, len(self.words), "Which of the held-out examples"),
         }
-        return controls | ({"head": slider("head", 1, 1, heads, "Whose weights are shown")} if heads > 1 else {})
 
     def make_extras(self):
         """A button that plays; it moves the slider within the page."""
@@ -50,34 +48,39 @@ class LearningExplorer(Explorer):
         self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
         return [play]
 
-    def compute(self, step, example, head=1):
+    def compute(self, step, example):
         [snapshot] = [snapshot for snapshot in self.snapshots if snapshot.step == step]
-        weights = snapshot.maps[example - 1, head - 1]  # the page counts both from 1
+        weights = snapshot.maps[example - 1]  # the page counts from 1
         return LearningState(step, snapshot.loss, snapshot.score, weights, self.words[example - 1])
 
     def picture(self, state):
         asks, tokens = len(state.tokens) - 1, state.tokens
+        rows = {f"head {n}": row for n, row in enumerate(state.weights[:, -1], 1)}
         reads = below(
-            arcs(state.weights[-1], tokens, asks, "what the question reads", width=220, height=60),
-            bars({"weight": state.weights[-1]}, tokens, width=220, height=80),
+            arcs(state.weights[:, -1], tokens, asks, "what the question reads", width=220, height=60),
+            bars(rows, tokens, width=220, height=80),
         )
         steps, losses = zip(*[(snapshot.step, snapshot.loss) for snapshot in self.snapshots], strict=True)
         names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
         here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
-        table = heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=causal_mask(len(tokens)), row=asks)
+        maps = heads(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks)
         loss = lines({"loss": losses}, {}, names, "held-out loss (nats)", "step", here, ends=ends, width=220)
-        return [[beside(table, colour_bar((0, 1), height=230)), reads, loss]]
+        return [[beside(maps, colour_bar((0, 1), height=200)), reads, loss]]
 
     def readouts(self, state):
         return {
             "step": f"{state.step} of {self.snapshots[-1].step}",
             "loss": f"{state.loss:.3f} nats",
             "right answers": ", ".join(f"{share:.0%}" for share in state.score.tolist()),
-            f"“{state.tokens[-1]}” reads": shares(state.tokens, state.weights[-1]),
+            **{f"“{state.tokens[-1]}” reads, {head}": words for head, words in self.read_by_head(state)},
         }
 
     def in_words(self, state):
+        reads = " ".join(f"By {head}: {words}." for head, words in self.read_by_head(state))
         return (
             f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.score)} of the answers are "
-            f"right. The question {state.tokens[-1]} reads: {shares(state.tokens, state.weights[-1])}."
+            f"right. What the question {state.tokens[-1]} reads. {reads}"
         )
+
+    def read_by_head(self, state):
+        return [(f"head {n}", shares(state.tokens, row)) for n, row in enumerate(state.weights[:, -1], 1)]

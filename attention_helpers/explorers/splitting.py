@@ -1,16 +1,20 @@
-"""Notebook 06: one width split among heads, up to 64 tokens, with the trace of every operation."""
+"""Notebook 06: the whole layer, one width split among heads, up to 64 tokens, with the trace of every operation."""
 
 import html
 
 import torch
 
 from .base import Markup, dropout, seed, slider, stops
-from .heads import MOST_HEADS, MOST_TOKENS, HeadsExplorer, lightest, operations, split_heads
+from .heads import MOST_HEADS, MOST_TOKENS, HeadsExplorer, lightest, operations, split_heads, split_trained
+from .readers import HEADS, WIDTHS, switch
+from .whole import ORDER, lines_at, whole_layer
 from .words import listed, size_in_words
+
+MOST_WIDE = 96
 
 
 class SplitExplorer(HeadsExplorer):
-    """Change the width, the heads it is split among, dropout, the number of tokens and the seed.
+    """Change width, heads, dropout, tokens and seed of random weights, or look at trained ones, step by step.
 
     sentence: a Sentence; tokens beyond its end are random rows. Arrays: a HeadsState. Errors: see Explorer.
     """
@@ -26,35 +30,48 @@ class SplitExplorer(HeadsExplorer):
 
     def make_controls(self):
         return {
-            "d_out": slider("d_out", 12, 1, 96, "The width of all heads together"),
+            "d_out": stops("d_out", range(1, MOST_WIDE + 1), 12, "The width of all heads together"),
             "num_heads": stops("num_heads", divisors(12), 2, "Among how many heads d_out is split"),
             "dropout": dropout(),
             "num_tokens": slider("num_tokens", 6, 1, MOST_TOKENS, "Tokens beyond the sentence are random"),
             "seed": seed(123),
+            "weights": switch(),
+            "where": stops("where am I", ORDER, "output", "How far the layer has computed"),
         }
 
     def choices(self, values):
-        return {"num_heads": divisors(values["d_out"])}
+        if values["weights"] == "trained":
+            return {"d_out": WIDTHS, "num_heads": HEADS}
+        return {"d_out": range(1, MOST_WIDE + 1), "num_heads": divisors(values["d_out"])}
 
     def note(self, wanted, values):
         asked, got = wanted["num_heads"], values["num_heads"]
-        return "" if asked == got else f"num_heads is {got} for now: {asked} does not divide d_out = {values['d_out']}."
+        if asked == got or values["weights"] == "trained":
+            return super().note(wanted, values)
+        return f"num_heads is {got} for now: {asked} does not divide d_out = {values['d_out']}."
 
-    def compute(self, d_out, num_heads, dropout, num_tokens, seed):
-        state = split_heads(self.embeddings, d_out, num_heads, dropout, num_tokens, seed)
-        return state._replace(operations=operations(len(self.embeddings[0]), d_out, num_heads, num_tokens, dropout > 0))
+    def compute(self, d_out, num_heads, dropout, num_tokens, seed, weights, where):
+        if weights == "trained":
+            state = split_trained(d_out, num_heads, dropout, seed)
+        else:
+            state = split_heads(self.embeddings, self.tokens, d_out, num_heads, dropout, num_tokens, seed)
+        trace = operations(state.x.shape[1], d_out, num_heads, len(state.tokens), dropout > 0)
+        return state._replace(operations=trace, where=where)
 
     def picture(self, state):
-        return [[self.heads_picture(state, self.tokens[: state.shown.shape[-1]], 720, 470)]]
+        return whole_layer(state)
 
     def readouts(self, state):
         num_heads, num_tokens = state.shown.shape[:2]
         d_out, trace = state.context.shape[1], html.escape(state.operations)
         return {
-            "num_heads": offered(d_out, num_heads),
+            "computed here": Markup("<br>".join(f"<code>{html.escape(line)}</code>" for line in lines_at(state.where))),
+            "num_heads": offered(d_out, num_heads) if state.score is None else f"{num_heads}",
             "head_dim": f"{d_out} / {num_heads} = {d_out // num_heads}",
             "entropy a head": f"{listed(state.entropy)} bits",
-            "colours": f"from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; ×: dropped",
+            "colours": f"weights from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; "
+            "×: dropped; vectors and scores: blue below 0, red above, each table by its own largest",
+            **self.answers(state),
             "parameters": f"{state.parameters}",
             "weights in memory": f"{num_heads} × {num_tokens} × {num_tokens} numbers, "
             f"{size_in_words(4 * state.shown.numel())}",
@@ -62,7 +79,7 @@ class SplitExplorer(HeadsExplorer):
         }
 
     def in_words(self, state):
-        return f"{len(state.shown)} heads. {self.heads_in_words(state, self.tokens)}"
+        return f"{len(state.shown)} heads. {self.heads_in_words(state)} Computed up to here: {state.where}."
 
 
 def divisors(d_out):

@@ -71,11 +71,11 @@ def interact_6x6():
 
 
 def interact_12x64():
-    embeddings = SplitExplorer(load_sentence("journey")).embeddings
+    explorer = SplitExplorer(load_sentence("journey"))
 
     @torch.no_grad()
     def draw(seed):
-        state = split_heads(embeddings, dropout=0.0, seed=seed, **LARGE)
+        state = split_heads(explorer.embeddings, explorer.tokens, dropout=0.0, seed=seed, **LARGE)
         _, axes = plt.subplots(3, 4, figsize=(9, 7))
         for head, ax in enumerate(axes.flat):
             ax.imshow(state.shown[head], vmin=0, vmax=4 / 64)

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import torch
 
 from attention_helpers import MultiHeadAttention, explorers, load_sentence
+from attention_helpers.beyond.characters import CharacterModel, Characters, load_text
 from attention_helpers.beyond.training import LookUp, Reader, Snapshot
 
 SENTENCE = load_sentence("journey")
+TYPED = "The town lies by a slow green river. It"  # longer than a character model's window
 
 
 def made_up_run():
@@ -26,13 +28,22 @@ def made_up_run():
     return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
 
 
+def character_models():
+    """What a TextExplorer shows, untrained."""
+    task = Characters(load_text())
+    torch.manual_seed(0)
+    return {name: CharacterModel(task, leaky=name == "leaky").eval() for name in ("masked", "leaky")}, task
+
+
 RUN = made_up_run()
+MODELS = character_models()
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 MADE_FROM = {  # all others are made from a sentence alone
     "CostExplorer": (MEASURED,),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
     "Playground": (),
+    "TextExplorer": MODELS,
 }
 
 
@@ -41,7 +52,9 @@ def make(name):
 
 
 def settings_of(control):
-    """Every value that a control can take."""
+    """Every value that a control can take; of a text, one that grows as it is typed."""
+    if isinstance(control.value, str) and not hasattr(control, "options"):
+        return [TYPED[:end] for end in range(1, len(TYPED) + 1)]
     if hasattr(control, "options"):
         return [value for _, value in control._options_full]
     if hasattr(control, "min"):

@@ -1,0 +1,81 @@
+"""Record the README's moving picture: the playground in a real JupyterLab, failing with one head, learning with two.
+
+Usage: python -m tools.notebooks.moving_picture     (needs Chromium; writes notebooks/pictures/playground.webp and .png)
+
+The still picture, the last of the recording, is for those who want no movement.
+"""
+
+import io
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from . import lab
+
+ROOT = Path(__file__).parents[2]
+START, PICTURES = ROOT / "notebooks" / "00_start_here.ipynb", ROOT / "notebooks" / "pictures"
+SIZE, WIDTH = {"width": 1240, "height": 1100}, 860  # of the page; and how wide the recording is, in pixels
+ALONE, TOGETHER = 60, 40  # steps of training with one head, then with two
+FRAME, LAST = 120, 2500  # milliseconds that each picture stays, and the last
+
+
+def shot(box):
+    """The playground as it stands, at the recording's width."""
+    whole = Image.open(io.BytesIO(box.screenshot())).convert("RGB")
+    return whole.resize((WIDTH, round(whole.height * WIDTH / whole.width)), Image.Resampling.LANCZOS)
+
+
+def steps(box):
+    return int(box.locator("[role=img] text").first.text_content().removeprefix("step "))
+
+
+def recorded(page, box):
+    """Pictures of the playground as it plays: with one head, then, from the slider's move on, with two."""
+    pictures = []
+    for until in (ALONE, TOGETHER):
+        while steps(box) < until:
+            pictures.append(shot(box))
+        if until == ALONE:
+            box.locator(".widget-slider:has(.widget-label:text-is('num_heads')) .noUi-handle").focus()
+            page.keyboard.press("ArrowRight")
+            page.wait_for_function(
+                "box => +box.querySelector('[role=img] text').textContent.slice(5) < 10", arg=box.element_handle()
+            )
+    box.get_by_role("button", name="Pause", exact=True).click()
+    page.wait_for_timeout(500)
+    return [*pictures, shot(box)]
+
+
+def main():
+    if not lab.CHROMIUM:
+        sys.exit("The recording needs Chromium: install it (apt install chromium)")
+    with (
+        tempfile.TemporaryDirectory() as root,
+        tempfile.TemporaryDirectory() as scratch,
+        sync_playwright() as playwright,
+    ):
+        shutil.copy(START, root)
+        with lab.server(root, scratch) as server:
+            browser = playwright.chromium.launch(executable_path=lab.CHROMIUM, args=lab.FLAGS)
+            page = browser.new_page(viewport=SIZE)
+            lab.Lab(page, server.address).open(START.name)
+            page.locator(".jp-CodeCell .jp-InputArea-editor").first.click()
+            page.keyboard.press("Control+Enter")
+            box = page.locator(".jp-OutputArea-output .Playground")
+            box.locator("[role=img]").wait_for()
+            first, *others = recorded(page, box)
+            browser.close()
+    first.save(
+        PICTURES / "playground.webp", save_all=True, append_images=others, loop=0, quality=55, method=6,
+        duration=[FRAME] * len(others) + [LAST],
+    )  # fmt: skip
+    others[-1].save(PICTURES / "playground.png", optimize=True)
+    print(f"{1 + len(others)} pictures, {(PICTURES / 'playground.webp').stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
