@@ -10,7 +10,8 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install a Python from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh readers bench upgrade clean
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site lint format mutants course exercises \
+	refresh readers bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +48,14 @@ test-slow: ## run the tests that take minutes
 test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope tests/browser $(ARGS)
+
+site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
+	$(ENSURE) site
+	rm -rf build/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env -d build/doctrees -c docs $(ARGS) . build/site
+
+test-site: site ## and look at them in a browser: links, formulas, light and dark, requests, axe (needs Chromium)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests/site
 
 lint: ## check code and notebooks with ruff
 	$(ENSURE) test
@@ -86,12 +95,15 @@ bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leav
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv
 
+REQUIREMENTS = requirements.txt requirements-dev.txt docs/requirements.txt
+
 # uv alone, from its pin: requirement files that contradict constraints.txt cannot be installed before this has run.
 upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-upgrade: move only what must)
 	$(ENSURE) venv
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements-dev.txt uv
 	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --no-emit-package attention-helpers --no-annotate \
-		--custom-compile-command "make upgrade" --output-file constraints.txt --upgrade $(ARGS) requirements.txt requirements-dev.txt
+		--custom-compile-command "make upgrade" --output-file constraints.txt --upgrade $(ARGS) \
+		$(REQUIREMENTS)
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis

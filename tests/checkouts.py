@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ["Makefile", "requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"]
+REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "docs/requirements.txt"]
+FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml"]
 
 
 def copy_of_checkout(folder):
@@ -13,7 +14,8 @@ def copy_of_checkout(folder):
     checkout = folder / "a course [1]"
     shutil.copytree(ROOT / "tools", checkout / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
-        shutil.copy(ROOT / name, checkout)
+        (checkout / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name)
     return checkout
 
 

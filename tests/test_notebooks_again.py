@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -107,3 +108,16 @@ def test_a_notebook_whose_cell_fails_is_left_as_it_was(tmp_path, refreshing):
     before = broken.read_bytes()
     assert "ZeroDivisionError" in refreshing.refresh(broken)
     assert broken.read_bytes() == before
+
+
+def test_a_refresh_prints_which_outputs_changed(tmp_path, refreshing, capsys):
+    cells = [refreshing.nbformat.v4.new_code_cell(f"print({n})", id=f"cell-{n}") for n in (1, 2)]
+    notebook, path = refreshing.nbformat.v4.new_notebook(cells=cells), tmp_path / "03_toy.ipynb"
+    refreshing.nbformat.write(notebook, path)
+    refreshing.refresh(path)
+    assert capsys.readouterr().out.count("/outputs/0:\n+  output:") == 2
+    refreshing.refresh(path)
+    assert capsys.readouterr().out == "03_toy.ipynb: no output changed\n"
+    path.write_text(path.read_text().replace("print(2)", "print(3)"))
+    refreshing.refresh(path)
+    assert set(re.findall("/cells/./outputs", capsys.readouterr().out)) == {"/cells/1/outputs"}

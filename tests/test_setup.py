@@ -8,7 +8,7 @@ import subprocess
 import tomllib
 
 import pytest
-from checkouts import ROOT, copy_of_checkout, program
+from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, program
 from needs import needs_make, needs_posix_shell
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
@@ -45,12 +45,25 @@ ENVIRONMENTS = [
 ]
 
 
-def test_requirements_are_exact():
-    learner, developer = requirement_lines("requirements.txt"), requirement_lines("requirements-dev.txt")
-    assert learner.pop() == "-e ."
-    for line in learner + developer:
+def pinned():
+    """The lines of all requirement files, but for the course's own package."""
+    return [line for name in REQUIREMENTS for line in requirement_lines(name) if line != "-e ."]
+
+
+def test_requirements_are_exact_and_name_no_package_twice():
+    assert requirement_lines("requirements.txt")[-1] == "-e ."
+    for line in pinned():
         assert EXACT.fullmatch(line), line
-    assert len(set(names(learner + developer))) == len(learner + developer)
+    assert len(set(names(pinned()))) == len(pinned())
+
+
+def test_every_requirements_file_is_known_to_the_pins():
+    found = {path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("req*.txt"), *ROOT.glob("[a-z]*/req*.txt")]}
+    assert found == set(REQUIREMENTS)
+    makefile = (ROOT / "Makefile").read_text()
+    [known] = re.findall("^REQUIREMENTS = (.*)$", makefile, flags=re.M)
+    assert known.split() == REQUIREMENTS
+    assert "$(REQUIREMENTS)" in makefile.partition("\nupgrade:")[2]
 
 
 def test_constraints_are_exact_and_pin_no_package_twice_in_one_place():
@@ -66,8 +79,9 @@ def test_constraints_are_exact_and_pin_no_package_twice_in_one_place():
 
 
 def test_constraints_agree_with_the_requirement_files():
-    lines = requirement_lines("requirements.txt")[:-1] + requirement_lines("requirements-dev.txt")
-    assert {line.lower() for line in lines} <= set(requirement_lines("constraints.txt")), "make upgrade brings them in"
+    assert {line.lower() for line in pinned()} <= set(requirement_lines("constraints.txt")), (
+        "make upgrade brings them in"
+    )
 
 
 @pytest.mark.parametrize(("version", "release"), [("3.11.2", 2), ("3.11.4", 2), ("3.11.5", 4), ("3.14.0", 4)])
@@ -94,8 +108,8 @@ def make(checkout, *arguments):
 def test_plain_make_lists_every_target(checkout):
     lines = (checkout / "Makefile").read_text().splitlines()
     targets = {line.partition(":")[0] for line in lines if re.match(r"[a-z][\w-]*:", line)}
-    (phony,) = (line for line in lines if line.startswith(".PHONY:"))
-    assert targets == set(phony.split()[1:])
+    phony = re.search(r"^\.PHONY: (.*\\\n)*.*", (checkout / "Makefile").read_text(), flags=re.M)[0]
+    assert targets == set(phony.replace("\\\n", "").split()[1:])
     assert {line.split()[1] for line in make(checkout).stdout.splitlines()} == targets
 
 
@@ -124,7 +138,7 @@ def test_lab_is_started_with_a_hook_that_there_is(name):
 
 
 CHANNELS = ["shell", "iopub", "stdin", "hb", "control"]
-STAGES = ["test", "lint", "test-slow", "test-browser"]
+STAGES = ["test", "lint", "test-slow", "test-browser", "test-site"]
 
 
 def run_ci(tmp_path, make, *programs):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from checkouts import copy_of_checkout, load, program
+from checkouts import FILES, copy_of_checkout, load, program
 from needs import needs_posix_shell
 
 pytestmark = needs_posix_shell
@@ -69,13 +69,20 @@ def test_test_includes_lab_but_lab_not_test(venv):
     assert venv.installs("lab") == venv.installs("test") == []
 
 
+def test_site_includes_test_but_test_not_site(venv):
+    venv.installs("test")
+    (call,) = venv.installs("site")
+    assert call.endswith("-r requirements-dev.txt -r docs/requirements.txt")
+    assert venv.installs("lab") == venv.installs("test") == venv.installs("site") == []
+
+
 def test_venv_level_leaves_packages_to_the_user(venv):
     assert venv.installs("venv") == []
     assert venv.path.is_dir()
     assert len(venv.installs("lab")) == 1
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"])
+@pytest.mark.parametrize("name", FILES[1:])
 def test_changed_file_installs_again(venv, name):
     venv.installs("test")
     with open(venv.root / name, "a") as file:

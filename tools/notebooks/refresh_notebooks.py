@@ -3,9 +3,11 @@
 Usage: python -m tools.notebooks.refresh_notebooks [NOTEBOOK ...]     (a number such as 03; none means all)
 
 Two runs write the same bytes: no timings, no widget state, counts 1..n, streams in one piece, only the metadata that
-a notebook needs. A notebook in which a cell fails is left as it was.
+a notebook needs. A notebook in which a cell fails is left as it was. What changed in the outputs is printed.
 """
 
+import copy
+import io
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbdime import diff_notebooks
+from nbdime.prettyprint import PrettyPrintConfig, pretty_print_notebook_diff
 
 from .own_sockets import AsyncKernelManager
 
@@ -55,9 +59,20 @@ def normalise(notebook):
             output.get("data", {}).pop(WIDGET_VIEW, None)
 
 
+def changes(name, before, after):
+    """What differs between two states of a notebook, in words, or nothing."""
+    if not (difference := diff_notebooks(before, after)):
+        return ""
+    words = io.StringIO()
+    config = PrettyPrintConfig(out=words, use_color=False)
+    pretty_print_notebook_diff(f"{name} as it was", f"{name} as it is", before, difference, config)
+    return words.getvalue()
+
+
 def refresh(path):
-    """Execute and normalise one notebook; return None, or what went wrong."""
+    """Execute and normalise one notebook, and print what changed; return None, or what went wrong."""
     notebook = nbformat.read(path, as_version=4)
+    before = copy.deepcopy(notebook)
     try:
         execute(notebook, path.parent)
     except CellExecutionError as error:
@@ -67,6 +82,7 @@ def refresh(path):
     partial = path.with_suffix(".part")
     nbformat.write(notebook, partial)
     partial.replace(path)
+    print(changes(path.name, before, notebook) or f"{path.name}: no output changed", flush=True)
     return None
 
 

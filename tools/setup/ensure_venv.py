@@ -3,6 +3,7 @@
     python tools/setup/ensure_venv.py venv    only .venv with pip, to install a torch build of your own first
     python tools/setup/ensure_venv.py lab     what a learner needs: requirements.txt
     python tools/setup/ensure_venv.py test    and requirements-dev.txt
+    python tools/setup/ensure_venv.py site    and docs/requirements.txt, for the reading site
 
 It is written so that Python 3.6 reads it too, and can say that it is too old.
 """
@@ -39,7 +40,8 @@ AGAIN = "python tools/setup/ensure_venv.py {}" if WINDOWS else "make {}"
 ANOTHER = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} PYTHON=python3.12"
 
 LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
-INPUTS = ["requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"]
+LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
+INPUTS = LEVELS["site"] + ["constraints.txt", "pyproject.toml"]
 
 PROBE = "import os, pip, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.dirname(pip.__path__[0]))"
 
@@ -187,8 +189,9 @@ def install(level, found):
         )
     write_lab_settings()
     # Last of all, so that an interrupted installation has none.
-    for name in ("lab", "test") if level == "test" else ("lab",):
-        stamp(name).write_text(wanted)
+    for name in LEVELS:
+        if set(LEVELS[name]) <= set(files):
+            stamp(name).write_text(wanted)
 
 
 def write_lab_settings():
@@ -236,7 +239,7 @@ def ensure(level):
 
 def main(arguments):
     if len(arguments) != 1 or arguments[0] not in LEVELS:
-        sys.exit("usage: python tools/setup/ensure_venv.py venv|lab|test")
+        sys.exit("usage: python tools/setup/ensure_venv.py " + "|".join(LEVELS))
     (level,) = arguments
     check_python(sys.version_info, level)
     try:

@@ -1,0 +1,39 @@
+"""The reading site, which Sphinx makes of notebooks/ and docs/: no cell is run, and no page asks the network.
+
+The folder that Sphinx reads is the repository's root, so that links lead as they do in the repository.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # Sphinx is to find tools.notebooks.pages
+
+project = "Attention, step by step"
+release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+html_title = project
+language = "en"
+
+extensions = ["myst_nb", "tools.notebooks.pages"]
+root_doc = "docs/index"
+include_patterns = ["docs/*.md", "notebooks/*.ipynb", "notebooks/solutions/*.ipynb"]
+
+nb_execution_mode = "off"  # the stored outputs are what the tests compare
+nb_render_markdown_format = "gfm"  # an output may hold a table
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+myst_heading_slug_func = "tools.notebooks.pages.slug"
+# Without its menu, which would load more, and make each formula a stop for the tab key.
+mathjax_path = "mathjax/tex-chtml.js"
+mathjax3_config = {"options": {"enableMenu": False}}
+
+html_theme = "sphinx_book_theme"
+html_theme_options = {"show_navbar_depth": 2, "show_toc_level": 2, "navbar_persistent": []}
+html_context = {"default_mode": "auto"}  # dark where the reader's system is
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_extra_path = ["front"]  # the page at the top, which leads to docs/index.html
+html_use_index = False
+html_show_search_summary = False  # it would fetch pages, which a browser denies to those that are read from files
+html_show_copyright = False

@@ -1,0 +1,157 @@
+"""The reading site, as a reader meets it in a browser: from files, with no server. `make site` has made it."""
+
+import html
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from course import PATHS, ROOT, SVG, code_cells, read
+from playwright.sync_api import sync_playwright
+
+from tools.notebooks.lab import CHROMIUM, FLAGS
+
+SITE = ROOT / "build" / "site"
+PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.glob("*/**/*.html") if "_static" not in path.parts)
+PAGES.append("search.html")
+PNG = "image/png"
+WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 800}
+LOOK = """() => ({
+    links: [...document.querySelectorAll('a[href]')].map(link => link.href),
+    wrong: document.querySelectorAll('mjx-merror').length,
+    pictures: [...document.querySelectorAll('.bd-article img')].map(picture => [picture.naturalWidth, picture.alt]),
+    drawings: [...document.querySelectorAll('.bd-article svg[role=img]')].map(picture => picture.ariaLabel),
+})"""
+# The theme has noticed, and no colour is on its way any more.
+TURNED = "name => document.documentElement.dataset.theme == name && !document.getAnimations().length"
+READY = "() => document.querySelectorAll('.math').length == document.querySelectorAll('.math mjx-container').length"
+
+# Words of code that are of one kind have one colour: with one of each, axe needs seconds, with all of them a minute.
+THIN_OUT = """() => {
+    const known = new Set();
+    for (const word of document.querySelectorAll('pre span')) {
+        known.has(word.className) ? word.replaceWith(...word.childNodes) : known.add(word.className);
+    }
+}"""
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page, opened once and seen in light, in dark and as wide as a phone; what it asked for and complained of."""
+
+    def __init__(self, page, name):
+        self.page, self.name, self.requests, self.complaints = page, name, [], []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("requestfailed", lambda request: self.complaints.append(f"not loaded: {request.url}"))
+        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto((SITE / name).as_uri())
+        page.wait_for_function(READY)
+        self.seen = page.evaluate(LOOK)
+        page.evaluate(THIN_OUT)
+        self.light = self.scheme("light", {})
+        self.dark = self.scheme("dark", {"runOnly": ["color-contrast"]})  # what else axe asks is the same in both
+        page.set_viewport_size(PHONE)
+        self.width_on_phone = page.evaluate("document.documentElement.scrollWidth")
+
+    def scheme(self, name, rules):
+        """How bright the page's ground is, from 0 to 765, and what axe finds."""
+        self.page.emulate_media(color_scheme=name)
+        self.page.wait_for_function(TURNED, arg=name)
+        ground = self.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        # Unless told not to, axe fetches the styles, which a page that was read from a file may not.
+        axe = Axe().run(self.page, options={"preload": False, **rules})
+        return sum(map(int, re.findall(r"\d+", ground)[:3])), axe.response["violations"]
+
+
+NOTEBOOKS = [page for page in PAGES if "notebooks" in Path(page).parts]
+
+
+def in_turn(pages):
+    """A test of each page; pytest groups them, so that each page is opened once."""
+    return pytest.mark.parametrize("visit", pages, indirect=True, ids=str)
+
+
+@pytest.fixture(scope="session")
+def visit(browser, request):
+    page = browser.new_page(viewport=WIDE)
+    yield Visit(page, request.param)
+    page.close()
+
+
+@cache
+def anchors(file):
+    return set(re.findall(r'\bid="([^"]+)"', file.read_text(encoding="utf-8")))
+
+
+def test_every_notebook_is_a_page():
+    assert sorted(path.relative_to(ROOT).with_suffix(".html").as_posix() for path in PATHS) == NOTEBOOKS
+    assert "docs/index.html" in PAGES
+
+
+@in_turn(PAGES)
+def test_a_page_asks_nobody_and_complains_of_nothing(visit):
+    assert visit.requests
+    assert not [url for url in visit.requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert visit.complaints == []
+
+
+@in_turn(PAGES)
+def test_every_link_and_anchor_leads_somewhere(visit):
+    assert visit.seen["links"]
+    for link in visit.seen["links"]:
+        parts = urlsplit(link)
+        if parts.scheme == "file":
+            file = Path(unquote(parts.path))
+            assert file.is_file(), link
+            assert not parts.fragment or unquote(parts.fragment) in anchors(file), link
+        else:
+            assert parts.scheme == "https", link
+
+
+@in_turn(PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_has_no_serious_fault_for_those_who_cannot_see_it(visit, scheme):
+    _, faults = getattr(visit, scheme)
+    serious = [fault for fault in faults if fault["impact"] in ("serious", "critical")]
+    assert not serious, [(fault["id"], node["html"]) for fault in serious for node in fault["nodes"]]
+
+
+@in_turn(PAGES)
+def test_a_page_is_dark_where_the_reader_wants_it_and_fits_a_phone(visit):
+    assert visit.dark[0] < 150 < 600 < visit.light[0]
+    assert visit.width_on_phone <= PHONE["width"]
+
+
+@in_turn(NOTEBOOKS)
+def test_a_notebooks_page_shows_its_formulas_figures_and_explorers(visit):
+    notebook = read(ROOT / Path(visit.name).with_suffix(".ipynb"))
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs if "data" in output]
+    figures = [output.metadata[PNG]["alt"] for output in outputs if PNG in output.data]
+    explorers = [re.search('aria-label="([^"]*)"', output.data[SVG])[1] for output in outputs if SVG in output.data]
+    assert [alt for width, alt in visit.seen["pictures"] if width] == figures
+    assert [html.escape(name, quote=False) for name in visit.seen["drawings"]] == explorers
+    assert visit.seen["wrong"] == 0
+
+
+def test_the_page_at_the_top_leads_to_the_first(browser):
+    page = browser.new_page()
+    page.goto((SITE / "index.html").as_uri())
+    page.wait_for_url((SITE / "docs/index.html").as_uri())
+    page.close()
+
+
+def test_the_search_finds_a_word_of_a_notebook(browser):
+    page = browser.new_page()
+    page.goto((SITE / "search.html").as_uri() + "?q=renormalise")
+    page.locator("#search-results li a", has_text="3. Causal masking").wait_for()
+    page.close()

@@ -1,0 +1,121 @@
+"""The commands of the README and of the pages about the course: each leads somewhere, and the README's are run."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from checkouts import FILES, ROOT, program
+from needs import needs_make, needs_posix_shell
+
+from tools.notebooks.lab import PRIVATE, TOKEN, address_of
+from tools.setup.ensure_venv import LEVELS
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Each command that stands in the README on lines of its own, and what runs it.
+RUN_BY = {
+    "make lab": "tests/test_readme.py",
+    "make test": ".ci/run",
+    r".venv\Scripts\python tools/setup/workbook.py fill": "tests/test_readme.py",
+    r".venv\Scripts\python -m jupyterlab": "tests/test_readme.py",
+    r".venv\Scripts\python -m pytest -p no:nbval tests": ".ci/run",  # by make test, which adds how many at once
+    r".venv\Scripts\python -m pytest --nbval --nbval-current-env notebooks": ".ci/run",
+    "py -3.12 tools/setup/ensure_venv.py lab": "tests/test_setup_venv.py",
+    "py -3.12 tools/setup/ensure_venv.py test": "tests/test_setup_venv.py",
+}
+
+
+def commands():
+    blocks = re.findall(r"^```\n(.*?)^```", README, flags=re.M | re.S)
+    return [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
+
+
+def test_every_command_of_the_readme_is_run_by_a_test():
+    assert [command for command in commands() if not command.startswith(tuple(RUN_BY))] == []
+    assert [known for known in RUN_BY if not any(command.startswith(known) for command in commands())] == []
+    assert all((ROOT / place).is_file() for place in RUN_BY.values())
+
+
+@pytest.mark.parametrize("line", re.findall(r"^.*(?:apt install|-m pip install|xcode-select).*$", README, flags=re.M))
+def test_what_no_test_runs_says_so(line):
+    assert "not run by a test" in line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_target_and_file_that_a_page_names_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+    named = re.findall(r"(?:^|`)make ([a-z][\w-]*)", text, flags=re.M)
+    assert set(named) <= set(targets)
+    assert set(re.findall(r"ensure_venv\.py (\w+)", text)) <= set(LEVELS)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+    for path in re.findall(r"`((?:tools|tests|attention_helpers|notebooks|\.github)/[\w./]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A copy in a folder whose name trips careless quoting."""
+    checkout = tmp_path / "ein Kurs für alle"
+    for name in ("tools", "notebooks", "attention_helpers"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for name in FILES:
+        (checkout / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name)
+    return checkout
+
+
+@contextmanager
+def opened(command, course, tmp_path):
+    """A Lab that `command` starts; yields its address."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    private = {name: str(tmp_path / name.lower()) for name in PRIVATE} | {"JUPYTER_RUNTIME_DIR": str(runtime)}
+    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "PYTHON", "NOTEBOOK"}
+    environment = {name: value for name, value in os.environ.items() if name not in own} | private
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield address_of(process, Path(runtime))
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
+def opens(address):
+    """Whether the Lab there serves the start page's notebook, and what its first cell is."""
+    with urllib.request.urlopen(f"{address}/api/contents/00_start_here.ipynb?token={TOKEN}") as answer:
+        return json.load(answer)["content"]["cells"][0]["source"].startswith("# 0. ")
+
+
+QUIET = ["--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}"]
+
+
+@pytest.mark.slow  # starts JupyterLab
+@needs_make
+@needs_posix_shell
+def test_make_lab_opens_the_course(course, tmp_path):
+    installed = program(tmp_path / "python", "#!/bin/sh\n")  # in place of the installation, which make test has done
+    settings = [f"PYTHON={installed}", f"BIN={Path(sys.executable).parent}", f"ARGS={' '.join(QUIET)}"]
+    with opened(["make", "lab", *settings], course, tmp_path) as address:
+        assert opens(address)
+
+
+@pytest.mark.slow  # starts JupyterLab
+@needs_posix_shell
+def test_the_commands_without_make_open_the_course(course, tmp_path):
+    fill, lab = (
+        [sys.executable, *command.split()[1:]] for command in commands() if "fill" in command or "jupyterlab" in command
+    )
+    subprocess.run(fill, cwd=course, check=True, env=os.environ | {"JUPYTER_DATA_DIR": str(tmp_path / "data")})
+    with opened([*lab, *QUIET], course, tmp_path) as address:
+        assert opens(address)
