@@ -22,6 +22,7 @@ from course import (
     text_of,
     without_measured,
 )
+from PIL import Image
 
 from tools.notebooks import draw_map, place_course
 
@@ -228,11 +229,18 @@ def test_a_lesson_ends_with_a_class_of_ones_own_and_prints_what_is_said_of_it(nu
 YOURS = ["yours-text", "yours", "yours-verdicts", "yours-said"]
 
 
-def test_the_readmes_picture_is_the_explorer_that_notebook_05_stores():
-    [path] = FOLDER.glob("05_*.ipynb")
-    [stored] = [cell.outputs[0].data[SVG] for cell in code_cells(read(path)) if any(map(is_explorer, cell.outputs))]
-    assert (FOLDER / "first_look.svg").read_text(encoding="utf-8") == stored + "\n"
-    assert "](notebooks/first_look.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readme_shows_the_playground_moving_and_still_for_those_who_want_no_movement():
+    """Recorded by tools.notebooks.moving_picture: with one head it fails, with two it learns."""
+    text, pictures = (ROOT / "README.md").read_text(encoding="utf-8"), FOLDER / "pictures"
+    first_screen = text.partition("## Two commands")[0]
+    assert (
+        '<source media="(prefers-reduced-motion: reduce)" srcset="notebooks/pictures/playground.png">' in first_screen
+    )
+    assert re.search(r'<img src="notebooks/pictures/playground.webp" width="\d+" alt="[^"]{60,}">', first_screen)
+    assert (pictures / "playground.webp").stat().st_size < 1e6
+    with Image.open(pictures / "playground.webp") as moving, Image.open(pictures / "playground.png") as still:
+        assert moving.n_frames > 10
+        assert moving.size == still.size
 
 
 @each_notebook

@@ -9,6 +9,7 @@ import io
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from PIL import Image
@@ -18,7 +19,7 @@ from . import lab
 
 ROOT = Path(__file__).parents[2]
 START, PICTURES = ROOT / "notebooks" / "00_start_here.ipynb", ROOT / "notebooks" / "pictures"
-SIZE, WIDTH = {"width": 1240, "height": 1100}, 860  # of the page; and how wide the recording is, in pixels
+SIZE, WIDTH = {"width": 1400, "height": 1100}, 860  # of the page; and how wide the recording is, in pixels
 ALONE, TOGETHER = 60, 40  # steps of training with one head, then with two
 FRAME, LAST = 120, 2500  # milliseconds that each picture stays, and the last
 
@@ -33,19 +34,22 @@ def steps(box):
     return int(box.locator("[role=img] text").first.text_content().removeprefix("step "))
 
 
+def move(box, name, key):
+    box.locator(f".widget-slider:has(.widget-label:text-is('{name}')) .noUi-handle").press(key)
+
+
 def recorded(page, box):
     """Pictures of the playground as it plays: with one head, then, from the slider's move on, with two."""
     pictures = []
+    move(box, "steps a picture", "ArrowLeft")
     for until in (ALONE, TOGETHER):
         while steps(box) < until:
             pictures.append(shot(box))
         if until == ALONE:
-            box.locator(".widget-slider:has(.widget-label:text-is('num_heads')) .noUi-handle").focus()
-            page.keyboard.press("ArrowRight")
-            page.wait_for_function(
-                "box => +box.querySelector('[role=img] text').textContent.slice(5) < 10", arg=box.element_handle()
-            )
-    box.get_by_role("button", name="Pause", exact=True).click()
+            move(box, "num_heads", "ArrowRight")
+            while steps(box) >= ALONE:  # the move begins anew
+                page.wait_for_timeout(20)
+    box.locator(".widget-button", has_text="Pause").click()
     page.wait_for_timeout(500)
     return [*pictures, shot(box)]
 
@@ -53,22 +57,19 @@ def recorded(page, box):
 def main():
     if not lab.CHROMIUM:
         sys.exit("The recording needs Chromium: install it (apt install chromium)")
-    with (
-        tempfile.TemporaryDirectory() as root,
-        tempfile.TemporaryDirectory() as scratch,
-        sync_playwright() as playwright,
-    ):
+    with ExitStack() as stack:
+        root, scratch = (stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(2))
         shutil.copy(START, root)
-        with lab.server(root, scratch) as server:
-            browser = playwright.chromium.launch(executable_path=lab.CHROMIUM, args=lab.FLAGS)
-            page = browser.new_page(viewport=SIZE)
-            lab.Lab(page, server.address).open(START.name)
-            page.locator(".jp-CodeCell .jp-InputArea-editor").first.click()
-            page.keyboard.press("Control+Enter")
-            box = page.locator(".jp-OutputArea-output .Playground")
-            box.locator("[role=img]").wait_for()
-            first, *others = recorded(page, box)
-            browser.close()
+        server, playwright = stack.enter_context(lab.server(root, scratch)), stack.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=lab.CHROMIUM, args=lab.FLAGS)
+        page = browser.new_page(viewport=SIZE)
+        lab.Lab(page, server.address).open(START.name)
+        page.locator(".jp-CodeCell .jp-InputArea-editor").first.click()
+        page.keyboard.press("Control+Enter")
+        box = page.locator(".jp-OutputArea-output .Playground")
+        box.locator("[role=img]").wait_for()
+        first, *others = recorded(page, box)
+        browser.close()
     first.save(
         PICTURES / "playground.webp", save_all=True, append_images=others, loop=0, quality=55, method=6,
         duration=[FRAME] * len(others) + [LAST],

@@ -96,20 +96,12 @@ def chosen(names, folder=NOTEBOOKS):
     return [path for path in paths if not names or path.name.startswith(tuple(names))]
 
 
-def show_first_look(folder=NOTEBOOKS):
-    """Write the picture at the top of the README: the explorer that notebook 05 stores, as a file of its own."""
-    [path] = folder.glob("05_*.ipynb")
-    [cell] = [cell for cell in nbformat.read(path, as_version=4).cells if cell.id == "explorer"]
-    (folder / "first_look.svg").write_text(cell.outputs[0].data["image/svg+xml"] + "\n", encoding="utf-8")
-
-
 def main(names):
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # kernels inherit it: two of them share the cores
     with ThreadPoolExecutor(max_workers=2) as pool:
         problems = [problem for problem in pool.map(refresh, chosen(names)) if problem]
     if problems:
         sys.exit("\n".join(problems))
-    show_first_look()
 
 
 if __name__ == "__main__":
