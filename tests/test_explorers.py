@@ -436,6 +436,13 @@ def test_a_text_is_read_as_it_is_typed_and_the_place_follows_it(explorer):
     assert len(e.arrays.text) == 32
 
 
+def test_the_leaky_models_maps_show_the_future_and_the_masked_ones_hide_it(explorer):
+    e = explorer("TextExplorer")
+    e.set(text="a slow river")
+    masked, leaky = (len(re.findall("<title>[^<]* reads ", part.svg)) for part in e.picture(e.arrays)[0])
+    assert (masked, leaky) == (4 * 78, 4 * 144)
+
+
 @pytest.mark.parametrize("text", ["", "ü", "a\nbü"])
 def test_a_text_that_no_model_can_read_is_explained_and_the_picture_stays(explorer, text):
     e = explorer("TextExplorer")

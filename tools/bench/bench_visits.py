@@ -18,6 +18,7 @@ STARTS = {  # an explorer and what is set before a control is moved
     **{name: (name, {}) for name in explorers.__all__},
     "MaskExplorer": ("MaskExplorer", {"poked": 0}),  # the one token that is there for any number of them
     "SplitExplorer 12x64": ("SplitExplorer", LARGE),
+    "SplitExplorer trained": ("SplitExplorer", {"weights": "trained"}),
     NO_LIMIT: ("SplitExplorer", LARGE | {"num_tokens": 16}),
 }
 PARTS = {"compute": "computed", "picture": "picture", "in_words": "picture", "readouts": "picture"}
