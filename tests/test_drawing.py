@@ -19,7 +19,7 @@ TABLE = np.array([[0.0, 0.5, 1.0], [0.25, 0.25, 0.5], [0.1, 0.2, 0.7]])
 
 def parsed(piece):
     """A Drawing as a tree, without the name space."""
-    return ET.fromstring(re.sub(r' xmlns="[^"]*"', "", drawing.picture(piece, "words")))
+    return ET.fromstring(re.sub(r' xmlns="[^"]*"', "", drawing.printed([[piece]], "words")))
 
 
 def told(tree):
@@ -213,13 +213,22 @@ def test_drawings_side_by_side_and_one_under_the_other_take_the_room_of_all():
 
 def test_a_picture_takes_the_pages_colour_or_stands_on_white():
     piece = drawing.Drawing("<g/>", 300, 100)
-    live, stored = drawing.picture(piece, 'a "word"'), drawing.picture(piece, 'a "word"', ground="#fff")
+    live, stored = drawing.live([[piece]], 'a "word"'), drawing.printed([[piece]], 'a "word"')
     assert "var(--jp-ui-font-color1, #000)" in live
     assert "var(" not in stored
     assert '<rect width="100%" height="100%" fill="#fff">' in stored
-    for svg in (live, stored):
-        root = ET.fromstring(svg)
-        assert (root.get("role"), root.get("aria-label"), root.get("viewBox")) == ("img", 'a "word"', "0 0 300 100")
+    for root in map(ET.fromstring, (live, stored)):
+        assert (root.get("role"), root.get("aria-label")) == ("img", 'a "word"')
+        assert [each.get("viewBox") for each in root.iter() if each.get("viewBox")] == ["0 0 300 100"]
+
+
+def test_drawings_of_a_row_break_where_a_page_is_narrow_and_are_printed_in_one_line():
+    rows = [[drawing.Drawing("<g/>", 300, 100), drawing.Drawing("<path/>", 200, 50)], [drawing.Drawing("<a/>", 80, 9)]]
+    root = ET.fromstring(drawing.live(rows, "words"))
+    assert [len(row) for row in root] == [2, 1]
+    assert all("flex-wrap:wrap" in row.get("style") for row in root)
+    assert "flex:300 1 300px" in root[0][0].get("style")
+    assert ET.fromstring(drawing.printed(rows, "words")).get("viewBox") == "0 0 514 117"
 
 
 @pytest.mark.parametrize(

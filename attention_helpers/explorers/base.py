@@ -8,7 +8,7 @@ import torch
 
 from .._checks import check_tensor
 from ..sentences import Sentence
-from .drawing import picture
+from .drawing import live, printed
 
 CONTROL = {"description_width": "104px"}  # one width for all, so that the controls stand in columns
 MESSAGE = '<span role="status">{}</span>'
@@ -78,7 +78,7 @@ class Explorer(widgets.VBox):
         raise NotImplementedError
 
     def picture(self, arrays):
-        """The arrays as a Drawing, of one size in every state."""
+        """The arrays as rows of Drawings, lists each of one size in every state."""
         raise NotImplementedError
 
     def in_words(self, arrays):
@@ -151,9 +151,9 @@ class Explorer(widgets.VBox):
 
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a state that was computed."""
-        alt, drawing, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
-        self._shown, self.arrays, self.alt, self._drawing, self.readout = values, arrays, alt, drawing, readout
-        self.svg, self._held = picture(drawing, alt), True  # controls that move now draw nothing
+        alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
+        self._shown, self.arrays, self.alt, self._rows, self.readout = values, arrays, alt, rows, readout
+        self.svg, self._held = live(rows, alt), True  # controls that move now draw nothing
         for name, options in self.choices(values).items():
             if list(self.controls[name].options) != options:
                 self.controls[name].options = options
@@ -167,7 +167,7 @@ class Explorer(widgets.VBox):
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, and for places without one the picture, on white, and a line of text."""
         return super()._repr_mimebundle_(**kwargs) | {
-            "image/svg+xml": picture(self._drawing, self.alt, ground="#fff"),
+            "image/svg+xml": printed(self._rows, self.alt),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
 

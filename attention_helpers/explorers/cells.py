@@ -112,23 +112,22 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     """A table of up to CELLS_UP_TO cells a side in colours, with names and numbers where they fit.
 
     hidden, taken: cells that a mask hides, that dropout took. row, column: the one to frame. labels: what rows and
-    columns are; without a label for the rows they have no names either, since a neighbour has them.
+    columns are.
     """
     values = as_table(values)
     check_labels("rows", rows, values.shape[0])
     check_labels("columns", columns, values.shape[1])
-    left, width = LEFT if labels[0] else 6, width or side
+    width = width or side
     grid = Grid(rows, columns, width, side, limits, palette, hidden, tell)
     table = grid.draw(values, taken, decimals)
     if row is not None or column is not None:
         table += grid.frame(row, column)
-    parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
-    if labels[0]:
-        parts += [*names_beside(rows, TOP, grid.h), text(left - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
-    places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
+    parts = [moved(table, LEFT, TOP), moved(draw.title_of(title, width), LEFT, 0), *names_beside(rows, TOP, grid.h)]
+    parts.append(text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE))
+    places = [LEFT + (j + 0.5) * grid.w for j in range(len(columns))]
     parts.append(draw.names_below(columns, places, TOP + side, grid.w))
-    parts.append(text(left + width, TOP + side + BOTTOM - 8, f"{labels[1]} →", "end", **draw.PALE))
-    return Drawing("".join(parts), left + width, TOP + side + BOTTOM)
+    parts.append(text(LEFT + width, TOP + side + BOTTOM - 8, f"{labels[1]} →", "end", **draw.PALE))
+    return Drawing("".join(parts), LEFT + width, TOP + side + BOTTOM)
 
 
 def names_beside(names, top, each):
@@ -185,8 +184,8 @@ def as_image(maps, limits, hidden, taken, corners, cell):
 
 def colour_bar(limits, palette=WEIGHTS, height=190, more=False):
     """What the colours mean: one bar for tables that share their limits. more: the last colour is for larger, too."""
-    fills = enumerate(reversed(palette.fills))
-    steps = "".join(f'<rect y="{n}" width="12" height="1.5" fill="{fill}"/>' for n, fill in fills)
+    fills = enumerate(palette.fills[-3::-5])  # every fifth: a page is slow with many shapes
+    steps = "".join(f'<rect y="{5 * n}" width="12" height="5.5" fill="{fill}"/>' for n, fill in fills)
     (low, high), sign = limits, "≥ " if more else ""
     words = {1.0: f"{low:.2g}", 0.0: f"{sign}{high:.2g}"} | ({0.5: "0"} if low < 0 else {})
     bar = tag("g", steps, transform=f"translate(0,{TOP}) scale(1,{height / STEPS:.3f})")

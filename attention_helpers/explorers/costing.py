@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..beyond.costs import cache_bytes, flops, table_bytes
 from .base import Explorer, stops
-from .drawing import bars, beside, lines
+from .drawing import bars, lines
 from .words import size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
@@ -60,7 +60,7 @@ class CostExplorer(Explorer):
         names, here = {place(n): str(n) for n in LENGTHS}, place(state.num_tokens)
         title, xlabel = "memory of one layer (bytes)", "num_tokens"
         memory = lines(curves, points, names, title, xlabel, here, ends=ends, log=True, width=540)
-        return beside(bars(shares, list(state.operations), "share of the operations", width=300, height=210), memory)
+        return [[bars(shares, list(state.operations), "share of the operations", width=300, height=210), memory]]
 
     def readouts(self, state):
         total = sum(state.operations.values())

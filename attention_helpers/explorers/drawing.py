@@ -76,14 +76,30 @@ def below(*drawings, gap=8):
     return beside(*drawings, gap=gap, down=True)
 
 
-def picture(drawing, words, ground=""):
-    """The whole SVG. words: what it shows, for those who cannot see it; ground: a colour, where a page has none."""
-    colour = "#000" if ground else "var(--jp-ui-font-color1, #000)"
-    back = tag("rect", width="100%", height="100%", fill=ground) if ground else ""
-    room, box = f"max-width:{1.2 * drawing.width:.0f}px", f"0 0 {drawing.width:.0f} {drawing.height:.0f}"
-    look = {"style": f"display:block;width:100%;{room};height:auto;color:{colour}", "font_family": "sans-serif"}
-    names = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": html.escape(words)}
-    return tag("svg", back + drawing.svg, viewBox=box, fill="currentColor", **names, **look)
+def whole(drawing, style, back="", **more):
+    """An SVG of its own."""
+    look = {"viewBox": f"0 0 {drawing.width:.0f} {drawing.height:.0f}", "fill": "currentColor", "style": style}
+    names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif"}
+    return tag("svg", back + drawing.svg, **names, **look, **more)
+
+
+def live(rows, words):
+    """Rows of drawings as HTML in the page's colour, dark or light; a row breaks where its drawings do not fit.
+
+    words: what they show, for those who cannot see it. A drawing may grow, and shrink a little; then the row scrolls.
+    """
+    room = "flex:{0:.0f} 1 {0:.0f}px;max-width:{1:.0f}px;min-width:{2:.0f}px".format
+    shown = [[whole(part, room(w := part.width, 1.2 * w, 0.75 * w)) for part in row] for row in rows]
+    lines = [tag("div", "".join(row), style="display:flex;flex-wrap:wrap;column-gap:14px") for row in shown]
+    look = "overflow-x:auto;color:var(--jp-ui-font-color1, #000)"
+    return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
+
+
+def printed(rows, words):
+    """Rows of drawings as one SVG on white, for places that are no page."""
+    drawing = below(*(beside(*row) for row in rows))
+    ground, look = tag("rect", width="100%", height="100%", fill="#fff"), f"max-width:{1.2 * drawing.width:.0f}px"
+    return whole(drawing, f"color:#000;{look}", ground, role="img", aria_label=html.escape(words))
 
 
 def names_below(names, places, y, room):

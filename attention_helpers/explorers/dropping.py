@@ -10,7 +10,7 @@ from ..dropout import Dropout
 from ..layers import CausalAttention
 from .base import SentenceExplorer, dropout, seed, stops
 from .cells import colour_bar, heatmap
-from .drawing import bars, below, beside
+from .drawing import bars, beside
 from .seeded import seeded
 
 DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -62,17 +62,14 @@ class DropoutExplorer(SentenceExplorer):
 
     def picture(self, state):
         tokens, future = self.tokens, causal_mask(len(state.weights))
-        taken, beyond = ~state.kept, {"hidden": future, "labels": ("", "key")}
+        taken = ~state.kept
         mask = {"hidden": future, "taken": taken, "decimals": 0, "tell": "{} keeps {}"}
         edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
-        maps = beside(
-            heatmap(state.kept, tokens, tokens, "one mask (1: kept)", **mask),
-            heatmap(state.dropped, tokens, tokens, "weights after it", taken=taken, **beyond),
-            heatmap(state.average, tokens, tokens, "average of the draws", **beyond),
-            colour_bar((0, 1), more=True),
-        )
+        one = heatmap(state.kept, tokens, tokens, "one mask (1: kept)", **mask)
+        dropped = heatmap(state.dropped, tokens, tokens, "weights after it", taken=taken, hidden=future)
+        average = heatmap(state.average, tokens, tokens, "average of the draws", hidden=future)
         sums = bars({"share": state.histogram}, edges, "row sums from … on, shares of all draws", width=700, height=90)
-        return below(maps, sums)
+        return [[one, dropped, beside(average, colour_bar((0, 1), more=True))], [sums]]
 
     def readouts(self, state):
         past, sums = ~causal_mask(len(state.weights)), state.row_sums

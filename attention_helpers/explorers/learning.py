@@ -64,12 +64,9 @@ class LearningExplorer(Explorer):
         steps, losses = zip(*[(snapshot.step, snapshot.loss) for snapshot in self.snapshots], strict=True)
         names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
         here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
-        return beside(
-            heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=causal_mask(len(tokens)), row=asks),
-            colour_bar((0, 1), height=230),
-            reads,
-            lines({"loss": losses}, {}, names, "held-out loss (nats)", "step", here, ends=ends, width=220),
-        )
+        table = heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=causal_mask(len(tokens)), row=asks)
+        loss = lines({"loss": losses}, {}, names, "held-out loss (nats)", "step", here, ends=ends, width=220)
+        return [[beside(table, colour_bar((0, 1), height=230)), reads, loss]]
 
     def readouts(self, state):
         return {

@@ -93,12 +93,10 @@ class MaskExplorer(SentenceExplorer):
         hidden = future if state.method in ("-inf", "renormalise") else None
         most = 0.0, max(float(state.influence.max()), 1e-9)
         named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by", "column": state.poked}
-        return beside(
-            heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=hidden),
-            colour_bar((0, 1), height=230),
-            heatmap(state.influence, tokens, tokens, "influence", side=230, limits=most, **named),
-            colour_bar(most, height=230),
-        )
+        weights = heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=hidden)
+        influence = heatmap(state.influence, tokens, tokens, "influence", side=230, limits=most, **named)
+        bars = colour_bar((0, 1), height=230), colour_bar(most, height=230)
+        return [[beside(weights, bars[0]), beside(influence, bars[1])]]
 
     def readouts(self, state):
         tokens = self.tokens[: len(state.weights)]

@@ -71,13 +71,10 @@ class QKVExplorer(SentenceExplorer):
     def picture(self, state):
         tokens, limits = self.tokens, around_zero(state.scores)
         most = max(torch.tensor(len(tokens)).log2().item(), 0.1)
-        return beside(
-            heatmap(state.scores, tokens, tokens, "scores", limits=limits, palette=SIGNED, tell="{} meets {}"),
-            colour_bar(limits, SIGNED),
-            heatmap(state.weights, tokens, tokens, "weights", labels=("", "key")),
-            colour_bar((0, 1)),
-            bars({"entropy in bits": state.entropy}, tokens, "entropy (bits)", (0, most), width=190),
-        )
+        scores = heatmap(state.scores, tokens, tokens, "scores", limits=limits, palette=SIGNED, tell="{} meets {}")
+        weights = beside(heatmap(state.weights, tokens, tokens, "weights"), colour_bar((0, 1)))
+        entropy = bars({"entropy in bits": state.entropy}, tokens, "entropy (bits)", (0, most), width=190)
+        return [[beside(scores, colour_bar(limits, SIGNED)), weights, entropy]]
 
     def readouts(self, state):
         low, high = state.scores.min(), state.scores.max()

@@ -51,13 +51,11 @@ class ScoresExplorer(SentenceExplorer):
         query, span = state.query, (min(0.0, float(state.scores.min())), max(0.1, float(state.scores.max())))
         vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
         reach = (min(0.0, float(self.embeddings.min())), max(0.1, float(self.embeddings.max())))
-        return beside(
-            heatmap(state.weights, self.tokens, self.tokens, "weights, all queries", row=query),
-            colour_bar((0, 1)),
-            bars({"score": state.scores[query]}, self.tokens, "scores of the query", span),
-            bars({"weight": state.weights[query]}, self.tokens, "weights of the query"),
-            bars(vectors, entries, "vectors of the query", reach, width=170),
-        )
+        table = heatmap(state.weights, self.tokens, self.tokens, "weights, all queries", row=query)
+        scores = bars({"score": state.scores[query]}, self.tokens, "scores of the query", span)
+        weights = bars({"weight": state.weights[query]}, self.tokens, "weights of the query")
+        context = bars(vectors, entries, "vectors of the query", reach, width=170)
+        return [[beside(table, colour_bar((0, 1))), scores, weights, context]]
 
     def readouts(self, state):
         weights = state.weights[state.query]

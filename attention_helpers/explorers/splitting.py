@@ -45,7 +45,7 @@ class SplitExplorer(HeadsExplorer):
         return state._replace(operations=operations(len(self.embeddings[0]), d_out, num_heads, num_tokens, dropout > 0))
 
     def picture(self, state):
-        return self.heads_picture(state, self.tokens[: state.shown.shape[-1]], 720, 470)
+        return [[self.heads_picture(state, self.tokens[: state.shown.shape[-1]], 720, 470)]]
 
     def readouts(self, state):
         num_heads, num_tokens = state.shown.shape[:2]

@@ -2,7 +2,7 @@
 
 from .base import dropout, seed, slider
 from .cells import SIGNED, around_zero, colour_bar, strip
-from .drawing import below, beside
+from .drawing import beside
 from .heads import HeadsExplorer, lightest, stack_heads
 from .words import listed
 
@@ -29,7 +29,7 @@ class WrapperExplorer(HeadsExplorer):
         owners = [column // (width // num_heads) for column in range(width)]
         context = strip(state.context, self.tokens, owners, "context vectors, head after head")
         maps = self.heads_picture(state, self.tokens, 690, 330)
-        return below(maps, beside(context, colour_bar(around_zero(state.context), SIGNED, height=130)))
+        return [[maps], [beside(context, colour_bar(around_zero(state.context), SIGNED, height=130))]]
 
     def readouts(self, state):
         num_heads, width = len(state.shown), state.context.shape[1]

@@ -11,7 +11,7 @@ from attention_helpers import explorers, load_sentence
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
-    const [picture, readout] = ['svg', 'table'].map(kind => box.children[2].querySelector(kind));
+    const [picture, readout] = ['[role=img]', 'table'].map(kind => box.children[2].querySelector(kind));
     const value = control => {
         const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
         if (choice) return choice.selectedOptions[0].value;

@@ -19,7 +19,7 @@ SHOWN = """({prompts, outputs, pictures}) => {
     const cells = [...document.querySelectorAll('.jp-CodeCell')];
     const of = (cell, part) => [...cell.querySelectorAll(part)];
     if (cells.some(cell => of(cell, '.jp-OutputArea-output[data-mime-type$=error]').length)) return true;
-    const images = cells.flatMap(cell => of(cell, '.jp-OutputArea-output :is(img, svg[role=img])'));
+    const images = cells.flatMap(cell => of(cell, '.jp-OutputArea-output :is(img, [role=img])'));
     return cells.length == prompts.length
         && images.length >= pictures && images.every(image => image.complete !== false)
         && cells.every((cell, n) => cell.querySelector('.jp-InputPrompt').innerText == prompts[n])

@@ -27,9 +27,11 @@ def watched(explorer_class):
 
     class Watched(explorer_class):
         def picture(self, arrays):
-            drawing = super().picture(arrays)
-            kind = "<image " if "<image " in drawing.svg else "<text "
-            return drawing._replace(svg=drawing.svg.replace(kind, f"{kind}{MARK} ", 1))
+            rows = super().picture(arrays)
+            first = rows[0][0]
+            kind = "<image " if "<image " in first.svg else "<text "
+            rows[0][0] = first._replace(svg=first.svg.replace(kind, f"{kind}{MARK} ", 1))
+            return rows
 
     return Watched(load_sentence("journey"))
 
