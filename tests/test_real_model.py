@@ -106,7 +106,7 @@ def test_drawn_generation_repeats_with_its_generator(model):
 
 def shares_of(logits, **how):
     generator = torch.Generator().manual_seed(0)
-    drawn = [choose(logits, generator=generator, **how) for _ in range(4000)]
+    drawn = [choose(logits, generator=generator, **how) for _ in range(1500)]
     return torch.bincount(torch.tensor(drawn), minlength=len(logits)) / len(drawn)
 
 
@@ -114,9 +114,9 @@ def test_drawn_tokens_follow_temperature_and_top_k():
     logits = torch.tensor([1.0, 3.0, 2.0, 0.0])
     for temperature in (0.5, 1.0, 2.0):
         expected = (logits / temperature).softmax(dim=0)
-        assert max_difference(shares_of(logits, temperature=temperature), expected) < 0.03
+        assert max_difference(shares_of(logits, temperature=temperature), expected) < 0.04
     best = shares_of(logits, temperature=1.0, top_k=2)
-    assert max_difference(best, torch.tensor([0, 3.0, 2.0, 0]).masked_fill(best == 0, -torch.inf).softmax(0)) < 0.03
+    assert max_difference(best, torch.tensor([0, 3.0, 2.0, 0]).masked_fill(best == 0, -torch.inf).softmax(0)) < 0.04
     assert (best > 0).tolist() == [False, True, True, False]
     assert choose(logits) == choose(logits, 5.0, top_k=1) == 1
     assert shares_of(torch.zeros(4), temperature=1.0, top_k=2).count_nonzero() == 2, "where many are equally likely too"

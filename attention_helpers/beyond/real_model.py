@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from .._checks import check_codes, check_finite, check_size
 from .model_files import read_model
@@ -136,6 +137,14 @@ class LanguageModel(nn.Module):
         return [self.decode(code) for code in torch.as_tensor(codes).flatten()]
 
 
+class Undrawn(TorchFunctionMode):
+    """Layers that are made under it draw no weights. (Drawn on the meta device they would bring sympy, a second.)"""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        drawing = function in (nn.init.kaiming_uniform_, nn.init.normal_)
+        return kwargs["tensor"] if drawing else function(*args, **kwargs or {})
+
+
 def load_model(path=None, folder=None):
     """The course's language model, ready to be read: its weights need no gradient.
 
@@ -146,7 +155,7 @@ def load_model(path=None, folder=None):
     from tokenizers import Tokenizer
 
     file = read_model(path, folder)
-    with torch.device("meta"):  # sizes alone: the weights come from the file
+    with torch.device("meta"), Undrawn():  # sizes alone: the weights come from the file
         model = LanguageModel(file.sizes, Tokenizer.from_str(file.tokenizer))
     model.load_state_dict(file.weights, assign=True)
     return model.requires_grad_(False).eval()
