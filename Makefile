@@ -10,7 +10,10 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install a Python from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh bench upgrade clean
+# The language model that tests decode is kept here, not in the cache folder of whoever runs them.
+test-unit test-notebooks test-slow test-browser refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
+
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser lint format mutants course exercises refresh figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +78,10 @@ refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.refresh_notebooks $(NOTEBOOK)
 
+figures: ## have transformers compute what the language model's tests compare with (network, an environment of its own)
+	$(ENSURE) test
+	$(BIN)/python -m tools.reference.make_figures
+
 bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
 	$(ENSURE) test
 	$(BIN)/python -m tools.bench.bench $(ARGS)
@@ -87,7 +94,8 @@ upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-
 	$(ENSURE) venv
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements-dev.txt uv
 	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --no-emit-package attention-helpers --no-annotate \
-		--custom-compile-command "make upgrade" --output-file constraints.txt --upgrade $(ARGS) requirements.txt requirements-dev.txt
+		--custom-compile-command "make upgrade" --output-file constraints.txt --upgrade $(ARGS) \
+		--override tools/setup/left_out.txt requirements.txt requirements-dev.txt requirements-model.txt
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ["Makefile", "requirements.txt", "requirements-dev.txt", "constraints.txt", "pyproject.toml"]
+REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-model.txt"]
+FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml"]
 
 
 def copy_of_checkout(folder):

@@ -201,3 +201,7 @@ def test_a_model_is_made_of_sizes_alone_without_a_file(model):
         name: value.shape for name, value in model.state_dict().items()
     }
     assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_matrix_that_embeds_and_reads_out_is_one_parameter(model, weights):
+    assert sum(parameter.numel() for parameter in model.parameters()) == sum(w.numel() for w in weights.values())

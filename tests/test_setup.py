@@ -5,10 +5,12 @@ import pkgutil
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from importlib import metadata
 
 import pytest
-from checkouts import ROOT, copy_of_checkout, program
+from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, program
 from needs import needs_make, needs_posix_shell
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
@@ -46,11 +48,12 @@ ENVIRONMENTS = [
 
 
 def test_requirements_are_exact():
-    learner, developer = requirement_lines("requirements.txt"), requirement_lines("requirements-dev.txt")
+    learner, *others = map(requirement_lines, REQUIREMENTS)
     assert learner.pop() == "-e ."
-    for line in learner + developer:
+    lines = sum(others, learner)
+    for line in lines:
         assert EXACT.fullmatch(line), line
-    assert len(set(names(learner + developer))) == len(learner + developer)
+    assert len(set(names(lines))) == len(lines)
 
 
 def test_constraints_are_exact_and_pin_no_package_twice_in_one_place():
@@ -66,8 +69,33 @@ def test_constraints_are_exact_and_pin_no_package_twice_in_one_place():
 
 
 def test_constraints_agree_with_the_requirement_files():
-    lines = requirement_lines("requirements.txt")[:-1] + requirement_lines("requirements-dev.txt")
+    lines = {line for name in REQUIREMENTS for line in requirement_lines(name)} - {"-e ."}
     assert {line.lower() for line in lines} <= set(requirement_lines("constraints.txt")), "make upgrade brings them in"
+
+
+LEFT_OUT = {Requirement(line).name for line in requirement_lines("tools/setup/left_out.txt")}
+
+
+def test_what_is_left_out_is_pinned_nowhere_and_asked_for_nowhere_else():
+    assert LEFT_OUT.isdisjoint(names(requirement_lines("constraints.txt")))
+    assert not any(Requirement(line).marker.evaluate() for line in requirement_lines("tools/setup/left_out.txt"))
+
+
+@pytest.mark.parametrize("name", names(requirement_lines("requirements-model.txt")))
+def test_what_comes_without_its_requirements_finds_all_but_what_is_left_out(name):
+    """What pip check would say of it, read from what is installed."""
+    asked = [Requirement(line) for line in metadata.requires(name) or ()]
+    for requirement in (each for each in asked if not each.marker or each.marker.evaluate({"extra": ""})):
+        if requirement.name not in LEFT_OUT:
+            assert requirement.specifier.contains(metadata.version(requirement.name)), requirement
+
+
+@pytest.mark.slow  # looks through all that is installed
+def test_pip_check_misses_what_is_left_out_and_nothing_else():
+    check = [sys.executable, "-m", "pip", "--disable-pip-version-check", "check"]
+    complaints = subprocess.run(check, capture_output=True, text=True).stdout.splitlines()
+    said = re.compile(r"\S+ \S+ requires ([\w-]+), which is not installed\.")
+    assert {said.fullmatch(line)[1] for line in complaints} == LEFT_OUT
 
 
 @pytest.mark.parametrize(("version", "release"), [("3.11.2", 2), ("3.11.4", 2), ("3.11.5", 4), ("3.14.0", 4)])

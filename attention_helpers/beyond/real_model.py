@@ -158,6 +158,8 @@ def load_model(path=None, folder=None):
     with torch.device("meta"), Undrawn():  # sizes alone: the weights come from the file
         model = LanguageModel(file.sizes, Tokenizer.from_str(file.tokenizer))
     model.load_state_dict(file.weights, assign=True)
+    if model.read_out.weight.data_ptr() == model.embedding.weight.data_ptr():  # one matrix, as in most small models
+        model.read_out.weight = model.embedding.weight
     return model.requires_grad_(False).eval()
 
 
