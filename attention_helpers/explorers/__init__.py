@@ -5,6 +5,7 @@ from .dropping import DropoutExplorer
 from .learning import LearningExplorer
 from .masking import MaskExplorer
 from .qkv import QKVExplorer
+from .reading import ReadingExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
@@ -16,6 +17,7 @@ __all__ = [
     "LearningExplorer",
     "MaskExplorer",
     "QKVExplorer",
+    "ReadingExplorer",
     "ScoresExplorer",
     "SplitExplorer",
     "VariantsExplorer",

@@ -216,7 +216,8 @@ def check_value(name, control, value):
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
         refuse_unless(number and control.min <= value <= control.max, name, rule, value)
     else:
-        refuse_unless(isinstance(value, bool), name, "True or False", value)
+        kind, rule = (str, "a text") if isinstance(control.value, str) else (bool, "True or False")
+        refuse_unless(isinstance(value, kind), name, rule, value)
 
 
 def refuse_unless(fits, name, rule, value):

@@ -174,11 +174,16 @@ def as_image(maps, limits, hidden, taken, corners, cell):
     sheet = np.full([max(side) + n for side in zip(*places, strict=True)], NOTHING, np.uint8)
     for block, (y, x) in zip(blocks, places, strict=True):
         sheet[y : y + n, x : x + n] = block
+    room = {"x": LEFT, "y": 0, "width": cell * sheet.shape[1], "height": cell * sheet.shape[0]}
+    return pixels(sheet, **room)
+
+
+def pixels(sheet, **room):
+    """A table of steps on WEIGHTS, or of an image's other colours, as an image, a pixel each."""
     picture, png = Image.fromarray(sheet, "P"), BytesIO()
     picture.putpalette(WEIGHTS.palette)
     picture.save(png, "PNG", compress_level=1, transparency=OPAQUE)
     href = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
-    room = {"x": LEFT, "y": 0, "width": cell * sheet.shape[1], "height": cell * sheet.shape[0]}
     return tag("image", href=href, style="image-rendering:pixelated", preserveAspectRatio="none", **room)
 
 
