@@ -27,7 +27,7 @@ from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
 from attention_helpers.explorers.variants import key_heads
-from tools.bench.made import MADE_FROM, RUN, SENTENCE, make, settings_of
+from tools.bench.made import MADE_FROM, MODEL, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
 
@@ -188,7 +188,20 @@ def check_variants(state, positions, num_heads, num_key_heads, window, num_token
     assert state.cache == 2 * min(num_tokens, window - 1) * narrow * 4
 
 
+def check_reading(state, text, layer, head, token, off):
+    codes = MODEL.encode(text)
+    whole, without = MODEL.look(codes), MODEL.look(codes, state.off)
+    torch.testing.assert_close(state.maps, without.maps[0])
+    place = min(token, codes.shape[1] - 1)
+    assert (state.layer, state.head, state.token) == (layer, head, place)
+    shares = whole.logits[0, place].softmax(dim=-1).sort(descending=True).values
+    torch.testing.assert_close(state.shares[0], shares[: len(state.next_words)])
+    assert len(state.off) == {"none": 0, "this head": 1, "its layer": 4}.get(off, 5)
+    assert off == "none" or not torch.equal(state.shares[0], state.shares[1])
+
+
 CHECKS = {
+    "ReadingExplorer": check_reading,
     "CostExplorer": check_cost,
     "LearningExplorer": check_learning,
     "ScoresExplorer": check_scores,

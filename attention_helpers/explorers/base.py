@@ -215,9 +215,10 @@ def check_value(name, control, value):
         number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and value is not True
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
         refuse_unless(number and control.min <= value <= control.max, name, rule, value)
+    elif isinstance(control, widgets.Text):
+        refuse_unless(isinstance(value, str), name, "a string", value)
     else:
-        kind, rule = (str, "a text") if isinstance(control.value, str) else (bool, "True or False")
-        refuse_unless(isinstance(value, kind), name, rule, value)
+        refuse_unless(isinstance(value, bool), name, "True or False", value)
 
 
 def refuse_unless(fits, name, rule, value):

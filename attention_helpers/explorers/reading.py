@@ -126,9 +126,12 @@ class ReadingExplorer(Explorer):
         )
 
 
+VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
+
+
 def plain(word):
-    """A token's text with its spaces and ends of line made visible."""
-    return word.replace(" ", "·").replace("\n", "↵").replace("\t", "→")
+    """A token's text with its spaces and ends of line made visible; what no page can show is �."""
+    return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
 
 
 def reads(row, words, count=3):

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import torch
 
 from attention_helpers import explorers, load_sentence
+from attention_helpers.beyond.gguf_files import Sizes
+from attention_helpers.beyond.model_tokens import tokenizer_json
+from attention_helpers.beyond.real_model import LanguageModel
 from attention_helpers.beyond.training import LookUp, Reader, Snapshot
 
 SENTENCE = load_sentence("journey")
@@ -26,9 +29,27 @@ def made_up_run():
     return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
 
 
+def made_up_model():
+    """What a ReadingExplorer reads: a language model of 2 layers, untrained; each byte of a text is a token."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = {"model": "gpt2", "tokens": symbols, "merges": []}
+    tokenizer = tokenizer_json({f"tokenizer.ggml.{name}": value for name, value in names.items()})
+    sizes = Sizes(len(symbols), 16, 24, 2, 4, 2, 10_000.0, 1e-5, 128, None)
+    torch.manual_seed(0)
+    return LanguageModel(sizes, Tokenizer.from_str(tokenizer)).requires_grad_(False)
+
+
 RUN = made_up_run()
+MODEL = made_up_model()
+TYPED = "a text, typed"
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
-MADE_FROM = {"CostExplorer": MEASURED, "LearningExplorer": RUN}  # all others are made from a sentence
+MADE_FROM = {
+    "CostExplorer": MEASURED,
+    "LearningExplorer": RUN,
+    "ReadingExplorer": MODEL,
+}  # all others are made from a sentence
 
 
 def make(name):
@@ -36,7 +57,9 @@ def make(name):
 
 
 def settings_of(control):
-    """Every value that a control can take."""
+    """Every value that a control can take; of a text, one that grows as it is typed."""
+    if isinstance(control.value, str) and not hasattr(control, "options"):
+        return [TYPED[:end] for end in range(1, len(TYPED) + 1)]
     if hasattr(control, "options"):
         return [value for _, value in control._options_full]
     if hasattr(control, "min"):
