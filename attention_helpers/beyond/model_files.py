@@ -84,10 +84,10 @@ def keep(model, path):
             torch.save(content | {"checksum": checksum_of(content)}, file)
         put(part, path)
     except (OSError, RuntimeError) as error:  # torch reports a write that failed as either
-        size = sum(weight.nbytes for weight in model.weights.values()) / 1e6
+        sizes = {weight.data_ptr(): weight.nbytes for weight in model.weights.values()}  # one matrix may serve twice
         raise OSError(
-            f"The decoded model, about {size:.0f} MB, cannot be kept in {path.parent} ({error}): make room there, or "
-            f"name another folder in the environment variable {FOLDER}."
+            f"The decoded model, about {sum(sizes.values()) / 1e6:.0f} MB, cannot be kept in {path.parent} ({error}): "
+            f"make room there, or name another folder in the environment variable {FOLDER}."
         ) from error
     finally:  # an interrupt leaves nothing half-written either
         if part is not None:

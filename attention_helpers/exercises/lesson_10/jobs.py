@@ -153,8 +153,8 @@ induction = Exercise(
 
 def strongest_heads(scores, count):
     """The heads with the largest scores, as a list of pairs (layer, head), the largest first."""
-    order = scores.flatten().argsort(descending=True)[:count]
-    return [(int(place) // scores.shape[1], int(place) % scores.shape[1]) for place in order]
+    order = scores.flatten().argsort(descending=True)[:count].tolist()
+    return [divmod(place, scores.shape[1]) for place in order]
 
 
 def drawn_scores(generator):
@@ -214,6 +214,6 @@ five_heads = Exercise(
         "Place 13 with 9 heads a layer is layer 13 // 9, head 13 % 9: `divmod(place, scores.shape[1])`.",
     ],
     why="Flattening lays the layers one after the other, each num_heads long: so // gives the layer and % the head. "
-    "`.tolist()` or `int` makes whole numbers of tensors.",
+    "`.tolist()` makes whole numbers of a tensor.",
     moral="With scores of 270 heads and five to take, you have found the heads of this notebook.",
 )
