@@ -10,8 +10,11 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 	echo "'$(PYTHON)' does not run here: install a Python from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
+# The language model that tests decode is kept here, not in the cache folder of whoever runs them.
+test-unit test-notebooks test-slow test-browser refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
+
 .PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site lint format mutants course exercises \
-	refresh readers bench upgrade clean
+	refresh readers figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +91,10 @@ readers: ## train data/readers.npz anew, the weights that explorers offer as tra
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_readers
 
+figures: ## have transformers compute what the language model's tests compare with (network, an environment of its own)
+	$(ENSURE) test
+	$(BIN)/python -m tools.reference.make_figures
+
 bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
 	$(ENSURE) test
 	$(BIN)/python -m tools.bench.bench $(ARGS)
@@ -95,7 +102,7 @@ bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leav
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv
 
-REQUIREMENTS = requirements.txt requirements-dev.txt docs/requirements.txt
+REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt
 
 # uv alone, from its pin: requirement files that contradict constraints.txt cannot be installed before this has run.
 upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-upgrade: move only what must)
@@ -103,7 +110,7 @@ upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements-dev.txt uv
 	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --no-emit-package attention-helpers --no-annotate \
 		--custom-compile-command "make upgrade" --output-file constraints.txt --upgrade $(ARGS) \
-		$(REQUIREMENTS)
+		--override tools/setup/left_out.txt $(REQUIREMENTS)
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis

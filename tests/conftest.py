@@ -1,6 +1,7 @@
 """Fixtures for all tests, and how many examples a property test takes: see sizes.py."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from attention_helpers import load_sentence
 
 def pytest_configure(config):
     """Under `-m slow` the property tests run once more, each with many random examples."""
+    # The language model is decoded once for all runs, and not into the cache folder of whoever runs them.
+    os.environ.setdefault("ATTENTION_HELPERS_CACHE", str(Path(__file__).parents[1] / "build" / "cache"))
     if config.option.markexpr == "slow":
         os.environ["PROPERTY_PROFILE"] = "thorough"
 
@@ -32,3 +35,11 @@ def inputs():
 def x():
     """A batch of two random sentences, (2, 4, 3)."""
     return torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="session")
+def language_model():
+    """SmolLM2-135M-Instruct, decoded at the first run on a machine: some seconds, later ones less than one."""
+    from attention_helpers.beyond.real_model import load_model
+
+    return load_model()

@@ -29,7 +29,7 @@ from attention_helpers.explorers import readers
 from attention_helpers.explorers.cells import WEIGHTS
 from attention_helpers.explorers.seeded import seeded
 from attention_helpers.explorers.splitting import divisors
-from tools.bench.made import MADE_FROM, MODELS, RUN, SENTENCE, make, settings_of
+from tools.bench.made import MADE_FROM, MODEL, MODELS, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
 
@@ -283,7 +283,20 @@ def check_text(state, text, back):
         assert (name == "masked") == (not weights[:, future].any()) or not future.any()
 
 
+def check_reading(state, text, layer, head, token, off):
+    codes = MODEL.encode(text)
+    whole, without = MODEL.look(codes), MODEL.look(codes, state.off)
+    torch.testing.assert_close(state.maps, without.maps[0])
+    place = min(token, codes.shape[1] - 1)
+    assert (state.layer, state.head, state.token) == (layer, head, place)
+    shares = whole.logits[0, place].softmax(dim=-1).sort(descending=True).values
+    torch.testing.assert_close(state.shares[0], shares[: len(state.next_words)])
+    assert len(state.off) == {"none": 0, "this head": 1, "its layer": 4}.get(off, 5)
+    assert off == "none" or not torch.equal(state.shares[0], state.shares[1])
+
+
 CHECKS = {
+    "ReadingExplorer": check_reading,
     "CostExplorer": check_cost,
     "LayerExplorer": check_layer,
     "LearningExplorer": check_learning,

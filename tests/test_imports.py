@@ -103,6 +103,11 @@ MAY_KNOW = {
     "beyond.costs": {"core", "layers", "beyond.efficient"},
     "beyond.variants": {"core"},
     "beyond.modern": {"core", "layers", "beyond.variants"},
+    "beyond.model_tokens": set(),
+    "beyond.gguf_files": {"beyond.model_tokens"},
+    "beyond.model_files": {"beyond.gguf_files"},
+    "beyond.real_model": {"beyond.model_files", "beyond.modern"},
+    "beyond.head_jobs": set(),
     "plots": set(),
 }
 FIGURES = {"plots"}

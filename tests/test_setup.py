@@ -5,7 +5,9 @@ import pkgutil
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from importlib import metadata
 
 import pytest
 from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, program
@@ -82,6 +84,31 @@ def test_constraints_agree_with_the_requirement_files():
     assert {line.lower() for line in pinned()} <= set(requirement_lines("constraints.txt")), (
         "make upgrade brings them in"
     )
+
+
+LEFT_OUT = {Requirement(line).name for line in requirement_lines("tools/setup/left_out.txt")}
+
+
+def test_what_is_left_out_is_pinned_nowhere_and_asked_for_nowhere_else():
+    assert LEFT_OUT.isdisjoint(names(requirement_lines("constraints.txt")))
+    assert not any(Requirement(line).marker.evaluate() for line in requirement_lines("tools/setup/left_out.txt"))
+
+
+@pytest.mark.parametrize("name", names(requirement_lines("requirements-model.txt")))
+def test_what_comes_without_its_requirements_finds_all_but_what_is_left_out(name):
+    """What pip check would say of it, read from what is installed."""
+    asked = [Requirement(line) for line in metadata.requires(name) or ()]
+    for requirement in (each for each in asked if not each.marker or each.marker.evaluate({"extra": ""})):
+        if requirement.name not in LEFT_OUT:
+            assert requirement.specifier.contains(metadata.version(requirement.name)), requirement
+
+
+@pytest.mark.slow  # looks through all that is installed
+def test_pip_check_misses_what_is_left_out_and_nothing_else():
+    check = [sys.executable, "-m", "pip", "--disable-pip-version-check", "check"]
+    complaints = subprocess.run(check, capture_output=True, text=True).stdout.splitlines()
+    said = re.compile(r"\S+ \S+ requires ([\w-]+), which is not installed\.")
+    assert {said.fullmatch(line)[1] for line in complaints} == LEFT_OUT
 
 
 @pytest.mark.parametrize(("version", "release"), [("3.11.2", 2), ("3.11.4", 2), ("3.11.5", 4), ("3.14.0", 4)])

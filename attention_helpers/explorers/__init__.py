@@ -7,6 +7,7 @@ from .learning import LearningExplorer
 from .masking import MaskExplorer
 from .playground import Playground
 from .qkv import QKVExplorer
+from .reading import ReadingExplorer
 from .scores import ScoresExplorer
 from .splitting import SplitExplorer
 from .stacking import WrapperExplorer
@@ -21,6 +22,7 @@ __all__ = [
     "MaskExplorer",
     "Playground",
     "QKVExplorer",
+    "ReadingExplorer",
     "ScoresExplorer",
     "SplitExplorer",
     "TextExplorer",

@@ -6,6 +6,9 @@ import torch
 
 from attention_helpers import MultiHeadAttention, explorers, load_sentence
 from attention_helpers.beyond.characters import CharacterModel, Characters, load_text
+from attention_helpers.beyond.gguf_files import Sizes
+from attention_helpers.beyond.model_tokens import tokenizer_json
+from attention_helpers.beyond.real_model import LanguageModel
 from attention_helpers.beyond.training import LookUp, Reader, Snapshot
 
 SENTENCE = load_sentence("journey")
@@ -28,6 +31,18 @@ def made_up_run():
     return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
 
 
+def made_up_model():
+    """What a ReadingExplorer reads: a language model of 2 layers, untrained; each byte of a text is a token."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = {"model": "gpt2", "tokens": symbols, "merges": []}
+    tokenizer = tokenizer_json({f"tokenizer.ggml.{name}": value for name, value in names.items()})
+    sizes = Sizes(len(symbols), 16, 24, 2, 4, 2, 10_000.0, 1e-5, 128, None)
+    torch.manual_seed(0)
+    return LanguageModel(sizes, Tokenizer.from_str(tokenizer)).requires_grad_(False)
+
+
 def character_models():
     """What a TextExplorer shows, untrained."""
     task = Characters(load_text())
@@ -37,12 +52,15 @@ def character_models():
 
 RUN = made_up_run()
 MODELS = character_models()
+MODEL = made_up_model()
+TYPED = "a text, typed"
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 MADE_FROM = {  # all others are made from a sentence alone
     "CostExplorer": (MEASURED,),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
     "Playground": (),
+    "ReadingExplorer": (MODEL,),
     "TextExplorer": MODELS,
 }
 

