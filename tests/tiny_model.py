@@ -5,7 +5,13 @@ import torch
 
 LAYERS, D_MODEL, INNER, HEADS, KEY_HEADS, BASE, EPS = 2, 32, 64, 4, 2, 500.0, 1e-5
 CONTROL = ["<|end|>", "<|start|>"]
-MERGES = ["t h", "th e", "Ġ the", "Ã ¼"]  # by bytes: ü is two of them
+MERGES = [
+    "t h",
+    "th e",
+    "Ġ the",
+    "Ã ¼",
+    "1 9",
+]  # by bytes: ü is two of them; digits stand alone before they could merge
 
 
 def vocabulary():

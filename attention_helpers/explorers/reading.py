@@ -173,12 +173,12 @@ def atlas(state):
     sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy().astype(np.uint8)  # (heads * (n + 1), ...)
     width, height = layers * TILE, heads * TILE
     parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height)]
-    off = set(state.off)
+    off, firsts = set(state.off), state.maps[..., 0].mean(dim=-1).tolist()
     for layer in range(layers):
         for head in range(heads):
             x, y = LEFT + layer * TILE, HEAD + head * TILE
-            first = state.maps[layer, head, :, 0].mean()
-            says = f"layer {layer}, head {head}: the first token gets {number(first.item())} of a row on average"
+            first = number(firsts[layer][head])
+            says = f"layer {layer}, head {head}: the first token gets {first} of a row on average"
             chosen = (layer, head) == (state.layer, state.head)
             stroke = {"stroke": MARK, "stroke_width": 3} if chosen else {}
             shade = "#fff" if (layer, head) in off else "transparent"
