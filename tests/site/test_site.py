@@ -73,7 +73,7 @@ class Visit:
         return sum(map(int, re.findall(r"\d+", ground)[:3])), axe.response["violations"]
 
 
-NOTEBOOKS = [page for page in PAGES if "notebooks" in Path(page).parts]
+NOTEBOOKS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").is_file()]
 
 
 def in_turn(pages):
