@@ -21,7 +21,8 @@ WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 800}
 LOOK = """() => ({
     links: [...document.querySelectorAll('a[href]')].map(link => link.href),
     wrong: document.querySelectorAll('mjx-merror').length,
-    pictures: [...document.querySelectorAll('.bd-article img')].map(picture => [picture.naturalWidth, picture.alt]),
+    figures: [...document.querySelectorAll('.cell_output img')].map(picture => picture.alt),
+    broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
     drawings: [...document.querySelectorAll('.bd-article svg[role=img]')].map(picture => picture.ariaLabel),
 })"""
 # The theme has noticed, and no colour is on its way any more.
@@ -73,7 +74,7 @@ class Visit:
         return sum(map(int, re.findall(r"\d+", ground)[:3])), axe.response["violations"]
 
 
-NOTEBOOKS = [page for page in PAGES if "notebooks" in Path(page).parts]
+NOTEBOOKS = [page for page in PAGES if (ROOT / page).with_suffix(".ipynb").is_file()]
 
 
 def in_turn(pages):
@@ -138,7 +139,8 @@ def test_a_notebooks_page_shows_its_formulas_figures_and_explorers(visit):
     outputs = [output for cell in code_cells(notebook) for output in cell.outputs if "data" in output]
     figures = [output.metadata[PNG]["alt"] for output in outputs if PNG in output.data]
     explorers = [re.search('aria-label="([^"]*)"', output.data[SVG])[1] for output in outputs if SVG in output.data]
-    assert [alt for width, alt in visit.seen["pictures"] if width] == figures
+    assert visit.seen["figures"] == figures
+    assert visit.seen["broken"] == []
     assert [html.escape(name, quote=False) for name in visit.seen["drawings"]] == explorers
     assert visit.seen["wrong"] == 0
 
