@@ -12,8 +12,9 @@ SEEDS, EVERY = range(10), 10
 WIDTHS, HEADS, DROPOUTS, RATES = (4, 8, 16, 32, 64), (1, 2, 4), (0.0, 0.2, 0.5, 0.8), (1e-4, 1e-3, 1e-2, 1e-1)
 MENDED = [(task, *sizes) for task in QUESTIONS for sizes in itertools.product(*good(task).values())]
 ONE_HEAD = [
-    *((width, dropout, 1e-2) for width in WIDTHS for dropout in DROPOUTS),
-    *((width, 0.0, rate) for width in WIDTHS for rate in RATES if rate != 1e-2),
+    *((width, 0.0, 1e-2) for width in WIDTHS),
+    *((32, dropout, 1e-2) for dropout in DROPOUTS if dropout),
+    *((32, 0.0, rate) for rate in RATES if rate != 1e-2),
 ]
 
 

@@ -4,10 +4,12 @@ import base64
 import pickle
 import re
 import time
+from functools import lru_cache
 
 import pytest
 
 from attention_helpers import explorers, load_sentence
+from attention_helpers.beyond.real_model import load_model
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
@@ -42,6 +44,11 @@ MADE_FROM = {  # in the kernel; all others are made from a sentence, and LayerEx
     "task=runs[2].task, examples=runs[2].examples, snapshots=explorer.snapshots)",
 }
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
+
+
+@lru_cache(maxsize=1)
+def language_model():
+    return load_model()
 
 
 class LiveExplorer:
@@ -156,6 +163,8 @@ class LiveExplorer:
     def new(self):
         """An explorer of the same kind in its first state, made in this process from what the kernel's was."""
         source = MADE_FROM.get(self.kind)
+        if self.kind == "ReadingExplorer":  # half a gigabyte: read here, too, rather than sent
+            return explorers.ReadingExplorer(language_model())
         if source is None:
             return getattr(explorers, self.kind)(load_sentence("journey"))
         packed = self.kernel.ask(f"__import__('base64').b64encode(__import__('pickle').dumps({source})).decode()")

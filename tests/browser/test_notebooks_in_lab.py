@@ -3,6 +3,7 @@
 from urllib.parse import unquote
 
 import course
+from visit import prompt
 
 from attention_helpers import explorers
 
@@ -23,14 +24,14 @@ def test_stored_pictures_are_shown_at_first(notebook):
 def test_nothing_is_said_or_changed_before_a_cell_is_run(notebook):
     """A stored answer would spoil the prediction, and "unsaved changes" a learner's trust."""
     assert notebook.first["said"] == []
-    assert notebook.first["prompts"] == ["[ ]:"] * len(notebook.cells)
+    assert notebook.first["prompts"] == [prompt(cell, " ") for cell in notebook.cells]
     assert not notebook.first["dirty"]
     assert notebook.last["dirty"], "or it cannot be seen"
 
 
 def test_runs_without_an_error(notebook):
     assert notebook.last["errors"] == []
-    assert notebook.last["prompts"] == [f"[{n}]:" for n in range(1, len(notebook.cells) + 1)]
+    assert notebook.last["prompts"] == [prompt(cell, n) for n, cell in enumerate(notebook.cells, 1)]
     assert "model not found" not in notebook.last["text"].lower()
 
 

@@ -74,7 +74,7 @@ class Visit:
     def look(self, when, cells):
         """What the page shows, from top to bottom, as soon as that is what these cells have."""
         expected = {
-            "prompts": [f"[{cell.execution_count or ' '}]:" for cell in cells],
+            "prompts": [prompt(cell) for cell in cells],
             "outputs": [len(cell.outputs) for cell in cells],
             "pictures": len(stored_pictures(cells)),
         }
@@ -91,6 +91,12 @@ class Visit:
     @cached_property
     def explorer(self):
         return LiveExplorer(self.page, self.kernel)
+
+
+def prompt(cell, count=None):
+    """What stands beside a cell that was run as the so-manieth, or was not run; a folded one has none."""
+    folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+    return "" if folded else f"[{count or cell.execution_count or ' '}]:"
 
 
 def stored_pictures(cells):
