@@ -158,7 +158,7 @@ def one_map(state):
     frame = {"fill": "none", "stroke": MARK, "stroke_width": 2, "pointer_events": "none"}
     rows.append(tag("rect", x=LEFT, y=HEAD + state.token * cell, width=MAP, height=max(cell, 3.0), **frame))
     names = [text(LEFT - 5, HEAD + (state.token + 0.5) * cell + 4, plain(state.words[state.token])[:9], "end")]
-    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -4)
+    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, 0)
     return Drawing("".join([title, image, *rows, *names]), LEFT + MAP, HEAD + MAP + 16)
 
 

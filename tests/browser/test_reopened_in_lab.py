@@ -16,7 +16,7 @@ EXPLORER = """from attention_helpers import load_sentence
 from attention_helpers.explorers import ScoresExplorer
 ScoresExplorer(load_sentence("journey"))"""
 CELLS = [EXPLORER, "1 + 1"]
-PICTURE = ".jp-OutputArea-output :is(svg[role=img], img[src^='data:image/svg+xml'])"
+PICTURE = ".jp-OutputArea-output :is([role=img], img[src^='data:image/svg+xml'])"
 BROKEN = "Error displaying widget"
 
 
