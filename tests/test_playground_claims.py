@@ -12,9 +12,8 @@ SEEDS, EVERY = range(10), 10
 WIDTHS, HEADS, DROPOUTS, RATES = (4, 8, 16, 32, 64), (1, 2, 4), (0.0, 0.2, 0.5, 0.8), (1e-4, 1e-3, 1e-2, 1e-1)
 MENDED = [(task, *sizes) for task in QUESTIONS for sizes in itertools.product(*good(task).values())]
 ONE_HEAD = [
-    *((width, 0.0, 1e-2) for width in WIDTHS),
-    *((32, dropout, 1e-2) for dropout in DROPOUTS if dropout),
-    *((32, 0.0, rate) for rate in RATES if rate != 1e-2),
+    *((width, dropout, 1e-2) for width in WIDTHS for dropout in DROPOUTS),
+    *((width, 0.0, rate) for width in WIDTHS for rate in RATES if rate != 1e-2),
 ]
 
 
@@ -66,13 +65,13 @@ def test_what_the_start_page_says_fails_does(num_heads):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_heads", HEADS)
-@pytest.mark.parametrize("d_out", [32, 64])  # a narrower one learns to read the future more slowly
+@pytest.mark.parametrize("d_out", [16, 32, 64])
 @pytest.mark.parametrize("mask", ["causal", "leaky"])
 def test_a_leak_is_named_where_there_is_one_and_nowhere_else(mask, d_out, num_heads):
     for seed in SEEDS[:: 1 if d_out == 32 else 3]:
         run = run_of("next character", num_heads, d_out, 1e-2, 0.0, seed, mask)
-        run.take(120)
-        [honest] = run.honest
+        run.take(240 if d_out == 16 else 120)  # a narrow one learns to read the future more slowly
+        honest = run.honest[-1]
         sentence = verdict(run, "next character", num_heads=num_heads, d_out=d_out)
         assert sentence.startswith("It reads what it is to guess") == (mask == "leaky")
         assert honest.loss - honest.usual > 1 if mask == "leaky" else abs(honest.loss - honest.usual) < APART / 100
