@@ -72,6 +72,23 @@ def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
         raise ValueError(f"{name} must have the shape {layout}, got {tuple(value.shape)}")
 
 
+def check_cached(cache, new, layout, kept=None):
+    """Check that a cache's keys and values fit the `new` keys (b, heads, num_tokens, head_dim), and hold `kept` tokens.
+
+    Without `kept`, as many as its keys.
+    """
+    for name, part in {"keys": cache.keys, "values": cache.values}.items():
+        check_tensor(f"cache.{name}", part, ranks=(4,), layout=layout)
+        expected = *new.shape[:2], cache.keys.shape[2] if kept is None else kept, new.shape[3]
+        if part.shape != expected:
+            raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
+        if (part.dtype, part.device) != (new.dtype, new.device):
+            raise ValueError(
+                f"cache must hold {name} as x gives them, {new.dtype} on {new.device}, "
+                f"got {part.dtype} on {part.device}"
+            )
+
+
 def check_input(x, d_in, ranks, context_length=None, into=None):
     """Check a layer's input: its rank, its width d_in, that it is no longer than context_length, and its kind.
 

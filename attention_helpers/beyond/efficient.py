@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .._checks import check_dropout, check_flag, check_heads, check_input, check_size, check_tensor
+from .._checks import check_cached, check_dropout, check_flag, check_heads, check_input, check_size
 from ..core import causal_mask
 from ..layers import MultiHeadAttention
 
@@ -121,17 +121,8 @@ class FusedMultiHeadAttention(nn.Module):
         """How many tokens a cache holds, which must fit the `new` keys: 0 for None."""
         if not isinstance(cache, Cache | None):
             raise TypeError(f"cache must be a Cache that step returned, or None, got {type(cache).__name__}")
-        parts = {} if cache is None else {"keys": cache.keys, "values": cache.values}
-        for name, part in parts.items():
-            check_tensor(f"cache.{name}", part, ranks=(4,), layout="(b, num_heads, num_tokens, head_dim)")
-            expected = new.shape[0], self.num_heads, cache.keys.shape[2], self.head_dim
-            if part.shape != expected:
-                raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
-            if (part.dtype, part.device) != (new.dtype, new.device):
-                raise ValueError(
-                    f"cache must hold {name} as x gives them, {new.dtype} on {new.device}, "
-                    f"got {part.dtype} on {part.device}"
-                )
+        if cache is not None:
+            check_cached(cache, new, "(b, num_heads, num_tokens, head_dim)")
         past = 0 if cache is None else cache.keys.shape[2]
         if past + new.shape[2] > self.context_length:
             raise ValueError(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .._checks import check_heads, check_input, check_mask, check_size, check_tensor
+from .._checks import check_cached, check_heads, check_input, check_mask, check_size, check_tensor
 from ..core import attention_scores, attention_weights, context_vectors
 from ..layers import Steps
 from .variants import check_base, check_even, check_groups, repeat_heads, rotate, window_mask
@@ -111,16 +111,7 @@ class ModernAttention(nn.Module):
     def check_cache(self, cache, past, new):
         """ValueError for a cache that does not hold what `past` tokens of these texts left, beside the `new` keys."""
         kept = past if self.window is None else min(past, self.window - 1)
-        expected = new.shape[0], self.num_key_heads, kept, self.head_dim
-        for name, part in {"keys": cache.keys, "values": cache.values}.items():
-            check_tensor(f"cache.{name}", part, ranks=(4,), layout="(b, num_key_heads, kept, head_dim)")
-            if part.shape != expected:
-                raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
-            if (part.dtype, part.device) != (new.dtype, new.device):
-                raise ValueError(
-                    f"cache must hold {name} as x gives them, {new.dtype} on {new.device}, "
-                    f"got {part.dtype} on {part.device}"
-                )
+        check_cached(cache, new, "(b, num_key_heads, kept, head_dim)", kept)
 
 
 def past_of(cache):

@@ -63,8 +63,11 @@ CACHE = [
     ("cache: made under inference_mode", "torch.inference_mode(False)", "torch.inference_mode(torch.is_inference_mode_enabled())"),
     ("cache: one token too many", "if past + new.shape[2] > self.context_length:", "if past + new.shape[2] > self.context_length + 1:"),
     ("cache: one token too few", "if past + new.shape[2] > self.context_length:", "if past + new.shape[2] >= self.context_length:"),
+]
+CACHED = [
     ("cache: values not looked at", '"values": cache.values}', '"values": cache.keys}'),
     ("cache: dtype not looked at", "(part.dtype, part.device) != (new.dtype", "(new.dtype, part.device) != (new.dtype"),
+    ("cache: shape not looked at", "part.shape != expected:", "part.shape[0] != expected[0]:"),
 ]
 LOOKUP = [
     ("look-up: the last pair is never asked for", "torch.rand(letters.shape, generator", "torch.rand(len(letters), self.pairs - (self.pairs > self.questions), generator"),
@@ -277,8 +280,6 @@ MODERN_LAYER = [
     ("modern: what is forgotten stays in memory", "x[:, :, surplus:].clone()", "x[:, :, surplus:]"),
     ("modern: cached keys detached", "torch.cat((cache.keys, keys)", "torch.cat((cache.keys.detach(), keys)"),
     ("modern: the past not counted", "past += x.shape[1]", "past += 1"),
-    ("modern: dtype of the cache not looked at", "(part.dtype, part.device) != (new.dtype", "(new.dtype, part.device) != (new.dtype"),
-    ("modern: shape of the cache not looked at", "part.shape != expected:", "part.shape[0] != expected[0]:"),
     ("modern: a bias in the keys", "self.W_key = nn.Linear(d_in, num_key_heads * self.head_dim, bias=False)", "self.W_key = nn.Linear(d_in, num_key_heads * self.head_dim)"),
     ("cross: keys from the same text", "self.W_key(other)", "self.W_key(other.flip(1))"),
     ("cross: values in another order", "self.W_value(other)", "self.W_value(other.flip(1))"),
@@ -295,6 +296,7 @@ def of(file, faults):
 FAULTS = [
     *of("dropout.py", DROPOUT),
     *of(EFFICIENT, FUSED + CACHE),
+    *of("_checks.py", CACHED),
     *of(TRAINING, LOOKUP + RUN),
     *of(CHARACTERS, TEXT),
     *of(COSTS, COST),
