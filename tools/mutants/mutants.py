@@ -39,7 +39,7 @@ TESTS = {
     "dropout.py": ["dropout", *LAYERS],
     "probes.py": ["probes", *LAYERS],
     "trace.py": ["trace"],
-    "_checks.py": ["bad_input", "look_up", "characters", "costs", "training", "cache", "efficient", *LAYERS],
+    "_checks.py": ["bad_input", "look_up", "characters", "costs", "training", "cache", "efficient", "modern", *LAYERS],
     "beyond/efficient.py": ["efficient", "cache", "costs", "multi_head_equality"],
     "beyond/training.py": ["look_up", "training"],
     "beyond/characters.py": ["characters"],
