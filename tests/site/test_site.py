@@ -138,10 +138,10 @@ def test_a_notebooks_page_shows_its_formulas_figures_and_explorers(visit):
     notebook = read(ROOT / Path(visit.name).with_suffix(".ipynb"))
     outputs = [output for cell in code_cells(notebook) for output in cell.outputs if "data" in output]
     figures = [output.metadata[PNG]["alt"] for output in outputs if PNG in output.data]
-    explorers = [re.search('aria-label="([^"]*)"', output.data[SVG])[1] for output in outputs if SVG in output.data]
+    names = [re.search('aria-label="([^"]*)"', output.data[SVG])[1] for output in outputs if SVG in output.data]
     assert visit.seen["figures"] == figures
     assert visit.seen["broken"] == []
-    assert [html.escape(name, quote=False) for name in visit.seen["drawings"]] == explorers
+    assert visit.seen["drawings"] == [html.unescape(name) for name in names]
     assert visit.seen["wrong"] == 0
 
 
