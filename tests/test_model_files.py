@@ -8,11 +8,25 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_model import CONTROL, D_MODEL, HEADS, as_files_have_it, drawn_weights, vocabulary, write_gguf
+from tiny_model import (
+    BASE,
+    CONTROL,
+    D_MODEL,
+    EPS,
+    FIELDS,
+    HEADS,
+    INNER,
+    KEY_HEADS,
+    LAYERS,
+    as_files_have_it,
+    drawn_weights,
+    vocabulary,
+    write_gguf,
+)
 
 from attention_helpers import max_difference
 from attention_helpers.beyond import model_files
-from attention_helpers.beyond.gguf_files import decoded
+from attention_helpers.beyond.gguf_files import Sizes, decoded, sizes_in
 from attention_helpers.beyond.model_files import cache_folder, model_file, read_model
 
 
@@ -34,8 +48,15 @@ def test_a_file_gives_the_numbers_that_were_written(tiny, weights):
     assert model.weights["blocks.1.W_down.weight"].equal(weights["blk.1.ffn_down"])
     query = as_files_have_it("attn_q", weights["blk.0.attn_q"])
     assert model.weights["blocks.0.attention.W_query.weight"].equal(query)
-    assert (model.sizes.num_heads, model.sizes.num_key_heads, model.sizes.base) == (HEADS, 2, 500.0)
-    assert model.sizes.num_symbols == len(vocabulary())
+    assert model.sizes == Sizes(
+        len(vocabulary()), D_MODEL, INNER, LAYERS, HEADS, KEY_HEADS, BASE, pytest.approx(EPS), 40, 0
+    )
+
+
+def test_what_a_file_leaves_out_is_what_the_format_says():
+    fields = {"general.architecture": "llama"} | {name: size for name, size in FIELDS.items() if "kv" not in name}
+    sizes = sizes_in(fields)
+    assert (sizes.num_key_heads, sizes.base, sizes.eps, sizes.end) == (HEADS, 10_000.0, 1e-5, None)
 
 
 def test_a_read_out_of_its_own_is_read(tmp_path):

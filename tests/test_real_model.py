@@ -1,8 +1,10 @@
 """The language model: a tiny one against torch's own functions, in the layout that models are trained in."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
-from tiny_model import BASE, D_MODEL, EPS, HEADS, KEY_HEADS, LAYERS, drawn_weights, vocabulary, write_gguf
+from tiny_model import BASE, CONTROL, D_MODEL, EPS, HEADS, KEY_HEADS, LAYERS, drawn_weights, vocabulary, write_gguf
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
@@ -122,16 +124,18 @@ def test_drawn_tokens_follow_temperature_and_top_k():
     assert shares_of(torch.zeros(4), temperature=1.0, top_k=2).count_nonzero() == 2, "where many are equally likely too"
 
 
-def test_next_tokens_are_sorted_shares(model):
-    best = next_tokens(model, TEXT, 4)
-    shares = model(model.encode(TEXT))[0, -1].softmax(dim=0)
+@pytest.mark.parametrize("off", [(), [(0, 0), (1, 2)]])
+def test_next_tokens_are_sorted_shares(model, off):
+    best = next_tokens(model, TEXT, 4, off)
+    shares = model(model.encode(TEXT), off)[0, -1].softmax(dim=0)
     assert [share for _, share in best] == pytest.approx(shares.sort(descending=True).values[:4].tolist())
     assert best[0][0] == model.decode(shares.argmax())
 
 
 def test_texts_come_back_and_words_carry_their_space(model):
-    codes = model.encode(TEXT + " ü")
-    assert model.decode(codes) == TEXT + " ü"
+    text = TEXT + " ü" + CONTROL[0]
+    codes = model.encode(text)
+    assert model.decode(codes) == text
     assert model.words(codes[0])[0] == "the"
     assert " the" in model.words(codes[0])
 
@@ -143,6 +147,7 @@ REFUSED = {
     "too many": (lambda m: m(torch.ones(1, 41, dtype=torch.long)), ValueError, "at most 40 tokens"),
     "outside": (lambda m: m(torch.tensor([[9999]])), ValueError, "codes must hold codes from 0"),
     "no such head": (lambda m: m(torch.tensor([[1]]), [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
+    "no such layer": (lambda m: m(torch.tensor([[1]]), [(2, 0)]), ValueError, r"below \(2, 4\), got \(2, 0\)"),
     "no whole head": (lambda m: m(torch.tensor([[1]]), [(0, 0.5)]), TypeError, "each number of off"),
     "no text": (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
     "empty text": (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
@@ -171,6 +176,13 @@ def test_repeated_texts_are_random_tokens_twice(model):
     assert not codes.equal(repeated(model, 7, seed=4, texts=2))
 
 
+@pytest.mark.parametrize(("num_symbols", "first"), [(100, 50), (1000, 256)])
+def test_repeated_texts_leave_the_first_symbols_out(num_symbols, first):
+    model = SimpleNamespace(sizes=SimpleNamespace(num_symbols=num_symbols))
+    codes = repeated(model, 2000)
+    assert (codes.min(), codes.max()) == (first, num_symbols - 1)
+
+
 def test_scores_of_maps_made_for_one_job():
     """Three heads on 8 tokens: one reads the token before, one the first, one five tokens back where it can."""
     tokens = torch.arange(8)
@@ -178,7 +190,7 @@ def test_scores_of_maps_made_for_one_job():
     maps = F.one_hot(read, 8).float()
     assert weight_at(maps, 1).tolist() == pytest.approx([1, 1 / 7, 1 / 7])
     assert weight_at(maps, 5).tolist() == pytest.approx([0, 1 / 3, 1])
-    assert weight_at(maps, 1, start=4).tolist() == [1, 0, 0]
+    assert weight_at(maps, 1, start=2).tolist() == [1, 0, 0]
     assert weight_at(maps, 3, start=2).tolist() == weight_at(maps, 3).tolist()
     assert first_token_weight(maps).tolist() == pytest.approx([1 / 7, 1, 5 / 7])
 

@@ -133,7 +133,7 @@ RUN = [
     ("training: a snapshot with gradients", "    @torch.no_grad()\n    def keep_snapshot", "    def keep_snapshot"),
     ("training: maps of other examples", "self.model.maps(self.examples[:8])", "self.model.maps(self.examples[-8:])"),
     ("training: seven maps", "self.examples[:8]", "self.examples[:7]"),
-    ("training: dense to 29", "return step <= 30 or", "return step < 30 or"),
+    ("training: dense to 25", "return step <= 30 or", "return step <= 25 or"),
     ("training: every 10th beyond 100", "10 if step <= 100 else 50", "10 if step <= 150 else 50"),
     ("training: the bar stands still", "                bar.update()\n", ""),
     ("training: handler not put back", "    finally:\n        signal.signal(signal.SIGINT, before)", "    finally:\n        pass"),

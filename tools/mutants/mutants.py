@@ -4,9 +4,9 @@
     python -m tools.mutants.mutants heads mask only those whose name or file holds one of these words
 
 Each fault is a name, a file, a piece of its text that stands there exactly once, and what takes its place: see
-faults.py and beyond_faults.py. The default unit tests that fit the file run against the broken copy in a temporary
-folder, its own test first. Prints a table and the share that was caught; exit status 1 if a fault survives that is not
-listed as equivalent, or if one that is listed so is caught.
+faults.py, beyond_faults.py and newest_faults.py. The default unit tests that fit the file run against the broken copy
+in a temporary folder, its own test first. Prints a table and the share that was caught; exit status 1 if a fault
+survives that is not listed as equivalent, or if one that is listed so is caught.
 """
 
 import os
@@ -18,12 +18,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import beyond_faults, faults
+from . import beyond_faults, faults, newest_faults
 
 ROOT = Path(__file__).resolve().parents[2]
-FAULTS = [*faults.FAULTS, *beyond_faults.FAULTS]
-EQUIVALENT = {fault[0]: fault[4] for fault in beyond_faults.EQUIVALENT}  # name to reason
-ALL = [*FAULTS, *(fault[:4] for fault in beyond_faults.EQUIVALENT)]
+FAULTS = [*faults.FAULTS, *beyond_faults.FAULTS, *newest_faults.FAULTS]
+SAME = [*beyond_faults.EQUIVALENT, *newest_faults.EQUIVALENT]
+EQUIVALENT = {fault[0]: fault[4] for fault in SAME}  # name to reason
+ALL = [*FAULTS, *(fault[:4] for fault in SAME)]
 # The tests that look at the layers alone come first: most faults are caught within a second.
 LAYERS = [
     "core",
@@ -46,6 +47,15 @@ TESTS = {
     "beyond/costs.py": ["costs"],
     "beyond/variants.py": ["variants", "modern"],
     "beyond/modern.py": ["modern"],
+    "beyond/real_model.py": ["real_model"],
+    "beyond/head_jobs.py": ["real_model"],
+    "beyond/gguf_files.py": ["model_files", "real_model"],
+    "beyond/model_files.py": ["model_files"],
+    "beyond/model_tokens.py": ["model_files", "real_model"],
+    "watching.py": ["layer_explorer"],
+    "verdicts.py": ["layer_explorer"],
+    "explorers/runs.py": ["playground"],
+    "explorers/outcomes.py": ["playground"],
 }
 
 
