@@ -4,6 +4,7 @@ import re
 import threading
 import xml.etree.ElementTree as ET
 from functools import partial
+from types import SimpleNamespace
 
 import other_layers
 import pytest
@@ -22,7 +23,7 @@ from attention_helpers import (
 from attention_helpers.explorers import LayerExplorer
 from attention_helpers.explorers.looking import look_at
 from attention_helpers.explorers.seeded import DrawnFrom, seeded
-from attention_helpers.verdicts import RANDOM, context_of, find_leak_at_once, on_the_course
+from attention_helpers.verdicts import RANDOM, context_of, find_leak_at_once, mask_in_words, on_the_course
 from attention_helpers.watching import find_maps
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
@@ -173,6 +174,22 @@ def test_a_fused_call_is_computed_again_with_its_own_scale_and_mask():
     torch.testing.assert_close(found.weights, expected)
 
 
+def test_a_table_with_numbers_below_0_is_no_map_though_its_rows_sum_to_1():
+    def layer(x, bend):
+        scores = bend(x @ x.mT)
+        return scores / scores.sum(-1, keepdim=True) @ x
+
+    assert (X @ X.mT < 0).any()
+    assert find_maps(partial(layer, bend=torch.clone), X).maps == []
+    assert len(find_maps(partial(layer, bend=torch.abs), X).maps) == 1
+
+
+@pytest.mark.parametrize(("too_far", "says"), [(1, "reach one token too far"), (2, "weights after the diagonal")])
+def test_a_mask_that_begins_one_diagonal_too_late_is_told_from_one_that_begins_later(too_far, says):
+    used = torch.ones(1, 4, 4).tril(too_far)
+    assert says in mask_in_words([SimpleNamespace(used=used)])
+
+
 def test_grouped_heads_have_a_map_for_each_head_of_queries():
     by_hand, fused = (made(layer).eval() for layer in (other_layers.Grouped, other_layers.GroupedFused))
     torch.testing.assert_close(find_maps(by_hand, X).maps[0].used, find_maps(fused, X).maps[0].used)
@@ -208,17 +225,20 @@ def test_pokes_in_one_batch_find_what_they_find_one_by_one(name):
 @pytest.mark.parametrize(
     "layer_class", [SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper]
 )
-def test_the_courses_layers_are_equal_to_themselves(layer_class):
+@pytest.mark.parametrize("qkv_bias", [False, True])
+def test_the_courses_layers_are_equal_to_themselves(layer_class, qkv_bias, monkeypatch):
+    monkeypatch.setitem(SIZES, "qkv_bias", qkv_bias)
     layer = made(layer_class).eval()
     assert on_the_course(layer, X, layer(X)) == f"equal to {layer_class.__name__} with the same weights"
 
 
 def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much():
     layer = made(CausalAttention).eval()
-    said = on_the_course(layer, X, layer(X) + 0.5)
-    assert said == "its parameters fit CausalAttention, which returns other numbers: they differ by 0.5"
+    said = on_the_course(layer, X, layer(X) + 0.001)
+    assert said == "its parameters fit CausalAttention, which returns other numbers: they differ by 0.001"
     wider = torch.cat([layer(X), layer(X)], dim=-1)
-    assert on_the_course(layer, X, wider).endswith("another shape, or NaN is about")
+    for odd in (wider, layer(X) * torch.nan):
+        assert on_the_course(layer, X, odd).endswith("another shape, or NaN is about")
     assert on_the_course(nn.Linear(4, 4), X, X).startswith("not compared: its parameters are those of no layer")
 
 

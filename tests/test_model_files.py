@@ -279,3 +279,10 @@ def test_the_tokenizer_joins_pairs_splits_digits_and_keeps_control_tokens(tiny):
     encoding = tokenizer.encode(text)
     assert encoding.tokens == ["the", "Ġthe", "Ã¼", "Ġ", "1", "9", "<|end|>"]
     assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+
+
+def test_digits_stay_together_where_the_file_says_so(tmp_path, weights):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(decoded(write_gguf(tmp_path / "merged.gguf", weights, pre="gpt-2")).tokenizer)
+    assert tokenizer.encode("the 19").tokens == ["the", "Ġ", "19"]

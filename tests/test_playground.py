@@ -86,6 +86,49 @@ def test_held_out_examples_are_scored_without_dropout():
     assert torch.equal(plain.x, dropped.x)
 
 
+@pytest.mark.parametrize("seed", [0, 5])
+def test_held_out_examples_are_drawn_from_a_seed_of_their_own(seed):
+    x, answers = LookUp(2).batch(torch.Generator().manual_seed(HELD_OUT))
+    run = Run("two questions", 8, 1, 0.0, 1e-2, "causal", seed)
+    assert torch.equal(run.x, x)
+    assert torch.equal(run.answers, answers)
+
+
+@pytest.mark.parametrize(("task", "rate"), [("one question", 1e-3), ("next character", 1e-2)])
+def test_a_run_heeds_its_rate_and_its_dropout(task, rate):
+    runs = [Run(task, 8, 2, dropout, speed, "causal", seed=0) for dropout, speed in ((0, 1e-2), (0, rate), (0.5, 1e-2))]
+    for run in runs:
+        run.take(2)
+    usual, other_rate, dropped = (run.measured[-1].held_loss for run in runs)
+    assert (usual == other_rate) == (rate == 1e-2)
+    assert usual != dropped
+
+
+def test_a_leaky_run_reads_the_future_and_a_causal_one_does_not():
+    maps = {mask: Run("next character", 8, 2, 0.0, 1e-2, mask, seed=0).map() for mask in ("leaky", "causal")}
+    assert (maps["leaky"].triu(1).sum(dim=-1)[:, 0] > 0.5).all()
+    assert (maps["causal"].triu(1) == 0).all()
+
+
+def test_right_answers_are_those_to_the_question_that_fares_worst():
+    run = Run("two questions", 8, 1, 0.0, 1e-2, "causal", seed=0)
+    run.task = SimpleNamespace(score=lambda *_: torch.tensor([0.75, 0.25]), loss=lambda *_: torch.tensor(1.0))
+    run.measure([1.0, 2.0], [torch.tensor([0.5, 1.0]), torch.tensor([0.25, 0.5])])
+    assert (run.measured[-1].held_right, run.measured[-1].right) == (0.25, 0.375)
+
+
+def test_learned_is_the_step_from_which_on_all_is_right():
+    run = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0)
+    shares = [0.5, 0.99, 1.0, 0.98, 1.0, 0.99]
+    drawn = iter(shares)
+    run.task = SimpleNamespace(score=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.tensor(1.0))
+    learned = []
+    for run.step in range(1, 1 + len(shares)):
+        run.measure([], [])
+        learned.append(run.learned)
+    assert learned == [None, 2, 2, None, 5, 5]
+
+
 def test_no_step_of_any_seed_trains_on_the_held_out_examples():
     drawn_at = [(HELD_OUT - seed * FAR_APART) % 2**32 for seed in range(1000)]  # the step whose batch it would be
     assert min(drawn_at) >= 10_000
