@@ -9,7 +9,6 @@ import torch
 
 from .layers import CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper, SelfAttention_v1, SelfAttention_v2
 from .probes import ROUNDING, Leak, all_pokes, find_leak, max_difference, repeated, rounding, rows
-from .trace import trace
 from .watching import NEAR, error_line
 
 RANDOM = "cannot be judged: it is random, in eval mode too"
@@ -136,9 +135,8 @@ def near_one(sums):
     return bool(((sums - 1).abs() < NEAR).all())
 
 
-def on_unused(layer, x, operations):
-    """The operations whose result nobody used, with their lines. operations: as watched in another call."""
-    rows = trace(layer, x).rows
+def on_unused(rows, operations):
+    """The operations whose result nobody used, with their lines. rows: a Trace's; operations: as watched besides."""
     lines = [line for _, _, line in operations] if len(operations) == len(rows) else [""] * len(rows)
     dead = [f"{row.operation}{' in ' * bool(line)}{line}" for row, line in zip(rows, lines, strict=True) if row.unused]
     return "; ".join(dead) or "none"

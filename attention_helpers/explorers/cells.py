@@ -81,9 +81,9 @@ class Grid:
         fills, each = self.palette.fills, zip(self.cells, steps, numbers, strict=True)
         cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.{told}f}</title></rect>" for (a, b), step, value in each])
         svg = f'<g shape-rendering="crispEdges">{cells}</g>{self.hatching}'
-        keep = [True] * len(steps) if taken is None else (as_array(taken)[self.shown] == 0).tolist()
-        svg += self.write(numbers, decimals, steps, keep)
-        return svg if all(keep) else svg + crosses(as_array(taken) * self.shown, self.w, self.h)
+        gone = self.shown & (False if taken is None else as_array(taken) != 0)
+        svg += self.write(numbers, decimals, steps, ~gone[self.shown])
+        return svg + crosses(gone, self.w, self.h) if gone.any() else svg
 
     def write(self, numbers, decimals, steps, keep):
         """The numbers, where the longest of them fits its cell."""
@@ -102,12 +102,6 @@ class Grid:
         ]
         return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
 
-    def frame(self, row, column):
-        """A line around one row or column."""
-        (height, width), x, y = self.shown.shape, (column or 0) * self.w, (row or 0) * self.h
-        w, h = self.w * (width if column is None else 1), self.h * (height if row is None else 1)
-        return tag("rect", x=x, y=y, width=w, height=h, fill="none", stroke=draw.MARK, stroke_width=3)
-
 
 def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, column=None,
             limits=(0, 1), palette=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}"):  # fmt: skip
@@ -122,8 +116,10 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     width = width or side
     grid = Grid(rows, columns, width, side, limits, palette, hidden, tell)
     table = grid.draw(values, taken, decimals)
-    if row is not None or column is not None:
-        table += grid.frame(row, column)
+    if row is not None:
+        table += frame(0, row * grid.h, width, grid.h, 3)
+    if column is not None:
+        table += frame(column * grid.w, 0, grid.w, side, 3)
     parts = [moved(table, LEFT, TOP), moved(draw.title_of(title, width), LEFT, 0), *names_beside(rows, TOP, grid.h)]
     parts.append(text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE))
     places = [LEFT + (j + 0.5) * grid.w for j in range(len(columns))]
@@ -159,7 +155,7 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
     for head, (x, y) in enumerate(corners):
         parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
         parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
-    framed = row_frames(corners, side, n, row) if row is not None else ""
+    framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
     if n > CELLS_UP_TO:
         image = as_image(maps, limits, hidden, taken, corners, side / n, palette)
         return Drawing("".join(parts) + image + framed, width, height)
@@ -171,10 +167,8 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
     return Drawing("".join(parts) + framed, width, height)
 
 
-def row_frames(corners, side, count, row):
-    """A line around one row of each table."""
-    size = {"width": side, "height": side / count, "fill": "none", "stroke": draw.MARK, "stroke_width": 2}
-    return "".join(tag("rect", x=x, y=y + row * side / count, **size) for x, y in corners)
+def frame(x, y, width, height, stroke):
+    return tag("rect", x=x, y=y, width=width, height=height, fill="none", stroke=draw.MARK, stroke_width=stroke)
 
 
 def as_image(maps, limits, hidden, taken, corners, cell, palette):

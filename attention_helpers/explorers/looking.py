@@ -99,16 +99,15 @@ def look_at(layer, x, seed, training=False, num_heads=None):
         with learners_code(), eval_mode(layer):
             judged = find_maps(call, call.x)
             future = verdicts.on_the_future(call, call.x, judged.maps, generator)
-            random = future == verdicts.RANDOM
+            random, operations = future == verdicts.RANDOM, trace(call, call.x)
             said = {
                 "reads the future?": future,
                 "rows sum to 1?": verdicts.on_row_sums(judged.maps, num_tokens, random),
-                "results nobody used": verdicts.on_unused(call, call.x, judged.operations),
+                "results nobody used": verdicts.on_unused(operations.rows, judged.operations),
                 "as in the course?": verdicts.on_the_course(layer, call.x, call.context(call.x), num_heads),
                 "takes fewer tokens?": verdicts.on_fewer_tokens(call, call.x),
             }
             moved = torch.zeros(num_tokens, num_tokens) if random else poke_influence(call.context, call.x, 1.0)
-            operations = str(trace(call, call.x))
         generator.manual_seed(seed)
         with learners_code():
             shown = judged
@@ -123,5 +122,5 @@ def look_at(layer, x, seed, training=False, num_heads=None):
         context.nan_to_num(0.0, 0.0, 0.0), moved.nan_to_num(0.0, 0.0, 0.0), not random, said, tuple(call.x.shape),
         tuple(f"{each.made_by}{' in ' * bool(each.line)}{each.line}" for each in shown.maps),
         sum(parameter.numel() for parameter in layer.parameters()) if isinstance(layer, torch.nn.Module) else 0,
-        operations,
+        str(operations),
     )  # fmt: skip

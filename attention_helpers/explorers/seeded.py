@@ -1,6 +1,7 @@
 """Layers with weights from a seed of their own: an explorer must not move the notebook's random numbers."""
 
 import re
+from functools import cache
 
 import torch
 from torch.nn import init
@@ -11,6 +12,12 @@ DRAWING = {init.kaiming_uniform_, init.uniform_, init.normal_, torch.rand, torch
 BORROWING = re.compile(
     "rand|normal|uniform|dropout|attention|bernoulli|multinomial|exponential|poisson|geometric|cauchy|rrelu|gumbel"
 )
+
+
+@cache
+def borrows(name):
+    """Whether an operation of this name may draw; asked of each that runs, and there are but so many names."""
+    return bool(BORROWING.search(name))
 
 
 class DrawnFrom(TorchFunctionMode):
@@ -24,7 +31,7 @@ class DrawnFrom(TorchFunctionMode):
         kwargs = kwargs or {}
         if function in DRAWING:
             return function(*args, **kwargs | {"generator": self.generator})
-        if BORROWING.search(getattr(function, "__name__", "")) and kwargs.get("generator") is None:
+        if borrows(getattr(function, "__name__", "")) and kwargs.get("generator") is None:
             return self.lend(function, args, kwargs)
         return function(*args, **kwargs)
 

@@ -23,9 +23,11 @@ KEYPRESSES = {  # a way of bench_moves, and how many of the screen's pixels make
     "explorer_6x6_keypress": ("explorer_6x6", 2),
     "explorer_12x64_keypress": ("explorer_12x64", 2),
     "floor_keypress": ("floor", 2),  # a picture of 8 x 8 pixels alone
+    "floor_in_room_keypress": ("floor_in_room", 2),  # the same one, stretched to the room of explorer_6x6's
     "explorer_6x6_keypress_plain_screen": ("explorer_6x6", 1),
     "explorer_12x64_keypress_plain_screen": ("explorer_12x64", 1),
     "floor_keypress_plain_screen": ("floor", 1),
+    "floor_in_room_keypress_plain_screen": ("floor_in_room", 1),
 }
 AT_MOST = {"explorer_6x6_kernel": 10, "explorer_12x64_kernel": 10}  # milliseconds
 VISITS_AT_MOST = {"new": 60, "picture": 4, "together": 10}  # milliseconds of a median, for every control

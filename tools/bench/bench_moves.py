@@ -86,19 +86,27 @@ def interact_12x64():
     return plain(draw)
 
 
-def floor():
+def floor(style=""):
     """Neither attention nor a figure: what a move costs in the page before anything is drawn."""
     slider, picture = widgets.IntSlider(1, 0, 999, description="seed"), widgets.HTML()
 
     def draw(_):
         png = BytesIO()
         Image.new("L", (8, 8), slider.value % 256).save(png, "PNG")
-        picture.value = f'<img {MARK} alt="" src="data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}">'
+        picture.value = (
+            f'<img {MARK} alt="" style="{style}" '
+            f'src="data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}">'
+        )
 
     slider.observe(draw, "value")
     draw(None)
     display(widgets.VBox([slider, picture]))
     return slider
+
+
+def floor_in_room():
+    """The floor's image as large as the 6 x 6 picture: what showing so many pixels costs, whatever is on them."""
+    return floor("width:1080px;height:330px;image-rendering:pixelated")
 
 
 def plain(draw):
