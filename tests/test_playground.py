@@ -385,5 +385,10 @@ def test_learned_says_since_when_and_a_loss_that_is_lost_says_so():
 def test_the_leak_is_named_only_where_two_losses_tell_of_it():
     of_text = {"task": "next character"}
     assert said(10, 0.3, **of_text) == "After 10 steps 30 % of the held-out characters are guessed right."
-    assert "no future" in said(40, 0.3, honest=[Honest(40, 2.5, 2.5)], **of_text)
-    assert said(40, 0.9, honest=[Honest(40, 6.5, 0.25)], **of_text).startswith("It reads what it is to guess: after 40")
+    honest, leaky = Honest(20, 2.75, 2.5), Honest(40, 6.5, 0.25)
+    assert said(20, 0.3, honest=[honest], **of_text) == (
+        "After 20 steps the held-out loss is 2.50 nats; with no future to read it is 2.75."
+    )
+    assert said(40, 0.9, honest=[honest, leaky], **of_text) == (
+        "It reads what it is to guess: after 40 steps its loss seems to be 0.25 nats, but with no future to read it is 6.50."
+    )
