@@ -390,5 +390,6 @@ def test_the_leak_is_named_only_where_two_losses_tell_of_it():
         "After 20 steps the held-out loss is 2.50 nats; with no future to read it is 2.75."
     )
     assert said(40, 0.9, honest=[honest, leaky], **of_text) == (
-        "It reads what it is to guess: after 40 steps its loss seems to be 0.25 nats, but with no future to read it is 6.50."
+        "It reads what it is to guess: after 40 steps its loss seems to be 0.25 nats, but with no future to read it is "
+        "6.50."
     )
