@@ -71,7 +71,7 @@ class DropoutExplorer(SentenceExplorer):
         sums = bars(
             {"share": state.histogram},
             edges,
-            "shares of the row sums, each from the number under its bar to the next",
+            "how often a row sum lies from each number to the next",
             width=700,
             height=90,
         )
