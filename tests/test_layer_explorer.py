@@ -375,3 +375,9 @@ def test_the_picture_has_one_size_whatever_the_layer(name):
     assert sizes_of(e) == sizes_of(LayerExplorer(Mine, SENTENCE))
     assert "nan" not in re.sub("NaN", "", e.svg + e.readout)
     assert ("no attention map was found" in e.svg) == (name == "Perceptron")
+
+
+def test_the_line_of_a_map_stands_in_the_readout_as_code():
+    readout = LayerExplorer(other_layers.MaskThrownAway, SENTENCE).readout
+    assert "`" not in readout
+    assert re.search(r"softmax in line \d+, <code>[^<]*softmax[^<]*</code>", readout)
