@@ -122,7 +122,7 @@ def on_row_sums(maps, num_tokens, random=False):
         return f"no: row {empty[0]} is NaN, as where every key is hidden"
     sums = used.sum(dim=-1)
     if near_one(sums):
-        return "yes" if len(used) == 1 else f"yes, in all {len(used)} maps"
+        return "yes" if len(used) == 1 else f"yes, in each of {len(used)} maps"
     if random and near_one(made.sum(dim=-1)):
         return "yes, before some are dropped"
     why = "something is taken away after softmax, and the rest not divided by its sum"

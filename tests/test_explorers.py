@@ -214,7 +214,7 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
     assert [*state.verdicts.values()] == [
         "no leak found by 643 pokes",
-        "yes" if num_heads == 1 else f"yes, in all {num_heads} maps",
+        "yes" if num_heads == 1 else f"yes, in each of {num_heads} maps",
         "none",
         "equal to MultiHeadAttention with the same weights",
         "yes",

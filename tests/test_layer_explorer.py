@@ -30,7 +30,7 @@ SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Gene
 X = SENTENCE.embeddings[None]  # (1, 4, 4): as many features as tokens, so that a shape alone proves nothing
 SIZES = {"d_in": 4, "d_out": 4, "num_heads": 2, "context_length": 4, "dropout": 0.0}
 
-NO, LEAK, YES = "no leak found by 407 pokes", "row 0 reads the future: ", "yes, in all 2 maps"
+NO, LEAK, YES = "no leak found by 407 pokes", "row 0 reads the future: ", "yes, in each of 2 maps"
 HERE = "The maps have weights after the diagonal"
 ELSEWHERE = "No map has a weight there: it comes in where the weights are made, or after them"
 PAST = "The maps have no weight before the diagonal: the mask hides the past"
@@ -395,3 +395,9 @@ def test_the_picture_has_one_size_whatever_the_layer(name):
     assert sizes_of(e) == sizes_of(LayerExplorer(Mine, SENTENCE))
     assert "nan" not in re.sub("NaN", "", e.svg + e.readout)
     assert ("no attention map was found" in e.svg) == (name == "Perceptron")
+
+
+def test_the_line_of_a_map_stands_in_the_readout_as_code():
+    readout = LayerExplorer(other_layers.MaskThrownAway, SENTENCE).readout
+    assert "`" not in readout
+    assert re.search(r"softmax in line \d+, <code>[^<]*softmax[^<]*</code>", readout)

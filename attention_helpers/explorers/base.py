@@ -1,6 +1,7 @@
 """What all explorers share: controls, a picture that follows them, readouts, and a line that explains."""
 
 import html
+import re
 import threading
 
 import ipywidgets as widgets
@@ -60,7 +61,10 @@ class Explorer(widgets.VBox):
         for control in self.controls.values():
             control.style.description_width = NAMED  # a new style would leave the old one behind, open for good
             if isinstance(control, widgets.ToggleButtons):
-                control.style.button_width = "64px"
+                control.style.button_width = "auto"  # as wide as their words
+                control.add_class("widget-inline-hbox")  # which they lack, alone of all: the name stands beside them
+            if isinstance(control, widgets.Text):
+                control.layout.grid_area = "auto / 1 / auto / -1"  # a row of its own, so that a sentence fits
             control.layout.width = "auto"
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
@@ -241,10 +245,12 @@ class Markup(str):
     """A readout that is HTML already; all others are plain text."""
 
 
+def marked(text):
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)))
+
+
 def table(rows):
-    """Readouts as an HTML table: a name and a text each."""
+    """Readouts as an HTML table: a name and a text each; what stands between backticks is code."""
     head = '<tr><th scope="row" style="text-align:left;padding-right:1em">'
-    cells = [
-        (html.escape(name), text if isinstance(text, Markup) else html.escape(text)) for name, text in rows.items()
-    ]
+    cells = [(html.escape(name), text if isinstance(text, Markup) else marked(text)) for name, text in rows.items()]
     return "<table>" + "".join(f"{head}{name}</th><td>{text}</td></tr>" for name, text in cells) + "</table>"

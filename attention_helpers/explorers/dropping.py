@@ -68,7 +68,13 @@ class DropoutExplorer(SentenceExplorer):
         one = heatmap(state.kept, tokens, tokens, "one mask (1: kept)", **mask)
         dropped = heatmap(state.dropped, tokens, tokens, "weights after it", taken=taken, hidden=future)
         average = heatmap(state.average, tokens, tokens, "average of the draws", hidden=future)
-        sums = bars({"share": state.histogram}, edges, "row sums from … on, shares of all draws", width=700, height=90)
+        sums = bars(
+            {"share": state.histogram},
+            edges,
+            "how often a row sum lies from each number to the next",
+            width=700,
+            height=90,
+        )
         return [[one, dropped, beside(average, colour_bar((0, 1), more=True))], [sums]]
 
     def readouts(self, state):

@@ -48,15 +48,13 @@ class LayerExplorer(SentenceExplorer):
             if kind == "dropout":
                 controls[name] = dropout(name)
             elif kind == "flag":
-                controls[name] = widgets.Checkbox(default is True, description=name, tooltip="Yes or no", indent=False)
+                controls[name] = widgets.Checkbox(default is True, description=name, tooltip="Yes or no")
             elif kind in SLIDERS:
                 controls[name] = slider(name, *SLIDERS[kind])
             control = controls.get(name)
             if kind != "flag" and control and isinstance(default, (int, float)) and default <= control.max:
                 control.value = default
-        controls["training"] = widgets.Checkbox(
-            True, description="training", tooltip="train(), or eval()", indent=False
-        )
+        controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         controls["seed"] = seed(123)
         self.find_first_state(controls)
         return controls

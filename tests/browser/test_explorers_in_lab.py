@@ -3,7 +3,7 @@
 import course
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from visit import SCREENSHOTS
+from visit import SCREENSHOTS, SIZE
 
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, ids=lambda path: path.stem)
@@ -32,6 +32,12 @@ ROOM = """box => {
             .map(row => picture.getBoundingClientRect().right - row.at(-1).room.right),
     };
 }"""
+CUT = """row => [...row.querySelectorAll('.widget-label, button')]
+    .filter(part => part.scrollWidth > part.clientWidth).map(part => part.innerText)"""
+BESIDE = """control => {  // the first line of a control: its name, and what is moved
+    const [name, moved] = [...control.children].map(part => part.getBoundingClientRect());
+    return moved.left >= name.right - 1 && moved.top < name.bottom;
+}"""
 CONTRAST = """box => {  // by WCAG, of words in the page's colour with what they stand on
     let ground = box;
     while (getComputedStyle(ground).backgroundColor == 'rgba(0, 0, 0, 0)') ground = ground.parentElement;
@@ -50,6 +56,16 @@ def explorer(notebook):
     explorer = notebook.explorer
     explorer.reset()
     return explorer
+
+
+def test_the_words_of_controls_are_whole_and_stand_beside_them(explorer):
+    explorer.page.set_viewport_size({"width": 1440, "height": 900})
+    assert explorer.box.locator(":scope > .widget-gridbox").evaluate(CUT) == []
+    for number, name in enumerate(explorer.names):
+        control = explorer.control(number)
+        if control.locator("input[type=checkbox]").count() == 0:  # its words follow it
+            assert control.evaluate(BESIDE), name
+    explorer.page.set_viewport_size(SIZE)
 
 
 def test_keyboard_moves_every_control(explorer):
