@@ -1,9 +1,9 @@
-"""Bring what the hub needs beside .venv, and say in a sentence what this machine lacks: `make classroom` calls this first.
+"""Bring what the hub needs beside .venv, or say in a sentence what this machine lacks. `make classroom` calls it first.
 
     python classroom/set_up.py
 
-The proxy comes from npm, in the versions of package-lock.json, into build/classroom; the language model of notebook 10 is
-decoded once for all learners, who may read it there.
+The proxy comes from npm, in the versions of package-lock.json, into build/classroom; the language model of notebook 10
+is decoded once for all learners, who may read it there.
 """
 
 import os
@@ -27,8 +27,8 @@ def lacking():
         return "A hub starts each server under its learner's account, and only root may do that (sudo make classroom)."
     if closed := closed_folders(COURSE, Path(sys.executable).resolve()):
         return (
-            f"No other account may enter {', '.join(map(str, closed))}, and the learners' servers need what is in there: "
-            "open it with chmod o+x, or move the course, and take a Python that stands elsewhere."
+            f"Learners' servers need what is in {', '.join(map(str, closed))}, where other accounts may not enter: "
+            "open it with chmod o+x, or move the course and take a Python that stands elsewhere."
         )
     if shutil.which("npm") is None or (node := node_version()) < NODE:
         found = "no npm" if shutil.which("npm") is None else f"Node {node}" if node else "no Node"

@@ -1,4 +1,4 @@
-"""A real hub on this machine alone, with accounts that are made for it and removed after it, and learners who log in."""
+"""A real hub on this machine alone, accounts that are made for it and removed after it, and learners who log in."""
 
 import os
 import pwd
@@ -147,9 +147,8 @@ class Pupil:
 
     def request(self, method, url, **more):
         """As a page of one's own server does: with the token that its cookie holds."""
-        tokens = [cookie.value for cookie in self.cookies_of(f"/user/{self.name}/") if cookie.name == "_xsrf"]
-        headers = {"X-XSRFToken": token for token in tokens}
-        return self.browser.request(method, url, headers=headers, timeout=PATIENCE, **more)
+        [token] = [cookie.value for cookie in self.cookies_of(f"/user/{self.name}/") if cookie.name == "_xsrf"]
+        return self.browser.request(method, url, headers={"X-XSRFToken": token}, timeout=PATIENCE, **more)
 
     def log_in(self, password=PASSWORD):
         page = self.browser.get(f"{self.address}/hub/login", timeout=PATIENCE)

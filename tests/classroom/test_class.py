@@ -1,4 +1,4 @@
-"""Five learners at once: each runs a notebook to its end, moves a slider, saves; and nobody reads what another wrote."""
+"""Five learners at once: each runs a notebook whole, moves a slider, saves; and nobody reads what another wrote."""
 
 import json
 import os
@@ -18,6 +18,7 @@ from kernel import opened
 
 from attention_helpers import load_sentence
 from attention_helpers.explorers import MaskExplorer
+from classroom import marks
 
 LESSON = "03_causal_masking.ipynb"
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -199,6 +200,14 @@ def read_by_hub(one, other):
     return {(other.name, page): status for page, status in answers.items() if status not in (403, 404)}
 
 
+def test_a_learner_opens_the_start_page_without_a_teachers_menus(the_class):
+    one = the_class.pupils[0]
+    page = one.browser.get(f"{one.home}/", timeout=PATIENCE)
+    assert page.url == f"{one.home}/lab/tree/00_start_here.ipynb"
+    assert '"@jupyter/nbgrader": true' in page.text.partition('"disabledExtensions"')[2].partition("}")[0]
+    assert one.browser.get(f"{one.home}/formgrader", timeout=PATIENCE).status_code == 404
+
+
 def test_nobody_reads_what_another_wrote(the_class, at_once):
     by_kernel = list(at_once.map(lambda one: read_by_kernel(the_class, one), the_class.pupils))
     by_hub = list(at_once.map(lambda two: read_by_hub(*two), permutations(the_class.pupils, 2)))
@@ -210,6 +219,17 @@ def test_nobody_reads_what_another_wrote(the_class, at_once):
 def test_a_wrong_password_and_an_account_outside_the_class_stay_outside(the_class):
     assert Pupil(the_class.hub.address, PUPILS[0]).log_in("another").status_code == 403
     assert Pupil(the_class.hub.address, OUTSIDER).log_in().status_code == 403
+
+
+def test_a_teacher_collects_what_a_learner_wrote_and_no_more_than_the_learner_may_read(the_class, tmp_path, capsys):
+    honest, sly = (the_class.homes / name / "workbook" / LESSON for name in PUPILS[:2])
+    sly.rename(kept := sly.with_name("kept.ipynb"))
+    sly.symlink_to(honest)
+    marks.collect(tmp_path, "03", *PUPILS[:2])
+    sly.unlink()
+    kept.rename(sly)
+    assert f"{PUPILS[1]} has no notebook 03 that can be read" in capsys.readouterr().out
+    assert [file.parts[-3] for file in tmp_path.glob("submitted/*/03/*")] == [PUPILS[0]]
 
 
 def test_the_culler_stops_idle_servers_and_what_was_saved_stays(the_class):

@@ -44,7 +44,7 @@ LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", 
 LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
 LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
 ALONE = "requirements-model.txt"  # for both, without what its packages ask for, which pip does for a whole call alone
-INPUTS = sorted({name for files in LEVELS.values() for name in files}) + [ALONE, "constraints.txt", "pyproject.toml"]
+INPUTS = [*sorted({name for files in LEVELS.values() for name in files}), ALONE, "constraints.txt", "pyproject.toml"]
 
 PROBE = "import os, pip, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.dirname(pip.__path__[0]))"
 
