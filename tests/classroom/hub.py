@@ -32,10 +32,11 @@ c.JupyterHub.services[0]["api_token"] = {token!r}
 
 
 class Hub(NamedTuple):
-    """A running hub: its address, that of its proxy's switchboard, and the folder that it writes to."""
+    """A running hub: its address, that of its proxy's switchboard, its process, and the folder that it writes to."""
 
     address: str
     proxy: str
+    process: psutil.Process
     folder: Path
 
 
@@ -122,7 +123,7 @@ def hub(homes):
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
     try:
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
-        yield Hub(urls[0], urls[2], folder)
+        yield Hub(urls[0], urls[2], psutil.Process(process.pid), folder)
     except BaseException:
         print((folder / "log").read_text()[-6000:])
         raise
