@@ -13,7 +13,7 @@ from jupyterhub.spawner import LocalProcessSpawner
 COURSE = Path(__file__).resolve().parents[1]
 BUILD = COURSE / "build" / "classroom"
 GROUP = "course"  # of the machine: who is in it may log in
-IDLE = 3600  # seconds without a click or a running cell, after which a server is stopped
+IDLE = 3600  # seconds in which nothing is clicked, run or printed, after which a server is stopped
 
 os.umask(0o077)  # what the hub and the servers write, its database among it, is their own
 
@@ -49,7 +49,7 @@ c.Spawner.environment = {
     "OMP_NUM_THREADS": "1",  # many kernels share the cores
     "ATTENTION_HELPERS_CACHE": str(BUILD / "model"),  # the language model, decoded once for all
 }
-c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # seconds: a class starts at once
+c.Spawner.start_timeout = c.Spawner.http_timeout = 300  # seconds: when a class starts at once, each waits for all
 
 # Until when: the culler stops idle servers, and may do nothing else. Files stay; kernels end.
 c.JupyterHub.services = [

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import psutil
 import requests
 
-CONFIG = Path(__file__).resolve().parents[2] / "classroom" / "jupyterhub_config.py"
+COURSE = Path(__file__).resolve().parents[2]
+CONFIG = COURSE / "classroom" / "jupyterhub_config.py"
 GROUP = "attention-test"
 PUPILS = [f"attention-test-{number}" for number in range(1, 6)]
 OUTSIDER = "attention-test-0"  # an account of the machine's that is in no class

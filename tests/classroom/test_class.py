@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from hub import CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
+from hub import COURSE, CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
 from attention_helpers import load_sentence
@@ -232,6 +232,19 @@ def test_a_teacher_collects_what_a_learner_wrote_and_no_more_than_the_learner_ma
     kept.rename(sly)
     assert f"{PUPILS[1]} has no notebook 03 that can be read" in capsys.readouterr().out
     assert [file.parts[-3] for file in tmp_path.glob("submitted/*/03/*")] == [PUPILS[0]]
+
+
+def test_a_learner_brings_a_notebooks_newest_version_and_keeps_the_own(the_class):
+    one = the_class.pupils[0]
+    own = the_class.homes / one.name / "workbook" / LESSON
+    own.write_text(own.read_text().replace("# 3. Causal masking", "# My notes"))
+    command = [sys.executable, str(COURSE / "tools" / "setup" / "workbook.py"), "reset", "03"]
+    with opened(one, "00_start_here.ipynb") as kernel:
+        run = f"import json, subprocess; print(json.dumps(subprocess.run({command}, capture_output=True, text=True).stdout))"
+        said = kernel.say(run).splitlines()
+    assert said[0] == f"Yours is now workbook/{own.stem}.yours-1.ipynb."
+    assert "# My notes" in own.with_name(f"{own.stem}.yours-1.ipynb").read_text()
+    assert "# 3. Causal masking" in own.read_text()
 
 
 def test_the_culler_stops_idle_servers_and_what_was_saved_stays(the_class):
