@@ -240,8 +240,9 @@ def test_a_learner_brings_a_notebooks_newest_version_and_keeps_the_own(the_class
     own.write_text(own.read_text().replace("# 3. Causal masking", "# My notes"))
     command = [sys.executable, str(COURSE / "tools" / "setup" / "workbook.py"), "reset", "03"]
     with opened(one, "00_start_here.ipynb") as kernel:
-        run = f"import json, subprocess; print(json.dumps(subprocess.run({command}, capture_output=True, text=True).stdout))"
-        said = kernel.say(run).splitlines()
+        said = kernel.say(
+            f"import json, subprocess\nprint(json.dumps(subprocess.check_output({command}, text=True)))"
+        ).splitlines()
     assert said[0] == f"Yours is now workbook/{own.stem}.yours-1.ipynb."
     assert "# My notes" in own.with_name(f"{own.stem}.yours-1.ipynb").read_text()
     assert "# 3. Causal masking" in own.read_text()
