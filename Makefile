@@ -13,7 +13,7 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 # The language model that tests decode is kept here, not in the cache folder of whoever runs them.
 test-unit test-notebooks test-slow test-browser refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site lint format mutants course exercises \
+.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
 	refresh readers figures bench upgrade clean
 
 help: ## list these targets
@@ -60,6 +60,15 @@ site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 test-site: site ## and look at them in a browser: links, formulas, light and dark, requests, axe (needs Chromium)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests/site
 
+classroom: ## start a hub for a class, as root: see classroom/README.md (ARGS=... for JupyterHub)
+	$(ENSURE) classroom
+	@$(BIN)/python classroom/set_up.py
+	cd build/classroom/hub && "$(CURDIR)/$(BIN)/python" -m jupyterhub --config "$(CURDIR)/classroom/jupyterhub_config.py" $(ARGS)
+
+test-classroom: ## have five learners work in a real hub at once, and mark a class (the hub needs Linux, root, Node; ARGS=... for pytest)
+	$(ENSURE) classroom
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs -s tests/classroom $(ARGS)
+
 lint: ## check code and notebooks with ruff
 	$(ENSURE) test
 	$(BIN)/python -m ruff check
@@ -102,7 +111,7 @@ bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leav
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv
 
-REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt
+REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt classroom/requirements.txt
 
 # uv alone, from its pin: requirement files that contradict constraints.txt cannot be installed before this has run.
 upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-upgrade: move only what must)

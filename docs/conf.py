@@ -17,7 +17,7 @@ language = "en"
 
 extensions = ["myst_nb", "tools.notebooks.pages"]
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "notebooks/*.md", "notebooks/*.ipynb", "notebooks/solutions/*.ipynb"]
+include_patterns = ["docs/*.md", "classroom/*.md", "notebooks/*.md", "notebooks/*.ipynb", "notebooks/solutions/*.ipynb"]
 
 nb_execution_mode = "off"  # the stored outputs are what the tests compare
 nb_render_markdown_format = "gfm"  # an output may hold a table

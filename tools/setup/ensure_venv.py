@@ -1,9 +1,10 @@
 """Bring .venv to what the requirement files say, at the cost of milliseconds when it is there already.
 
-    python tools/setup/ensure_venv.py venv    only .venv with pip, to install a torch build of your own first
-    python tools/setup/ensure_venv.py lab     what a learner needs: requirements.txt, requirements-model.txt
-    python tools/setup/ensure_venv.py test    and requirements-dev.txt
-    python tools/setup/ensure_venv.py site    and docs/requirements.txt, for the reading site
+    python tools/setup/ensure_venv.py venv       only .venv with pip, to install a torch build of your own first
+    python tools/setup/ensure_venv.py lab        what a learner needs: requirements.txt, requirements-model.txt
+    python tools/setup/ensure_venv.py test       and requirements-dev.txt
+    python tools/setup/ensure_venv.py site       and docs/requirements.txt, for the reading site
+    python tools/setup/ensure_venv.py classroom  test's and classroom/requirements.txt, for a hub and marks
 
 It is written so that Python 3.6 reads it too, and can say that it is too old.
 """
@@ -41,8 +42,9 @@ ANOTHER = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} PYTH
 
 LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
 LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
+LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
 ALONE = "requirements-model.txt"  # for both, without what its packages ask for, which pip does for a whole call alone
-INPUTS = LEVELS["site"] + [ALONE, "constraints.txt", "pyproject.toml"]
+INPUTS = [*sorted({name for files in LEVELS.values() for name in files}), ALONE, "constraints.txt", "pyproject.toml"]
 
 PROBE = "import os, pip, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.dirname(pip.__path__[0]))"
 
@@ -54,6 +56,8 @@ LAB_SETTINGS = """{
   "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": true}
 }
 """
+# Without nbgrader's menus, which come with the level classroom: they are a teacher's, who has its commands.
+PAGE_SETTINGS = '{"disabledExtensions": {"@jupyter/nbgrader": true}}\n'
 
 say = partial(print, flush=True)  # pip, in a process of its own, prints after it
 
@@ -151,7 +155,7 @@ def stamp(level):
 
 def fingerprint(version):
     """Hash everything that decides what an installation gives; ROOT too, for "-e ." notes down the folder."""
-    digest = hashlib.sha256("\n".join([version, str(ROOT), LAB_SETTINGS]).encode())
+    digest = hashlib.sha256("\n".join([version, str(ROOT), LAB_SETTINGS, PAGE_SETTINGS]).encode())
     for name in INPUTS:
         digest.update(hashlib.sha256((ROOT / name).read_bytes()).digest())
     return digest.hexdigest()
@@ -200,6 +204,7 @@ def write_lab_settings():
     folder = VENV / "share" / "jupyter" / "lab" / "settings"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "overrides.json").write_text(LAB_SETTINGS)
+    (folder / "page_config.json").write_text(PAGE_SETTINGS)
 
 
 @contextmanager

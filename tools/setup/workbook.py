@@ -3,7 +3,8 @@
 python tools/setup/workbook.py fill        copy the notebooks that are not there yet, tell which have a newer version
 python tools/setup/workbook.py reset 03    bring the newest 03, and keep the learner's beside it if they changed it
 
-A copy has no outputs, so that a prediction is one, but for the explorers' first pictures.
+A copy has no outputs, so that a prediction is one, but for the explorers' first pictures. The environment variable
+ATTENTION_WORKBOOK names another folder for them, as a class has one for each learner.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
-WORKBOOK = ROOT / "workbook"
+WORKBOOK = Path(os.environ.get("ATTENTION_WORKBOOK") or ROOT / "workbook")
 # For each copy, the sha256 of the cells that it was made with; once it was that of the course's whole file.
 # The exercises know by this file that their notebook is a learner's copy.
 VERSIONS = WORKBOOK / ".versions.json"
@@ -182,10 +183,10 @@ def reset(name: str) -> None:
     if os.path.lexists(copy) and not (copy.is_file() and version(copy.read_bytes()) in (made_from, version(newest))):
         kept = free_name(copy)
         copy.rename(kept)
-        print(f"Yours is now {kept.relative_to(ROOT).as_posix()}.")
+        print(f"Yours is now {kept.relative_to(WORKBOOK.parent).as_posix()}.")
     sign(newest)
     write(copy, newest)
-    print(f"workbook/{name_of(notebook)} is the course's newest version.")
+    print(f"{WORKBOOK.name}/{name_of(notebook)} is the course's newest version.")
     write_versions(read_versions() | {name_of(notebook): version(newest)})
 
 

@@ -1,0 +1,64 @@
+"""A hub for a class: a login, and behind it a JupyterLab of one's own with the course in it.
+
+`sudo make classroom` starts it; README.md in this folder says what a teacher does before and after.
+"""
+
+import os
+import pwd
+import sys
+from pathlib import Path
+
+from jupyterhub.spawner import LocalProcessSpawner
+
+COURSE = Path(__file__).resolve().parents[1]
+BUILD = COURSE / "build" / "classroom"
+GROUP = "course"  # of the machine: who is in it may log in
+IDLE = 3600  # seconds in which nothing is clicked, run or printed, after which a server is stopped
+
+os.umask(0o077)  # what the hub and the servers write, its database among it, is their own
+
+
+class CourseSpawner(LocalProcessSpawner):
+    """Start a learner's server under the learner's own account, in a home that no other account may enter.
+
+    It needs the accounts to be there. Errors: RuntimeError for an account that may do everything anyway.
+    """
+
+    async def start(self):
+        account = pwd.getpwnam(self.user.name)
+        if account.pw_uid == 0:
+            raise RuntimeError(f"{self.user.name} is the machine's administrator: take another account")
+        os.chmod(account.pw_dir, 0o700)
+        return await super().start()
+
+
+c = get_config()  # noqa: F821 (what reads this file defines it)
+
+# Who: the machine's own accounts and passwords (PAM).
+c.JupyterHub.authenticator_class = "pam"
+c.LocalAuthenticator.allowed_groups = {GROUP}
+
+# Where: this machine alone, until you name an address and a certificate.
+c.JupyterHub.bind_url = "http://127.0.0.1:8000"
+c.ConfigurableHTTPProxy.command = [str(BUILD / "node_modules" / ".bin" / "configurable-http-proxy")]
+
+# What.
+c.JupyterHub.spawner_class = CourseSpawner
+c.Spawner.cmd = [sys.executable, str(COURSE / "classroom" / "learner.py")]
+c.Spawner.environment = {
+    "OMP_NUM_THREADS": "1",  # many kernels share the cores
+    "ATTENTION_HELPERS_CACHE": str(BUILD / "model"),  # the language model, decoded once for all
+}
+c.Spawner.start_timeout = c.Spawner.http_timeout = 300  # seconds: when a class starts at once, each waits for all
+
+# Until when: the culler stops idle servers, and may do nothing else. Files stay; kernels end.
+c.JupyterHub.services = [
+    {"name": "culler", "command": [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={IDLE}"]}
+]
+c.JupyterHub.load_roles = [
+    {
+        "name": "culler",
+        "services": ["culler"],
+        "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"],
+    }
+]

@@ -1,0 +1,91 @@
+"""Bring what the hub needs beside .venv, or say in a sentence what this machine lacks. `make classroom` calls it first.
+
+    python classroom/set_up.py
+
+The proxy comes from npm, in the versions of package-lock.json, into build/classroom; the language model of notebook 10
+is decoded once for all learners, who may read it there.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+COURSE = Path(__file__).resolve().parents[1]
+BUILD = COURSE / "build" / "classroom"
+PROXY = BUILD / "node_modules" / ".bin" / "configurable-http-proxy"
+LISTS = ["package.json", "package-lock.json"]
+NODE = 20  # or newer
+
+
+def lacking():
+    """What keeps a hub from running here, in a sentence, or "" if nothing does."""
+    if not sys.platform.startswith("linux"):
+        return "A hub with an account for each learner is made for Linux."
+    if os.geteuid() != 0:
+        return "A hub starts each server under its learner's account, and only root may do that (sudo make classroom)."
+    if closed := closed_folders(COURSE, Path(sys.executable).resolve()):
+        return (
+            f"Learners' servers need what is in {', '.join(map(str, closed))}, where other accounts may not enter: "
+            "open it with chmod o+x, or move the course and take a Python that stands elsewhere."
+        )
+    if shutil.which("npm") is None or (node := node_version()) < NODE:
+        found = "no npm" if shutil.which("npm") is None else f"Node {node}" if node else "no Node"
+        return f"The hub's proxy needs Node {NODE} or newer and npm, and there is {found}."
+    return ""
+
+
+def closed_folders(*paths):
+    """The folders above these paths that may not be entered by those who are neither their owner nor in their group."""
+    above = {folder for path in paths for folder in (path, *path.parents) if folder.is_dir()}
+    return sorted(folder for folder in above if not folder.stat().st_mode & 0o001)
+
+
+def node_version():
+    """The first number of node's version, 0 where there is none."""
+    try:
+        return int(subprocess.check_output(["node", "--version"], text=True).lstrip("v").split(".")[0])
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return 0
+
+
+def install_proxy():
+    """Install the proxy with npm, unless what is there came from the same lists."""
+    wanted = [(COURSE / "classroom" / name).read_text() for name in LISTS]
+    if PROXY.exists() and [(BUILD / name).read_text() for name in LISTS] == wanted:
+        return
+    shutil.rmtree(BUILD / "node_modules", ignore_errors=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for name, text in zip(LISTS, wanted, strict=True):
+        (BUILD / name).write_text(text)
+    # npm warns that one of the proxy's packages asks for a newer Node than the proxy does: it runs under both.
+    if subprocess.call(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=BUILD):
+        sys.exit("npm could not install the hub's proxy, for the reason printed above.")
+
+
+def decode_model():
+    """Decode the language model where all may read it and none but root may write; some seconds at the first time."""
+    from attention_helpers.beyond.model_files import read_model
+
+    folder = BUILD / "model"
+    read_model(folder=folder)
+    open_to_readers(folder)
+
+
+def open_to_readers(folder):
+    folder.chmod(0o755)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+
+
+def main():
+    if sentence := lacking():
+        sys.exit(sentence)
+    install_proxy()
+    decode_model()
+    (BUILD / "hub").mkdir(mode=0o700, exist_ok=True)
+
+
+if __name__ == "__main__":
+    main()

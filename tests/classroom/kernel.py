@@ -1,0 +1,98 @@
+"""A kernel as JupyterLab talks to it: a session asked for by REST, messages by a websocket, widgets by comms."""
+
+import json
+import time
+import uuid
+from contextlib import contextmanager, suppress
+
+import websocket
+from hub import PATIENCE
+
+PROTOCOL = "5.3"
+
+
+class Kernel:
+    """The kernel of one open notebook, and the widgets that it has shown."""
+
+    def __init__(self, socket):
+        self.socket, self.session = socket, uuid.uuid4().hex
+        self.widgets, self.opened = {}, {}  # states by comm; by request, the comms that it opened
+
+    def send(self, kind, content):
+        header = {"msg_id": uuid.uuid4().hex, "msg_type": kind, "session": self.session, "version": PROTOCOL}
+        header |= {"username": "", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        message = {"header": header, "parent_header": {}, "metadata": {}, "content": content}
+        self.socket.send(json.dumps(message | {"channel": "shell", "buffers": []}))
+        return header["msg_id"]
+
+    def receive(self):
+        """The next message, after it was heard by the widgets."""
+        message = json.loads(self.socket.recv())
+        content, asked = message["content"], message["parent_header"].get("msg_id")
+        if message["msg_type"] == "comm_open" and content["target_name"] == "jupyter.widget":
+            self.widgets[content["comm_id"]] = dict(content["data"]["state"])
+            self.opened.setdefault(asked, []).append(content["comm_id"])
+        elif message["msg_type"] == "comm_msg" and content["data"].get("method") == "update":
+            self.widgets[content["comm_id"]] |= content["data"]["state"]
+        return message["msg_type"], asked, content
+
+    def answers_to(self, request):
+        """What a request brings, as pairs of a kind and a content, until the kernel is done with it."""
+        replied = idle = False
+        while not (replied and idle):
+            kind, asked, content = self.receive()
+            if asked == request:
+                replied |= kind.endswith("_reply")
+                idle |= kind == "status" and content["execution_state"] == "idle"
+                yield kind, content
+
+    def wait(self):
+        """Until the kernel answers: what is sent before may be lost."""
+        for _ in self.answers_to(self.send("kernel_info_request", {})):
+            pass
+
+    def run(self, source):
+        """Execute a cell; return the status, the outputs as a notebook keeps them, and the widgets that it made."""
+        ask = {"code": source, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
+        request, outputs, status = self.send("execute_request", ask), [], None
+        for kind, content in self.answers_to(request):
+            status = content["status"] if kind == "execute_reply" else status
+            if kind in ("stream", "display_data", "execute_result", "error"):
+                content.pop("transient", None)
+                outputs.append({"output_type": kind, **content})
+        return status, outputs, self.opened.get(request, [])
+
+    def say(self, source):
+        """What a cell prints, as JSON."""
+        status, outputs, _ = self.run(source)
+        assert status == "ok", outputs
+        return json.loads("".join(output["text"] for output in outputs if output["output_type"] == "stream"))
+
+    def move(self, widget, value, follower):
+        """Move a control as a page does; return how another widget's value looks once it has followed."""
+        before = self.widgets[follower]["value"]
+        data = {"method": "update", "state": {"value": value}, "buffer_paths": []}
+        self.send("comm_msg", {"comm_id": widget, "data": data})
+        while self.widgets[follower]["value"] == before:
+            self.receive()
+        return self.widgets[follower]["value"]
+
+
+@contextmanager
+def opened(pupil, path):
+    """The kernel of a notebook that a pupil opens, in a session that ends with it."""
+    asked = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
+    answer = pupil.request("POST", f"{pupil.home}/api/sessions", json=asked)
+    assert answer.status_code == 201, answer.text
+    session = answer.json()
+    url = f"{pupil.home}/api/kernels/{session['kernel']['id']}/channels".replace("http", "ws", 1)
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in pupil.cookies_of(f"/user/{pupil.name}/"))
+    socket = websocket.create_connection(url, timeout=PATIENCE, cookie=cookies, http_no_proxy=["*"])
+    try:
+        kernel = Kernel(socket)
+        kernel.wait()
+        yield kernel
+    finally:
+        with suppress(OSError, websocket.WebSocketException):
+            socket.close()
+        pupil.request("DELETE", f"{pupil.home}/api/sessions/{session['id']}")

@@ -1,0 +1,137 @@
+"""The classroom's parts that need neither hub nor nbgrader; `make test-classroom` runs the whole."""
+
+import ast
+import json
+import os
+import re
+import stat
+
+import nbformat
+import pytest
+import yaml
+from checkouts import ROOT, load
+from needs import needs_posix_shell
+
+from attention_helpers.exercises import NUMBERS
+
+pytestmark = needs_posix_shell
+
+
+@pytest.fixture(scope="module")
+def marks():
+    from classroom import marks
+
+    return marks
+
+
+@pytest.fixture
+def set_up():
+    from classroom import set_up
+
+    return set_up
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_each_exercise_of_each_lesson_gets_its_mark_right_after_its_check(marks, number):
+    exercises = marks.practice(number).EXERCISES
+    notebook = marks.with_marks(nbformat.read(marks.lesson_of(number).path, as_version=4), exercises)
+    kinds = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
+    graded = [place for place, kind in enumerate(kinds) if kind.get("grade")]
+    assert [kinds[place]["grade_id"] for place in graded] == [exercise.name for exercise in exercises]
+    assert all(kinds[place - 1]["solution"] for place in graded)
+    for place in graded:
+        [decides] = ast.parse(notebook.cells[place].source).body
+        before = ast.parse(notebook.cells[place - 1].source).body
+        assert ast.unparse(decides.test) == f"{ast.unparse(before[-1])}.right"
+    nbformat.validate(notebook)
+
+
+def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_end(marks):
+    exercises = marks.practice("03").EXERCISES
+    own = marks.marked(nbformat.v4.new_code_cell("assert True"), exercises[0].name, grade=True, points=99)
+    notebook = marks.with_marks(nbformat.v4.new_notebook(cells=[own]), exercises)
+    assert "nbgrader" not in notebook.cells[0].metadata
+    assert [cell.source for cell in notebook.cells[1:]] == [marks.graded(exercise) for exercise in exercises]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["make", "folder", "00"], r"^00 is no lesson with exercises: give one of 01, .*10\.$"),
+        (["collect", "folder", "03"], "^usage:"),
+        (["collect", "folder", "03", "no body"], r"^no body is no account of this machine\.$"),
+        (["mark"], "^usage:"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(marks, arguments, says):
+    with pytest.raises(SystemExit, match=says):
+        marks.main(arguments)
+
+
+@pytest.mark.parametrize("text", ["", "no notebook", "[1]", '{"cells": 3}'])
+def test_what_is_no_notebook_is_not_handed_in_and_stops_nobody_else(marks, tmp_path, capsys, text):
+    marks.take(tmp_path, "03", "ada", text)
+    assert capsys.readouterr().out.startswith("ada has no notebook 03 that can be read: ")
+    assert not [*tmp_path.rglob("*.ipynb")]
+
+
+def test_the_hub_says_which_folders_keep_learners_out(set_up, tmp_path):
+    (tmp_path / "closed" / "open").mkdir(parents=True)
+    for folder, mode in ((tmp_path, 0o711), (tmp_path / "closed", 0o750), (tmp_path / "closed" / "open", 0o755)):
+        folder.chmod(mode)
+    (tmp_path / "closed" / "open" / "python").touch()
+    closed = set_up.closed_folders(tmp_path / "closed" / "open" / "python", tmp_path)
+    assert tmp_path / "closed" in closed
+    assert not {tmp_path, tmp_path / "closed" / "open"} & set(closed)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sys.platform": "darwin"}, "is made for Linux."),
+        ({"os.geteuid": lambda: 1000}, "only root may do that (sudo make classroom)."),
+        (
+            {"closed_folders": lambda *_: ["/root", "/home/me"]},
+            "in /root, /home/me, where other accounts may not enter",
+        ),
+        ({"shutil.which": lambda _: None}, "and there is no npm."),
+        ({"node_version": lambda: 0}, "and there is no Node."),
+        ({"node_version": lambda: 18}, "and there is Node 18."),
+        ({}, ""),
+    ],
+)
+def test_the_hub_says_what_the_machine_lacks(set_up, monkeypatch, change, says):
+    whole = {"sys.platform": "linux", "os.geteuid": lambda: 0, "closed_folders": lambda *_: []}
+    whole |= {"shutil.which": lambda _: "/usr/bin/npm", "node_version": lambda: set_up.NODE}
+    for name, value in (whole | change).items():
+        monkeypatch.setattr(f"classroom.set_up.{name}", value)
+    assert set_up.lacking().endswith(says) if says.endswith(".") else says in set_up.lacking()
+    assert bool(set_up.lacking()) == bool(change)
+
+
+def test_the_model_is_for_all_to_read_and_for_nobody_to_change(set_up, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir(mode=0o700)
+    (folder / "weights").touch(0o600)
+    set_up.open_to_readers(folder)
+    assert [stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder / "weights")] == [0o755, 0o644]
+
+
+def test_the_proxy_is_pinned_whole(set_up):
+    wanted, lock = (json.loads((ROOT / "classroom" / name).read_text()) for name in set_up.LISTS)
+    assert wanted["engines"]["node"] == f">={set_up.NODE}"
+    for name, version in wanted["dependencies"].items():
+        assert lock["packages"][f"node_modules/{name}"]["version"] == version
+    assert all("integrity" in package for path, package in lock["packages"].items() if path)
+    assert "resolved" not in str(lock), "npm takes them from where it is told to, not from where the list was made"
+
+
+def test_the_container_starts_what_the_chart_names_under_a_python_that_has_the_pins():
+    file = (ROOT / "classroom" / "Dockerfile").read_text()
+    tool = load(ROOT, "setup/ensure_venv")
+    python = re.search(r"^FROM python:(\d+)\.(\d+)", file, flags=re.M)
+    assert tool.OLDEST <= (int(python[1]), int(python[2])) <= tool.NEWEST
+    values = yaml.safe_load((ROOT / "classroom" / "kubernetes-values.yaml").read_text())["singleuser"]
+    assert json.dumps(values["cmd"]) == re.search("^CMD (.*)", file, flags=re.M)[1]
+    assert (ROOT / values["cmd"][1].removeprefix("/course/")).is_file()
+    assert f"--uid {values['uid']} " in file
