@@ -118,6 +118,8 @@ def test_a_refresh_prints_which_outputs_changed(tmp_path, refreshing, capsys):
     assert capsys.readouterr().out.count("/outputs/0:\n+  output:") == 2
     refreshing.refresh(path)
     assert capsys.readouterr().out == "03_toy.ipynb: no output changed\n"
-    path.write_text(path.read_text().replace("print(2)", "print(3)"))
+    path.write_text(path.read_text().replace("print(2)", "print(300 * 'a picture is a long line')"))
     refreshing.refresh(path)
-    assert set(re.findall("/cells/./outputs", capsys.readouterr().out)) == {"/cells/1/outputs"}
+    printed = capsys.readouterr().out
+    assert set(re.findall("/cells/./outputs", printed)) == {"/cells/1/outputs"}
+    assert max(map(len, printed.splitlines())) == refreshing.WIDTH

@@ -144,14 +144,17 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
     maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
     taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
     room, above = width - LEFT + GAP, height - BOTTOM
-    side, across = max((min(room / c - GAP, above / -(-count // c) - HEAD), c) for c in range(1, count + 1))
+    sides = {c: min(room / c - GAP, above / -(-count // c) - HEAD) for c in range(1, count + 1)}
+    across = max(sides, key=sides.get)  # the fewest that are as large: 4 as 2 and 2, not as 3 and 1
+    side = sides[across]
     right, down = GAP, HEAD
     if n > CELLS_UP_TO:  # gaps of whole cells, so that cells and gaps are pixels of one image
         side *= 0.96  # room for gaps that grow
         right, down = (math.ceil(gap * n / side) * side / n for gap in (GAP, HEAD))
     places = [divmod(head, across) for head in range(count)]
     corners = [(LEFT + j * (side + right), i * (side + down) + down) for i, j in places]
-    parts = [text(LEFT, height - 4, "rows: who reads; columns: who is read", "start", **draw.PALE)]
+    end = corners[-1][1] + side + BOTTOM - 4
+    parts = [text(LEFT, end, "rows: who reads; columns: who is read", "start", **draw.PALE)]
     for head, (x, y) in enumerate(corners):
         parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
         parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))

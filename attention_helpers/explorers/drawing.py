@@ -108,9 +108,11 @@ def printed(rows, words):
 def names_below(names, places, y, room):
     """Names at their places along an axis, slanted where they are wider than their room; none where even that fails."""
     shown = [shortened(name) for name in names] if room >= SMALL else []
-    if max(map(len, shown), default=0) * EM * SMALL <= room:
+    longest = max(map(len, shown), default=0) * EM * SMALL
+    if longest <= room:
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
-    slant = "rotate(-35 {:.1f} {:.1f})".format
+    steep = min(SMALL / room, (BOTTOM - 26) / longest)  # so that they clear each other, and what stands below them
+    slant = f"rotate({-math.degrees(math.asin(max(steep, 0.574))):.0f} {{:.1f}} {{:.1f}})".format  # 35 degrees or more
     slanted = zip(places, shown, strict=True)
     return "".join(text(x, y + 11, name, "end", transform=slant(x, y + 11)) for x, name in slanted)
 

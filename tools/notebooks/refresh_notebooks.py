@@ -23,6 +23,7 @@ from .own_sockets import AsyncKernelManager
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDTH = 160  # of a line that is printed
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -60,13 +61,13 @@ def normalise(notebook):
 
 
 def changes(name, before, after):
-    """What differs between two states of a notebook, in words, or nothing."""
+    """What differs between two states of a notebook, in words, or nothing. A picture is one line, cut off."""
     if not (difference := diff_notebooks(before, after)):
         return ""
     words = io.StringIO()
     config = PrettyPrintConfig(out=words, use_color=False)
     pretty_print_notebook_diff(f"{name} as it was", f"{name} as it is", before, difference, config)
-    return words.getvalue()
+    return "\n".join(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…" for line in words.getvalue().split("\n"))
 
 
 def refresh(path):
