@@ -25,9 +25,8 @@ def options(folder):
 if __name__ == "__main__":
     sys.path.insert(0, str(COURSE))
     os.environ["ATTENTION_WORKBOOK"] = str(Path.home() / "workbook")
-    os.environ["JUPYTER_RUNTIME_DIR"] = str(
-        Path.home() / ".jupyter" / "run"
-    )  # short: a socket's name has 107 characters
+    # A short path: a socket's name has 107 characters at most.
+    os.environ["JUPYTER_RUNTIME_DIR"] = str(Path.home() / ".jupyter" / "run")
     os.environ["JUPYTERHUB_DEFAULT_URL"] = "/lab/tree/00_start_here.ipynb"
     from jupyterhub.singleuser import main
 
