@@ -5,6 +5,7 @@
 
 import os
 import pwd
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from jupyterhub.spawner import LocalProcessSpawner
 COURSE = Path(__file__).resolve().parents[1]
 BUILD = COURSE / "build" / "classroom"
 GROUP = "course"  # of the machine: who is in it may log in
-IDLE = 3600  # seconds in which nothing is clicked, run or printed, after which a server is stopped
+IDLE = 3600  # seconds in which no page is in view and nothing runs or prints, after which a server is stopped
 
 os.umask(0o077)  # what the hub and the servers write, its database among it, is their own
 
@@ -21,13 +22,16 @@ os.umask(0o077)  # what the hub and the servers write, its database among it, is
 class CourseSpawner(LocalProcessSpawner):
     """Start a learner's server under the learner's own account, in a home that no other account may enter.
 
-    It needs the accounts to be there. Errors: RuntimeError for an account that may do everything anyway.
+    It needs the accounts to be there. Errors: RuntimeError for an account that may do everything anyway, and for one in
+    whose home the course lies, which the others would then not find.
     """
 
     async def start(self):
         account = pwd.getpwnam(self.user.name)
         if account.pw_uid == 0:
             raise RuntimeError(f"{self.user.name} is the machine's administrator: take another account")
+        if COURSE.is_relative_to(Path(account.pw_dir).resolve()):
+            raise RuntimeError(f"the course lies in the home of {self.user.name}: move it, or take another account")
         os.chmod(account.pw_dir, 0o700)
         return await super().start()
 
@@ -44,6 +48,9 @@ c.ConfigurableHTTPProxy.command = [str(BUILD / "node_modules" / ".bin" / "config
 
 # What.
 c.JupyterHub.spawner_class = CourseSpawner
+# Not the terminal in which the hub was started: what is typed there is nobody else's.
+LOG = os.open("servers.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+c.LocalProcessSpawner.popen_kwargs = {"stdin": subprocess.DEVNULL, "stdout": LOG, "stderr": LOG}
 c.Spawner.cmd = [sys.executable, str(COURSE / "classroom" / "learner.py")]
 c.Spawner.environment = {
     "OMP_NUM_THREADS": "1",  # many kernels share the cores

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ def lacking():
         return "A hub with an account for each learner is made for Linux."
     if os.geteuid() != 0:
         return "A hub starts each server under its learner's account, and only root may do that (sudo make classroom)."
-    if closed := closed_folders(COURSE, Path(sys.executable).resolve()):
+    if closed := closed_to_learners():
         return (
             f"Learners' servers need what is in {', '.join(map(str, closed))}, where other accounts may not enter: "
             "open it with chmod o+x, or move the course and take a Python that stands elsewhere."
@@ -34,6 +35,12 @@ def lacking():
         found = "no npm" if shutil.which("npm") is None else f"Node {node}" if node else "no Node"
         return f"The hub's proxy needs Node {NODE} or newer and npm, and there is {found}."
     return ""
+
+
+def closed_to_learners():
+    """The folders on the way to the course, its Python and its packages that other accounts may not enter."""
+    python = Path(sys.executable)
+    return closed_folders(COURSE, python, python.resolve(), Path(sysconfig.get_path("purelib")))
 
 
 def closed_folders(*paths):
@@ -84,6 +91,8 @@ def main():
         sys.exit(sentence)
     install_proxy()
     decode_model()
+    for folder in (BUILD.parent, BUILD):
+        folder.chmod(0o755)  # whatever root's umask is
     (BUILD / "hub").mkdir(mode=0o700, exist_ok=True)
 
 

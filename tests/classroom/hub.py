@@ -1,9 +1,8 @@
 """A real hub on this machine alone, accounts that are made for it and removed after it, and learners who log in."""
 
-import os
 import pwd
+import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,8 +20,7 @@ CONFIG = COURSE / "classroom" / "jupyterhub_config.py"
 GROUP = "attention-test"
 PUPILS = [f"attention-test-{number}" for number in range(1, 6)]
 OUTSIDER = "attention-test-0"  # an account of the machine's that is in no class
-PASSWORD = "step by step"
-CULLER = "a-token-of-the-culler's"
+PASSWORD, CULLER = secrets.token_urlsafe(), secrets.token_hex()  # others on this machine must not know them
 PATIENCE = 240  # seconds, of which a quiet machine needs few
 TRIAL = """
 load_subconfig({config!r})
@@ -59,6 +57,14 @@ def processes_of(pupil):
     return found
 
 
+def killed(processes):
+    """Kill processes, and return them: one may just have started another."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    return processes
+
+
 def exists(pupil):
     with suppress(KeyError):
         return bool(pwd.getpwnam(pupil))
@@ -66,10 +72,7 @@ def exists(pupil):
 
 def remove_accounts():
     for pupil in filter(exists, [OUTSIDER, *PUPILS]):
-        for process in processes_of(pupil):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        wait_until(lambda pupil=pupil: not processes_of(pupil), f"processes of {pupil} end")
+        wait_until(lambda pupil=pupil: not killed(processes_of(pupil)), f"processes of {pupil} end")
         subprocess.run(["userdel", pupil], check=True)
     subprocess.run(["groupdel", GROUP], stderr=subprocess.DEVNULL)  # it is not there at the first run
 
@@ -78,7 +81,7 @@ def remove_accounts():
 def accounts():
     """The pupils' accounts, all in one group, made as the classroom's page says; yields the folder of their homes.
 
-    What a run that was killed has left is removed first.
+    Accounts that a run that was killed has left are removed first.
     """
     remove_accounts()
     homes = Path(tempfile.mkdtemp(prefix="class-", dir="/tmp"))
@@ -107,8 +110,9 @@ def free_addresses(count):
 def answers(process, address):
     if process.poll() is not None:
         raise RuntimeError(f"the hub stopped with exit status {process.returncode}")
-    with suppress(requests.ConnectionError):
-        return requests.get(f"{address}/hub/health", timeout=PATIENCE).ok
+    with suppress(requests.ConnectionError), requests.Session() as browser:
+        browser.trust_env = False  # no proxy of the machine's
+        return browser.get(f"{address}/hub/health", timeout=PATIENCE).ok
 
 
 @contextmanager
@@ -126,14 +130,17 @@ def hub(homes):
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
         yield Hub(urls[0], urls[2], psutil.Process(process.pid), folder)
     except BaseException:
-        print((folder / "log").read_text()[-6000:])
+        for name in ("servers.log", "log"):
+            print((folder / name).read_text()[-6000:])
         raise
     finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(60)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the proxy and the culler too, if the hub left them
+        with suppress(psutil.NoSuchProcess):
+            helpers = psutil.Process(process.pid).children(recursive=True)  # the proxy and the culler among them
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(60)
+            killed([psutil.Process(process.pid)] if process.poll() is None else [])
+            killed(helpers)
 
 
 class Pupil:

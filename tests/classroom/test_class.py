@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
@@ -188,9 +189,9 @@ def places_of_others(the_class, one):
     return {"files": [*map(str, files)], "folders": [*map(str, folders)], "urls": urls}
 
 
-def read_by_kernel(the_class, one):
+def read_by_kernel(the_class, one, places):
     """What a learner's kernel could read of others', and what else went wrong when it tried."""
-    places, own = places_of_others(the_class, one), str(the_class.homes / one.name / "workbook" / LESSON)
+    own = str(the_class.homes / one.name / "workbook" / LESSON)
     places["files"].append(own)
     with opened(one, LESSON) as kernel:
         said = kernel.say(TRIES.format(**places))
@@ -218,7 +219,8 @@ def test_a_learner_opens_the_start_page_without_a_teachers_menus(the_class):
 
 
 def test_nobody_reads_what_another_wrote(the_class, at_once):
-    by_kernel = list(at_once.map(lambda one: read_by_kernel(the_class, one), the_class.pupils))
+    places = [places_of_others(the_class, one) for one in the_class.pupils]  # before a kernel of theirs starts
+    by_kernel = list(at_once.map(partial(read_by_kernel, the_class), the_class.pupils, places))
     by_hub = list(at_once.map(lambda two: read_by_hub(*two), permutations(the_class.pupils, 2)))
     assert by_kernel == [{}] * len(by_kernel)
     assert by_hub == [{}] * len(by_hub)
@@ -230,22 +232,29 @@ def test_a_wrong_password_and_an_account_outside_the_class_stay_outside(the_clas
     assert Pupil(the_class.hub.address, OUTSIDER).log_in().status_code == 403
 
 
-def test_a_teacher_collects_what_a_learner_wrote_and_no_more_than_the_learner_may_read(the_class, tmp_path, capsys):
+def test_a_teacher_collects_what_a_learner_wrote_and_no_more_than_the_learner_may_read(the_class):
     honest, sly = (the_class.homes / name / "workbook" / LESSON for name in PUPILS[:2])
     sly.rename(kept := sly.with_name("kept.ipynb"))
     sly.symlink_to(honest)
-    marks.collect(tmp_path, "03", *PUPILS[:2])
+    folder, owner = the_class.homes / "marks", pwd.getpwnam(OUTSIDER)
+    folder.mkdir(mode=0o700)
+    os.chown(folder, owner.pw_uid, owner.pw_gid)
+    command = [sys.executable, marks.__file__, "collect", folder, "03", *PUPILS[:2]]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     sly.unlink()
     kept.rename(sly)
-    assert f"{PUPILS[1]} has no notebook 03 that can be read" in capsys.readouterr().out
-    assert [file.parts[-3] for file in tmp_path.glob("submitted/*/03/*")] == [PUPILS[0]]
+    assert f"{PUPILS[1]} has no notebook 03 that can be read" in done.stdout
+    [handed_in] = folder.glob("submitted/*/03/*")
+    assert handed_in.parts[-3] == PUPILS[0]
+    assert handed_in.owner() == OUTSIDER, "root writes nothing where learners' code may have put a link"
+    assert handed_in.stat().st_mode & 0o077 == 0
 
 
 def test_a_learner_brings_a_notebooks_newest_version_and_keeps_the_own(the_class):
     one = the_class.pupils[0]
     own = the_class.homes / one.name / "workbook" / LESSON
     own.write_text(own.read_text().replace("# 3. Causal masking", "# My notes"))
-    command = [sys.executable, str(COURSE / "tools" / "setup" / "workbook.py"), "reset", "03"]
+    command = ["make", "-C", str(COURSE), "--no-print-directory", "reset", "NOTEBOOK=03"]
     with opened(one, "00_start_here.ipynb") as kernel:
         said = kernel.say(
             f"import json, subprocess\nprint(json.dumps(subprocess.check_output({command}, text=True)))"
