@@ -71,9 +71,9 @@ STRAIGHT = (
 splitting = Exercise(
     name="splitting",
     title="Split into heads",
-    prompt="Cut `x`, (b, num_tokens, d_out), into heads: (b, num_heads, num_tokens, head_dim). Head 0 gets the first "
-    "head_dim numbers of each token, head 1 the next, and so on. Where num_heads does not divide d_out, raise a "
-    "`ValueError` that says so.",
+    prompt="Cut `x`, (b, num_tokens, d_out), into heads: (b, num_heads, num_tokens, head_dim). The first head "
+    "gets the first head_dim numbers of each token, the second head the next, and so on. Where num_heads does not "
+    "divide d_out, raise a `ValueError` that says so.",
     solution=split_heads,
     cases=to_split,
     call=or_torchs_refusal,

@@ -99,8 +99,9 @@ mended_window = Exercise(
     name="mended_window",
     title="Mend the chunked window",
     prompt="A token sees `window` tokens, itself among them. One head, new tokens behind a cache of earlier ones: "
-    "right for one new token, wrong for several. Mend it. Return the context, then the keys and values of the last "
-    "`window - 1` tokens (all, if there are fewer): what the next token may still see.",
+    "its context is right for one new token and wrong for several, and it keeps one token too many. Mend it. Return "
+    "the context, then the keys and values of the last `window - 1` tokens (all, if there are fewer): what the "
+    "next token may still see.",
     solution=windowed_step,
     cases=chunks,
     stub='''
@@ -297,7 +298,7 @@ left_padding = Exercise(
         "Start the mask with the future, once for each text; then hide the columns before the text's start.",
         "`hide[n, :, :start] = True`, and at the end `hide & ~torch.eye(longest, dtype=torch.bool)`.",
     ],
-    why="Columns of padding are hidden for every query, so no token reads them, and their rows read themselves alone, "
-    "which nobody uses. With the zeros in front, the last row of every text is its last token.",
+    why="Columns of padding are hidden from every other row, so no token of a text reads them. A row of padding reads "
+    "itself alone, and nobody uses it. With the zeros in front, the last row of every text is its last token.",
     moral="Now `context[:, -1]` is the row that each text goes on from.",
 )

@@ -95,8 +95,9 @@ turning = Exercise(
         Misconception(
             "turns the other way round",
             the_other_way_round,
-            "You turn the other way. Scores would not notice, if queries and keys both do; a published model's weights "
-            "would, if one of its tools turned this way and another that way. Which of the two sines has the minus?",
+            "You turn the other way. A model trained like that would do as well. But with given weights the scores "
+            "come out different, even if queries and keys both turn so: the distance changes its sign. Which of the "
+            "two sines has the minus?",
         ),
         Misconception(
             "pairs the halves",

@@ -120,7 +120,7 @@ induction = Exercise(
         Misconception(
             "takes the token before",
             lambda maps, period: at(maps, 1, period),
-            "That is the token just before. The one you want came a period ago, plus one.",
+            "That is the token just before. The one you want stands period - 1 before.",
         ),
         Misconception(
             "divides by all tokens",
