@@ -130,8 +130,8 @@ def hub(homes):
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
         yield Hub(urls[0], urls[2], psutil.Process(process.pid), folder)
     except BaseException:
-        for name in ("servers.log", "log"):
-            print((folder / name).read_text()[-6000:])
+        for log in folder.glob("*log"):  # the hub's, and the servers' if there is one yet
+            print(log.read_text()[-6000:])
         raise
     finally:
         with suppress(psutil.NoSuchProcess):
