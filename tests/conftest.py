@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 
-from attention_helpers import load_sentence
+# No torch up here: xdist's own process reads this file before it starts those that test, and they would wait for it.
 
 
 def pytest_configure(config):
@@ -28,12 +27,16 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def inputs():
     """The embeddings of "Your journey starts with one step", (6, 3)."""
+    from attention_helpers import load_sentence
+
     return load_sentence("journey").embeddings
 
 
 @pytest.fixture
 def x():
     """A batch of two random sentences, (2, 4, 3)."""
+    import torch
+
     return torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
 
 
