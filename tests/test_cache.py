@@ -12,7 +12,7 @@ from attention_helpers.beyond.efficient import Cache, FusedMultiHeadAttention, R
 
 def made(sizes):
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(sizes.seed)
+        torch.default_generator.manual_seed(sizes.seed)
         return FusedMultiHeadAttention(
             sizes.d_in, sizes.d_out, sizes.context_length, 0.0, sizes.num_heads, sizes.qkv_bias
         )

@@ -11,7 +11,7 @@ from attention_helpers.beyond.efficient import PARTS, FusedMultiHeadAttention
 
 def made(sizes, layer_class=FusedMultiHeadAttention, dropout=0.0):
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(sizes.seed)
+        torch.default_generator.manual_seed(sizes.seed)
         return layer_class(sizes.d_in, sizes.d_out, sizes.context_length, dropout, sizes.num_heads, sizes.qkv_bias)
 
 

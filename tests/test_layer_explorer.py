@@ -252,7 +252,7 @@ class Mine(nn.Module):
         super().__init__()
         if d_out % num_heads:
             raise AssertionError("heads must divide")
-        torch.manual_seed(123)
+        torch.default_generator.manual_seed(123)
         print("made")
         self.fault, self.W_value = fault, nn.Linear(d_in, d_out, bias=qkv_bias)
 

@@ -84,9 +84,9 @@ def test_forward_is_bit_equal_to_steps(name, sizes):
     for mode in (True, False):
         layer.train(mode)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1)
+            torch.default_generator.manual_seed(1)
             forward = layer(x)
-            torch.manual_seed(1)
+            torch.default_generator.manual_seed(1)
             assert torch.equal(forward, project(layer.steps(x).context))
 
 

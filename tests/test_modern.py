@@ -17,7 +17,7 @@ from attention_helpers.beyond.variants import padding_mask, show_self
 
 def made(seed, *sizes, layer_class=ModernAttention, **options):
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return layer_class(*sizes, **options).double()
 
 

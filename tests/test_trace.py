@@ -174,10 +174,10 @@ def test_no_false_alarm_and_the_same_result_on_correct_layers(train, grad):
         layer.train(train)
         x = torch.randn(2, 4, 6)
         with torch.set_grad_enabled(grad):
-            torch.manual_seed(1)
+            torch.default_generator.manual_seed(1)
             plain = layer(x)
             state = torch.get_rng_state()
-            torch.manual_seed(1)
+            torch.default_generator.manual_seed(1)
             traced = trace(layer, x)
         assert traced.unused == [], layer
         torch.testing.assert_close(traced.result, plain, rtol=0, atol=1e-6)

@@ -140,7 +140,7 @@ def layers_without_bias(generator):
 
 def moved(answer, v2):
     """What a v1 made from v2 holds and, if its numbers are right, what v2 holds when that v1 is changed."""
-    torch.manual_seed(0)  # a v1 left as it was drawn is then the same each time
+    torch.default_generator.manual_seed(0)  # a v1 left as it was drawn is then the same each time
     v1 = answer(v2)
     found = dict.fromkeys(("layer", *MATRICES, "list of trainable matrices", "v2 afterwards")) | {"layer": v1}
     if isinstance(v1, SelfAttention_v1):
@@ -241,7 +241,7 @@ def ignoring_the_generator(widths, num_pairs, generator):
 
 
 def with_seed(answer, widths, num_pairs, generator):
-    torch.manual_seed(0)  # an answer that ignores its generator is then the same each time
+    torch.default_generator.manual_seed(0)  # an answer that ignores its generator is then the same each time
     return answer(widths, num_pairs, generator)
 
 

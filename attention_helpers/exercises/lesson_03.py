@@ -197,7 +197,7 @@ class LosesTheScaling(MaskedAttention):
 
 @kept_random_state()
 def run_layer(answer, x, d_out, context_length):
-    torch.manual_seed(d_out)
+    torch.default_generator.manual_seed(d_out)
     return answer(x.shape[-1], d_out, context_length)(x)
 
 
@@ -321,7 +321,7 @@ class CentredAttention(CausalAttention):
 def sound_and_leaky_layers(generator):
     """A causal layer, one in training, two with a hole for one token, one that leaks after its weights."""
     with torch.random.fork_rng(devices=[]):  # a new nn.Linear draws from the global numbers
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         sound, training, near, far = (CausalAttention(3, 2, 6, dropout=0.0) for _ in range(4))
         centred = CentredAttention(3, 2, 6, dropout=0.0)
     training.dropout = Dropout(0.5, torch.Generator().manual_seed(0))

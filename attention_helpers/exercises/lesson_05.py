@@ -293,7 +293,7 @@ def questions(generator, b, n):
 @kept_random_state()
 def last_contexts(program, x):
     """The shapes of the matrices that an answer has set and, if they fit, the context of the last token."""
-    torch.manual_seed(0)  # for matrices that were not set
+    torch.default_generator.manual_seed(0)  # for matrices that were not set
     n = x.shape[-1] // 4
     wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
     program(wrapper, n)
