@@ -1,5 +1,6 @@
 """Fixtures for all tests, and how many examples a property test takes: see sizes.py."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -22,6 +23,10 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what is there before the first test stays: no collection need look at it again
 
 
 @pytest.fixture(scope="session")
