@@ -23,7 +23,8 @@ from attention_helpers import (
 from attention_helpers.explorers import LayerExplorer
 from attention_helpers.explorers.looking import look_at
 from attention_helpers.explorers.seeded import DrawnFrom, seeded
-from attention_helpers.verdicts import RANDOM, context_of, find_leak_at_once, mask_in_words, on_the_course
+from attention_helpers.probes import poke_influence
+from attention_helpers.verdicts import RANDOM, context_of, find_leak_at_once, mask_in_words, on_the_course, pokes_of
 from attention_helpers.watching import find_maps
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
@@ -356,6 +357,25 @@ def test_the_seed_draws_what_manual_seed_would():
     layer = seeded(nn.MultiheadAttention, 5, 4, 2, dropout=0.5, batch_first=True)
     with DrawnFrom(torch.Generator().manual_seed(5)):
         torch.testing.assert_close(layer(X, X, X)[0], context)
+
+
+@pytest.mark.parametrize("draw", [lambda **own: torch.randn(3, **own), lambda **own: torch.zeros(3).uniform_(**own)])
+def test_a_generator_that_is_named_is_the_one_that_is_drawn_from(draw):
+    numbers = lambda seed: torch.Generator().manual_seed(seed)  # noqa: E731
+    lent = numbers(5)
+    with DrawnFrom(lent):
+        assert torch.equal(draw(generator=numbers(7)), draw(generator=numbers(7)))
+        assert torch.equal(lent.get_state(), numbers(5).get_state())
+        assert torch.equal(draw(), draw(generator=numbers(5)))
+
+
+def test_the_influence_is_that_of_pokes_whatever_was_looked_at_before():
+    for seed in (0, 1):
+        layer = seeded(MultiHeadAttention, seed, 4, 4, 6, 0.0, 2)
+        for _ in range(2):
+            moved = look_at(layer, SENTENCE.embeddings, seed=seed).influence
+            assert torch.equal(moved, poke_influence(layer, SENTENCE.embeddings[None], 1.0))
+        pokes_of.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from .. import plots
 from .base import Markup, SentenceExplorer, dropout, seed, slider
 from .cells import colour_bar, heads, heatmap, strip
 from .drawing import Drawing, beside, text
-from .looking import learners_code, look_at
+from .looking import learners_code, look_at, try_out
 from .seeded import seeded
 from .signature import kinds_of, name_of
 
@@ -67,19 +67,23 @@ class LayerExplorer(SentenceExplorer):
             if name:
                 values[name] = controls[name].value = num_heads
             try:
-                return self.compute(**values)
+                return try_out(self.layer_of(**values), self.embeddings, values["seed"])
             except ValueError as error:
                 errors.append(error)
         raise errors[0]
 
-    def compute(self, training, seed, **values):
+    def layer_of(self, training, seed, **values):
+        """What the class makes of the controls' values."""
         widths = {name: self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
-        heads = [value for name, value in values.items() if self.kinds[name][0] == "num_heads"]
         with learners_code():
             layer = seeded(self.attention, seed, **widths | values | self.arguments)
         if not callable(layer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
-        return look_at(layer, self.embeddings, seed, training, *heads)
+        return layer
+
+    def compute(self, training, seed, **values):
+        heads = [value for name, value in values.items() if self.kinds[name][0] == "num_heads"]
+        return look_at(self.layer_of(training, seed, **values), self.embeddings, seed, training, *heads)
 
     def picture(self, state):
         maps, shown = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS]

@@ -91,6 +91,12 @@ class Muted(io.TextIOBase):
         return len(words) if threading.get_ident() == self.thread else self.stream.write(words)
 
 
+def try_out(layer, x, seed):
+    """One call of a layer, as look_at begins. Errors: as there."""
+    with DrawnFrom(torch.Generator().manual_seed(seed)):
+        Taking(layer, x)
+
+
 def look_at(layer, x, seed, training=False, num_heads=None):
     """From a layer and one sentence (num_tokens, d_in) to what is shown; all that it draws comes from the seed."""
     generator, num_tokens = torch.Generator().manual_seed(seed), len(x)

@@ -108,7 +108,7 @@ class ReadingExplorer(Explorer):
         row = state.maps[state.layer, state.head, state.token]
         return {
             "tokens": f"{len(state.words)}; framed: {state.token}, {plain(state.words[state.token])}",
-            "it reads": ", ".join(reads(row, state.words)),
+            "it reads": reads(row[None], state.words)[0],
             "switched off": ", ".join(f"layer {layer} head {head}" for layer, head in state.off) or "none",
             "all heads": shares_in_words(state.next_words, state.shares[0]),
             "with heads off": shares_in_words(state.next_words, state.shares[1]),
@@ -119,7 +119,7 @@ class ReadingExplorer(Explorer):
         first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum() if len(state.words) > 1 else 0
         return (
             f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
-            f"{plain(state.words[state.token])}, reads {', '.join(reads(row, state.words))}. Next, with all heads: "
+            f"{plain(state.words[state.token])}, reads {reads(row[None], state.words)[0]}. Next, with all heads: "
             f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.off)} off: "
             f"{shares_in_words(state.next_words, state.shares[1])}. {first} of {state.maps[:, :, 0, 0].numel()} heads "
             "give the first token more than half."
@@ -134,10 +134,11 @@ def plain(word):
     return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
 
 
-def reads(row, words, count=3):
-    """The tokens that one row gives most to, each with its weight."""
-    best = row.topk(min(count, len(words)))
-    return [f"{plain(words[at])} {number(share)}" for at, share in zip(best.indices, best.values.tolist(), strict=True)]
+def reads(rows, words, count=3):
+    """Of each row of a map, the tokens that it gives most to, each with its weight: a text a row."""
+    shown, best = [plain(word) for word in words], rows.topk(min(count, len(words)))
+    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
 
 
 def shares_in_words(words, shares):
@@ -150,11 +151,9 @@ def one_map(state):
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     sheet = np.where(future, GREY, levels(weights, (0, 1))).astype(np.uint8)
     image = pixels(sheet, WEIGHTS, LEFT, HEAD, MAP, MAP)
-    rows = [
-        tag("rect", says=f"{plain(word)} reads {', '.join(reads(row, state.words))}", x=LEFT, y=HEAD + i * cell,
-            width=MAP, height=cell, fill="transparent")
-        for i, (word, row) in enumerate(zip(state.words, state.maps[state.layer, state.head], strict=True))
-    ]  # fmt: skip
+    told = zip(state.words, reads(state.maps[state.layer, state.head], state.words), strict=True)
+    room = {"x": LEFT, "width": MAP, "height": cell, "fill": "transparent"}
+    rows = [tag("rect", says=f"{plain(a)} reads {b}", y=HEAD + i * cell, **room) for i, (a, b) in enumerate(told)]
     frame = {"fill": "none", "stroke": MARK, "stroke_width": 2, "pointer_events": "none"}
     rows.append(tag("rect", x=LEFT, y=HEAD + state.token * cell, width=MAP, height=max(cell, 3.0), **frame))
     names = [text(LEFT - 5, HEAD + (state.token + 0.5) * cell + 4, plain(state.words[state.token])[:9], "end")]

@@ -21,7 +21,7 @@ def borrows(name):
 
 
 class DrawnFrom(TorchFunctionMode):
-    """What is drawn in here comes from a generator of its own, on this thread alone."""
+    """What is drawn in here, from no generator that is named, comes from one of its own; on this thread alone."""
 
     def __init__(self, generator):
         super().__init__()
@@ -29,10 +29,11 @@ class DrawnFrom(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if function in DRAWING:
-            return function(*args, **kwargs | {"generator": self.generator})
-        if borrows(getattr(function, "__name__", "")) and kwargs.get("generator") is None:
-            return self.lend(function, args, kwargs)
+        if kwargs.get("generator") is None:
+            if function in DRAWING:
+                return function(*args, **kwargs | {"generator": self.generator})
+            if borrows(getattr(function, "__name__", "")):
+                return self.lend(function, args, kwargs)
         return function(*args, **kwargs)
 
     def lend(self, function, args, kwargs):
