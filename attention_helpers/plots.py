@@ -97,7 +97,8 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
     grid = np.arange(values.shape[1] + 1) - 0.5, np.arange(values.shape[0] + 1) - 0.5
     hatch = ax.pcolor(*grid, np.ma.array(hide, mask=~hide), cmap=HIDDEN, hatch="////", edgecolor="0.6", linewidth=0)
-    ax.set_xticks(range(len(columns)), columns, rotation=30, ha="right", rotation_mode="anchor")
+    slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, map(str, columns))) > 2 else {}
+    ax.set_xticks(range(len(columns)), columns, **slant)
     ax.set_yticks(range(len(rows)), rows)
     y_label, x_label = labels or ("query: who reads", "key: who is read")
     ax.set(title=title, xlabel=x_label, ylabel=y_label)
@@ -110,13 +111,18 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     return heatmap
 
 
+def linear(rgb):
+    """sRGB as shares of light."""
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
 def write_numbers(heatmap, values, hide):
     """Write each number in its cell, dark on light and light on dark; none where the cell is hidden."""
     colours = heatmap.image.cmap(heatmap.image.norm(values))
-    luminance = colours[..., :3] @ (0.299, 0.587, 0.114)
+    light = linear(colours[..., :3]) @ (0.2126, 0.7152, 0.0722)  # WCAG's luminance
     for text, (i, j) in zip(heatmap.numbers, np.ndindex(values.shape), strict=False):
         text.set_text("" if hide[i, j] else f"{values[i, j]:.2f}")
-        text.set_color("black" if luminance[i, j] > 0.5 else "white")
+        text.set_color("black" if light[i, j] > 0.179 else "white")
 
 
 def colour_rows(ax, heads):

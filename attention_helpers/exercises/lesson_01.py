@@ -205,7 +205,7 @@ contexts_at_once = Exercise(
 
 
 def weights_at_temperature(scores, temperature):
-    """Weights (..., n) of scores (..., n): below 1 sharper, above 1 flatter. ValueError up to 0."""
+    """Weights (..., n) of scores (..., n): below 1 sharper, above 1 flatter. ValueError for ≤ 0."""
     if temperature <= 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     return torch.softmax(scores / temperature, dim=-1)

@@ -251,6 +251,6 @@ def marked(text):
 
 def table(rows):
     """Readouts as an HTML table: a name and a text each; what stands between backticks is code."""
-    head = '<tr><th scope="row" style="text-align:left;padding-right:1em">'
+    head = '<tr><th scope="row" style="text-align:left;white-space:nowrap;padding-right:1em">'
     cells = [(html.escape(name), text if isinstance(text, Markup) else marked(text)) for name, text in rows.items()]
     return "<table>" + "".join(f"{head}{name}</th><td>{text}</td></tr>" for name, text in cells) + "</table>"

@@ -11,7 +11,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from ..plots import as_array, as_table, check_labels, head_colour
+from ..plots import as_array, as_table, check_labels, head_colour, linear
 from . import drawing as draw
 from .drawing import BOTTOM, LEFT, TOP, Drawing, moved, number, tag, text
 
@@ -27,7 +27,7 @@ Colours = namedtuple("Colours", "fills inks palette")  # inks: black or white, w
 
 def colours(name):
     rgb = colormaps[name](np.linspace(0, 1, STEPS))[:, :3]
-    light = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+    light = linear(rgb) @ (0.2126, 0.7152, 0.0722)
     inks = ["#000" if each > 0.179 else "#fff" for each in light]  # at least 4.5 to 1, by WCAG's luminance
     palette = (rgb * 255).round().astype(np.uint8).tobytes() + bytes([128] * 9)
     return Colours([to_hex(each) for each in rgb], inks, palette)
@@ -135,11 +135,12 @@ def names_beside(names, top, each):
 
 
 def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
-          palette=WEIGHTS, tell="{} reads {}"):  # fmt: skip
+          palette=WEIGHTS, tell="{} reads {}", bar=None):  # fmt: skip
     """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
 
-    hidden: (num_tokens, num_tokens); taken: as maps, or None; row: the one to frame in each. Up to CELLS_UP_TO tokens
-    each cell is a shape that names itself; beyond, all are one image, which is as quick to make and to show as one is.
+    hidden: (num_tokens, num_tokens); taken: as maps, or None; row: the one to frame in each; bar: their colour bar,
+    beside the last of a row, with room of its own. Up to CELLS_UP_TO tokens each cell is a shape that names itself;
+    beyond, all are one image, which is as quick to make and to show as one is.
     """
     maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
     taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
@@ -159,6 +160,9 @@ def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
         parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
         parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
     framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
+    if bar:
+        framed += moved(bar.svg, corners[across - 1][0] + side + GAP, 0)
+        width += GAP + bar.width
     if n > CELLS_UP_TO:
         image = as_image(maps, limits, hidden, taken, corners, side / n, palette)
         return Drawing("".join(parts) + image + framed, width, height)
@@ -187,14 +191,14 @@ def as_image(maps, limits, hidden, taken, corners, cell, palette):
     return pixels(sheet, palette, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0])
 
 
-def pixels(sheet, palette, x, y, width, height, kind="PNG"):
+def pixels(sheet, palette, x, y, width, height, kind="PNG", look="pixelated"):
     """An image of a pixel a cell, each a step of the palette; as BMP it is made sooner, and all of it is opaque."""
     picture, file = Image.fromarray(sheet.astype(np.uint8), "P"), BytesIO()
     picture.putpalette(palette.palette)
     picture.save(file, kind, compress_level=1, transparency=OPAQUE)
     href = f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
     room = {"x": x, "y": y, "width": width, "height": height}
-    return tag("image", href=href, style="image-rendering:pixelated", preserveAspectRatio="none", **room)
+    return tag("image", href=href, style=f"image-rendering:{look}", preserveAspectRatio="none", **room)
 
 
 def colour_bar(limits, palette=WEIGHTS, height=190, more=False):

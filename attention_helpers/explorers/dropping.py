@@ -65,8 +65,9 @@ class DropoutExplorer(SentenceExplorer):
         taken = ~state.kept
         mask = {"hidden": future, "taken": taken, "decimals": 0, "tell": "{} keeps {}"}
         edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
+        before = heatmap(state.weights, tokens, tokens, "weights before", hidden=future)
         one = heatmap(state.kept, tokens, tokens, "one mask (1: kept)", **mask)
-        dropped = heatmap(state.dropped, tokens, tokens, "weights after it", taken=taken, hidden=future)
+        dropped = heatmap(state.dropped, tokens, tokens, "weights after", taken=taken, hidden=future)
         average = heatmap(state.average, tokens, tokens, "average of the draws", hidden=future)
         sums = bars(
             {"share": state.histogram},
@@ -75,7 +76,7 @@ class DropoutExplorer(SentenceExplorer):
             width=700,
             height=90,
         )
-        return [[one, dropped, beside(average, colour_bar((0, 1), more=True))], [sums]]
+        return [[before, one, dropped, beside(average, colour_bar((0, 1), more=True))], [sums]]
 
     def readouts(self, state):
         past, sums = ~causal_mask(len(state.weights)), state.row_sums

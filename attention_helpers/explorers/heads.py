@@ -11,7 +11,6 @@ from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
 from ..trace import trace
 from .base import SentenceExplorer
 from .cells import colour_bar, heads
-from .drawing import beside
 from .readers import trained
 from .seeded import DrawnFrom, seeded
 from .words import entropy_in_bits
@@ -110,8 +109,8 @@ class HeadsExplorer(SentenceExplorer):
 
     def heads_picture(self, state, width, height):
         limits, future = lightest(state), causal_mask(len(state.tokens))
-        grid = heads(state.shown, state.tokens, limits, future, taken_from(state), width, height)
-        return beside(grid, colour_bar(limits, height=height / 2, more=True))
+        bar = colour_bar(limits, height=height / 2, more=True)
+        return heads(state.shown, state.tokens, limits, future, taken_from(state), width, height, bar=bar)
 
     def answers(self, state):
         """What a trained layer is for, and how well it does it, as a readout."""

@@ -90,27 +90,28 @@ class LayerExplorer(SentenceExplorer):
         moves = 0.0, max(float(state.influence.max()), 1e-9)
         title = "influence, in eval()" if state.judged else "influence: it is random"
         named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by"}
-        drawn = beside(self.drawn_maps(maps, shown), colour_bar((0, 1), height=200))
         influence = heatmap(state.influence, self.tokens, self.tokens, title, side=230, limits=moves, **named)
         width = state.context.shape[1]
         each = -(-width // max(1, len(maps)))
         owners = [n // each for n in range(width)]
         context = strip(state.context, self.tokens, owners, "context", width=620, height=130)
-        return [[drawn, beside(influence, colour_bar(moves, height=230))], [context]]
+        return [[self.drawn_maps(maps, shown), beside(influence, colour_bar(moves, height=230))], [context]]
 
     def drawn_maps(self, maps, shown):
-        room = 420, 314
+        (width, height), bar = (420, 314), colour_bar((0, 1), height=200)
         if not len(maps):
-            return Drawing(text(room[0] / 2, room[1] / 2, "no attention map was found", size=14), *room)
+            words = text(width / 2, height / 2, "no attention map was found", size=14)
+            return beside(Drawing(words, width, height), bar)
         taken = (shown == 0) & (maps > 0)
-        return heads(shown, self.tokens, (0.0, 1.0), (maps == 0).all(dim=0), taken, *room)
+        return heads(shown, self.tokens, (0.0, 1.0), (maps == 0).all(dim=0), taken, width, height, bar=bar)
 
     def readouts(self, state):
         more = f" (the first {MOST_MAPS} are shown)" if len(state.maps) > MOST_MAPS else ""
         trace, width = html.escape(state.operations), state.context.shape[1]
         return state.verdicts | {
             "attention maps": f"{len(state.maps)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}",
-            "colours": "hatched: no weight from the start; ×: taken away before values are mixed, as by dropout",
+            "marks": "hatched: no weight from the start; ×: taken away before values are mixed, as by dropout",
+            "context": "blue below 0, red above",
             "given, returned": f"{state.given}, {width} numbers a token; {state.parameters} parameters",
             "every operation": Markup(f"<details><summary>the trace</summary><pre>{trace}</pre></details>"),
         }

@@ -8,7 +8,7 @@ import torch
 from ..core import causal_mask
 from .base import Explorer, slider, stops
 from .cells import colour_bar, heads
-from .drawing import arcs, bars, below, beside, lines
+from .drawing import arcs, bars, below, lines
 from .words import listed, shares
 
 
@@ -63,9 +63,11 @@ class LearningExplorer(Explorer):
         steps, losses = zip(*[(snapshot.step, snapshot.loss) for snapshot in self.snapshots], strict=True)
         names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
         here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
-        maps = heads(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks)
-        loss = lines({"loss": losses}, {}, names, "held-out loss (nats)", "step", here, ends=ends, width=220)
-        return [[beside(maps, colour_bar((0, 1), height=200)), reads, loss]]
+        bar = colour_bar((0, 1), height=200)
+        maps = heads(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
+        title, axis = "held-out loss (nats)", "step, not to scale"
+        loss = lines({"loss": losses}, {}, names, title, axis, here, ends=ends, width=220)
+        return [[maps, reads, loss]]
 
     def readouts(self, state):
         return {

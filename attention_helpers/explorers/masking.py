@@ -102,7 +102,7 @@ class MaskExplorer(SentenceExplorer):
         tokens = self.tokens[: len(state.weights)]
         moves = [f"{token} by {move:.4f}" for token, move in zip(tokens, state.moved.tolist(), strict=True) if move > 0]
         earlier = state.moved[: state.poked].max().item() if state.poked else 0.0
-        leak = f"yes: an earlier row moves by {earlier:.4f}" if earlier else "no: none moves"
+        leak = f"yes: an earlier row moves by {earlier:.4f}" if earlier else "no: no earlier row moves"
         return {
             f"poking “{tokens[state.poked]}” moves": ", ".join(moves),
             "does the future leak?": leak,

@@ -13,7 +13,7 @@ from ..beyond.training import held_interrupt
 from ..core import causal_mask
 from .base import NAMED, Explorer, answer_quietly, seed, stops
 from .cells import colour_bar, heads
-from .drawing import Drawing, arcs, below, beside, printed, text
+from .drawing import Drawing, arcs, below, printed, text
 from .measured import measured_curves
 from .outcomes import percent, verdict
 from .playing import Player
@@ -109,14 +109,14 @@ class Playground(Explorer):
         run, next_character = state.run, state.run.name == NEXT
         hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
         limits = (0, 0.5) if next_character else (0, 1)
-        maps = heads(state.weights, state.tokens, limits, hidden, torch.zeros_like(state.weights), 430, 390, run.asks)
+        nothing, bar = torch.zeros_like(state.weights), colour_bar(limits, height=195, more=next_character)
+        table = heads(state.weights, state.tokens, limits, hidden, nothing, 430, 390, run.asks, bar=bar)
         asks = f"character {run.asks + 1}" if next_character else "the question"
         said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
         lines = textwrap.wrap(state.verdict, LINE)[:3]
         said += [text(90, 18 + 19 * n, words, "start", 14) for n, words in enumerate(lines)]
         reads = arcs(state.weights[:, run.asks], state.tokens, run.asks, f"what {asks} reads", width=420, height=60)
         charts = measured_curves(state.measured, state.honest, 420, 96)
-        table = beside(maps, colour_bar(limits, height=195, more=next_character))
         return [[Drawing("".join(said), WIDTH, 66)], [table, below(reads, charts, gap=0)]]
 
     def readouts(self, state):

@@ -99,7 +99,7 @@ class ReadingExplorer(Explorer):
         return "" if values["token"] < words else f"The text has {words} tokens: the last one is framed."
 
     def picture(self, state):
-        series = {"all heads": state.shares[0], "switched off": state.shares[1]}
+        series = {"all heads": state.shares[0]} | ({"switched off": state.shares[1]} if state.off else {})
         after = f"after {plain(state.words[state.token])}, next"
         chart = bars(series, [plain(word) for word in state.next_words], after, width=300, height=MAP - 60)
         return [[one_map(state), colour_bar((0.0, 1.0), height=MAP - 60), chart], [atlas(state)]]
@@ -111,8 +111,7 @@ class ReadingExplorer(Explorer):
             "it reads": reads(row[None], state.words)[0],
             "switched off": ", ".join(f"layer {layer} head {head}" for layer, head in state.off) or "none",
             "all heads": shares_in_words(state.next_words, state.shares[0]),
-            "with heads off": shares_in_words(state.next_words, state.shares[1]),
-        }
+        } | ({"with heads off": shares_in_words(state.next_words, state.shares[1])} if state.off else {})
 
     def in_words(self, state):
         row = state.maps[state.layer, state.head, state.token]
@@ -171,7 +170,8 @@ def atlas(state):
     steps = pad(torch.from_numpy(levels(maps.double().numpy(), (0, 1))), (0, 1, 0, 1), value=NOTHING)
     sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy().astype(np.uint8)  # (heads * (n + 1), ...)
     width, height = layers * TILE, heads * TILE
-    parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height)]
+    smooth = n > TILE / 2  # where an image's pixels are near the page's, a row or column would be left out
+    parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height, look="auto" if smooth else "pixelated")]
     off, firsts = set(state.off), state.maps[..., 0].mean(dim=-1).tolist()
     for layer in range(layers):
         for head in range(heads):
@@ -179,9 +179,10 @@ def atlas(state):
             first = number(firsts[layer][head])
             says = f"layer {layer}, head {head}: the first token gets {first} of a row on average"
             chosen = (layer, head) == (state.layer, state.head)
-            stroke = {"stroke": MARK, "stroke_width": 3} if chosen else {}
+            stroke, beyond = ({"stroke": MARK, "stroke_width": 3}, 1.5) if chosen else ({}, 0)  # around it, not on it
             shade = "#fff" if (layer, head) in off else "transparent"
-            parts.append(tag("rect", says=says, x=x, y=y, width=TILE, height=TILE, fill=shade, **stroke))
+            room = {"x": x - beyond, "y": y - beyond, "width": TILE + 2 * beyond, "height": TILE + 2 * beyond}
+            parts.append(tag("rect", says=says, fill=shade, **room, **stroke))
     parts += [text(LEFT + (layer + 0.5) * TILE, HEAD - 5, str(layer)) for layer in range(0, layers, 2)]
     parts += [text(LEFT - 5, HEAD + (head + 0.7) * TILE, f"head {head}", "end") for head in range(heads)]
     parts.append(text(LEFT - 5, HEAD - 5, "layer →", "end"))

@@ -52,8 +52,8 @@ class ScoresExplorer(SentenceExplorer):
         vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
         reach = (min(0.0, float(self.embeddings.min())), max(0.1, float(self.embeddings.max())))
         table = heatmap(state.weights, self.tokens, self.tokens, "weights, all queries", row=query)
-        scores = bars({"score": state.scores[query]}, self.tokens, "scores of the query", span)
-        weights = bars({"weight": state.weights[query]}, self.tokens, "weights of the query")
+        scores = bars({"score": state.scores[query]}, self.tokens, "scores of the query", span, width=190)
+        weights = bars({"weight": state.weights[query]}, self.tokens, "weights of the query", width=190)
         context = bars(vectors, entries, "vectors of the query", reach, width=170)
         return [[beside(table, colour_bar((0, 1))), scores, weights, context]]
 

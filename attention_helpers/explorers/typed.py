@@ -9,7 +9,7 @@ from ..beyond.characters import device_of
 from ..core import causal_mask
 from .base import Explorer, stops
 from .cells import colour_bar, heads
-from .drawing import Drawing, bars, below, beside, title_of
+from .drawing import Drawing, bars, below, title_of
 from .words import shares
 
 MOST_LIKELY = 8  # next characters that are shown
@@ -70,14 +70,13 @@ class TextExplorer(Explorer):
         future, asked = causal_mask(len(tokens)), visible(state.text[state.place])
         maps, guesses = [], []
         for name, reading in state.readings.items():
-            hidden = future & (name != "leaky")
-            grid = heads(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place)
+            hidden, bar = future & (name != "leaky"), colour_bar(limits, height=200) if maps else None
+            grid = heads(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place, bar=bar)
             maps.append(below(Drawing(title_of(name, 380), 380, 18), grid, gap=0))
             values, codes = reading.shares.topk(MOST_LIKELY)
             names = [visible(state.alphabet[code]) for code in codes]
             title = f"{name}: after “{asked}” at {state.place + 1}"
             guesses.append(bars({"share": values}, names, title, width=390, height=100))
-        maps[-1] = beside(maps[-1], colour_bar(limits, height=200))
         return [maps, guesses]
 
     def readouts(self, state):

@@ -11,7 +11,6 @@ from ..beyond.variants import alibi_bias, window_mask
 from ..core import attention_weights
 from .base import SentenceExplorer, slider, stops
 from .cells import CELLS_UP_TO, colour_bar, heads
-from .drawing import beside
 from .seeded import seeded
 from .words import size_in_words
 
@@ -77,15 +76,17 @@ class VariantsExplorer(SentenceExplorer):
     def picture(self, state):
         limits = 0.0, min(1.0, 4 / state.sees[-1].sum().item())  # with many keys the weights are small
         tokens, nothing = self.tokens[: state.weights.shape[-1]], torch.zeros_like(state.weights)
-        maps = heads(state.weights, tokens, limits, ~state.sees, nothing, 620, 500)
-        return [[beside(maps, colour_bar(limits, height=250, more=True))]]
+        bar = colour_bar(limits, height=250, more=True)
+        return [[heads(state.weights, tokens, limits, ~state.sees, nothing, 620, 500, bar=bar)]]
 
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
         sees, reaches = self.last_token(state)
         full = cache_bytes(num_tokens, num_heads * HEAD_DIM)
         return {
-            "key head of each query head": ", ".join(f"{n} → {head}" for n, head in enumerate(served(state), 1)),
+            "key head of each query head, both from 1": ", ".join(
+                f"{n} → {head}" for n, head in enumerate(served(state), 1)
+            ),
             "the last token sees": f"{sees} of {num_tokens} tokens; through {LAYERS} layers it reaches {reaches}",
             "parameters": f"{state.parameters}",
             "the cache keeps": f"{size_in_words(state.cache)}; {size_in_words(full)} without window and sharing",

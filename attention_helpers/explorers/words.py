@@ -14,8 +14,8 @@ def listed(values, decimals=2):
 
 
 def shares(tokens, weights):
-    """ "Your 0.24, journey 0.10"."""
-    return ", ".join(f"{token} {weight:.2f}" for token, weight in zip(tokens, weights.tolist(), strict=True))
+    """ "Your: 0.24, journey: 0.10"."""
+    return ", ".join(f"{token}: {weight:.2f}" for token, weight in zip(tokens, weights.tolist(), strict=True))
 
 
 def size_in_words(count):
