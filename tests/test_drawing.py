@@ -227,7 +227,7 @@ def test_drawings_of_a_row_break_where_a_page_is_narrow_and_are_printed_in_one_l
     root = ET.fromstring(drawing.live(rows, "words"))
     assert [len(row) for row in root] == [2, 1]
     assert all("flex-wrap:wrap" in row.get("style") for row in root)
-    assert "flex:300 1 270px" in root[0][0].get("style")
+    assert "flex:300 1 255px" in root[0][0].get("style")
     assert ET.fromstring(drawing.printed(rows, "words")).get("viewBox") == "0 0 514 117"
 
 

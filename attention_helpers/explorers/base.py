@@ -13,6 +13,9 @@ from .drawing import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls stand in columns
 MESSAGE = '<span role="status">{}</span>'
+# In a dark page a list's own arrow is black on black, and a button that is pressed looks like one that is not.
+LOOKS = """<style>.attention-explorer select {appearance: auto; background-image: none}
+.attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}</style>"""
 
 
 def slider(name, value, low, high, tooltip, step=None):
@@ -72,7 +75,9 @@ class Explorer(widgets.VBox):
         row = [*self.controls.values(), reset, *self.make_extras()]
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
         grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
-        super().__init__([grid, self.message, self.view])
+        looks = widgets.HTML(LOOKS, layout={"display": "none"})
+        super().__init__([grid, self.message, self.view, looks])
+        self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # by which a page with several of them tells them apart
         self._show(*self._settled(self._wanted))
 

@@ -88,13 +88,13 @@ def whole(drawing, style, back="", **more):
 def live(rows, words):
     """Rows of drawings as HTML in the page's colour, dark or light; a row breaks where its drawings do not fit.
 
-    words: what they show, for those who cannot see it. A drawing may grow by a tenth, so that those of a row that broke
-    stay of nearly one size, and shrink by a tenth beside others, by a quarter alone; then the row scrolls.
+    words: what they show, for those who cannot see it. A drawing may grow by a fifth, and shrink by 15 % beside others,
+    by 25 % alone; then the row scrolls.
     """
     room = "flex:{0:.0f} 1 {1:.0f}px;max-width:{2:.0f}px;min-width:{3:.0f}px".format
-    shown = [[whole(part, room(w := part.width, 0.9 * w, 1.1 * w, 0.75 * w)) for part in row] for row in rows]
+    shown = [[whole(part, room(w := part.width, 0.85 * w, 1.2 * w, 0.75 * w)) for part in row] for row in rows]
     lines = [tag("div", "".join(row), style="display:flex;flex-wrap:wrap;gap:8px 14px") for row in shown]
-    look = "width:0;min-width:100%;overflow-x:auto;color:var(--jp-ui-font-color1, #000)"
+    look = "overflow-x:auto;color:var(--jp-ui-font-color1, #000)"
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
 
 

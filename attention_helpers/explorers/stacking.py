@@ -38,7 +38,7 @@ class WrapperExplorer(HeadsExplorer):
         num_heads, width = len(state.shown), state.context.shape[1]
         owners = [column // (width // num_heads) for column in range(width)]
         context = strip(state.context, state.tokens, owners, "context vectors, head after head")
-        maps = self.heads_picture(state, 690, 330)
+        maps = self.heads_picture(state, 620, 330)
         return [[maps], [beside(context, colour_bar(around_zero(state.context), SIGNED, height=130))]]
 
     def readouts(self, state):
