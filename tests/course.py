@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 
 from tools.notebooks.manifest import COURSE
 from tools.notebooks.manifest import NOTEBOOKS as FOLDER
@@ -30,9 +29,7 @@ def joined(text):
     return text if isinstance(text, str) else "".join(text)
 
 
-@cache
 def read(path):
-    """A notebook, the same object each time: not to be changed."""
     notebook = json.loads(path.read_text(encoding="utf-8"), object_hook=Node)
     for cell in notebook.cells:
         cell["source"] = joined(cell.source)
