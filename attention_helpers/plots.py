@@ -111,15 +111,15 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     return heatmap
 
 
-def linear(rgb):
-    """sRGB as shares of light."""
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+def luminance(rgb):
+    """How light sRGB colours (..., 3) are, from 0 to 1, by WCAG. Above 0.179 black is read better than white."""
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
 
 
 def write_numbers(heatmap, values, hide):
     """Write each number in its cell, dark on light and light on dark; none where the cell is hidden."""
     colours = heatmap.image.cmap(heatmap.image.norm(values))
-    light = linear(colours[..., :3]) @ (0.2126, 0.7152, 0.0722)  # WCAG's luminance
+    light = luminance(colours[..., :3])
     for text, (i, j) in zip(heatmap.numbers, np.ndindex(values.shape), strict=False):
         text.set_text("" if hide[i, j] else f"{values[i, j]:.2f}")
         text.set_color("black" if light[i, j] > 0.179 else "white")

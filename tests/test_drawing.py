@@ -191,6 +191,21 @@ def test_an_arc_is_the_wider_the_more_is_read():
     assert much > little > none > 0
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 12])
+@pytest.mark.parametrize("n", [3, 20])
+def test_a_colour_bar_stands_beside_the_last_map_of_a_row(count, n):
+    maps, names, none = np.full((count, n, n), 1 / n), [f"t{i}" for i in range(n)], np.zeros((n, n))
+    bar = cells.colour_bar((0, 1))
+    alone, both = (cells.heads(maps, names, (0, 1), none, None, 600, 300, bar=each) for each in (None, bar))
+    assert both.width == alone.width + cells.GAP + bar.width
+    start = both.svg.index(bar.svg)
+    at = float(re.search(r"translate\(([\d.]+),[\d.]+\)\">$", both.svg[:start])[1])
+    patches = [float(x) for x in re.findall(r'<rect x="([\d.]+)" y="[\d.-]+" width="8"', both.svg)]
+    assert max(patches) < at <= alone.width + cells.GAP
+    if count == 1 and n == 3:
+        assert at < alone.width - 100  # one square map leaves room, and the bar does not stay behind it
+
+
 def test_a_strip_has_a_band_in_the_colour_of_each_entrys_head():
     tree = parsed(cells.strip(TABLE[:, :2], NAMES, [0, 1]))
     bands = [rect.get("fill") for rect in tree.iter("rect") if rect.get("height") == "5"]

@@ -46,6 +46,21 @@ def test_numbers_contrast_with_their_cells(ax):
     assert [text.get_color() for text in heatmap.numbers] == ["white", "black"]  # on dark blue, on yellow
 
 
+def test_every_number_can_be_read_on_its_colour(ax):
+    values = torch.linspace(0, 1, 36).view(6, 6)
+    heatmap = plots.draw_heatmap(ax, values, range(6), range(6))
+    for text, value in zip(heatmap.numbers, values.flatten().tolist(), strict=True):
+        behind = plots.luminance(np.array(heatmap.image.cmap(heatmap.image.norm(value))[:3]))
+        ink = {"black": 0.0, "white": 1.0}[text.get_color()]
+        assert (max(ink, behind) + 0.05) / (min(ink, behind) + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize(("names", "angle"), [(["0", "1", "2"], 0), (["Your", "journey", "starts"], 30)])
+def test_only_names_that_need_it_are_slanted(ax, names, angle):
+    plots.draw_heatmap(ax, torch.eye(3), names, names)
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {angle}
+
+
 def test_a_large_heatmap_has_no_numbers(ax):
     names = list(map(str, range(9)))
     assert plots.draw_heatmap(ax, np.eye(9), names, names).numbers == []

@@ -11,7 +11,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from ..plots import as_array, as_table, check_labels, head_colour, linear
+from ..plots import as_array, as_table, check_labels, head_colour, luminance
 from . import drawing as draw
 from .drawing import BOTTOM, LEFT, TOP, Drawing, moved, number, tag, text
 
@@ -27,8 +27,7 @@ Colours = namedtuple("Colours", "fills inks palette")  # inks: black or white, w
 
 def colours(name):
     rgb = colormaps[name](np.linspace(0, 1, STEPS))[:, :3]
-    light = linear(rgb) @ (0.2126, 0.7152, 0.0722)
-    inks = ["#000" if each > 0.179 else "#fff" for each in light]  # at least 4.5 to 1, by WCAG's luminance
+    inks = ["#000" if each > 0.179 else "#fff" for each in luminance(rgb)]  # at least 4.5 to 1
     palette = (rgb * 255).round().astype(np.uint8).tobytes() + bytes([128] * 9)
     return Colours([to_hex(each) for each in rgb], inks, palette)
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FROM_OUTER_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "ARGS", "NOTEBOOKS"}  # not for the inner one
-NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # nor this: where it is set, Python compiles the course and its tests each time
+# Not for the inner make: what the outer one was told; and where the last is set, Python compiles all at each run.
+KEPT_BACK = {"MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "ARGS", "NOTEBOOKS", "PYTHONDONTWRITEBYTECODE"}
 WHAT = {
     "floor": ["test-notebooks", "NOTEBOOKS={floor}"],
     "notebooks": ["test-notebooks", "NOTEBOOKS={suite}"],
@@ -35,7 +35,7 @@ def make_floor(folder, count):
 
 def seconds(*command):
     """Wall time of one make call."""
-    environment = {name: value for name, value in os.environ.items() if name not in {*FROM_OUTER_MAKE, NO_BYTECODE}}
+    environment = {name: value for name, value in os.environ.items() if name not in KEPT_BACK}
     start = time.perf_counter()
     done = subprocess.run(["make", *command], cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
