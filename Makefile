@@ -79,9 +79,9 @@ format: ## let ruff mend and format code and notebooks
 	$(BIN)/python -m ruff check --fix
 	$(BIN)/python -m ruff format
 
-mutants: ## break the layers in many ways, and show which test catches each
+mutants: ## break the exercises' solutions in many ways, and see that each check notices
 	$(ENSURE) test
-	$(BIN)/python -m tools.mutants.mutants
+	$(BIN)/python -m tools.mutants.exercise_mutants
 
 course: ## write what notebooks/course.toml says into README and the notebooks
 	$(ENSURE) test

@@ -2,7 +2,7 @@
 
 import torch
 
-from ._checks import check_alike, check_finite, check_mask, check_size, check_tensor
+from .checks import check_alike, check_finite, check_mask, check_size, check_tensor
 
 
 def attention_scores(queries, keys):

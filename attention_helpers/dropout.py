@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ._checks import ANY_RANK, check_dropout, check_tensor
+from .checks import ANY_RANK, check_dropout, check_tensor
 
 
 class Dropout(nn.Module):

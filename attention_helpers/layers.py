@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ._checks import check_dropout, check_flag, check_heads, check_input, check_size
+from .checks import check_dropout, check_flag, check_heads, check_input, check_size
 from .core import attention_scores, attention_weights, causal_mask, context_vectors
 from .dropout import Dropout
 

@@ -73,7 +73,7 @@ def install_proxy():
 
 def decode_model():
     """Decode the language model where all may read it and none but root may write; some seconds at the first time."""
-    from attention_helpers.beyond.model_files import read_model
+    from attention_helpers.language_model.model_file import read_model
 
     folder = BUILD / "model"
     read_model(folder=folder)

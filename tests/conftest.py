@@ -48,6 +48,6 @@ def x():
 @pytest.fixture(scope="session")
 def language_model():
     """SmolLM2-135M-Instruct, decoded at the first run on a machine: some seconds, later ones less than one."""
-    from attention_helpers.beyond.real_model import load_model
+    from attention_helpers.language_model.model import load_model
 
     return load_model()

@@ -21,7 +21,7 @@ from attention_helpers import (
     max_difference,
     show_source,
 )
-from attention_helpers.beyond.efficient import FusedMultiHeadAttention
+from attention_helpers.fast.attention import FusedMultiHeadAttention
 
 NAN, INF = float("nan"), float("inf")
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"

@@ -15,7 +15,7 @@ ELSEWHERE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import attention_helpers
-from attention_helpers.beyond.characters import load_text
+from attention_helpers.training.characters import load_text
 x = attention_helpers.load_sentence("cat").embeddings
 out = attention_helpers.CausalAttention(6, 2, 3, 0.0)(x[None])
 print(json.dumps([attention_helpers.__file__, list(out.shape), len(load_text())]))

@@ -23,12 +23,12 @@ from attention_helpers import (
     causal_mask,
     explorers,
 )
-from attention_helpers.beyond.characters import CharacterModel
-from attention_helpers.beyond.training import LookUp, Reader
-from attention_helpers.explorers import readers
-from attention_helpers.explorers.cells import WEIGHTS
-from attention_helpers.explorers.seeded import seeded
-from attention_helpers.explorers.splitting import divisors
+from attention_helpers.explorers import lookup_models as readers
+from attention_helpers.explorers.lesson_06 import divisors
+from attention_helpers.explorers.svg_maps import WEIGHTS
+from attention_helpers.seeded import seeded
+from attention_helpers.training.characters import CharacterModel
+from attention_helpers.training.lookup import LookUp, Reader
 from tools.bench.made import MADE_FROM, MODEL, MODELS, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
@@ -665,7 +665,7 @@ def test_500_moves_take_little_memory():
 
 
 def test_the_mask_explorer_pokes_and_computes_no_jacobian(monkeypatch):
-    from attention_helpers.explorers import masking
+    from attention_helpers.explorers import lesson_03 as masking
 
     monkeypatch.setattr(torch.autograd.functional, "jacobian", None)
     assert masking.attend(SENTENCE.embeddings, 4, "none", 2, 1.0).moved.all()

@@ -1,78 +1,219 @@
-"""The course's language model against transformers: figures that it computed once, and, slow, anew."""
+"""The language model: a tiny one against torch's own functions, in the layout that models are trained in."""
 
-import json
-import zlib
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from tiny_model import BASE, CONTROL, D_MODEL, EPS, HEADS, KEY_HEADS, LAYERS, drawn_weights, vocabulary, write_gguf
+from torch.nn import functional as F
 
 from attention_helpers import max_difference
-from attention_helpers.beyond.head_jobs import best_heads, first_token_weight, loss, repeated, weight_at
-from attention_helpers.beyond.model_files import CHECKSUM, model_file
-from attention_helpers.beyond.real_model import generate, next_tokens
+from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated, weight_at
+from attention_helpers.language_model.model import LanguageModel, choose, generate, load_model, next_tokens
 
-FIGURES = json.loads(Path(__file__).with_name("language_model.json").read_text(encoding="utf-8"))
-INDUCTION = {(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)}
+HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
 
 
-def test_the_package_carries_the_file_that_the_course_is_written_for():
-    assert zlib.crc32(model_file().read_bytes()) == CHECKSUM
+@pytest.fixture(scope="module", params=["tied", "untied"])
+def weights(request):
+    return drawn_weights(tied=request.param == "tied")
 
 
-def test_texts_become_the_codes_of_another_implementation_and_come_back(language_model):
-    for figures in FIGURES:
-        codes = language_model.encode(figures["text"])
-        assert codes[0].tolist() == figures["codes"]
-        assert language_model.decode(codes) == figures["text"]
+@pytest.fixture(scope="module")
+def model(weights, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    return load_model(write_gguf(folder / "tiny.gguf", weights), folder)
 
 
-# The shortest, the longest and one with symbols of a chat; all, which cost a fifth of a second each, in the slow run.
-SOME, ALL = (0, 2, 9), pytest.param(range(len(FIGURES)), marks=pytest.mark.slow)
+@pytest.fixture(scope="module")
+def codes():
+    return torch.randint(len(vocabulary()), (2, 9), generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("chosen", [SOME, ALL], ids=["some", "all"])
-def test_stored_figures_of_another_implementation(language_model, chosen):
-    for figures in [FIGURES[n] for n in chosen]:
-        look = language_model.look(language_model.encode(figures["text"]))
-        assert max_difference(look.logits[0, -1, figures["next"]], torch.tensor(figures["logits"])) < 1e-3
-        for name, row in figures["rows"].items():
-            layer, head = map(int, name.split())
-            assert max_difference(look.maps[0, layer, head, -1], torch.tensor(row)) < 1e-5, (figures["text"], name)
+def turned(x):
+    """Rotary positions as models are trained with: entry i turns with entry i + head_dim / 2."""
+    speeds = BASE ** (-torch.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
+    angles = torch.outer(torch.arange(x.shape[-2]), speeds).repeat(1, 2)
+    return x * angles.cos() + torch.cat((-x[..., HEAD_DIM // 2 :], x[..., : HEAD_DIM // 2]), dim=-1) * angles.sin()
 
 
-def test_the_toy_sentence_is_completed(language_model):
-    (first, share), (second, _) = next_tokens(language_model, "Your journey starts with one", 2)
-    assert (first, second) == (" step", ".")
-    assert share == pytest.approx(0.1037, abs=1e-3)
-    assert generate(language_model, "Your journey starts with one", 4) == " step at a time"
+def by_torch(weights, codes, off=()):
+    """The logits by torch's scaled_dot_product_attention and RMSNorm, none of our own code."""
+    x = weights["token_embd"][codes]
+    for layer in range(LAYERS):
+        part = {name.rpartition(".")[2]: w for name, w in weights.items() if name.startswith(f"blk.{layer}.")}
+        normed = F.rms_norm(x, (D_MODEL,), part["attn_norm"], EPS)
+        q, k, v = ((normed @ part[f"attn_{name}"].T).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for name in "qkv")
+        context = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=True)
+        for head in [head for place, head in off if place == layer]:
+            context[:, head] = 0
+        x = x + context.transpose(1, 2).flatten(2) @ part["attn_output"].T
+        normed = F.rms_norm(x, (D_MODEL,), part["ffn_norm"], EPS)
+        gate, up = normed @ part["ffn_gate"].T, normed @ part["ffn_up"].T
+        x = x + (gate * torch.sigmoid(gate) * up) @ part["ffn_down"].T
+    return F.rms_norm(x, (D_MODEL,), weights["output_norm"], EPS) @ weights.get("output", weights["token_embd"]).T
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
-def test_heads_are_found_by_their_jobs_and_switched_off(language_model, seed):
-    """The same five for each seed; without them repeated text is a catastrophe, an ordinary one is not."""
-    codes = repeated(language_model, seed=seed)
-    maps = language_model.look(codes).maps[0]
-    found = best_heads(weight_at(maps, 31, start=32))
-    assert set(found) == INDUCTION
-    assert set(best_heads(weight_at(maps, 1), 2)) == {(16, 0), (11, 1)}
-    assert best_heads(weight_at(maps, 32, start=32), 1) == [(14, 3)]
-    assert best_heads(first_token_weight(maps), 1) == [(18, 8)]
-    assert loss(language_model, codes, 33, found) > loss(language_model, codes, 33) + 5
-    ordinary = language_model.encode(FIGURES[2]["text"])
-    assert abs(loss(language_model, ordinary, off=found) - loss(language_model, ordinary)) < 0.5
+@pytest.mark.parametrize("off", [(), [(0, 1)], [(1, 3), (0, 0), (1, 2)]])
+def test_the_model_is_what_torch_computes_with_any_heads_off(model, weights, codes, off):
+    expected = by_torch(weights, codes, off)
+    assert max_difference(model(codes, off), expected) < 1e-4 * expected.abs().max()
+    if off:
+        assert max_difference(model(codes, off), model(codes)) > 0.1
 
 
-@pytest.mark.slow  # installs transformers (100 MB) into build/reference at the first run, and runs it
-def test_the_other_implementation_anew(language_model, tmp_path):
-    from tools.reference.make_figures import computed, figures
+def test_look_gives_the_same_logits_and_maps_that_are_causal_rows(model, codes):
+    look = model.look(codes, [(0, 1)])
+    assert max_difference(look.logits, model(codes, [(0, 1)])) < 1e-5
+    assert look.maps.shape == (2, LAYERS, HEADS, 9, 9)
+    assert max_difference(look.maps.sum(dim=-1), torch.ones(2, LAYERS, HEADS, 9)) < 1e-5
+    assert (look.maps.triu(diagonal=1) == 0).all()
 
-    texts = computed(tmp_path)
-    assert [figures(text)["codes"] for text in texts] == [stored["codes"] for stored in FIGURES]
-    for text in texts:
-        codes = language_model.encode(text["text"])
-        assert codes[0].equal(text["codes"])
-        look = language_model.look(codes)
-        assert max_difference(look.logits[0], text["logits"]) < 1e-3, text["text"]
-        assert max_difference(look.maps[0], text["maps"]) < 1e-5, text["text"]
-        print(f"{max_difference(look.logits[0], text['logits']):.1e} {max_difference(look.maps[0], text['maps']):.1e}")
+
+def test_maps_stand_in_their_layer_and_head(model, weights, codes):
+    part = F.rms_norm(weights["token_embd"][codes], (D_MODEL,), weights["blk.0.attn_norm"], EPS)
+    q, k = ((part @ weights[f"blk.0.attn_{n}"].T).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for n in "qk")
+    scores = turned(q)[:, 3] @ turned(k)[:, 3 // (HEADS // KEY_HEADS)].transpose(1, 2) / HEAD_DIM**0.5
+    expected = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).softmax(dim=-1)
+    assert max_difference(model.look(codes).maps[:, 0, 3], expected) < 1e-5
+
+
+@pytest.mark.parametrize("off", [(), [(1, 2)]])
+def test_steps_with_a_cache_give_the_whole_texts_rows(model, codes, off):
+    whole, caches = model(codes, off), None
+    for start, stop in ((0, 4), (4, 5), (5, 9)):
+        logits, caches = model.step(codes[:, start:stop], caches, off)
+        assert max_difference(logits, whole[:, stop - 1]) < 1e-4
+    assert caches[0].past == 9
+
+
+def test_greedy_generation_is_the_likeliest_token_again_and_again(model):
+    for off in ((), [(0, 0), (1, 1)]):
+        codes = model.encode(TEXT)
+        for _ in range(6):
+            codes = torch.cat((codes, model(codes, off)[:, -1:].argmax(dim=-1)), dim=1)
+        assert generate(model, TEXT, 6, off=off) == model.decode(codes[0, -6:])
+
+
+def test_generation_stops_where_the_text_ends(model, monkeypatch):
+    assert len(generate(model, TEXT, 5)) > 0
+    monkeypatch.setattr(model, "sizes", model.sizes._replace(end=int(model(model.encode(TEXT))[0, -1].argmax())))
+    assert generate(model, TEXT, 5) == ""
+
+
+def test_drawn_generation_repeats_with_its_generator(model):
+    drawn = [generate(model, TEXT, 8, 1.5, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def shares_of(logits, **how):
+    generator = torch.Generator().manual_seed(0)
+    drawn = [choose(logits, generator=generator, **how) for _ in range(1500)]
+    return torch.bincount(torch.tensor(drawn), minlength=len(logits)) / len(drawn)
+
+
+def test_drawn_tokens_follow_temperature_and_top_k():
+    logits = torch.tensor([1.0, 3.0, 2.0, 0.0])
+    for temperature in (0.5, 1.0, 2.0):
+        expected = (logits / temperature).softmax(dim=0)
+        assert max_difference(shares_of(logits, temperature=temperature), expected) < 0.04
+    best = shares_of(logits, temperature=1.0, top_k=2)
+    assert max_difference(best, torch.tensor([0, 3.0, 2.0, 0]).masked_fill(best == 0, -torch.inf).softmax(0)) < 0.04
+    assert (best > 0).tolist() == [False, True, True, False]
+    assert choose(logits) == choose(logits, 5.0, top_k=1) == 1
+    assert shares_of(torch.zeros(4), temperature=1.0, top_k=2).count_nonzero() == 2, "where many are equally likely too"
+
+
+@pytest.mark.parametrize("off", [(), [(0, 0), (1, 2)]])
+def test_next_tokens_are_sorted_shares(model, off):
+    best = next_tokens(model, TEXT, 4, off)
+    shares = model(model.encode(TEXT), off)[0, -1].softmax(dim=0)
+    assert [share for _, share in best] == pytest.approx(shares.sort(descending=True).values[:4].tolist())
+    assert best[0][0] == model.decode(shares.argmax())
+
+
+def test_texts_come_back_and_words_carry_their_space(model):
+    text = TEXT + " ü" + CONTROL[0]
+    codes = model.encode(text)
+    assert model.decode(codes) == text
+    assert model.words(codes[0])[0] == "the"
+    assert " the" in model.words(codes[0])
+
+
+REFUSED = {
+    "no tensor": (lambda m: m([[1, 2]]), TypeError, r"codes must be a torch\.Tensor"),
+    "one row": (lambda m: m(torch.tensor([1, 2])), ValueError, r"codes must have the shape \(b, num_tokens\)"),
+    "no token": (lambda m: m(torch.ones(1, 0, dtype=torch.long)), ValueError, "at least one token"),
+    "too many": (lambda m: m(torch.ones(1, 41, dtype=torch.long)), ValueError, "at most 40 tokens"),
+    "outside": (lambda m: m(torch.tensor([[9999]])), ValueError, "codes must hold codes from 0"),
+    "no such head": (lambda m: m(torch.tensor([[1]]), [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
+    "no such layer": (lambda m: m(torch.tensor([[1]]), [(2, 0)]), ValueError, r"below \(2, 4\), got \(2, 0\)"),
+    "no whole head": (lambda m: m(torch.tensor([[1]]), [(0, 0.5)]), TypeError, "each number of off"),
+    "no text": (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
+    "empty text": (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
+    "cold": (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
+    "top 0": (lambda m: generate(m, "the", 2, top_k=0), ValueError, "top_k must be at least 1"),
+    "no tokens": (lambda m: generate(m, "the", 0), ValueError, "num_tokens must be at least 1"),
+    "past the end": (lambda m: generate(m, "cat" * 12, 9), ValueError, "at most 0 tokens"),
+    "loss at 0": (lambda m: loss(m, torch.tensor([[1, 2]]), 0), ValueError, "start must be at least 1|from 1 to 1"),
+    "loss at the end": (lambda m: loss(m, torch.tensor([[1, 2]]), 2), ValueError, "start must be from 1 to 1, got 2"),
+    "too far": (lambda m: weight_at(torch.ones(3, 3), 3), ValueError, "start and distance must be below 3"),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "says"), REFUSED.values(), ids=REFUSED)
+def test_bad_input_is_named(model, call, error, says):
+    with pytest.raises(error, match=says):
+        call(model)
+
+
+def test_repeated_texts_are_random_tokens_twice(model):
+    codes = repeated(model, 7, seed=3, texts=2)
+    assert codes.shape == (2, 14)
+    assert codes[:, :7].equal(codes[:, 7:])
+    assert not codes[0].equal(codes[1])
+    assert codes.equal(repeated(model, 7, seed=3, texts=2))
+    assert not codes.equal(repeated(model, 7, seed=4, texts=2))
+
+
+@pytest.mark.parametrize(("num_symbols", "first"), [(100, 50), (1000, 256)])
+def test_repeated_texts_leave_the_first_symbols_out(num_symbols, first):
+    model = SimpleNamespace(sizes=SimpleNamespace(num_symbols=num_symbols))
+    codes = repeated(model, 2000)
+    assert (codes.min(), codes.max()) == (first, num_symbols - 1)
+
+
+def test_scores_of_maps_made_for_one_job():
+    """Three heads on 8 tokens: one reads the token before, one the first, one five tokens back where it can."""
+    tokens = torch.arange(8)
+    read = torch.stack((tokens - 1, 0 * tokens, tokens - 5)).clamp(min=0)
+    maps = F.one_hot(read, 8).float()
+    assert weight_at(maps, 1).tolist() == pytest.approx([1, 1 / 7, 1 / 7])
+    assert weight_at(maps, 5).tolist() == pytest.approx([0, 1 / 3, 1])
+    assert weight_at(maps, 1, start=2).tolist() == [1, 0, 0]
+    assert weight_at(maps, 3, start=2).tolist() == weight_at(maps, 3).tolist()
+    assert first_token_weight(maps).tolist() == pytest.approx([1 / 7, 1, 5 / 7])
+
+
+def test_best_heads_are_named_by_layer_and_head():
+    scores = torch.tensor([[0.1, 0.9], [0.5, 0.9], [0.2, 0.0]])
+    assert best_heads(scores, 3) == [(0, 1), (1, 1), (1, 0)]
+    assert len(best_heads(scores, 99)) == 6
+
+
+def test_loss_is_the_mean_over_the_tokens_that_were_asked_for(model, codes):
+    shares = model(codes, [(0, 1)]).log_softmax(dim=-1)
+    rows = [-shares[b, t - 1, codes[b, t]].item() for b in range(2) for t in range(6, 9)]
+    assert loss(model, codes, 6, off=[(0, 1)]) == pytest.approx(sum(rows) / 6, rel=1e-4)
+
+
+def test_a_model_is_made_of_sizes_alone_without_a_file(model):
+    fresh = LanguageModel(model.sizes)
+    assert {name: value.shape for name, value in fresh.state_dict().items()} == {
+        name: value.shape for name, value in model.state_dict().items()
+    }
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_matrix_that_embeds_and_reads_out_is_one_parameter(model, weights):
+    assert sum(parameter.numel() for parameter in model.parameters()) == sum(w.numel() for w in weights.values())

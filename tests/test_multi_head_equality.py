@@ -11,7 +11,7 @@ from sizes import build, over_sizes
 from torch import nn
 from torch.func import functional_call
 
-from attention_helpers.beyond.efficient import FusedMultiHeadAttention
+from attention_helpers.fast.attention import FusedMultiHeadAttention
 
 PROJECTIONS = ("W_query", "W_key", "W_value")
 

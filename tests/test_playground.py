@@ -12,13 +12,16 @@ import pytest
 import torch
 from ipywidgets.widgets import widget as all_widgets
 
-from attention_helpers.beyond.characters import prefix_losses
-from attention_helpers.beyond.training import FAR_APART, LookUp, Reader, Training
-from attention_helpers.explorers import Playground, playground, playing
-from attention_helpers.explorers.drawing import MARK
-from attention_helpers.explorers.outcomes import mends, verdict
-from attention_helpers.explorers.runs import HELD_OUT, Honest, Measured, Run
-from attention_helpers.explorers.seeded import seeded
+from attention_helpers.explorers import Playground
+from attention_helpers.explorers.playground import explorer as playground
+from attention_helpers.explorers.playground import player as playing
+from attention_helpers.explorers.playground.runs import HELD_OUT, Honest, Measured, Run
+from attention_helpers.explorers.playground.verdict import mends, verdict
+from attention_helpers.explorers.svg import MARK
+from attention_helpers.seeded import seeded
+from attention_helpers.training.characters import prefix_losses
+from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.loop import FAR_APART, Training
 
 SMALL = {"d_out": 8, "num_heads": 2, "seed": 3}
 SVG = "{http://www.w3.org/2000/svg}"
@@ -145,7 +148,7 @@ def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
 
 
 def test_a_long_run_keeps_a_bounded_number_of_points(monkeypatch):
-    from attention_helpers.explorers import runs
+    from attention_helpers.explorers.playground import runs
 
     monkeypatch.setattr(runs, "MOST_MEASURED", 6)
     run = Run("one question", 4, 1, 0.0, 1e-2, "causal", seed=0)

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from attention_helpers.explorers.outcomes import APART, SURE, cannot, good, mends, verdict
-from attention_helpers.explorers.playground import LONGEST
-from attention_helpers.explorers.runs import LEARNED, QUESTIONS, Run
+from attention_helpers.explorers.playground.explorer import LONGEST
+from attention_helpers.explorers.playground.runs import LEARNED, QUESTIONS, Run
+from attention_helpers.explorers.playground.verdict import APART, SURE, cannot, good, mends, verdict
 
 SEEDS, EVERY = range(10), 10
 WIDTHS, HEADS, DROPOUTS, RATES = (4, 8, 16, 32, 64), (1, 2, 4), (0.0, 0.2, 0.5, 0.8), (1e-4, 1e-3, 1e-2, 1e-1)

@@ -1,18 +1,18 @@
 """Explorers: one a lesson. Move a control, and the layers that the lesson shows compute the picture anew."""
 
-from .costing import CostExplorer
-from .dropping import DropoutExplorer
-from .layering import LayerExplorer
-from .learning import LearningExplorer
-from .masking import MaskExplorer
+from .layer import LayerExplorer
+from .lesson_01 import ScoresExplorer
+from .lesson_02 import QKVExplorer
+from .lesson_03 import MaskExplorer
+from .lesson_04 import DropoutExplorer
+from .lesson_05 import WrapperExplorer
+from .lesson_06 import SplitExplorer
+from .lesson_07 import LearningExplorer
+from .lesson_07_text import TextExplorer
+from .lesson_08 import CostExplorer
+from .lesson_09 import VariantsExplorer
+from .lesson_10 import ReadingExplorer
 from .playground import Playground
-from .qkv import QKVExplorer
-from .reading import ReadingExplorer
-from .scores import ScoresExplorer
-from .splitting import SplitExplorer
-from .stacking import WrapperExplorer
-from .typed import TextExplorer
-from .variants import VariantsExplorer
 
 __all__ = [
     "CostExplorer",

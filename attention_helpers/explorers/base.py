@@ -7,9 +7,9 @@ import threading
 import ipywidgets as widgets
 import torch
 
-from .._checks import check_tensor
+from ..checks import check_tensor
 from ..sentences import Sentence
-from .drawing import live, printed
+from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls stand in columns
 MESSAGE = '<span role="status">{}</span>'

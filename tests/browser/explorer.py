@@ -9,7 +9,7 @@ from functools import lru_cache
 import pytest
 
 from attention_helpers import explorers, load_sentence
-from attention_helpers.beyond.real_model import load_model
+from attention_helpers.language_model.model import load_model
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {

@@ -12,8 +12,8 @@ import torch
 from matplotlib.figure import Figure
 
 from attention_helpers import MultiHeadAttention, MultiHeadAttentionWrapper, max_difference
-from attention_helpers.beyond.costs import medians, peak_bytes, slope, timed
-from attention_helpers.beyond.efficient import FusedMultiHeadAttention, TorchAttention
+from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAttention
+from attention_helpers.fast.costs import medians, peak_bytes, slope, timed
 
 SIZES = {  # b, num_tokens, width, num_heads
     "toy": (2, 6, 4, 2),

@@ -15,8 +15,8 @@ from PIL import Image
 
 from attention_helpers import load_sentence
 from attention_helpers.explorers import QKVExplorer, SplitExplorer
-from attention_helpers.explorers.heads import split_heads
-from attention_helpers.explorers.qkv import attend
+from attention_helpers.explorers.lesson_02 import attend
+from attention_helpers.explorers.multi_head import split_heads
 
 LARGE = {"d_out": 48, "num_heads": 12, "num_tokens": 64}  # 12 heads of 64 x 64
 MARK = 'elementtiming="picture"'  # browsers report images and texts that come with it, no other shapes

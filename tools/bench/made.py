@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import torch
 
 from attention_helpers import MultiHeadAttention, explorers, load_sentence
-from attention_helpers.beyond.characters import CharacterModel, Characters, load_text
-from attention_helpers.beyond.gguf_files import Sizes
-from attention_helpers.beyond.model_tokens import tokenizer_json
-from attention_helpers.beyond.real_model import LanguageModel
-from attention_helpers.beyond.training import LookUp, Reader, Snapshot
+from attention_helpers.language_model.gguf_file import Sizes
+from attention_helpers.language_model.model import LanguageModel
+from attention_helpers.language_model.tokenizer import tokenizer_json
+from attention_helpers.training.characters import CharacterModel, Characters, load_text
+from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.loop import Snapshot
 
 SENTENCE = load_sentence("journey")
 TYPED = "The town lies by a slow green river. It"  # longer than a character model's window

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from attention_helpers.beyond.model_files import model_file
+from attention_helpers.language_model.model_file import model_file
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

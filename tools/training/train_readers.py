@@ -11,8 +11,9 @@ import sys
 import numpy as np
 import torch
 
-from attention_helpers.beyond.training import Reader, Training
-from attention_helpers.explorers.readers import FILE, HEADS, TASK, WIDTHS
+from attention_helpers.explorers.lookup_models import FILE, HEADS, TASK, WIDTHS
+from attention_helpers.training.lookup import Reader
+from attention_helpers.training.loop import Training
 
 STEPS = 600
 

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...beyond.characters import CharacterModel, Characters
-from ...beyond.training import LookUp
+from ...training.characters import CharacterModel, Characters
+from ...training.lookup import LookUp
 from ..base import Exercise, Misconception
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...beyond.training import LookUp
+from ...training.lookup import LookUp
 from ..base import Exercise, Misconception
 
 

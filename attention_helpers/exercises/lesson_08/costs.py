@@ -360,6 +360,6 @@ counting = Exercise(
     ],
     why="Each token meets each entry of the four matrices once, a multiplication and an addition. Scores and "
     "context have num_tokens**2 pairs, and all heads together are d_out wide, so num_heads drops out. "
-    "`attention_helpers.beyond.costs.flops` and `parameters` give the same.",
+    "`attention_helpers.fast.costs.flops` and `parameters` give the same.",
     moral="With d_in = d_out, scores and context cost as much as all four matrices once num_tokens is 2 * d_out.",
 )

@@ -1,0 +1,218 @@
+"""Find every attention map in a call of any layer, by watching its operations: the layer need not hand them out.
+
+A map is a table of weights, num_tokens by num_tokens, that follows from the input and whose rows, or columns, sum to 1:
+so a softmax is found, and an exp divided by its sum, whatever the names. Two of torch's functions make no such table
+that could be seen; theirs is computed again, from their arguments.
+"""
+
+import inspect
+import linecache
+import sys
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from ..trace import _name, _tensors
+
+NEAR = 1e-3  # how far from 1 a sum of weights may lie
+NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ is not among them
+PRODUCTS = {"matmul", "mm", "bmm", "linear", "einsum"}
+
+
+class AttentionMap(NamedTuple):
+    """The weights that one operation of a call made; a row for each query, a column for each key.
+
+    operation: its place among all operations of the call. made_by: its name. line: where it was called.
+    """
+
+    operation: int
+    made_by: str
+    line: str
+    weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax or its like made them
+    used: torch.Tensor  # (num_maps, num_tokens, num_tokens), by which values were mixed: after dropout, or a mask
+
+
+class Watched(NamedTuple):
+    """What a call returned, its attention maps, and of each operation (name, shape of its result, line)."""
+
+    result: object
+    maps: list
+    operations: list
+
+
+def find_maps(layer, x):
+    """Call layer(x) without gradients, and return a Watched.
+
+    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
+    Where there are as many features as tokens, a softmax over features looks like a map; so layer is called once more,
+    with a token less, and what does not shrink is left out (but where that call fails, or does other things).
+    Not found: a softmax over fewer keys at a time, and what leaves torch. Errors: what layer raises on x.
+    """
+    watched, fewer = watch(layer, x), x.shape[-2] - 1
+    try:
+        shorter = watch(layer, x[..., :-1, :]).operations
+    except Exception:  # the caller asked about x alone
+        return watched
+    if len(shorter) != len(watched.operations):
+        return watched
+    kept = [found for found in watched.maps if found.made_by in AGAIN or is_table(shorter[found.operation][1], fewer)]
+    return watched._replace(maps=kept)
+
+
+def watch(layer, x):
+    """`find_maps` from one call alone."""
+    watcher = _Watcher(x)
+    with torch.no_grad(), watcher:
+        result = layer(x)
+    return Watched(result, watcher.maps(), watcher.operations)
+
+
+class _Watcher(TorchFunctionMode):
+    """Follows what comes from x, and each table of weights until values are mixed by it."""
+
+    def __init__(self, x):
+        super().__init__()
+        self.num_tokens, self.operations, self.found = x.shape[-2], [], []
+        self.kept = [x]  # all tensors of the call: the id of one that is gone would be given to another
+        self.from_x = {id(x)}
+        self.tables = {}  # id of a tensor -> the map that it is, maybe in another shape or masked since
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, _name(func)
+        inputs, result = _tensors((args, kwargs)), func(*args, **kwargs)
+        outputs = inputs[:1] if name == "setitem" else _tensors(result)
+        if outputs:
+            self.kept += inputs + outputs
+            shape = tuple(outputs[0].shape)
+            self.operations.append((name, shape, line_of(own_frame(sys._getframe(1)))))
+            if name in AGAIN:
+                self.add(AGAIN[name](*args, **kwargs))
+            if not {id(tensor) for tensor in inputs}.isdisjoint(self.from_x) and not makes_anew(name):
+                self.from_x |= {id(tensor) for tensor in outputs}
+                self.follow(name, args, inputs, outputs[0])
+        return result
+
+    def follow(self, name, args, inputs, output):
+        """Note what an operation does to the maps among its inputs, or that its output is a new one."""
+        owners = {id(tensor): self.tables[id(tensor)] for tensor in inputs if id(tensor) in self.tables}
+        maps = {id(owner): owner for owner in owners.values()}
+        if len(maps) != 1:  # none, or heads that are put together
+            if self.holds_weights(output):
+                self.found = [found for found in self.found if id(found) not in maps]
+                self.tables[id(output)] = self.add(output)
+            return
+        [found] = maps.values()
+        place, operand = next((n, tensor) for n, tensor in enumerate(inputs) if id(tensor) in owners)
+        keys = contracted(name, place, args, operand) if is_table(operand.shape, self.num_tokens) else None
+        mixes = not is_table(operand.shape, self.num_tokens) and len(inputs) > 1 and name != "setitem"
+        if found.used is None and (keys or mixes):
+            found.used, found.keys = (operand.clone() if keys else found.last), keys or -1
+        elif found.used is None and output.numel() == found.last.numel():
+            self.tables[id(output)] = found
+            if is_table(output.shape, self.num_tokens):
+                found.last = output.clone()
+                if self.holds_weights(output):
+                    found.weights = found.last
+
+    def add(self, weights):
+        """A new map, found in the last operation."""
+        name, _, line = self.operations[-1]
+        if is_table(weights.shape, self.num_tokens):
+            weights = weights.clone()
+            more = {"weights": weights, "last": weights, "used": weights if name in AGAIN else None, "keys": -1}
+            self.found.append(SimpleNamespace(operation=len(self.operations) - 1, made_by=name, line=line, **more))
+            return self.found[-1]
+
+    def holds_weights(self, tensor):
+        """Whether it is a table of shares. A row whose keys are all hidden is NaN, and no reason to miss the others."""
+        if not is_table(tensor.shape, self.num_tokens) or not tensor.is_floating_point():
+            return False
+        if (tensor < 0).any():
+            return False
+        sums = [tensor.sum(dim=dim) for dim in (-1, -2)]
+        return any((total.isnan() | ((total - 1).abs() < NEAR)).all() and not total.isnan().all() for total in sums)
+
+    def maps(self):
+        return [
+            AttentionMap(
+                found.operation,
+                found.made_by,
+                found.line,
+                *(
+                    (tensor if found.keys == -1 else tensor.mT).reshape(-1, self.num_tokens, self.num_tokens)
+                    for tensor in (found.weights, found.last if found.used is None else found.used)
+                ),
+            )
+            for found in self.found
+        ]
+
+
+def is_table(shape, num_tokens):
+    return len(shape) > 1 and shape[-2] == shape[-1] == num_tokens
+
+
+def makes_anew(name):
+    """Whether a result has no more than the shape of its input: torch.ones_like."""
+    return name.endswith("_like") or name.startswith("new_")
+
+
+def contracted(name, place, args, operand):
+    """Over which dimension of a table a product sums, -1 or -2: that of the keys. None if it is no such product."""
+    if name not in PRODUCTS:
+        return {"rmatmul": -2 + place}.get(name)
+    if name != "einsum" or not isinstance(args[0], str):
+        return -2 if place and name != "linear" else -1
+    taken, _, given = args[0].replace(" ", "").partition("->")
+    letters = taken.split(",")[place]
+    return next((dim for dim in (-1, -2) if letters[dim] not in given), None)
+
+
+def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """What scaled_dot_product_attention mixes unit vectors to: its weights, before dropout."""
+    units = torch.eye(key.shape[-2], dtype=value.dtype).expand(*key.shape[:-1], key.shape[-2])
+    return functional.scaled_dot_product_attention(
+        query, key, units, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def module_weights(*args, **kwargs):
+    """The weights of an nn.MultiheadAttention, (b, num_heads, num_tokens, num_tokens), before dropout."""
+    forward = functional.multi_head_attention_forward
+    given = inspect.signature(forward).bind(*args, **kwargs).arguments
+    return forward(**given | {"training": False, "need_weights": True, "average_attn_weights": False})[1]
+
+
+AGAIN = {"scaled_dot_product_attention": fused_weights, "multi_head_attention_forward": module_weights}
+
+
+def own_frame(frame):
+    """The innermost frame, from `frame` outwards, of code that is neither ours nor a library's; None at `watch`."""
+    while frame is not None and frame.f_code is not watch.__code__:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def line_of(frame):
+    """ "line 12, `scores = queries @ keys`", or nothing for no frame."""
+    if frame is None:
+        return ""
+    return named_line(frame.f_code.co_filename, frame.f_lineno)
+
+
+def named_line(file, number):
+    return f"line {number}, `{linecache.getline(file, number).strip()}`"
+
+
+def error_line(error):
+    """The last line of the learner's own that an error passed through, as line_of; or nothing."""
+    lines, step = [""], error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
+            lines.append(named_line(step.tb_frame.f_code.co_filename, step.tb_lineno))
+        step = step.tb_next
+    return lines[-1]

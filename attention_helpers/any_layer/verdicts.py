@@ -1,0 +1,205 @@
+"""What can be said of any attention layer, a sentence each: what it reads, what it wastes, whether it is the course's.
+
+`layer` is here any callable, in eval mode if it has modes; x one sentence, (num_tokens, d_in) or (1, num_tokens, d_in).
+"""
+
+from functools import lru_cache
+
+import torch
+
+from ..layers import CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper, SelfAttention_v1, SelfAttention_v2
+from ..probes import ROUNDING, Leak, all_pokes, find_leak, max_difference, repeated, rounding, rows
+from .maps import NEAR, error_line
+
+RANDOM = "cannot be judged: it is random, in eval mode too"
+
+
+def context_of(result):
+    """The context among what a layer returned: the first of a tuple or list."""
+    return result[0] if isinstance(result, (tuple, list)) and result else result
+
+
+def failure(error):
+    """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of what it says."""
+    return ": ".join(filter(None, [error_line(error), type(error).__name__, first_line(error)]))
+
+
+def first_line(error):
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def draws(layer, x, generator=torch.default_generator):
+    """Whether a call takes random numbers from the generator; it goes on from there."""
+    before = generator.get_state()
+    layer(x)
+    return not torch.equal(before, generator.get_state())
+
+
+@torch.no_grad()
+def find_leak_at_once(layer, x):
+    """find_leak, with all its pokes in one batch (b, num_tokens, d_in) where the layer allows that."""
+    before = repeated(layer, x)
+    if not before.isfinite().all() or not x.isfinite().all():
+        return find_leak(layer, x)  # which says why it cannot be judged
+    first, words, batch = pokes_of(tuple(x.flatten().tolist()), x.shape, x.dtype)
+    change = moved_at_once(before, all_rows(layer, x, before, batch), first, batch)
+    found = [
+        (row, words[n], change[n, row].item())
+        for n, row in ((n, change[n].nonzero()[0].item()) for n in change.any(dim=-1).nonzero().flatten().tolist())
+    ]
+    repeated(layer, x, before)
+    return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), len(words) - 2)
+
+
+def all_rows(layer, x, before, batch):
+    """layer of each sentence in a batch, (b, num_tokens, d_out); one by one where it takes no batch, or mixes them.
+
+    It mixes them if x, the first and the last of the batch, becomes something else than when it is alone.
+    """
+    try:
+        after = layer(batch.clone()).flatten(2)
+        if max(max_difference(before, after[n]) for n in (0, -1)) <= rounding(before, x):
+            return after
+    except Exception:  # it may well be made for one sentence
+        pass
+    return torch.stack([rows(layer, poked.reshape(x.shape).clone()).clone() for poked in batch])
+
+
+@lru_cache(maxsize=4)
+def pokes_of(numbers, shape, dtype):
+    """All pokes of a sentence: (the first token that is poked, what is done, the batch of them), x first and last."""
+    x = torch.tensor(numbers, dtype=dtype).reshape(1, *shape[-2:])
+    firsts, words, poked = zip((0, "", x), *all_pokes(x), (0, "", x), strict=True)
+    return torch.tensor(firsts), words, torch.cat(poked)
+
+
+def moved_at_once(before, after, first, poked):
+    """moved_rows for all pokes at once, (pokes, num_tokens): 0 from the first token on that was poked."""
+    earlier = torch.arange(before.shape[0]) < first[:, None]  # (pokes, num_tokens)
+    change = (after - before).abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)  # (pokes, num_tokens)
+    overflows = (~after.isfinite().all(dim=-1) & ~earlier).any(dim=-1)  # (pokes,)
+    sizes = torch.stack([each.nan_to_num(0.0, 0.0, 0.0).abs().flatten(1).amax(dim=1) for each in (after, poked)])
+    limit = ROUNDING * torch.finfo(before.dtype).eps * sizes.amax(dim=0).clamp(min=before.abs().max())  # (pokes,)
+    return change.where(earlier & (change > limit[:, None]) & ~overflows[:, None], 0.0)
+
+
+def on_the_future(layer, x, maps, generator=torch.default_generator):
+    """Whether an earlier row of the context follows from a later token. generator: what layer draws from, if it does.
+
+    Judged by the pokes of find_leak. Where the maps show what is wrong with the mask, or nothing, that is said too.
+    """
+    try:
+        if draws(layer, x, generator):
+            return RANDOM
+        leak = find_leak_at_once(lambda x: context_of(layer(x)), x)
+    except ValueError as error:
+        return f"cannot be judged: {error}"
+    except Exception as error:  # poked, it fails in the learner's own code
+        return f"cannot be judged: with other numbers it fails in {failure(error)}"
+    return f"{leak}{'. ' + mask_in_words(maps) if leak and maps else ''}"
+
+
+def mask_in_words(maps):
+    """What the weights above the diagonal tell of a layer that reads the future."""
+    used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
+    if not used.triu(1).any():
+        return "No map has a weight there: it comes in where the weights are made, or after them"
+    if not used.tril(-1).any():
+        return "The maps have no weight before the diagonal: the mask hides the past"
+    if not used.triu(2).any():
+        return "The maps reach one token too far: the mask begins a diagonal too late"
+    return "The maps have weights after the diagonal"
+
+
+def on_row_sums(maps, num_tokens, random=False):
+    """Whether the weights by which values are mixed are shares: each row sums to 1. random: whether dropout is on."""
+    if not maps:
+        return f"no map found: no operation made a table of shares (..., {num_tokens}, {num_tokens}) from the tokens"
+    used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
+    made = torch.cat([each.weights for each in maps])
+    empty = used.isnan().any(dim=-1).any(dim=0).nonzero().flatten().tolist()
+    if empty:
+        return f"no: row {empty[0]} is NaN, as where every key is hidden"
+    sums = used.sum(dim=-1)
+    if near_one(sums):
+        return "yes" if len(used) == 1 else f"yes, in each of {len(used)} maps"
+    if random and near_one(made.sum(dim=-1)):
+        return "yes, before some are dropped"
+    why = "something is taken away after softmax, and the rest not divided by its sum"
+    if not near_one(made.sum(dim=-1)) and near_one(made.sum(dim=-2)):
+        why = "the columns do. It is a softmax over the queries; over the keys it would be dim=-1"
+    return f"no, from {sums.min():.2f} to {sums.max():.2f}: {why}"
+
+
+def near_one(sums):
+    return bool(((sums - 1).abs() < NEAR).all())
+
+
+def on_unused(rows, operations):
+    """The operations whose result nobody used, with their lines. rows: a Trace's; operations: as watched besides."""
+    lines = [line for _, _, line in operations] if len(operations) == len(rows) else [""] * len(rows)
+    dead = [f"{row.operation}{' in ' * bool(line)}{line}" for row, line in zip(rows, lines, strict=True) if row.unused]
+    return "; ".join(dead) or "none"
+
+
+def on_fewer_tokens(layer, x):
+    """Whether it takes a sentence with a token less, as a text model must."""
+    try:
+        layer(x[..., :-1, :])
+    except Exception as error:
+        return f"no: {failure(error)}"
+    return "yes"
+
+
+def on_the_course(layer, x, context, num_heads=None):
+    """Whether it computes what the layer of the course does that its state dict fits.
+
+    context: what layer makes of x, any shape. num_heads: that of a layer which does not say so itself.
+    """
+    twins = [twin for twin in course_layers(layer, x, num_heads) if fits(twin, layer)]
+    if not twins:
+        return "not compared: its parameters are those of no layer of the course"
+    gaps = [(gap(context, twin, x), type(twin).__name__) for twin in twins]
+    smallest, name = min(gaps)
+    if smallest <= 1e-5 * max(1.0, context.abs().max().item()):
+        return f"equal to {name} with the same weights"
+    return f"its parameters fit {name}, which returns " + (
+        f"other numbers: they differ by {smallest:.2g}" if smallest < torch.inf else "another shape, or NaN is about"
+    )
+
+
+def course_layers(layer, x, num_heads):
+    """The course's layers of the sizes of `layer`, as far as its state dict tells them; with weights of their own."""
+    state = layer.state_dict() if isinstance(layer, torch.nn.Module) else {}
+    num_tokens, heads = x.shape[-2], getattr(layer, "num_heads", num_heads) or 1
+    plain, linear, first = (state.get(name) for name in ("W_query", "W_query.weight", "heads.0.W_query.weight"))
+    with torch.random.fork_rng(devices=[]):
+        if plain is not None and plain.ndim == 2:
+            yield SelfAttention_v1(*plain.shape)
+        if linear is not None:
+            (d_out, d_in), bias = linear.shape, "W_query.bias" in state
+            yield SelfAttention_v2(d_in, d_out, bias)
+            yield CausalAttention(d_in, d_out, num_tokens, 0.0, bias)
+            if isinstance(heads, int) and d_out % heads == 0:
+                yield MultiHeadAttention(d_in, d_out, num_tokens, 0.0, heads, bias)
+        if first is not None:
+            (d_out, d_in), bias = first.shape, "heads.0.W_query.bias" in state
+            count = len({name.split(".")[1] for name in state if name.startswith("heads.")})
+            yield MultiHeadAttentionWrapper(d_in, d_out, num_tokens, 0.0, count, bias)
+
+
+def fits(twin, layer):
+    """Load the state dict of layer into twin, if it fits."""
+    try:
+        twin.load_state_dict(layer.state_dict())
+    except RuntimeError:
+        return False
+    return True
+
+
+def gap(context, twin, x):
+    """The largest difference between a context and what a twin returns for x; infinity for another shape, or NaN."""
+    theirs = twin.eval()(x if x.ndim == 3 else x[None]).reshape(-1)
+    numbers = context.reshape(-1)
+    difference = max_difference(numbers, theirs) if numbers.shape == theirs.shape else torch.inf
+    return difference if difference == difference else torch.inf

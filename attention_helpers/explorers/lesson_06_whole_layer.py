@@ -1,0 +1,140 @@
+"""The whole of a MultiHeadAttention in one picture, from tokens to output, beside the code that computes it."""
+
+import inspect
+import re
+from functools import lru_cache
+
+from ..core import causal_mask
+from ..layers import MultiHeadAttention
+from ..plots import as_table, head_colour
+from .multi_head import lightest, taken_from
+from .svg import LEFT, MARK, PALE, TOP, Drawing, below, beside, moved, tag, text, title_of
+from .svg_maps import SIGNED, Grid, around_zero, colour_bar, heads, levels, names_beside, pixels
+
+PLACES = {  # where one can be in the layer, and how the lines of code begin that compute what is there
+    "tokens": "b, num_tokens",
+    "queries": "queries",
+    "keys": "keys",
+    "values": "values",
+    "scores": "scores",
+    "mask": "mask",
+    "softmax": "weights",
+    "dropout": "context = context_vectors",
+    "context": "context = context_vectors",
+    "side by side": "context = context.",
+    "output": "return",
+}
+ORDER = list(PLACES)
+WIDTH, GAP, ENTRIES = 502, 14, 128  # of the left half; between strips; entries of a strip that are shapes of their own
+CODE = 482  # the right half's width
+
+
+@lru_cache
+def code():
+    """The lines that compute: what MultiHeadAttention.steps assigns, and what forward returns."""
+    text = inspect.getsource(MultiHeadAttention.steps) + inspect.getsource(MultiHeadAttention.forward)
+    return [line for line in map(str.strip, text.splitlines()) if re.match(r"\w+(, \w+)* = |return self", line)]
+
+
+def lines_at(where):
+    return [line for line in code() if line.startswith(PLACES[where])]
+
+
+def with_sizes(line, state):
+    """A line of code, the sizes in its comment as they are now."""
+    num_heads, num_tokens, head_dim = state.steps.queries.shape[1:]
+    sizes = {"b": 1, "num_heads": num_heads, "num_tokens": num_tokens, "head_dim": head_dim}
+    start, hash_sign, comment = line.partition("#")
+    sizes["d_out"] = num_heads * head_dim
+    return start + hash_sign + re.sub(r"\w+", lambda word: str(sizes.get(word[0], word[0])), comment)
+
+
+def listing(state):
+    """The code, with a mark at what computes where one is."""
+    parts, lit = [text(0, TOP - 12, "the code of the layer", "start", 13, font_weight="bold")], lines_at(state.where)
+    for n, line in enumerate(code()):
+        y = TOP + 15.5 * n
+        if line in lit:
+            parts.append(tag("rect", x=0, y=y, width=CODE, height=15.5, fill=MARK, fill_opacity="0.25"))
+        parts.append(text(5, y + 11.5, with_sizes(line, state), "start", 10.2, font_family="monospace"))
+    return Drawing("".join(parts), CODE, 200)
+
+
+def reached(svg, state, places, x, y, width, height):
+    """Pale as long as it is not computed, framed where one is."""
+    if ORDER.index(state.where) < ORDER.index(places[0]):
+        return tag("g", svg, opacity="0.15")
+    room = {"x": x - 3, "y": y - 9, "width": width + 6, "height": height + 12}
+    return svg + (tag("rect", fill="none", stroke=MARK, stroke_width=2, **room) if state.where in places else "")
+
+
+def strip(state, places, vectors, x, width, height, formula, num_heads=0):
+    """Vectors (num_tokens, entries), a row each, from (x, TOP) on; with num_heads, a band over each head's entries."""
+    vectors = as_table(vectors)
+    limits = around_zero(vectors)
+    if vectors.size <= ENTRIES:
+        grid = entries(tuple(state.tokens), vectors.shape[1], width, height)
+        svg = moved(grid.draw(vectors, decimals=None, limits=limits, told=2), x, TOP)
+    else:
+        svg = pixels(levels(vectors, limits), SIGNED, x, TOP, width, height, "BMP")
+    svg = reached(svg + bands(x, width, num_heads), state, places, x, TOP, width, height)
+    return svg + moved(title_of(places[0], width), x, -2) + text(x + width / 2, TOP + height + 16, formula, **PALE)
+
+
+@lru_cache(maxsize=64)
+def entries(tokens, columns, width, height):
+    """What strips of one shape share."""
+    return Grid(tokens, list(map(str, range(columns))), width, height, None, SIGNED, tell="{}, entry {}")
+
+
+@lru_cache
+def bands(x, width, num_heads):
+    """The heads' colours above a strip, as wide as their entries."""
+    each = width / (num_heads or 1)
+    places = [{"x": x + n * each + 0.5, "width": each - 1, "fill": head_colour(n)} for n in range(num_heads)]
+    return "".join(tag("rect", y=TOP - 6, height=5, **place) for place in places)
+
+
+def projections(state):
+    """Tokens, and their queries, keys and values, banded by head."""
+    height, x, steps = 145, LEFT, state.steps
+    parts = names_beside(state.tokens, TOP, height / len(state.tokens))
+    parts.append(strip(state, ["tokens"], state.x, x, 60, height, "x"))
+    x += 60 + GAP
+    for place, vectors, matrix in zip(ORDER[1:4], steps[:3], ("W_query", "W_key", "W_value"), strict=True):
+        rows = vectors[0].transpose(0, 1).flatten(1)  # (num_tokens, d_out)
+        parts.append(strip(state, [place], rows, x, 112, height, f"{matrix}(x)", len(vectors[0])))
+        x += 112 + GAP
+    return Drawing("".join(parts), WIDTH, 200)
+
+
+def maps(state):
+    """A map a head: the scores, what the mask hides of them, the weights, or what dropout left of those."""
+    limits, palette, tell = lightest(state), {}, "{} reads {}"
+    shown, hidden, taken = state.weights, causal_mask(len(state.tokens)), None
+    if state.where in ("scores", "mask"):
+        shown, limits, palette = state.steps.scores[0], around_zero(state.steps.scores), {"palette": SIGNED}
+        hidden, tell = hidden & (state.where == "mask"), "{} meets {}"
+    elif state.where != "softmax":
+        shown, taken = state.shown, taken_from(state)
+    grid = heads(shown, state.tokens, limits, hidden, taken, WIDTH - 72, 276, **palette, tell=tell)
+    bar = colour_bar(limits, **palette, height=150, more=not palette)
+    both = beside(Drawing(reached(grid.svg, state, ORDER[4:8], LEFT, 11, WIDTH - 72 - LEFT, 206), *grid[1:]), bar)
+    here = state.where if state.where in ORDER[4:8] else "dropout"  # which of them is drawn
+    names = [tag("tspan", name, font_weight="bold" if name == here else "normal") for name in ORDER[4:8]]
+    chain = tag("text", " → ".join(names), x=LEFT, y=14, font_size=13)
+    return below(Drawing(chain, WIDTH, 20), both, gap=4)
+
+
+def mixed(state):
+    """The heads' contexts side by side, and the output."""
+    room, formula, names = (LEFT, CODE - LEFT - 4, 95), "weights · values, head after head", state.tokens
+    context = strip(state, ORDER[8:10], state.context, *room, formula, len(state.weights))
+    context += "".join(names_beside(names, TOP, 95 / len(names)))  # once is enough: a page is slow with many texts
+    output = strip(state, ORDER[10:], state.output, *room, "out_proj(context)")
+    return below(*(Drawing(svg, CODE, 143) for svg in (context, output)), gap=10)
+
+
+def whole_layer(state):
+    """Rows of drawings."""
+    return [[projections(state), listing(state)], [maps(state), mixed(state)]]

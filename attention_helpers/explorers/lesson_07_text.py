@@ -1,0 +1,117 @@
+"""Notebook 07: type a text, and see what trained character models read and expect, masked against leaky."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import torch
+
+from ..core import causal_mask
+from ..training.characters import device_of
+from .base import Explorer, stops
+from .svg import Drawing, bars, below, title_of
+from .svg_maps import colour_bar, heads
+from .words import shares
+
+MOST_LIKELY = 8  # next characters that are shown
+FIRST = "The river "
+
+
+class Reading(NamedTuple):
+    """What one model makes of the text."""
+
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    shares: torch.Tensor  # (characters,), of what comes next
+
+
+class TypedState(NamedTuple):
+    """What the picture shows; the models read all of `text`, and their guesses are those of its place `place`."""
+
+    text: str
+    place: int
+    alphabet: list
+    readings: dict  # a Reading by the model's name
+
+    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what does come next, or ""
+
+
+class TextExplorer(Explorer):
+    """Type a text: each model's maps, and its guesses for the character after one place of it.
+
+    models: CharacterModels by name, of one size; one named "leaky" has no mask. task: the Characters they were trained
+    on; of a longer text than its window the end is read. Arrays: a TypedState. Errors: see Explorer.
+    """
+
+    def __init__(self, models, task):
+        self.models, self.task = dict(models), task
+        super().__init__()
+
+    def make_controls(self):
+        typed = widgets.Text(FIRST, description="text", tooltip="What the models read")
+        return {"text": typed, "back": stops("places back", range(len(FIRST)), 0, "From the end of the text")}
+
+    def choices(self, values):
+        return {"back": range(max(1, min(len(values["text"]), self.task.window)))}
+
+    def note(self, wanted, values):
+        window = self.task.window
+        return f"The models read the last {window} characters." if len(values["text"]) > window else ""
+
+    def compute(self, text, back):
+        alphabet = self.task.alphabet
+        if not text or set(text) - set(alphabet):
+            raise ValueError(f"text must be some characters of {''.join(alphabet)!r}, got {text!r}")
+        text = text[-self.task.window :]
+        place, codes = len(text) - 1 - back, torch.tensor([[alphabet.index(character) for character in text]])
+        readings = {name: read(model, codes, place) for name, model in self.models.items()}
+        return TypedState(text, place, alphabet, readings)
+
+    def picture(self, state):
+        tokens, limits = [visible(character) for character in state.text], (0, 1)
+        future, asked = causal_mask(len(tokens)), visible(state.text[state.place])
+        maps, guesses = [], []
+        for name, reading in state.readings.items():
+            hidden, bar = future & (name != "leaky"), colour_bar(limits, height=200) if maps else None
+            grid = heads(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place, bar=bar)
+            maps.append(below(Drawing(title_of(name, 380), 380, 18), grid, gap=0))
+            values, codes = reading.shares.topk(MOST_LIKELY)
+            names = [visible(state.alphabet[code]) for code in codes]
+            title = f"{name}: after “{asked}” at {state.place + 1}"
+            guesses.append(bars({"share": values}, names, title, width=390, height=100))
+        return [maps, guesses]
+
+    def readouts(self, state):
+        return {
+            "read": f"“{state.text[: state.place + 1]}”",
+            "comes next": f"“{visible(state.written)}”" if state.written else "nothing is written there yet",
+            **{f"next, {name}": words for name, words in self.guesses(state)},
+        }
+
+    def in_words(self, state):
+        written = f"written there: {visible(state.written)}" if state.written else "nothing is written there"
+        guesses = ". ".join(f"{name}: {words}" for name, words in self.guesses(state))
+        return f"After “{state.text[: state.place + 1]}” ({written}) the models expect: {guesses}."
+
+    def guesses(self, state):
+        """Each model's most likely next characters, and what it gives to the one that is written."""
+        for name, reading in state.readings.items():
+            values, codes = reading.shares.topk(4)
+            words = shares([visible(state.alphabet[code]) for code in codes], values)
+            if state.written:
+                words += f" (the one written: {reading.shares[state.alphabet.index(state.written)]:.2f})"
+            yield name, words
+
+    def _repr_mimebundle_(self, **kwargs):
+        return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
+
+
+def read(model, codes, place):
+    """The maps of codes (1, num_tokens), and the shares of what comes after a place; the model's mode stays."""
+    training, codes = model.training, codes.to(device_of(model))
+    shares = model.eval()(codes)[0, place].softmax(dim=-1).cpu()  # (characters,)
+    weights = model.maps(codes)[0].cpu()  # (num_heads, num_tokens, num_tokens)
+    model.train(training)
+    return Reading(weights, shares)
+
+
+def visible(character):
+    return {" ": "␣", "\n": "⏎"}.get(character, character)

@@ -1,0 +1,189 @@
+"""Notebook 10: all heads of a language model on a text of one's own, with heads to switch off."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+from torch.nn.functional import adaptive_max_pool2d, pad
+
+from ..language_model.head_roles import best_heads, repeated, weight_at
+from .base import MESSAGE, Explorer, slider
+from .svg import LEFT, MARK, Drawing, bars, moved, number, tag, text, title_of
+from .svg_maps import GREY, HEAD, NOTHING, WEIGHTS, colour_bar, levels, pixels
+
+MOST, SHOWN, KEPT = 64, 6, 8  # tokens of a text; likely next tokens; forwards that are remembered
+OFF = ("none", "this head", "its layer", "induction", "previous token")
+MAP, TILE = 300, 20  # pixels: the side of the map, and of each head in the atlas
+
+
+class ReadingState(NamedTuple):
+    """What the picture shows: of a text, all maps; of one head, who reads whom; after one token, what may come next."""
+
+    words: list  # num_tokens
+    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the heads off that are off
+    shares: torch.Tensor  # (2, SHOWN), of the likeliest next tokens: all heads, and with heads off
+    next_words: list  # SHOWN, the likeliest while all heads are on
+    off: tuple
+    layer: int
+    head: int
+    token: int
+
+
+class ReadingExplorer(Explorer):
+    """Type a text, choose a head and a token, switch heads off, and see what may come next.
+
+    model: a LanguageModel; its text, when first shown; the text may have up to MOST tokens. Layers,
+    heads and tokens count from 0. Arrays: a ReadingState. Errors: see Explorer.
+    """
+
+    def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
+        self.model, self.first_text, self.forwards = model, text, {}
+        maps = model.look(repeated(model)).maps[0]  # 32 tokens, and the same again: see head_jobs
+        self.jobs = {
+            "induction": best_heads(weight_at(maps, 31, start=32)),
+            "previous token": best_heads(weight_at(maps, 1)),
+        }
+        super().__init__()
+        for layer, block in enumerate(model.blocks, 1):
+            block.register_forward_hook(lambda *_, layer=layer: self.report(layer))
+
+    def make_controls(self):
+        layers, heads = len(self.model.blocks), self.model.sizes.num_heads
+        box = widgets.Text(value=self.first_text, description="text", continuous_update=False)
+        return {
+            "text": box,
+            "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
+            "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
+            "token": slider("token", MOST - 1, 0, MOST - 1, "Whose row is framed, and after which comes what is next"),
+            "off": widgets.Dropdown(options=OFF, value="none", description="switched off"),
+        }
+
+    def report(self, layer):
+        """Say how far a forward is, while one of this explorer's runs."""
+        if self._running:
+            self.message.value = MESSAGE.format(f"layer {layer} of {len(self.model.blocks)}")
+
+    _running = False
+
+    def look(self, text, off):
+        """Codes (1, num_tokens), logits (num_tokens, num_symbols) and maps of a text; the last few are remembered."""
+        codes = self.model.encode(text)
+        if codes.shape[1] > MOST:
+            raise ValueError(f"text must hold at most {MOST} tokens, got {codes.shape[1]}")
+        if (text, off) not in self.forwards:
+            self._running = True
+            try:
+                look = self.model.look(codes, off)
+            finally:
+                self._running = False
+            while len(self.forwards) >= KEPT:
+                self.forwards.pop(next(iter(self.forwards)))  # the oldest
+            self.forwards[text, off] = look.logits[0], look.maps[0]
+        return codes[0], *self.forwards[text, off]
+
+    def compute(self, text, layer, head, token, off):
+        one = {"none": [], "this head": [(layer, head)]}
+        one["its layer"] = [(layer, each) for each in range(self.model.sizes.num_heads)]
+        silent = tuple((one | self.jobs)[off])
+        codes, logits, _ = self.look(text, ())
+        _, without, maps = self.look(text, silent)
+        token = min(token, len(codes) - 1)
+        best = logits[token].topk(SHOWN).indices
+        shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
+        words = self.model.words(codes)
+        return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
+
+    def note(self, wanted, values):
+        words = len(self.model.encode(values["text"])[0])
+        return "" if values["token"] < words else f"The text has {words} tokens: the last one is framed."
+
+    def picture(self, state):
+        series = {"all heads": state.shares[0]} | ({"switched off": state.shares[1]} if state.off else {})
+        after = f"after {plain(state.words[state.token])}, next"
+        chart = bars(series, [plain(word) for word in state.next_words], after, width=300, height=MAP - 60)
+        return [[one_map(state), colour_bar((0.0, 1.0), height=MAP - 60), chart], [atlas(state)]]
+
+    def readouts(self, state):
+        row = state.maps[state.layer, state.head, state.token]
+        return {
+            "tokens": f"{len(state.words)}; framed: {state.token}, {plain(state.words[state.token])}",
+            "it reads": reads(row[None], state.words)[0],
+            "switched off": ", ".join(f"layer {layer} head {head}" for layer, head in state.off) or "none",
+            "all heads": shares_in_words(state.next_words, state.shares[0]),
+        } | ({"with heads off": shares_in_words(state.next_words, state.shares[1])} if state.off else {})
+
+    def in_words(self, state):
+        row = state.maps[state.layer, state.head, state.token]
+        first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum() if len(state.words) > 1 else 0
+        return (
+            f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
+            f"{plain(state.words[state.token])}, reads {reads(row[None], state.words)[0]}. Next, with all heads: "
+            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.off)} off: "
+            f"{shares_in_words(state.next_words, state.shares[1])}. {first} of {state.maps[:, :, 0, 0].numel()} heads "
+            "give the first token more than half."
+        )
+
+
+VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
+
+
+def plain(word):
+    """A token's text with its spaces and ends of line made visible; what no page can show is �."""
+    return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
+
+
+def reads(rows, words, count=3):
+    """Of each row of a map, the tokens that it gives most to, each with its weight: a text a row."""
+    shown, best = [plain(word) for word in words], rows.topk(min(count, len(words)))
+    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
+
+
+def shares_in_words(words, shares):
+    return ", ".join(f"{plain(word)} {number(share)}" for word, share in zip(words, shares.tolist(), strict=True))
+
+
+def one_map(state):
+    """One head's map, MAP pixels wide; a pointer on a row is told whom that token reads, and one row is framed."""
+    weights, n = state.maps[state.layer, state.head].double().numpy(), len(state.words)
+    cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
+    sheet = np.where(future, GREY, levels(weights, (0, 1))).astype(np.uint8)
+    image = pixels(sheet, WEIGHTS, LEFT, HEAD, MAP, MAP)
+    told = zip(state.words, reads(state.maps[state.layer, state.head], state.words), strict=True)
+    room = {"x": LEFT, "width": MAP, "height": cell, "fill": "transparent"}
+    rows = [tag("rect", says=f"{plain(a)} reads {b}", y=HEAD + i * cell, **room) for i, (a, b) in enumerate(told)]
+    frame = {"fill": "none", "stroke": MARK, "stroke_width": 2, "pointer_events": "none"}
+    rows.append(tag("rect", x=LEFT, y=HEAD + state.token * cell, width=MAP, height=max(cell, 3.0), **frame))
+    names = [text(LEFT - 5, HEAD + (state.token + 0.5) * cell + 4, plain(state.words[state.token])[:9], "end")]
+    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, 0)
+    return Drawing("".join([title, image, *rows, *names]), LEFT + MAP, HEAD + MAP + 16)
+
+
+def atlas(state):
+    """All heads, each a tile, a column a layer, a layer's heads below one another; the chosen one is framed.
+
+    A map of more tokens than a tile has pixels is drawn by the largest weights there.
+    """
+    (layers, heads, n, _), most = state.maps.shape, TILE - 1
+    maps = adaptive_max_pool2d(state.maps, most) if n > most else state.maps
+    steps = pad(torch.from_numpy(levels(maps.double().numpy(), (0, 1))), (0, 1, 0, 1), value=NOTHING)
+    sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy().astype(np.uint8)  # (heads * (n + 1), ...)
+    width, height = layers * TILE, heads * TILE
+    smooth = n > TILE / 2  # where an image's pixels are near the page's, a row or column would be left out
+    parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height, look="auto" if smooth else "pixelated")]
+    off, firsts = set(state.off), state.maps[..., 0].mean(dim=-1).tolist()
+    for layer in range(layers):
+        for head in range(heads):
+            x, y = LEFT + layer * TILE, HEAD + head * TILE
+            first = number(firsts[layer][head])
+            says = f"layer {layer}, head {head}: the first token gets {first} of a row on average"
+            chosen = (layer, head) == (state.layer, state.head)
+            stroke, beyond = ({"stroke": MARK, "stroke_width": 3}, 1.5) if chosen else ({}, 0)  # around it, not on it
+            shade = "#fff" if (layer, head) in off else "transparent"
+            room = {"x": x - beyond, "y": y - beyond, "width": TILE + 2 * beyond, "height": TILE + 2 * beyond}
+            parts.append(tag("rect", says=says, fill=shade, **room, **stroke))
+    parts += [text(LEFT + (layer + 0.5) * TILE, HEAD - 5, str(layer)) for layer in range(0, layers, 2)]
+    parts += [text(LEFT - 5, HEAD + (head + 0.7) * TILE, f"head {head}", "end") for head in range(heads)]
+    parts.append(text(LEFT - 5, HEAD - 5, "layer →", "end"))
+    return Drawing("".join(parts), LEFT + width, HEAD + height + 4)

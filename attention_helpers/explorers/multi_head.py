@@ -1,0 +1,141 @@
+"""Notebooks 05 and 06: one heatmap a head; stacked heads, and heads split from one width."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from ..core import causal_mask
+from ..dropout import Dropout
+from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
+from ..seeded import DrawnFrom, seeded
+from ..trace import trace
+from .base import SentenceExplorer
+from .lookup_models import trained
+from .svg_maps import colour_bar, heads
+from .words import entropy_in_bits
+
+MOST_HEADS, MOST_TOKENS = 12, 64
+GREYED = {"num_tokens": "the tokens are the task's seven", "seed": "nothing is drawn"}  # why, with trained weights
+
+
+class HeadsState(NamedTuple):
+    """What the picture shows; `shown` are the weights that the context is mixed by, after dropout."""
+
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), before dropout
+    shown: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    context: torch.Tensor  # (num_tokens, width), heads side by side
+    entropy: torch.Tensor  # (num_heads,), mean over the rows, in bits, before dropout
+    parameters: int
+    tokens: list
+    score: torch.Tensor | None  # (2,), shares of right answers to either question, of trained weights
+    x: torch.Tensor  # (num_tokens, d_in)
+    steps: Steps  # of a batch of one
+    output: torch.Tensor | None = None  # (num_tokens, width), where there is an output projection
+    operations: str = ""  # the trace of the call, where it is shown
+    where: str = "output"  # how far the picture goes
+
+
+def run(layer, x, seed, tokens, score=None):
+    """Steps of a layer in training mode for x (num_tokens, d_in), with masks from the seed, and what they left."""
+    generator, kept = torch.Generator().manual_seed(seed), []
+    for dropout in (module for module in layer.modules() if isinstance(module, Dropout)):
+        dropout.generator = generator
+        dropout.register_forward_hook(lambda *call: kept.append(call[-1].view(-1, len(x), len(x))))
+    steps = layer.train().steps(x[None])
+    weights, context, output = steps.weights[0], steps.context, None
+    if hasattr(layer, "out_proj"):
+        output = layer.out_proj(context)[0]
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
+    entropy = entropy_in_bits(weights).mean(dim=-1)  # (num_heads,)
+    shown = torch.cat(kept)  # (num_heads, num_tokens, num_tokens)
+    return HeadsState(weights, shown, context[0], entropy, parameters, tokens, score, x, steps, output)
+
+
+def stack_heads(embeddings, tokens, num_heads, d_out, dropout, seed):
+    """From control values to arrays: a MultiHeadAttentionWrapper on embeddings (num_tokens, d_in)."""
+    num_tokens, d_in = embeddings.shape
+    layer = seeded(MultiHeadAttentionWrapper, seed, d_in, d_out, num_tokens, dropout, num_heads)
+    return run(layer, embeddings, seed, tokens)
+
+
+def stack_trained(num_heads, d_out, dropout, seed):
+    """The heads of a trained MultiHeadAttention as a wrapper's, each with its rows of the matrices."""
+    found = trained(num_heads * d_out, num_heads)
+    num_tokens, d_in = found.x.shape
+    layer = seeded(MultiHeadAttentionWrapper, 0, d_in, d_out, num_tokens, dropout, num_heads)
+    for name, rows in found.state.items():
+        if not name.startswith("out_proj"):
+            for head, part in zip(layer.heads, rows.split(d_out), strict=True):
+                head.get_parameter(name).copy_(part)
+    return run(layer, found.x, seed, found.tokens, found.score)
+
+
+def split_heads(embeddings, tokens, d_out, num_heads, dropout, num_tokens, seed):
+    """From control values to arrays: a MultiHeadAttention on the first num_tokens rows of embeddings."""
+    layer = seeded(MultiHeadAttention, seed, embeddings.shape[1], d_out, len(embeddings), dropout, num_heads)
+    return run(layer, embeddings[:num_tokens], seed, tokens[:num_tokens])
+
+
+def split_trained(d_out, num_heads, dropout, seed):
+    """The same of a layer that was trained, on its own example."""
+    found = trained(d_out, num_heads)
+    layer = seeded(MultiHeadAttention, 0, d_out, d_out, len(found.x), dropout, num_heads)
+    layer.load_state_dict(found.state)
+    return run(layer, found.x, seed, found.tokens, found.score)
+
+
+@lru_cache(maxsize=256)
+def operations(d_in, d_out, num_heads, num_tokens, dropping):
+    """The trace of a MultiHeadAttention in training mode, as text: the same for all weights of these sizes."""
+    layer = seeded(MultiHeadAttention, 0, d_in, d_out, MOST_TOKENS, 0.5 * dropping, num_heads)
+    with DrawnFrom(torch.Generator()), torch.no_grad():
+        return str(trace(layer, torch.zeros(1, num_tokens, d_in)))
+
+
+class HeadsExplorer(SentenceExplorer):
+    """What both explorers of heads share: a heatmap a head, in one grid, and one colour bar."""
+
+    def unused(self, values):
+        greyed = {"num_tokens"} if values["dropout"] else {"num_tokens", "seed"}
+        return greyed & values.keys() if values["weights"] == "trained" else set()
+
+    def note(self, wanted, values):
+        gave_way = [name for name in ("num_heads", "d_out") if wanted[name] != values[name]]
+        without = f"is not offered with {values['weights']} weights"
+        said = [f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way]
+        greyed = ", ".join(f"{name} ({GREYED[name]})" for name in sorted(self.unused(values)))
+        return " ".join([*said, f"Greyed: {greyed}."] if greyed else said)
+
+    def heads_picture(self, state, width, height):
+        limits, future = lightest(state), causal_mask(len(state.tokens))
+        bar = colour_bar(limits, height=height / 2, more=True)
+        return heads(state.shown, state.tokens, limits, future, taken_from(state), width, height, bar=bar)
+
+    def answers(self, state):
+        """What a trained layer is for, and how well it does it, as a readout."""
+        if state.score is None:
+            return {}
+        first, second = (f"{share:.0%}" for share in state.score.tolist())
+        asks = f"“{state.tokens[-1]}” asks for two digits; of unseen examples the first is right in {first}"
+        return {"trained for": f"{asks}, the second in {second}"}
+
+    def heads_in_words(self, state):
+        most, keys = state.shown[:, -1].max(dim=-1)  # each (num_heads,)
+        rows = zip(state.entropy.tolist(), keys.tolist(), most.tolist(), strict=True)
+        return " ".join(
+            f"Head {head}: mean entropy {entropy:.2f} bits, last token reads {state.tokens[key]} most ({weight:.2f})."
+            for head, (entropy, key, weight) in enumerate(rows, 1)
+        )
+
+
+def taken_from(state):
+    """Which weights dropout took, if it did anything."""
+    if state.shown.data_ptr() == state.weights.data_ptr():
+        return None
+    return (state.shown == 0) & (state.weights > 0)
+
+
+def lightest(state):
+    """The colours' limits: with many tokens the weights are small, and the lightest colour must come down to them."""
+    return 0.0, min(1.0, 4 / state.shown.shape[-1])

@@ -1,0 +1,62 @@
+"""Two charts of what was measured of a run so far: its losses, and its share of right answers."""
+
+import math
+
+from ...plots import head_colour
+from ..svg import AXIS, TOP, Drawing, below, line, tag, text, title_of
+
+COLOURS = {"training": 4, "held-out": 3, "honest, held-out": 5}  # of head_colour: those that no head here has
+
+
+def measured_curves(measured, honest, width, height):
+    """The charts one under the other. measured: Measured, honest: Honest, each in the order of their steps."""
+    losses = {
+        "training": [(each.step, each.loss) for each in measured],
+        "held-out": [(each.step, each.held_loss) for each in measured],
+        "honest, held-out": [(each.step, each.loss) for each in honest],
+    }
+    rights = {
+        "training": [(each.step, each.right) for each in measured],
+        "held-out": [(each.step, each.held_right) for each in measured],
+    }
+    until = end_of_axis([100, 200, 500, 1000], measured[-1].step)
+    most = max(loss for curve in losses.values() for _, loss in curve if math.isfinite(loss))
+    return below(
+        chart(losses, "loss by step (nats)", until, end_of_axis([3, 6, 12], most), width, height),
+        chart(rights, "right answers by step (%)", until, 1, width, height, scale=100),
+        gap=0,
+    )
+
+
+def end_of_axis(ends, value):
+    """The first of some ends of an axis that a value does not pass, or the last of them, doubled until it does not."""
+    end = next((end for end in ends if value <= end), ends[-1])
+    while end < value < math.inf:
+        end *= 2
+    return end
+
+
+def chart(curves, title, until, high, width, height, scale=1):
+    """Curves by name, each of (step, value), up to `until` and `high`; scale: of the numbers that stand beside it."""
+    left, right, top, bottom = 46, width - 10, TOP, TOP + height
+    spot = lambda step, value: (left + step / until * (right - left), bottom - value / high * height)  # noqa: E731
+    parts = [title_of(title, width), line(left, top, left, bottom), line(left, bottom, right, bottom)]
+    for tick in (0, high / 2, high):
+        parts.append(text(left - 5, spot(0, tick)[1] + 4, f"{scale * tick:g}", "end"))
+        parts.append(line(left, spot(0, tick)[1], right, spot(0, tick)[1], **AXIS | {"stroke_opacity": 0.15}))
+    parts += [text(spot(step, 0)[0], bottom + 14, f"{step:g}") for step in (0, until / 2, until)]
+    x = left
+    for name, curve in curves.items():
+        spots = [spot(step, value) for step, value in curve if math.isfinite(value)]
+        if not spots:
+            continue
+        ink, (end_x, end_y) = head_colour(COLOURS[name]), spots[-1]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+        parts.append(tag("path", says=name, d=f"M{path}", fill="none", stroke=ink, stroke_width=2))
+        parts.append(tag("circle", cx=end_x, cy=end_y, r=3, fill=ink))
+        parts += [
+            tag("rect", x=x, y=bottom + 20, width=9, height=9, fill=ink),
+            text(x + 13, bottom + 28, name, "start"),
+        ]
+        x += 36 + 6 * len(name)
+    return Drawing("".join(parts), width, bottom + 36)

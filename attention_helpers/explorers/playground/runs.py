@@ -1,0 +1,123 @@
+"""A training that is watched: its task, its model, and what was measured of it so far."""
+
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import torch
+
+from ...seeded import seeded
+from ...training.characters import CharacterModel, Characters, held_out_loss, load_text, prefix_losses
+from ...training.lookup import LookUp, Reader
+from ...training.loop import Training
+
+QUESTIONS = {"two questions": 2, "one question": 1}
+NEXT = "next character"
+TASKS = [*QUESTIONS, NEXT]
+HELD_OUT = 2_718_281_828  # the held-out examples' seed; no step of the first 10,000 of any control's seed draws from it
+HONEST_EVERY = 20  # steps: the honest loss takes as long as all the rest of ten pictures
+LEARNED = 0.99  # the share of right answers, to the question that fares worst, from which a task counts as learned
+MOST_MEASURED = 400  # points of a curve; of more, every second is forgotten
+
+
+class Measured(NamedTuple):
+    """What was measured after a step; of training, the mean over the batches since the measurement before."""
+
+    step: int
+    loss: float  # nats, in training; not-a-number before the first step
+    held_loss: float  # nats
+    right: float  # the share of right answers in training, to the question that fares worst
+    held_right: float
+
+
+class Honest(NamedTuple):
+    """The loss with no future to read, and the usual one beside it, in nats, on the same held-out text."""
+
+    step: int
+    loss: float
+    usual: float
+
+
+@lru_cache
+def task_of(name):
+    """The task of a name, and held-out x and answers of it: the same ones for all seeds and sizes."""
+    if name == NEXT:
+        task = Characters(load_text())
+        return task, *task.unseen()
+    task = LookUp(QUESTIONS[name])
+    return task, *task.batch(torch.Generator().manual_seed(HELD_OUT))
+
+
+def model_of(task, d_out, num_heads, dropout, leaky, seed):
+    """A Reader or a CharacterModel of d_in = d_out, its weights from the seed alone."""
+    if isinstance(task, Characters):
+        return seeded(CharacterModel, seed, task, d_out, num_heads, dropout=dropout, leaky=leaky)
+    model = seeded(Reader, seed, task, d_out, num_heads)
+    model.attention.dropout.p = dropout
+    return model
+
+
+class Run:
+    """A training from a seed, measured on held-out examples in eval mode, where dropout does nothing.
+
+    take(steps) trains on. measured: a Measured for the start and one for each take, thinned out where they are many;
+    honest: an Honest about every HONEST_EVERY steps of the next character; learned: the step from which on all that was
+    measured is at least LEARNED, or None. Nothing of it touches the global generator.
+    """
+
+    def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
+        self.name, self.learning_rate, self.seed = task, learning_rate, seed
+        self.task, self.x, self.answers = task_of(task)
+        self.model = model_of(self.task, d_out, num_heads, dropout, mask == "leaky", seed)
+        self.step, self.learned, self.measured, self.honest = 0, None, [], []
+        self.measure([], [])
+
+    def __repr__(self):
+        return f"Run(step={self.step}, {self.measured[-1]})"
+
+    @cached_property
+    def training(self):
+        """Made at the first step: in a fresh kernel its optimizer takes a second to import, a picture need not wait."""
+        return Training(self.model, self.task, self.learning_rate, self.seed, keep=False)
+
+    @torch.enable_grad()
+    def take(self, steps):
+        """Take so many steps, and measure."""
+        for _ in range(steps):
+            self.training.take_step()
+        before, self.step = self.step, self.training.step
+        self.measure(self.training.losses[-steps:], self.training.scores[-steps:])
+        del self.training.losses[:], self.training.scores[:]
+        if self.name == NEXT and self.step // HONEST_EVERY > before // HONEST_EVERY:
+            loss = prefix_losses(self.model, self.x, self.answers).mean().item()
+            self.honest.append(Honest(self.step, loss, held_out_loss(self.model, self.task)))
+
+    @torch.no_grad()
+    def measure(self, losses, scores):
+        outputs = self.model.eval()(self.x)
+        held_right = self.task.score(outputs, self.answers).min().item()
+        held_loss = self.task.loss(outputs, self.answers).item()
+        loss = sum(losses) / len(losses) if losses else float("nan")
+        right = torch.stack(scores).mean(dim=0).min().item() if scores else float("nan")
+        self.measured.append(Measured(self.step, loss, held_loss, right, held_right))
+        if len(self.measured) > MOST_MEASURED:
+            del self.measured[1:-1:2]
+        if held_right < LEARNED:
+            self.learned = None
+        elif self.learned is None:
+            self.learned = self.step
+
+    @property
+    def asks(self):
+        """The row of the map that is looked at: the question's, or one with a past and a future to read."""
+        return self.x.shape[1] * 5 // 8 if self.name == NEXT else self.x.shape[1] - 1
+
+    @torch.no_grad()
+    def map(self):
+        """The weights of the first held-out example, (num_heads, num_tokens, num_tokens)."""
+        return self.model.eval().maps(self.x[:1])[0]
+
+    def words(self):
+        """The tokens of that example."""
+        if self.name == NEXT:
+            return [{" ": "␣", "\n": "↵"}.get(c, c) for c in (self.task.alphabet[code] for code in self.x[0].tolist())]
+        return self.task.words(self.x[0])

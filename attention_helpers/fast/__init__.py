@@ -1,0 +1,1 @@
+"""The same attention computed faster, and what it costs (notebook 08)."""

@@ -1,0 +1,195 @@
+"""The same attention, for speed and length: one product for queries, keys and values, no table of scores, a cache."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from ..checks import check_cached, check_dropout, check_flag, check_heads, check_input, check_size
+from ..core import causal_mask
+from ..layers import MultiHeadAttention
+
+PARTS = "W_query", "W_key", "W_value"
+
+
+class Room:
+    """Memory for the keys and values of context_length tokens, filled from the front."""
+
+    def __init__(self, both, filled):
+        self.both, self.filled = both, filled  # both: (2, b, num_heads, context_length, head_dim)
+
+    def ends_with(self, cache):
+        """Whether the memory is filled with this cache and no further, so that more may be written behind it."""
+        past = cache.keys.shape[2]
+        here = zip(cache[:2], self.both[:, :, :, :past], strict=True)
+        same = all(part.shape == mine.shape and part.data_ptr() == mine.data_ptr() for part, mine in here)
+        return same and self.filled == past
+
+
+class Cache(NamedTuple):
+    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each, and where they stand."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    room: Room | None = None
+
+
+class FusedMultiHeadAttention(nn.Module):
+    """MultiHeadAttention in fewer, larger steps: it computes the same, and never stores the scores.
+
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). From one seed it starts with the
+    weights of MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order. With
+    dropout in training the results are those of MultiHeadAttention in distribution; torch promises
+    no more, though on a CPU the masks may be the same. There it then stores the whole table of
+    weights after all, so its memory grows with the square of num_tokens.
+    Errors: as in MultiHeadAttention.
+    Source: Dao et al. 2022, "FlashAttention", algorithm 1.
+    """
+
+    def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):
+        super().__init__()
+        self.d_in, self.d_out = check_size("d_in", d_in), check_size("d_out", d_out)
+        self.context_length = check_size("context_length", context_length)
+        self.num_heads = check_size("num_heads", num_heads)
+        check_heads(d_out, num_heads)
+        check_flag("qkv_bias", qkv_bias)
+        self.head_dim = d_out // num_heads
+        self.dropout = check_dropout("dropout", dropout)
+        parts = [nn.Linear(d_in, d_out, bias=qkv_bias) for _ in PARTS]
+        device = parts[0].weight.device
+        self.W_qkv = nn.utils.skip_init(nn.Linear, d_in, 3 * d_out, bias=qkv_bias, device=device)
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.join(parts)
+
+    @torch.no_grad()
+    def join(self, parts):
+        """Copy the weights and biases of three layers into W_qkv, one below the other."""
+        self.W_qkv.weight.copy_(torch.cat([part.weight for part in parts]))
+        if self.W_qkv.bias is not None:
+            self.W_qkv.bias.copy_(torch.cat([part.bias for part in parts]))
+
+    def split_heads(self, x):
+        """Queries, keys and values of x, (b, num_heads, num_tokens, head_dim) each."""
+        b, num_tokens, _ = x.shape
+        qkv = self.W_qkv(x).view(b, num_tokens, 3, self.num_heads, self.head_dim)
+        return qkv.permute(2, 0, 3, 1, 4)  # (3, b, num_heads, num_tokens, head_dim)
+
+    def forward(self, x):
+        check_input(x, self.d_in, ranks=(3,), context_length=self.context_length, into=self.W_qkv)
+        queries, keys, values = self.split_heads(x)
+        p = self.dropout if self.training else 0.0
+        context = scaled_dot_product_attention(queries, keys, values, dropout_p=p, is_causal=True)
+        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out))
+
+    def step(self, x, cache=None):
+        """The result for the tokens x that come after those in the cache, and the cache with them.
+
+        x: (b, num_tokens, d_in), often one token. It applies no dropout, in training mode neither.
+        Errors: as in forward; TypeError or ValueError too for a cache that does not fit x, or that
+        is full.
+        Source: Pope et al. 2022, "Efficiently Scaling Transformer Inference", section 2.
+        """
+        check_input(x, self.d_in, ranks=(3,), into=self.W_qkv)
+        queries, keys, values = self.split_heads(x)
+        past = self.past_of(cache, keys)
+        cache = self.extended(cache, past, keys, values)
+        show = None  # one token sees all, and needs no mask
+        if x.shape[1] > 1:
+            show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
+        context = scaled_dot_product_attention(queries, cache.keys, cache.values, attn_mask=show)
+        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), cache
+
+    def extended(self, cache, past, keys, values):
+        """The cache with new keys and values behind the old ones, which are copied only if they must be."""
+        if torch.is_grad_enabled():  # what a gradient will need must not be written over
+            old = (keys[:, :, :0], values[:, :, :0]) if cache is None else cache[:2]
+            return Cache(torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2))
+        room = None if cache is None else cache.room
+        if room is None or not room.ends_with(cache):  # none yet, or another text went on from here
+            with torch.inference_mode(False):  # else nothing could be written there outside of inference_mode
+                both = keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim)
+            room = Room(both, past)
+            if past:
+                room.both[:, :, :, :past] = torch.stack(cache[:2])
+        room.filled = past + keys.shape[2]
+        room.both[0, :, :, past : room.filled] = keys
+        room.both[1, :, :, past : room.filled] = values
+        return Cache(*room.both[:, :, :, : room.filled], room)
+
+    def past_of(self, cache, new):
+        """How many tokens a cache holds, which must fit the `new` keys: 0 for None."""
+        if not isinstance(cache, Cache | None):
+            raise TypeError(f"cache must be a Cache that step returned, or None, got {type(cache).__name__}")
+        if cache is not None:
+            check_cached(cache, new, "(b, num_heads, num_tokens, head_dim)")
+        past = 0 if cache is None else cache.keys.shape[2]
+        if past + new.shape[2] > self.context_length:
+            raise ValueError(
+                f"cache and x must hold at most context_length={self.context_length} tokens together, "
+                f"got {past} and {new.shape[2]}"
+            )
+        return past
+
+    @classmethod
+    @torch.no_grad()
+    def from_split(cls, split):
+        """The fused layer with the weights, dropout, mode, device and dtype of a MultiHeadAttention, exactly.
+
+        Errors: TypeError for another kind of layer.
+        """
+        if not isinstance(split, MultiHeadAttention):
+            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
+        fused = cls(*sizes(split), split.dropout.p, split.num_heads, split.W_query.bias is not None)
+        fused.to(split.W_query.weight)
+        fused.join([getattr(split, name) for name in PARTS])
+        fused.out_proj.load_state_dict(split.out_proj.state_dict())
+        return fused.train(split.training)
+
+    @torch.no_grad()
+    def to_split(self):
+        """The MultiHeadAttention with the same weights, dropout, mode, device and dtype, exactly. Errors: none."""
+        bias = self.W_qkv.bias is not None
+        split = MultiHeadAttention(*sizes(self), self.dropout, self.num_heads, bias).to(self.W_qkv.weight)
+        for name, weight in zip(PARTS, self.W_qkv.weight.chunk(3), strict=True):
+            getattr(split, name).weight.copy_(weight)
+        for name, part in zip(PARTS, self.W_qkv.bias.chunk(3) if bias else (), strict=bias):
+            getattr(split, name).bias.copy_(part)
+        split.out_proj.load_state_dict(self.out_proj.state_dict())
+        return split.train(self.training)
+
+
+class TorchAttention(nn.Module):
+    """nn.MultiheadAttention with the weights of a MultiHeadAttention, causal, in the fastest of its correct forms.
+
+    x: (b, num_tokens, d_in), with d_in = d_out, since torch's knows no other. Returns (b, num_tokens, d_out). It always
+    has biases for queries, keys and values; where split has none, they are 0.
+    Errors: TypeError for another kind of layer; ValueError for d_in other than d_out.
+    """
+
+    def __init__(self, split):
+        super().__init__()
+        if not isinstance(split, MultiHeadAttention):
+            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
+        if split.d_in != split.d_out:
+            raise ValueError(f"d_in must be d_out for torch's own, got d_in={split.d_in}, d_out={split.d_out}")
+        self.attention = nn.MultiheadAttention(split.d_out, split.num_heads, batch_first=True)
+        self.attention.to(split.W_query.weight)
+        three = split.W_query, split.W_key, split.W_value
+        with torch.no_grad():
+            self.attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in three]))
+            self.attention.in_proj_bias.zero_()
+            if split.W_query.bias is not None:
+                self.attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))
+        self.attention.out_proj.load_state_dict(split.out_proj.state_dict())
+        hide = nn.Transformer.generate_square_subsequent_mask(split.context_length)
+        self.register_buffer("hide", hide.to(split.W_query.weight), persistent=False)
+
+    def forward(self, x):
+        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask: with a boolean one it takes a slower path
+        return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]
+
+
+def sizes(layer):
+    """What both constructors begin with."""
+    return layer.d_in, layer.d_out, layer.context_length

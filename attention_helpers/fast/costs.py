@@ -1,0 +1,113 @@
+"""What attention costs: counted by a formula, and measured here, in time and in memory."""
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterable
+
+from ..checks import check_finite, check_flag, check_size
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler, by which memory is measured, else talks into cells
+
+
+def check_sizes(**sizes):
+    """Check sizes by their names: whole numbers from 1 on."""
+    for name, size in sizes.items():
+        check_size(name, size)
+
+
+def parameters(d_in, d_out, qkv_bias=False):
+    """How many numbers a MultiHeadAttention trains: three matrices, out_proj and biases. num_heads does not matter.
+
+    Errors: TypeError or ValueError for sizes that are no whole numbers from 1 on, or a qkv_bias not True or False.
+    """
+    check_sizes(d_in=d_in, d_out=d_out)
+    check_flag("qkv_bias", qkv_bias)
+    return 3 * (d_in + qkv_bias) * d_out + (d_out + 1) * d_out
+
+
+def flops(num_tokens, d_in, d_out, b=1):
+    """Floating-point operations of one forward pass, by part: a multiplication and an addition a term of each product.
+
+    All sizes are whole numbers from 1 on. Softmax, masks and biases are left out, and the full table of scores is
+    counted, hidden half included. num_heads does not matter: more heads are narrower. Errors: TypeError or ValueError
+    for another size.
+    """
+    check_sizes(num_tokens=num_tokens, d_in=d_in, d_out=d_out, b=b)
+    return {
+        "q, k, v": 2 * b * num_tokens * d_in * 3 * d_out,
+        "scores": 2 * b * num_tokens**2 * d_out,
+        "context": 2 * b * num_tokens**2 * d_out,
+        "out_proj": 2 * b * num_tokens * d_out**2,
+    }
+
+
+def table_bytes(num_tokens, num_heads, b=1, bytes_per_number=4):
+    """The memory of one table of scores for all heads: (b, num_heads, num_tokens, num_tokens). Errors: as in flops."""
+    check_sizes(num_tokens=num_tokens, num_heads=num_heads, b=b, bytes_per_number=bytes_per_number)
+    return b * num_heads * num_tokens**2 * bytes_per_number
+
+
+def cache_bytes(num_tokens, d_out, b=1, bytes_per_number=4):
+    """The memory of the keys and values of num_tokens tokens, in one layer. Errors: as in flops."""
+    check_sizes(num_tokens=num_tokens, d_out=d_out, b=b, bytes_per_number=bytes_per_number)
+    return 2 * b * num_tokens * d_out * bytes_per_number
+
+
+def peak_bytes(f, *args):
+    """The most memory that f(*args) holds at once on the CPU, in bytes, beyond what was there before.
+
+    Counted at torch's allocator, so scratch space inside of an operation counts, too. Returns an int.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        kept = f(*args)
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    del kept
+    return peak
+
+
+def timed(functions, runs=7, warm=1):
+    """The seconds that each function takes, as lists of `runs`, by name: in turns, so that all meet the same machine.
+
+    functions: by name, called without arguments. Errors: TypeError or ValueError for a number of runs below 1.
+    """
+    seconds = {name: [] for name in functions}
+    for run in range(check_size("runs", runs) + check_size("warm", warm, minimum=0)):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if run >= warm:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def medians(seconds):
+    """The median of each list, by name."""
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def slope(sizes, costs):
+    """By which power costs grow with sizes: the slope of a straight line through their logarithms (least squares).
+
+    Errors: TypeError or ValueError for anything but positive numbers, lengths that differ, or fewer than two sizes.
+    """
+    logarithms = {}
+    for name, numbers in {"sizes": sizes, "costs": costs}.items():
+        if not isinstance(numbers, Iterable):
+            raise TypeError(f"{name} must be a list of numbers, got {numbers!r}")
+        numbers = list(numbers)
+        if any(check_finite(name, number) <= 0 for number in numbers):
+            raise ValueError(f"{name} must be above 0, got {min(numbers)}")
+        logarithms[name] = [math.log(number) for number in numbers]
+    x, y = logarithms.values()
+    if len(x) != len(y) or len(set(x)) < 2:
+        got = f"{len(x)} sizes, {len(set(x))} of them different, and {len(y)} costs"
+        raise ValueError(f"sizes must be two different ones at least, with a cost each, got {got}")
+    return statistics.linear_regression(x, y).slope

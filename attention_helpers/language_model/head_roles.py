@@ -1,0 +1,58 @@
+"""What a head of a language model is for, by measurement: texts made for it, scores of its maps, and switching off."""
+
+import torch
+from torch.nn import functional as F
+
+from ..checks import check_size, check_tensor
+
+ORDINARY = 256  # codes below are bytes and control tokens, seldom met in texts
+
+
+def repeated(model, num_tokens=32, seed=0, texts=1):
+    """Random tokens, and the same ones again: codes (texts, 2 * num_tokens). Nothing but repetition can be foreseen.
+
+    Errors: TypeError or ValueError for a size that is no whole number from 1 on.
+    Source: Olsson et al. 2022, "In-context Learning and Induction Heads" (arXiv 2209.11895).
+    """
+    shape, most = (check_size("texts", texts), check_size("num_tokens", num_tokens)), model.sizes.num_symbols
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(min(ORDINARY, most // 2), most, shape, generator=generator).repeat(1, 2)
+
+
+def weight_at(maps, distance, start=0):
+    """The mean weight that each head's tokens, from `start` on, give to the token `distance` before them.
+
+    maps: (..., num_tokens, num_tokens). Returns (...,). Errors: TypeError for maps that are no
+    floating-point tensor, or numbers that are not whole; ValueError where no token has one so far before it.
+    """
+    check_tensor("maps", maps, layout="(..., num_tokens, num_tokens)")
+    first = max(check_size("start", start, minimum=0), check_size("distance", distance, minimum=0))
+    if first >= maps.shape[-1]:
+        raise ValueError(f"start and distance must be below {maps.shape[-1]}, got {start} and {distance}")
+    given = maps.diagonal(-distance, dim1=-2, dim2=-1)  # (..., num_tokens - distance), of tokens from `distance` on
+    return given[..., first - distance :].mean(dim=-1)
+
+
+def first_token_weight(maps):
+    """The mean weight that each head's tokens, but the first, give to the first. maps: as for weight_at."""
+    check_tensor("maps", maps, layout="(..., num_tokens, num_tokens)")
+    return maps[..., 1:, 0].mean(dim=-1)
+
+
+def best_heads(scores, count=5):
+    """The `count` heads with the largest of scores (num_layers, num_heads), pairs (layer, head), the largest first."""
+    check_tensor("scores", scores, (2,), "(num_layers, num_heads)")
+    order = scores.flatten().argsort(descending=True, stable=True)[: check_size("count", count)]
+    return [divmod(place, scores.shape[1]) for place in order.tolist()]
+
+
+def loss(model, codes, start=1, off=()):
+    """How badly a text is foretold: the mean of -log(probability) over its tokens from `start` on, in nats.
+
+    codes: (b, num_tokens). Errors: as the model's; ValueError for a start with no token before it or
+    none after.
+    """
+    if not 1 <= check_size("start", start) < codes.shape[1]:
+        raise ValueError(f"start must be from 1 to {codes.shape[1] - 1}, got {start}")
+    logits = model(codes, off)[:, start - 1 : -1]  # each token is foretold by those before it
+    return F.cross_entropy(logits.flatten(0, 1), codes[:, start:].flatten()).item()

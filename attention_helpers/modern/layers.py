@@ -1,0 +1,174 @@
+"""Two layers made of the parts in `variants`: one as today's models have it, and one that reads another text."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..checks import check_cached, check_heads, check_input, check_mask, check_size, check_tensor
+from ..core import attention_scores, attention_weights, context_vectors
+from ..layers import Steps
+from .parts import check_base, check_even, check_groups, repeat_heads, rotate, window_mask
+
+
+class RollingCache(NamedTuple):
+    """Keys and values of the last tokens, (b, num_key_heads, kept, head_dim) each, and how many came before in all."""
+
+    keys: torch.Tensor  # rotated already, each by its own position
+    values: torch.Tensor
+    past: int
+
+
+class ModernAttention(nn.Module):
+    """MultiHeadAttention as today's models have it: rotary positions, grouped heads, a window if asked for, no bias.
+
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). num_key_heads: heads of keys and values,
+    each shared by num_heads / num_key_heads query heads; window: how many keys a query sees at most,
+    itself among them, None for all before it; base: that of the rotary positions, None for none.
+    There is no context_length: rotary positions go on, and the masks are made for each x.
+    Errors: as in MultiHeadAttention; ValueError too for a num_key_heads that does not divide
+    num_heads, a window below 1, a base that is not above 0, or an odd head_dim unless base is None.
+    Source: Touvron et al. 2023, "Llama 2" (arXiv 2307.09288), section 2.2; the window: Jiang et al.
+    2023, "Mistral 7B" (arXiv 2310.06825), section 2.
+    """
+
+    def __init__(self, d_in, d_out, num_heads, num_key_heads, window=None, base=10_000.0):
+        super().__init__()
+        self.d_in, self.d_out = check_size("d_in", d_in), check_size("d_out", d_out)
+        self.num_heads = check_size("num_heads", num_heads)
+        self.num_key_heads = check_size("num_key_heads", num_key_heads)
+        check_heads(d_out, num_heads)
+        check_groups(num_heads, num_key_heads)
+        self.head_dim = d_out // num_heads
+        self.window = None if window is None else check_size("window", window)
+        self.base = None if base is None else check_base(base)
+        if base is not None:
+            check_even(self.head_dim)
+        self.W_query = nn.Linear(d_in, d_out, bias=False)
+        self.W_key = nn.Linear(d_in, num_key_heads * self.head_dim, bias=False)
+        self.W_value = nn.Linear(d_in, num_key_heads * self.head_dim, bias=False)
+        self.out_proj = nn.Linear(d_out, d_out, bias=False)
+
+    def split_heads(self, x):
+        x = x.unflatten(-1, (-1, self.head_dim))  # (b, num_tokens, heads, head_dim)
+        return x.transpose(1, 2)  # (b, heads, num_tokens, head_dim)
+
+    def project(self, x, past=0):
+        """Queries (b, num_heads, num_tokens, head_dim), and keys and values of num_key_heads heads."""
+        check_input(x, self.d_in, ranks=(3,), into=self.W_query)
+        queries = self.split_heads(self.W_query(x))  # (b, num_heads, num_tokens, head_dim)
+        keys = self.split_heads(self.W_key(x))  # (b, num_key_heads, num_tokens, head_dim)
+        values = self.split_heads(self.W_value(x))  # (b, num_key_heads, num_tokens, head_dim)
+        if self.base is not None:
+            positions = torch.arange(past, past + x.shape[1], device=x.device)
+            queries, keys = rotate(queries, positions, self.base), rotate(keys, positions, self.base)
+        return queries, keys, values
+
+    def attend(self, queries, keys, values, mask=None):
+        """The steps for queries that are the last tokens among those of the keys."""
+        num_tokens, past = queries.shape[2], keys.shape[2] - queries.shape[2]
+        scores = attention_scores(queries, repeat_heads(keys, self.num_heads))  # (b, num_heads, num_tokens, num_keys)
+        hide = window_mask(num_tokens, self.window or keys.shape[2], past, queries.device)
+        if mask is not None:
+            check_mask(mask, scores)
+            hide = hide | mask
+        weights = attention_weights(scores, hide, scale=self.head_dim**-0.5)
+        context = context_vectors(weights, repeat_heads(values, self.num_heads))
+        context = context.transpose(1, 2).flatten(2)  # (b, num_tokens, d_out)
+        return Steps(queries, keys, values, scores, weights, context)
+
+    def steps(self, x, mask=None):
+        """What forward computes on its way; keys and values have num_key_heads heads."""
+        return self.attend(*self.project(x), mask)
+
+    def forward(self, x, mask=None):
+        """mask: what to hide beside the future and what left the window, as padding; it broadcasts to the scores."""
+        return self.out_proj(self.steps(x, mask).context)
+
+    def step(self, x, cache=None):
+        """The result for the tokens x that come after those in the cache, and the cache with them.
+
+        x: (b, num_tokens, d_in), any number of tokens. With a window the cache keeps the last
+        window - 1 tokens, all that the next one can still see.
+        Errors: as in forward; TypeError or ValueError too for a cache that does not fit x.
+        Source: as for the class.
+        """
+        past = past_of(cache)
+        queries, keys, values = self.project(x, past)
+        if cache is not None:
+            self.check_cache(cache, past, keys)
+            keys = torch.cat((cache.keys, keys), dim=2)  # (..., kept + num_tokens, head_dim)
+            values = torch.cat((cache.values, values), dim=2)
+        context = self.attend(queries, keys, values).context
+        past += x.shape[1]  # only now forget: the first of x has seen further back than the last
+        return self.out_proj(context), RollingCache(self.last(keys), self.last(values), past)
+
+    def last(self, x):
+        """The part of keys or values that the next token can still see, in memory of its own."""
+        surplus = 0 if self.window is None else max(0, x.shape[2] - (self.window - 1))
+        return x[:, :, surplus:].clone() if surplus else x
+
+    def check_cache(self, cache, past, new):
+        """ValueError for a cache that does not hold what `past` tokens of these texts left, beside the `new` keys."""
+        kept = past if self.window is None else min(past, self.window - 1)
+        check_cached(cache, new, "(b, num_key_heads, kept, head_dim)", kept)
+
+
+def past_of(cache):
+    """How many tokens came before, 0 for None; TypeError for what is no cache."""
+    if not isinstance(cache, RollingCache | None):
+        raise TypeError(f"cache must be a RollingCache that step returned, or None, got {type(cache).__name__}")
+    return 0 if cache is None else check_size("cache.past", cache.past, minimum=0)
+
+
+class CrossAttention(nn.Module):
+    """Attention from one text to another: queries from x, keys and values from `other`. Nothing there is the future.
+
+    x: (b, num_tokens, d_in); other: (b, num_others, d_other); mask: boolean, True hides, of a shape
+    that broadcasts to (b, num_heads, num_tokens, num_others), as padding_mask's does. Returns
+    (b, num_tokens, d_out).
+    Errors: as in MultiHeadAttention; TypeError or ValueError too for an `other` or a mask that does
+    not fit.
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3 (encoder-decoder
+    attention).
+    """
+
+    def __init__(self, d_in, d_other, d_out, num_heads):
+        super().__init__()
+        self.d_in, self.d_other = check_size("d_in", d_in), check_size("d_other", d_other)
+        self.d_out, self.num_heads = check_size("d_out", d_out), check_size("num_heads", num_heads)
+        check_heads(d_out, num_heads)
+        self.head_dim = d_out // num_heads
+        self.W_query = nn.Linear(d_in, d_out, bias=False)
+        self.W_key = nn.Linear(d_other, d_out, bias=False)
+        self.W_value = nn.Linear(d_other, d_out, bias=False)
+        self.out_proj = nn.Linear(d_out, d_out)
+
+    def split_heads(self, x):
+        x = x.unflatten(-1, (self.num_heads, self.head_dim))  # (b, tokens, num_heads, head_dim)
+        return x.transpose(1, 2)  # (b, num_heads, tokens, head_dim)
+
+    def steps(self, x, other, mask=None):
+        check_input(x, self.d_in, ranks=(3,), into=self.W_query)
+        check_other(other, self.d_other, x)
+        queries = self.split_heads(self.W_query(x))  # (b, num_heads, num_tokens, head_dim)
+        keys = self.split_heads(self.W_key(other))  # (b, num_heads, num_others, head_dim)
+        values = self.split_heads(self.W_value(other))  # (b, num_heads, num_others, head_dim)
+        scores = attention_scores(queries, keys)  # (b, num_heads, num_tokens, num_others)
+        weights = attention_weights(scores, mask, scale=self.head_dim**-0.5)
+        context = context_vectors(weights, values).transpose(1, 2).flatten(2)  # (b, num_tokens, d_out)
+        return Steps(queries, keys, values, scores, weights, context)
+
+    def forward(self, x, other, mask=None):
+        return self.out_proj(self.steps(x, other, mask).context)
+
+
+def check_other(other, d_other, x):
+    """The other text: as many of them as in x, of width d_other, of the dtype and device of x."""
+    check_tensor("other", other, (3,), f"(b, num_others, {d_other})")
+    expected = x.shape[0], other.shape[1], d_other
+    if other.shape != expected:
+        raise ValueError(f"other must have the shape {expected}, got {tuple(other.shape)}")
+    if (other.dtype, other.device) != (x.dtype, x.device):
+        got = f"{other.dtype} on {other.device}"
+        raise ValueError(f"other must be as x is, {x.dtype} on {x.device}, got {got}")

@@ -1,0 +1,1 @@
+"""The lookup task and the training loop, and character models (notebook 07)."""

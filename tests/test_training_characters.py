@@ -1,0 +1,330 @@
+"""The character model: what it is trained on, the losses that tell masked from leaky, and what it writes."""
+
+import pytest
+import torch
+from torch import nn
+
+from attention_helpers import MultiHeadAttention, influence, max_difference
+from attention_helpers.training.characters import (
+    CharacterModel,
+    Characters,
+    LeakyMultiHeadAttention,
+    generate,
+    held_out_loss,
+    known_words,
+    load_text,
+    prefix_losses,
+)
+
+TEXT = load_text()
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Characters(TEXT)
+
+
+def written(task, codes):
+    return "".join(task.alphabet[code] for code in codes.tolist())
+
+
+def test_the_text_is_what_its_description_says():
+    assert len(TEXT) > 12_000
+    assert TEXT.isascii()
+    sentences = [s.strip() for s in TEXT.replace("?", ".").replace("!", ".").replace("\n", " ").split(".")]
+    assert len(set(sentences)) == len(sentences)
+    assert max(len(sentence.split()) for sentence in sentences) <= 12
+
+
+def test_a_missing_text_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.txt is missing; expected there: a plain text"):
+        load_text(tmp_path / "none.txt")
+
+
+def test_a_target_is_the_next_character_of_the_trained_part(task):
+    x, targets = task.batch(generator())
+    assert x.shape == targets.shape == (32, 32)
+    assert torch.equal(x[:, 1:], targets[:, :-1])
+    trained = TEXT[:-1500]
+    for row, target in zip(x, targets, strict=True):
+        assert written(task, row) + task.alphabet[target[-1]] in trained
+
+
+def test_the_unseen_part_is_all_of_the_held_out_text_and_nothing_else(task):
+    x, targets = task.unseen()
+    assert written(task, x.flatten()) == TEXT[-1500:][: x.numel()]
+    assert written(task, targets.flatten()) == TEXT[-1499:][: x.numel()]
+    assert x.numel() > 1500 - 2 * task.window
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "error", "said"),
+    [
+        ("a" * 30, {"held_out": 20}, ValueError, "longer than window=32, got 10 and 20 characters"),
+        ("a" * 52, {"held_out": 20}, ValueError, "longer than window=32, got 32 and 20 characters"),
+        ("a" * 99, {"held_out": 32}, ValueError, "longer than window=32, got 67 and 32 characters"),
+        (TEXT, {"window": "32"}, TypeError, "window must be a whole number, got '32'"),
+        (TEXT, {"batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
+        (TEXT, {"held_out": 0}, ValueError, "held_out must be at least 1, got 0"),
+        (5, {}, TypeError, "text must be a string, got int"),
+        (["a", "b"] * 2000, {}, TypeError, "text must be a string, got list"),
+        (None, {}, TypeError, "text must be a string, got NoneType"),
+    ],
+)
+def test_what_is_no_text_to_learn_from(text, sizes, error, said):
+    with pytest.raises(error) as caught:
+        Characters(text, **sizes)
+    assert said in str(caught.value)
+
+
+def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_unseen():
+    task = Characters("abcdefghijk", window=2, batch_size=200, held_out=5)  # abcdef, ghijk
+    x, targets = task.batch(generator())
+    drawn = {written(task, row) + written(task, target) for row, target in zip(x, targets, strict=True)}
+    assert drawn == {"abbc", "bccd", "cdde", "deef"}
+    assert written(task, task.train) + "|" + written(task, task.held_out) == "abcdef|ghijk"
+    x, targets = task.unseen()
+    assert [written(task, row) for row in x] == ["gh", "ij"]
+    assert [written(task, row) for row in targets] == ["hi", "jk"]
+    assert Characters("abcdef", window=2, held_out=3).unseen()[0].shape == (1, 2)  # the shortest there is
+
+
+def test_a_batch_is_drawn_from_its_generator_alone(task):
+    before = torch.get_rng_state()
+    assert torch.equal(task.batch(generator(4))[0], task.batch(generator(4))[0])
+    assert not torch.equal(task.batch(generator(4))[0], task.batch(generator(5))[0])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_loss_is_the_mean_over_all_characters_and_the_score_the_share_of_right_ones():
+    task = Characters("abcd" * 9, window=2, held_out=4)
+    outputs, targets = torch.randn(3, 2, 4, generator=generator()), torch.tensor([[0, 3], [1, 1], [2, 0]])
+    shares = outputs.softmax(dim=-1)
+    by_hand = [-shares[i, n, targets[i, n]].log() for i in range(3) for n in range(2)]
+    assert max_difference(task.loss(outputs, targets), torch.stack(by_hand).mean()) < 1e-6
+    right = nn.functional.one_hot(torch.tensor([[0, 3], [1, 1], [2, 3]]), 4).float()
+    assert task.score(right, targets).tolist() == [pytest.approx(5 / 6)]
+
+
+def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one(task):
+    """A causal model's usual validation loss is honest; a leaky one's is not the same as over prefixes."""
+    torch.manual_seed(0)
+    for leaky in (False, True):
+        model = CharacterModel(task, width=16, leaky=leaky)
+        losses = prefix_losses(model, *task.unseen())
+        assert losses.shape == (32,)
+        assert (abs(losses.mean().item() - held_out_loss(model, task)) < 1e-5) is (not leaky)
+
+
+def test_the_leaky_layer_reads_the_future_even_after_loading():
+    torch.manual_seed(0)
+    layer = LeakyMultiHeadAttention(6, 6, 5, 0.0, 2)
+    x = torch.randn(1, 5, 6)
+    assert influence(layer, x).poke[0, 4] > 0
+    layer.load_state_dict(layer.state_dict())
+    assert influence(layer, x).poke[0, 4] > 0
+
+
+def test_a_model_gives_a_score_for_every_next_character_and_its_maps(task):
+    model = CharacterModel(task, width=16, num_heads=2, dropout=0.5).eval()
+    x, _ = task.batch(generator())
+    assert model(x).shape == (32, 32, len(task.alphabet))
+    assert model(x[:, :5]).shape == (32, 5, len(task.alphabet))
+    assert model.maps(x).shape == (32, 2, 32, 32)
+    assert max_difference(model(x)[:, :5], model(x[:, :5])) < 1e-5
+
+
+def test_a_model_is_the_sum_of_its_parts(task):
+    torch.manual_seed(0)
+    model = CharacterModel(task, width=16, num_heads=2, hidden=24).eval()
+    x, _ = task.batch(generator())
+    x = x[:, :7]
+    tokens = model.embed(x) + model.position.weight[:7]
+    first, bend, last = model.read_out
+    torch.nn.init.normal_(model.norm.weight)
+    inner = first(model.norm(tokens + model.attention(tokens)))  # the residual, then the norm
+    assert max_difference(model(x), last(nn.functional.gelu(inner))) < 1e-5
+    assert inner.shape == (32, 7, 24)
+    assert isinstance(bend, nn.GELU)
+    assert isinstance(model.norm, nn.LayerNorm)
+    assert max_difference(model.maps(x), model.attention.steps(tokens).weights) < 1e-6
+    assert type(model.attention) is MultiHeadAttention
+    assert type(CharacterModel(task, width=16, leaky=True).attention) is LeakyMultiHeadAttention
+
+
+def test_the_sizes_of_the_lesson(task):
+    model = CharacterModel(task)
+    assert (task.window, task.batch_size, len(task.held_out)) == (32, 32, 1500)
+    assert (model.embed.embedding_dim, model.attention.num_heads, model.read_out[0].out_features) == (64, 4, 128)
+    assert model.attention.context_length == 32
+
+
+def test_dropout_acts_in_training_alone(task):
+    torch.manual_seed(0)
+    model = CharacterModel(task, width=16, dropout=0.5)
+    x, _ = task.batch(generator())
+    assert not torch.equal(model(x), model(x))
+    assert torch.equal(model.eval()(x), model(x))
+    assert model.attention.dropout.p == 0.5
+    assert CharacterModel(task, width=16).attention.dropout.p == 0.0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "said"),
+    [
+        ({"hidden": -1}, ValueError, "hidden must be at least 1, got -1"),
+        ({"hidden": 0}, ValueError, "hidden must be at least 1, got 0"),
+        ({"hidden": 8.0}, TypeError, "hidden must be a whole number, got 8.0"),
+        ({"width": -4}, ValueError, "width must be at least 1, got -4"),
+        ({"leaky": 1}, TypeError, "leaky must be True or False, got 1"),
+        ({"dropout": 1.0}, ValueError, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"width": 16, "num_heads": 3}, ValueError, "num_heads must divide d_out"),
+    ],
+)
+def test_a_model_of_impossible_size(task, sizes, error, said):
+    with pytest.raises(error) as caught:
+        CharacterModel(task, **sizes)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "said"),
+    [
+        (torch.zeros(1, 33, dtype=torch.long), ValueError, "x must hold at most 32 tokens, got 33 in (1, 33)"),
+        (torch.full((1, 3), 48), ValueError, "x must hold codes from 0 to 47, got 48"),
+        (torch.tensor([[3, -1]]), ValueError, "x must hold codes from 0 to 47, got -1"),
+        (torch.zeros(1, 3), TypeError, "x must hold whole numbers, torch.int64 or torch.int32, got torch.float32"),
+        (torch.zeros(3, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens), got (3,)"),
+        ("The", TypeError, "x must be a torch.Tensor, got str"),
+    ],
+)
+@pytest.mark.parametrize("name", ["forward", "maps"])
+def test_what_is_not_of_the_models_task(task, name, x, error, said):
+    with pytest.raises(error) as caught:
+        getattr(CharacterModel(task, width=16), name)(x)
+    assert said in str(caught.value)
+
+
+def test_losses_are_those_in_eval_mode_and_ask_for_no_gradients(task):
+    torch.manual_seed(0)
+    model = CharacterModel(task, width=16, dropout=0.5)
+    x, targets = task.unseen()
+    whole = nn.functional.cross_entropy(model.eval()(x).transpose(1, 2), targets, reduction="none")  # (windows, window)
+    losses = prefix_losses(model.train(), x, targets)
+    assert max_difference(losses, whole.mean(dim=0)) < 1e-5
+    assert not losses.requires_grad
+    assert held_out_loss(model.train(), task) == pytest.approx(whole.mean().item())
+
+
+class Away(torch.Tensor):
+    """Scores as if on another device: nothing is drawn from them until they are on the CPU."""
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        assert func is not torch.multinomial
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Elsewhere(nn.Module):
+    """A model as if on another device: it takes nothing else."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.number, self.size = nn.Parameter(torch.zeros(1, device="meta")), len(task.alphabet)
+
+    def forward(self, x):
+        assert x.is_meta
+        assert not self.training
+        assert not torch.is_grad_enabled()
+        return torch.zeros(*x.shape, self.size).as_subclass(Away)
+
+
+def test_input_goes_where_the_model_is(monkeypatch):
+    """Without a second device: `meta` takes the input, and the losses are taken from results that are not there."""
+    task, targets = Characters("abc" * 9, window=3, held_out=9), []
+
+    def loss(outputs, wanted):
+        targets.append(wanted)
+        return torch.tensor(1.5)
+
+    model = Elsewhere(task)
+    task.loss = loss
+    assert held_out_loss(model.train(), task) == 1.5
+    monkeypatch.setattr(nn.functional, "cross_entropy", loss)
+    assert prefix_losses(model.train(), *task.unseen()).tolist() == [1.5] * 3
+    assert len(targets) == 4
+    assert all(part.is_meta for part in targets)
+    assert len(generate(model.train(), task, "a", 5, generator())) == 5
+
+
+class Alphabetical(nn.Module):
+    """A model sure that the next letter of the alphabet comes, which keeps what it was given to read."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.size, self.number, self.read = len(task.alphabet), nn.Parameter(torch.zeros(1)), []
+
+    def forward(self, x):
+        self.read.append(x[0].tolist())
+        return 1e4 * nn.functional.one_hot((x + 1) % self.size, self.size)
+
+
+def test_writing_reads_a_window_of_what_stands_there():
+    task = Characters("abcdef" * 9, window=3, held_out=9)
+    model = Alphabetical(task)
+    assert generate(model, task, "ab", 4, generator()) == "cdef"
+    assert model.read == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert generate(model, task, "fedcba", 1, generator()) == "b"
+    assert model.read[-1] == [2, 1, 0]
+
+
+def test_what_is_written_is_drawn_by_the_models_shares(task):
+    torch.manual_seed(0)
+    model, dice = CharacterModel(task, width=16).eval(), generator(1)
+    by_hand, codes = [], [task.alphabet.index(character) for character in "The"]
+    for _ in range(5):
+        shares = model(torch.tensor([codes + by_hand]))[0, -1].softmax(dim=-1)
+        by_hand.append(torch.multinomial(shares, 1, generator=dice).item())
+    before = torch.get_rng_state()
+    assert generate(model, task, "The", 5, generator(1)) == written(task, torch.tensor(by_hand))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_position_matters_to_the_model(task):
+    """Without positions, swapping two earlier characters would not move the last one's scores."""
+    torch.manual_seed(0)
+    model = CharacterModel(task, width=16)
+    x = torch.tensor([[1, 2, 3, 4]])
+    assert max_difference(model(x)[:, -1], model(x[:, [1, 0, 2, 3]])[:, -1]) > 1e-4
+    torch.nn.init.zeros_(model.position.weight)
+    assert max_difference(model(x)[:, -1], model(x[:, [1, 0, 2, 3]])[:, -1]) < 1e-5
+
+
+def test_writing_goes_on_from_its_start_beyond_the_window(task):
+    torch.manual_seed(0)
+    model = CharacterModel(task, width=16)
+    one = generate(model, task, "The town", 50, generator(3))
+    assert len(one) == 50
+    assert one == generate(model, task, "The town", 50, generator(3))
+    assert one != generate(model, task, "The town", 50, generator(4))
+    for start in ("", "Zoë"):
+        with pytest.raises(ValueError, match="start must be some characters of"):
+            generate(model, task, start, 5, generator())
+    with pytest.raises(TypeError, match="start must be a string, got list"):
+        generate(model, task, ["T"], 5, generator())
+    with pytest.raises(ValueError, match="length must be at least 1, got 0"):
+        generate(model, task, "T", 0, generator())
+
+
+def test_known_words():
+    assert known_words("xx The boat, then qqq! zz", "the Boat. Then") == 0.75
+    assert known_words("cut", "cut") == 0.0
+    assert known_words("the boat sank today", "boat") == 0.5  # the first and the last may be cut
+    assert known_words("a b c", "b") == 1.0

@@ -1,0 +1,372 @@
+"""The training loop: what a step does, what it keeps, and that it can be stopped and gone on with."""
+
+import signal
+import threading
+
+import pytest
+import torch
+import tqdm.auto
+from torch import nn
+
+from attention_helpers import Dropout
+from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.loop import Training, held_interrupt, worth_keeping
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_what_is_kept_is_dense_at_first():
+    kept = [step for step in range(401) if worth_keeping(step)]
+    assert kept[:31] == list(range(31))
+    assert kept[31:] == [40, 50, 60, 70, 80, 90, 100, 150, 200, 250, 300, 350, 400]
+
+
+def test_an_interrupt_waits_and_the_old_handler_comes_back():
+    before = signal.getsignal(signal.SIGINT)
+    with held_interrupt() as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert interrupted()
+    with pytest.raises(ZeroDivisionError), held_interrupt():
+        1 / 0  # noqa: B018
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_outside_the_main_thread_there_is_no_interrupt():
+    said = []
+
+    def work():
+        with held_interrupt() as interrupted:
+            said.append(interrupted())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert said == [False]
+
+
+class Interrupting(LookUp):
+    """A task during whose loss an interrupt arrives at given steps."""
+
+    def __init__(self, at, **sizes):
+        super().__init__(**sizes)
+        self.at, self.calls = set(at), 0
+
+    def loss(self, outputs, answers):
+        if torch.is_grad_enabled():  # not for a snapshot
+            self.calls += 1
+            if self.calls in self.at:
+                signal.raise_signal(signal.SIGINT)
+        return super().loss(outputs, answers)
+
+
+class Dropping(Reader):
+    """A Reader with dropout before its read-out, and on the weights."""
+
+    def __init__(self, task):
+        super().__init__(task, width=8)
+        self.attention.dropout.p = 0.3
+        self.read_out = nn.Sequential(Dropout(0.2), self.read_out)
+
+
+def trained(task, goes, make=Dropping, **options):
+    torch.manual_seed(1)
+    training = Training(make(task), task, **{"seed": 5} | options)
+    for steps in goes:
+        training.run(steps)
+    return training
+
+
+def same(one, other):
+    """Whether two runs stand at the same point, to the last bit."""
+    states = [run.model.state_dict() for run in (one, other)]
+    snapshots = zip(one.snapshots, other.snapshots, strict=True)
+    return (
+        one.step == other.step
+        and one.losses == other.losses
+        and all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+        and all(a.step == b.step and a.loss == b.loss and torch.equal(a.maps, b.maps) for a, b in snapshots)
+    )
+
+
+MANY = [pytest.param(40, step, marks=pytest.mark.slow) for step in (1, 7, 20, 33, 39)]
+
+
+@pytest.mark.parametrize(("steps", "step"), [(5, 2), *MANY])
+def test_an_interrupted_run_that_goes_on_ends_where_one_in_one_go_ends(steps, step, capsys):
+    whole = trained(LookUp(batch_size=16), [steps])
+    torch.rand(3)  # the notebook's random numbers are not those of the run
+    stopped = trained(Interrupting([step], batch_size=16), [steps])
+    assert stopped.step == step
+    assert f"Stopped after step {step}" in capsys.readouterr().out
+    assert stopped.snapshots[-1].step == step
+    assert torch.isfinite(stopped.model(stopped.examples)).all()
+    stopped.run(steps - step)
+    assert same(whole, stopped)
+    assert not same(whole, trained(LookUp(batch_size=16), [steps - 1]))
+
+
+@pytest.mark.slow
+def test_a_run_stops_when_it_is_solved_and_leaves_the_random_numbers_alone():
+    task = LookUp()
+    torch.manual_seed(0)
+    training = Training(Reader(task), task)
+    state = torch.get_rng_state()
+    training.run(200, until=0.99)
+    assert training.scores[-1].min() >= 0.99
+    assert all(score.min() < 0.99 for score in training.scores[:-1])
+    assert training.step < 40
+    steps = training.step
+    assert training.run(10, until=0.99).step == steps  # solved already
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_snapshot_is_the_model_as_it_stood():
+    training = trained(LookUp(batch_size=16), [4])
+    snapshot, again = training.snapshots[2], Dropping(training.task)
+    again.load_state_dict(snapshot.state)
+    outputs = again.eval()(training.examples)
+    assert snapshot.step == 2
+    assert torch.equal(again.maps(training.examples[:8]), snapshot.maps)
+    assert training.task.loss(outputs, training.answers).item() == pytest.approx(snapshot.loss)
+    assert torch.equal(training.task.score(outputs, training.answers), snapshot.score)
+    assert type(snapshot.loss) is float
+    assert not any(part.requires_grad for part in (snapshot.maps, snapshot.score, *snapshot.state.values()))
+    assert {s.maps.shape for s in training.snapshots} == {(8, 1, 7, 7)}
+    assert [s.step for s in training.snapshots] == [0, 1, 2, 3, 4]
+
+
+def test_the_last_snapshot_is_where_a_run_stands_and_goes_when_it_goes_on():
+    task = LookUp(batch_size=2)
+    training = Training(Reader(task, width=4), task).run(33)
+    assert [s.step for s in training.snapshots] == [*range(31), 33]
+    training.run(9)
+    assert [s.step for s in training.snapshots] == [*range(31), 40, 42]
+    assert Training(Reader(task, width=4), task, keep=False).run(2).snapshots == []
+
+
+def by_hand(task, batches, learning_rate):
+    """The textbook's loop."""
+    torch.manual_seed(1)
+    model = Reader(task, width=4)
+    optimizer, losses, scores = torch.optim.AdamW(model.parameters(), lr=learning_rate), [], []
+    for x, answers in batches:
+        optimizer.zero_grad()
+        outputs = model(x)
+        loss = task.loss(outputs, answers)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        scores.append(task.score(outputs, answers).tolist())
+    return model, losses, scores
+
+
+def test_a_run_is_the_textbooks_loop():
+    task = LookUp(questions=2, batch_size=8)
+    torch.manual_seed(1)
+    training = Training(Reader(task, width=4), task, learning_rate=0.05, seed=3).run(4)
+    mine, losses, scores = by_hand(task, [training.drawn(step) for step in range(4)], learning_rate=0.05)
+    assert training.step == 4
+    assert training.losses == losses
+    assert {type(loss) for loss in training.losses} == {float}  # a tensor would keep its step's graph alive
+    assert [score.tolist() for score in training.scores] == scores
+    both = zip(training.model.parameters(), mine.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in both)
+
+
+def test_the_learning_rate_and_seed_of_a_run_to_which_none_is_given():
+    task = LookUp(batch_size=8)
+    torch.manual_seed(1)
+    training = Training(Reader(task, width=4), task).run(2)
+    assert training.losses == by_hand(task, [task.batch(generator(step)) for step in range(2)], 0.01)[1]
+    assert torch.equal(training.examples, task.batch(generator(2**31))[0])
+
+
+def test_a_batch_depends_on_seed_and_step_alone():
+    task = LookUp(batch_size=2)
+    runs = [Training(Reader(task, width=4), task, seed=seed, keep=False) for seed in (0, 1, 2, 2**32 - 1)]
+    batches = [run.drawn(step)[0] for run in runs for step in range(4)] + [run.examples for run in runs]
+    assert len({tuple(x.flatten().tolist()) for x in batches}) == 20  # none comes twice
+    assert torch.equal(runs[1].drawn(2)[0], batches[6])
+    assert torch.equal(trained(task, [3], seed=1).drawn(2)[0], batches[6])  # whatever came before
+
+
+def test_no_seed_takes_another_ones_batches():
+    task, starts = LookUp(batch_size=2), []
+    for seed in range(20):
+        training = Training(Reader(task, width=4), task, seed=seed, keep=False)
+        training.drawn(0)
+        starts.append(training.generator.initial_seed())
+    starts.sort()
+    assert min(b - a for a, b in zip(starts, [*starts[1:], starts[0] + 2**32], strict=True)) > 10_000_000
+
+
+def test_dropout_draws_from_the_seed_of_the_run_in_every_step():
+    """And from nothing else, so that the notebook's own random numbers neither move it nor are moved."""
+    one = trained(LookUp(batch_size=4), [2])
+    torch.manual_seed(99)
+    state = torch.get_rng_state()
+    one.run(2)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert same(one, trained(LookUp(batch_size=4), [4]))
+    dry = trained(LookUp(batch_size=4), [4], make=lambda task: Reader(task, width=8))
+    assert dry.losses != one.losses
+
+
+class Watched(Reader):
+    """A Reader that notes in which mode it is called: training or not, with gradients or without."""
+
+    def __init__(self, task):
+        super().__init__(task, width=4)
+        self.modes = []
+
+    def forward(self, x):
+        self.modes.append((self.training, torch.is_grad_enabled()))
+        return super().forward(x)
+
+
+def test_a_step_is_taken_in_training_mode_and_a_snapshot_in_eval():
+    task = LookUp(batch_size=2)
+    model = Training(Watched(task), task).run(2).model
+    aside, step = (False, False), (True, True)
+    assert model.modes == [aside, aside, step, aside, step, aside]  # does it fit? how does it start?
+
+
+class Scripted(LookUp):
+    """A task whose scores are written beforehand."""
+
+    def __init__(self, *scores):
+        super().__init__(questions=2, batch_size=2)
+        self.written = iter(scores)
+
+    def score(self, outputs, answers):
+        return torch.tensor(next(self.written))
+
+
+def test_a_run_ends_when_its_weakest_score_is_high_enough():
+    task = Scripted([0.5, 0.5], [1.0, 0.5], [0.5, 1.0], [0.75, 1.0], [0.5, 0.5], [1.0, 1.0])
+    training = Training(Reader(task, width=4), task, keep=False)
+    assert training.run(9, until=0.75).step == 4
+    assert training.run(9, until=0.75).step == 4  # solved already
+    assert training.run(1).step == 5
+    assert training.run(9, until=1).step == 6
+
+
+def test_the_bar_of_a_run_that_ends_early_is_full_only_where_the_run_has_reached_its_end(monkeypatch):
+    bars = []
+
+    class Remembered(tqdm.auto.tqdm):
+        def close(self):  # where a notebook's bar turns red unless it is full
+            bars.append((self.n, self.total))
+            super().close()
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Remembered)
+    scores = [0.5, 0.5], [0.5, 0.5], [1.0, 1.0]
+    Training(Reader(task := Scripted(*scores), width=4), task, keep=False).run(9, until=0.75)
+    assert bars.pop() == (3, 3)
+    trained(Interrupting([2], batch_size=16), [9])
+    assert bars.pop() == (2, 9)
+
+
+def test_a_run_tells_how_far_it_is(capsys):
+    task = LookUp(batch_size=2)
+    training = Training(Reader(task, width=4), task, keep=False).run(3, name="one head")
+    last = capsys.readouterr().err.split("\r")[-1]
+    assert last.startswith("one head: 100%")
+    assert "3/3" in last
+    assert f"loss={training.losses[-1]:.3f}" in last
+
+
+def test_the_examples_and_the_model_are_on_the_device():
+    task = LookUp(batch_size=2)
+    training = Training(Reader(task, width=4), task, keep=False, device="meta")  # takes shapes for numbers
+    assert {part.device.type for part in (*training.drawn(0), training.examples, training.answers)} == {"meta"}
+    assert {p.device.type for p in training.model.parameters()} == {"meta"}
+
+
+def reader(**sizes):
+    return Reader(LookUp(**sizes), width=4)
+
+
+BAD = [
+    ({"learning_rate": 0}, ValueError, "learning_rate must be above 0, got 0"),
+    ({"learning_rate": -1.0}, ValueError, "learning_rate must be above 0, got -1.0"),
+    ({"learning_rate": float("nan")}, ValueError, "learning_rate must be finite, got nan"),
+    ({"learning_rate": "fast"}, TypeError, "learning_rate must be a number, got 'fast'"),
+    ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
+    ({"seed": 2**32}, ValueError, "seed must be below 2**32, got 4294967296"),
+    ({"seed": 0.5}, TypeError, "seed must be a whole number, got 0.5"),
+    ({"keep": 1}, TypeError, "keep must be True or False, got 1"),
+    ({"model": 5}, TypeError, "model must be an nn.Module, got int"),
+    (
+        {"model": reader(letters=6)},
+        ValueError,
+        "model must fit the task's x and answers, but with them came ValueError",
+    ),
+    ({"model": reader(pairs=3)}, ValueError, "x must hold at most 4 tokens, got 7"),
+    ({"model": reader(questions=2)}, ValueError, "model must fit the task's x and answers"),
+    ({"model": reader(), "task": LookUp(questions=2)}, ValueError, "model must fit the task's x and answers"),
+    ({"model": nn.Embedding(5, 4)}, ValueError, "with them came IndexError: index out of range"),
+    ({"model": nn.Linear(5, 4)}, ValueError, "with them came RuntimeError"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "said"), BAD)
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_cannot_be_trained(options, error, said, keep):
+    with pytest.raises(error) as caught:
+        Training(**{"model": reader(), "task": LookUp(), "keep": keep} | options)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "until", "error", "said"),
+    [
+        (1.5, None, TypeError, "steps must be a whole number, got 1.5"),
+        (0, None, ValueError, "steps must be at least 1, got 0"),
+        (1, "x", TypeError, "until must be a number, got 'x'"),
+        (1, False, TypeError, "until must be a number, got False"),
+        (1, float("nan"), ValueError, "until must be above 0 and at most 1, got nan"),
+        (1, 0, ValueError, "until must be above 0 and at most 1, got 0"),
+        (1, 99, ValueError, "until must be above 0 and at most 1, got 99"),
+    ],
+)
+def test_a_run_of_impossible_length(steps, until, error, said):
+    training = Training(reader(), LookUp(), keep=False)
+    with pytest.raises(error) as caught:
+        training.run(steps, until)
+    assert said in str(caught.value)
+    assert training.step == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_one_head_learns_to_look_up(seed):
+    task = LookUp()
+    torch.manual_seed(seed)
+    training = Training(Reader(task), task, seed=seed)
+    assert training.snapshots[0].score < 0.25  # chance is 0.1
+    training.run(60, until=0.99)
+    last = training.snapshots[-1]
+    assert training.step <= 30
+    assert last.score > 0.95
+    row = last.maps[:, 0, -1]  # (examples, num_tokens): what the question reads
+    asked = [[token[0] for token in task.words(x)[:-1]].index(task.words(x)[-1][0]) for x in training.examples[:8]]
+    assert (row.argmax(dim=-1) == torch.tensor(asked)).float().mean() > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_two_questions_need_two_heads_when_the_read_out_is_linear(seed):
+    scores = {}
+    for heads in (1, 2):
+        task = LookUp(questions=2)
+        torch.manual_seed(seed)
+        training = Training(Reader(task, num_heads=heads), task, seed=seed, keep=False).run(400)
+        scores[heads] = torch.stack(training.scores[-20:]).mean(dim=0)
+    assert scores[1].min() < 0.6
+    assert scores[2].min() > 0.99
