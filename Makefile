@@ -14,7 +14,7 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh readers figures bench upgrade clean
+	refresh lookup-models figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -96,9 +96,9 @@ refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.refresh_notebooks $(NOTEBOOK)
 
-readers: ## train data/readers.npz anew, the weights that explorers offer as trained (a minute)
+lookup-models: ## train data/lookup_models.npz again, the weights that explorers offer as trained (a minute)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.train_readers
+	$(BIN)/python -m tools.training.train_lookup_models
 
 figures: ## have transformers compute what the language model's tests compare with (network, an environment of its own)
 	$(ENSURE) test

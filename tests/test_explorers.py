@@ -23,12 +23,12 @@ from attention_helpers import (
     causal_mask,
     explorers,
 )
-from attention_helpers.explorers import lookup_models as readers
+from attention_helpers.explorers import lookup_models
 from attention_helpers.explorers.lesson_06 import divisors
 from attention_helpers.explorers.svg_maps import WEIGHTS
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import CharacterModel
-from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.lookup import LookupModel, LookupTask
 from tools.bench.made import MADE_FROM, MODEL, MODELS, RUN, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
@@ -56,8 +56,8 @@ def states(explorer, most):
 def legal(name, state):
     """Controls that depend on others take a value that goes with them."""
     if state.get("weights") == "trained":
-        state["num_heads"] = readers.HEADS[state["seed"] % 3]
-        width = readers.WIDTHS[state["seed"] % 4]
+        state["num_heads"] = lookup_models.HEADS[state["seed"] % 3]
+        width = lookup_models.WIDTHS[state["seed"] % 4]
         state["d_out"] = width // state["num_heads"] if name == "WrapperExplorer" else width
     elif name in ("SplitExplorer", "LayerExplorer"):
         options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
@@ -69,7 +69,7 @@ def legal(name, state):
 
 def impossible(name, state):
     """What the error says, if there is one."""
-    if name == "VariantsExplorer" and state["num_key_heads"] > state["num_heads"]:
+    if name == "VariantsExplorer" and state["num_kv_heads"] > state["num_heads"]:
         return "must divide num_heads"
     if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
         return "is not among the first"
@@ -140,11 +140,11 @@ def check_heads(state, layer, x, dropout):
 
 def stored(width, num_heads):
     """A trained reader as data/ has it, and the example that explorers show, embedded."""
-    reader = Reader(readers.TASK, width, num_heads)
-    with np.load(readers.FILE) as sets:
+    reader = LookupModel(lookup_models.TASK, width, num_heads)
+    with np.load(lookup_models.FILE) as sets:
         named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
     reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
-    x, _ = readers.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
+    x, _ = lookup_models.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
     return reader.attention, reader.embedded(x[:1])
 
 
@@ -185,7 +185,7 @@ def check_learning(state, step, example):
     [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
     assert torch.equal(state.weights, snapshot.maps[example - 1])
     assert state.loss == snapshot.loss
-    assert torch.equal(state.score, snapshot.score)
+    assert torch.equal(state.accuracy, snapshot.accuracy)
     torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(2, 7))
     assert not state.weights[:, causal_mask(7)].any()
 
@@ -221,11 +221,11 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
     ]
 
 
-def check_variants(state, positions, num_heads, num_key_heads, window, num_tokens, embeddings):
+def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens, embeddings):
     """Torch's function on a layer of our own making; values that name their tokens make its result the weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(123)
-        wide, narrow = 8 * num_heads, 8 * num_key_heads
+        wide, narrow = 8 * num_heads, 8 * num_kv_heads
         queries, keys = (5 * nn.Linear(3, width, bias=False)(embeddings[:num_tokens]) for width in (wide, narrow))
     queries, keys = (part.unflatten(-1, (-1, 8)).transpose(0, 1)[None] for part in (queries, keys))
     places = torch.arange(num_tokens)
@@ -241,7 +241,7 @@ def check_variants(state, positions, num_heads, num_key_heads, window, num_token
     elif positions == "ALiBi":
         bias = -distances / 2 ** (8 * torch.arange(1, num_heads + 1) / num_heads)[:, None, None]
     bias = bias.masked_fill(~seen, -torch.inf)
-    values = torch.eye(num_tokens).expand(1, num_key_heads, -1, -1)
+    values = torch.eye(num_tokens).expand(1, num_kv_heads, -1, -1)
     weights = scaled_dot_product_attention(queries, keys, values, attn_mask=bias, enable_gqa=True)
     torch.testing.assert_close(state.weights, weights[0], atol=1e-5, rtol=1e-4)
     assert torch.equal(state.sees, seen)
@@ -258,7 +258,7 @@ def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask
             leaky = mask == "leaky"
             model = CharacterModel(state.run.task, d_out, num_heads, dropout=dropout, leaky=leaky)
         else:
-            model = Reader(LookUp(questions=1 + (task == "two questions")), d_out, num_heads)
+            model = LookupModel(LookupTask(questions=1 + (task == "two questions")), d_out, num_heads)
     x, answers = state.run.x, state.run.answers
     outputs = model.eval()(x)
     torch.testing.assert_close(state.weights, model.maps(x[:1])[0])
@@ -266,33 +266,33 @@ def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask
     assert state.run.model.attention.dropout.p == dropout
     [measured] = state.measured
     assert measured.held_loss == pytest.approx(state.run.task.loss(outputs, answers).item(), rel=1e-5)
-    assert measured.held_right == pytest.approx(state.run.task.score(outputs, answers).min().item(), abs=0.01)
+    assert measured.accuracy == pytest.approx(state.run.task.accuracy(outputs, answers).min().item(), abs=0.01)
     assert state.parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
 @torch.no_grad()
 def check_text(state, text, back):
     models, task = MODELS
-    codes = torch.tensor([[task.alphabet.index(character) for character in text[-32:]]])
-    assert state.place == codes.shape[1] - 1 - back
+    token_ids = torch.tensor([[task.vocabulary.index(character) for character in text[-32:]]])
+    assert state.place == token_ids.shape[1] - 1 - back
     for name, model in models.items():
         weights, shares = state.readings[name]
-        torch.testing.assert_close(weights, model.maps(codes)[0])
-        torch.testing.assert_close(shares, model(codes)[0, state.place].softmax(dim=-1))
-        future = causal_mask(codes.shape[1])
+        torch.testing.assert_close(weights, model.maps(token_ids)[0])
+        torch.testing.assert_close(shares, model(token_ids)[0, state.place].softmax(dim=-1))
+        future = causal_mask(token_ids.shape[1])
         assert (name == "masked") == (not weights[:, future].any()) or not future.any()
 
 
-def check_reading(state, text, layer, head, token, off):
-    codes = MODEL.encode(text)
-    whole, without = MODEL.look(codes), MODEL.look(codes, state.off)
+def check_reading(state, text, layer, head, token, ablate):
+    token_ids = MODEL.encode(text)
+    whole, without = MODEL.look(token_ids), MODEL.look(token_ids, state.ablate)
     torch.testing.assert_close(state.maps, without.maps[0])
-    place = min(token, codes.shape[1] - 1)
+    place = min(token, token_ids.shape[1] - 1)
     assert (state.layer, state.head, state.token) == (layer, head, place)
     shares = whole.logits[0, place].softmax(dim=-1).sort(descending=True).values
     torch.testing.assert_close(state.shares[0], shares[: len(state.next_words)])
-    assert len(state.off) == {"none": 0, "this head": 1, "its layer": 4}.get(off, 5)
-    assert off == "none" or not torch.equal(state.shares[0], state.shares[1])
+    assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
+    assert ablate == "none" or not torch.equal(state.shares[0], state.shares[1])
 
 
 CHECKS = {
@@ -524,13 +524,13 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
 
 def test_more_key_heads_than_query_heads_are_explained(explorer):
     e = explorer("VariantsExplorer")
-    e.set(num_heads=8, num_key_heads=4)
+    e.set(num_heads=8, num_kv_heads=4)
     assert "1 → 1, 2 → 1, 3 → 2, 4 → 2, 5 → 3, 6 → 3, 7 → 4, 8 → 4" in e.readout
     before = e.svg
     e.controls["num_heads"].value = 2
-    assert "num_key_heads must divide num_heads, got num_key_heads=4, num_heads=2" in e.message.value
+    assert "num_kv_heads must divide num_heads, got num_kv_heads=4, num_heads=2" in e.message.value
     assert e.svg == before
-    e.controls["num_key_heads"].value = 1
+    e.controls["num_kv_heads"].value = 1
     assert (e.message.value, len(e.arrays.weights)) == ("", 2)
 
 

@@ -66,7 +66,7 @@ class SplitExplorer(HeadsExplorer):
         d_out, trace = state.context.shape[1], html.escape(state.operations)
         return {
             "computed here": Markup("<br>".join(f"<code>{html.escape(line)}</code>" for line in lines_at(state.where))),
-            "num_heads": offered(d_out, num_heads) if state.score is None else f"{num_heads}",
+            "num_heads": offered(d_out, num_heads) if state.accuracy is None else f"{num_heads}",
             "head_dim": f"{d_out} / {num_heads} = {d_out // num_heads}",
             "entropy a head": f"{listed(state.entropy)} bits",
             "colours": f"weights from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; "

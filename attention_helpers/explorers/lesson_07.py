@@ -8,7 +8,7 @@ import torch
 from ..core import causal_mask
 from .base import Explorer, slider, stops
 from .svg import arcs, bars, below, lines
-from .svg_maps import colour_bar, heads
+from .svg_maps import colour_bar, head_maps
 from .words import listed, shares
 
 
@@ -17,13 +17,13 @@ class LearningState(NamedTuple):
 
     step: int
     loss: float  # in nats
-    score: torch.Tensor  # (questions,), shares of right answers
+    accuracy: torch.Tensor  # (questions,), shares of right answers
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     tokens: list  # the example in words; the last token asks
 
 
 class LearningExplorer(Explorer):
-    """Play or scrub through the snapshots of a Training on a LookUp; choose the example.
+    """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
 
     training: with two snapshots or more, else a ValueError. Arrays: a LearningState. Errors: see Explorer.
     """
@@ -51,7 +51,7 @@ class LearningExplorer(Explorer):
     def compute(self, step, example):
         [snapshot] = [snapshot for snapshot in self.snapshots if snapshot.step == step]
         weights = snapshot.maps[example - 1]  # the page counts from 1
-        return LearningState(step, snapshot.loss, snapshot.score, weights, self.words[example - 1])
+        return LearningState(step, snapshot.loss, snapshot.accuracy, weights, self.words[example - 1])
 
     def picture(self, state):
         asks, tokens = len(state.tokens) - 1, state.tokens
@@ -64,7 +64,7 @@ class LearningExplorer(Explorer):
         names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
         here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
         bar = colour_bar((0, 1), height=200)
-        maps = heads(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
+        maps = head_maps(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
         title, axis = "held-out loss (nats)", "step, not to scale"
         loss = lines({"loss": losses}, {}, names, title, axis, here, ends=ends, width=220)
         return [[maps, reads, loss]]
@@ -73,14 +73,14 @@ class LearningExplorer(Explorer):
         return {
             "step": f"{state.step} of {self.snapshots[-1].step}",
             "loss": f"{state.loss:.3f} nats",
-            "right answers": ", ".join(f"{share:.0%}" for share in state.score.tolist()),
+            "right answers": ", ".join(f"{share:.0%}" for share in state.accuracy.tolist()),
             **{f"“{state.tokens[-1]}” reads, {head}": words for head, words in self.read_by_head(state)},
         }
 
     def in_words(self, state):
         reads = " ".join(f"By {head}: {words}." for head, words in self.read_by_head(state))
         return (
-            f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.score)} of the answers are "
+            f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.accuracy)} of the answers are "
             f"right. What the question {state.tokens[-1]} reads. {reads}"
         )
 

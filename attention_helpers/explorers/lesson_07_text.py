@@ -9,7 +9,7 @@ from ..core import causal_mask
 from ..training.characters import device_of
 from .base import Explorer, stops
 from .svg import Drawing, bars, below, title_of
-from .svg_maps import colour_bar, heads
+from .svg_maps import colour_bar, head_maps
 from .words import shares
 
 MOST_LIKELY = 8  # next characters that are shown
@@ -28,7 +28,7 @@ class TypedState(NamedTuple):
 
     text: str
     place: int
-    alphabet: list
+    vocabulary: list
     readings: dict  # a Reading by the model's name
 
     written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what does come next, or ""
@@ -57,13 +57,13 @@ class TextExplorer(Explorer):
         return f"The models read the last {window} characters." if len(values["text"]) > window else ""
 
     def compute(self, text, back):
-        alphabet = self.task.alphabet
-        if not text or set(text) - set(alphabet):
-            raise ValueError(f"text must be some characters of {''.join(alphabet)!r}, got {text!r}")
+        vocabulary = self.task.vocabulary
+        if not text or set(text) - set(vocabulary):
+            raise ValueError(f"text must be some characters of {''.join(vocabulary)!r}, got {text!r}")
         text = text[-self.task.window :]
-        place, codes = len(text) - 1 - back, torch.tensor([[alphabet.index(character) for character in text]])
-        readings = {name: read(model, codes, place) for name, model in self.models.items()}
-        return TypedState(text, place, alphabet, readings)
+        place, token_ids = len(text) - 1 - back, torch.tensor([[vocabulary.index(character) for character in text]])
+        readings = {name: read(model, token_ids, place) for name, model in self.models.items()}
+        return TypedState(text, place, vocabulary, readings)
 
     def picture(self, state):
         tokens, limits = [visible(character) for character in state.text], (0, 1)
@@ -71,10 +71,10 @@ class TextExplorer(Explorer):
         maps, guesses = [], []
         for name, reading in state.readings.items():
             hidden, bar = future & (name != "leaky"), colour_bar(limits, height=200) if maps else None
-            grid = heads(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place, bar=bar)
+            grid = head_maps(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place, bar=bar)
             maps.append(below(Drawing(title_of(name, 380), 380, 18), grid, gap=0))
-            values, codes = reading.shares.topk(MOST_LIKELY)
-            names = [visible(state.alphabet[code]) for code in codes]
+            values, token_ids = reading.shares.topk(MOST_LIKELY)
+            names = [visible(state.vocabulary[token_id]) for token_id in token_ids]
             title = f"{name}: after “{asked}” at {state.place + 1}"
             guesses.append(bars({"share": values}, names, title, width=390, height=100))
         return [maps, guesses]
@@ -94,21 +94,21 @@ class TextExplorer(Explorer):
     def guesses(self, state):
         """Each model's most likely next characters, and what it gives to the one that is written."""
         for name, reading in state.readings.items():
-            values, codes = reading.shares.topk(4)
-            words = shares([visible(state.alphabet[code]) for code in codes], values)
+            values, token_ids = reading.shares.topk(4)
+            words = shares([visible(state.vocabulary[token_id]) for token_id in token_ids], values)
             if state.written:
-                words += f" (the one written: {reading.shares[state.alphabet.index(state.written)]:.2f})"
+                words += f" (the one written: {reading.shares[state.vocabulary.index(state.written)]:.2f})"
             yield name, words
 
     def _repr_mimebundle_(self, **kwargs):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
 
 
-def read(model, codes, place):
-    """The maps of codes (1, num_tokens), and the shares of what comes after a place; the model's mode stays."""
-    training, codes = model.training, codes.to(device_of(model))
-    shares = model.eval()(codes)[0, place].softmax(dim=-1).cpu()  # (characters,)
-    weights = model.maps(codes)[0].cpu()  # (num_heads, num_tokens, num_tokens)
+def read(model, token_ids, place):
+    """The maps of token_ids (1, num_tokens), and the shares of what comes after a place; the model's mode stays."""
+    training, token_ids = model.training, token_ids.to(device_of(model))
+    shares = model.eval()(token_ids)[0, place].softmax(dim=-1).cpu()  # (characters,)
+    weights = model.maps(token_ids)[0].cpu()  # (num_heads, num_tokens, num_tokens)
     model.train(training)
     return Reading(weights, shares)
 

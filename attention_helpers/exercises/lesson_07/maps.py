@@ -5,18 +5,18 @@ from torch import nn
 from torch.nn import functional as F
 
 from ...training.characters import CharacterModel, Characters
-from ...training.lookup import LookUp
+from ...training.lookup import LookupTask
 from ..base import Exercise, Misconception
 
 
 def question_row(x, answers, letters):
-    """Weights (b, num_tokens) of the question, from x (b, num_tokens, 2) of a LookUp."""
+    """Weights (b, num_tokens) of the question, from x (b, num_tokens, 2) of a LookupTask."""
     return (x[:, :, 0] == x[:, -1:, 0] - letters).float()
 
 
 def look_ups(generator):
     for letters, digits, pairs, b in ((10, 10, 6, 5), (8, 2, 8, 6), (26, 3, 4, 3), (5, 4, 1, 2)):
-        x, answers = LookUp(1, letters, digits, pairs, b).batch(generator)
+        x, answers = LookupTask(1, letters, digits, pairs, b).batch(generator)
         yield x, answers, letters
 
 
@@ -28,7 +28,7 @@ def shared_among_pairs_with_the_answer(x, answers, letters):
 map_to_come = Exercise(
     name="map_to_come",
     title="The map to come",
-    prompt="`x`, `answers` is a batch of a `LookUp` with one question. Write the row of weights that a perfect "
+    prompt="`x`, `answers` is a batch of a `LookupTask` with one question. Write the row of weights that a perfect "
     "head gives to the question's token: 1.0 on the pair asked for, 0.0 on all other tokens. In a pair "
     "a letter is a symbol below `letters`; in the question it is `letters` higher. Not every argument "
     "is needed.",
@@ -80,75 +80,75 @@ map_to_come = Exercise(
 )
 
 
-def right_answers(shares, digits, values, read_out):
+def right_answers(shares, digits, values, output_layer):
     """How often each answer is right, (2,); shares (num_heads, 2), digits (b, 2)."""
     contexts = shares @ values[digits]  # (num_heads, 2) @ (b, 2, width) -> (b, num_heads, width)
-    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
 
 
 def read_outs(generator):
     """One head and more, read out at random, and then by the identity."""
     for num_heads, b, n, width in ((1, 60, 4, 3), (2, 50, 3, 5), (3, 40, 5, 2), (1, 5, 1, 2)):
-        read_out = nn.Linear(num_heads * width, 2 * n)
-        for parameter in read_out.parameters():
+        output_layer = nn.Linear(num_heads * width, 2 * n)
+        for parameter in output_layer.parameters():
             parameter.data = torch.randn(parameter.shape, generator=generator)
         digits = torch.randint(n, (b, 2), generator=generator)
         shares = torch.rand(num_heads, 2, generator=generator)
-        yield shares, digits, torch.randn(n, width, generator=generator), read_out
+        yield shares, digits, torch.randn(n, width, generator=generator), output_layer
     for shares in ([[0.7, 0.3]], [[1.0, 0.0], [0.0, 1.0]]):
-        read_out = nn.Linear(6 * len(shares), 12)
-        read_out.weight.data = torch.eye(6).repeat(2, 1) if len(shares) == 1 else torch.eye(12)
-        read_out.bias.data = torch.linspace(0, 0.01, 12)  # so that no scores are equal
+        output_layer = nn.Linear(6 * len(shares), 12)
+        output_layer.weight.data = torch.eye(6).repeat(2, 1) if len(shares) == 1 else torch.eye(12)
+        output_layer.bias.data = torch.linspace(0, 0.01, 12)  # so that no scores are equal
         digits = torch.cartesian_prod(torch.arange(6), torch.arange(6))
-        yield torch.tensor(shares), digits, torch.eye(6), read_out
+        yield torch.tensor(shares), digits, torch.eye(6), output_layer
 
 
-def values_unmixed(shares, digits, values, read_out):
-    scores = read_out(values[digits].flatten(1)).view(len(digits), 2, -1)
+def values_unmixed(shares, digits, values, output_layer):
+    scores = output_layer(values[digits].flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
 
 
-def columns_for_heads(shares, digits, values, read_out):
+def columns_for_heads(shares, digits, values, output_layer):
     contexts = shares.T @ values[digits]
-    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
 
 
-def heads_taking_turns(shares, digits, values, read_out):
+def heads_taking_turns(shares, digits, values, output_layer):
     contexts = shares @ values[digits]
-    scores = read_out(contexts.transpose(1, 2).flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.transpose(1, 2).flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).float().mean(dim=0)
 
 
-def questions_taking_turns(shares, digits, values, read_out):
+def questions_taking_turns(shares, digits, values, output_layer):
     contexts = shares @ values[digits]
-    scores = read_out(contexts.flatten(1)).view(len(digits), -1, 2)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), -1, 2)
     return (scores.argmax(dim=1) == digits).float().mean(dim=0)
 
 
-def answers_in_any_order(shares, digits, values, read_out):
+def answers_in_any_order(shares, digits, values, output_layer):
     contexts = shares @ values[digits]
-    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
     guesses = scores.argmax(dim=-1)  # (b, 2)
     return (guesses.unsqueeze(2) == digits.unsqueeze(1)).any(dim=2).float().mean(dim=0)
 
 
-def sentences_with_both_right(shares, digits, values, read_out):
+def sentences_with_both_right(shares, digits, values, output_layer):
     contexts = shares @ values[digits]
-    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).all(dim=1).float().mean()
 
 
-def averaged_over_the_questions(shares, digits, values, read_out):
+def averaged_over_the_questions(shares, digits, values, output_layer):
     contexts = shares @ values[digits]
-    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).float().mean(dim=1)
 
 
-def averaged_over_everything(shares, digits, values, read_out):
+def averaged_over_everything(shares, digits, values, output_layer):
     contexts = shares @ values[digits]
-    scores = read_out(contexts.flatten(1)).view(len(digits), 2, -1)
+    scores = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
     return (scores.argmax(dim=-1) == digits).float().mean()
 
 
@@ -157,7 +157,7 @@ too_few_heads = Exercise(
     title="Too few heads",
     prompt="A row of `digits` holds the two digits that a sentence asks for; a digit's value is its row of "
     "`values`, (n, width), in all heads. `shares[h]` is how much of either value head h hands out. The "
-    "layer `read_out` takes the contexts side by side and gives n scores for the first answer, then n "
+    "layer `output_layer` takes the contexts side by side and gives n scores for the first answer, then n "
     "for the second. How often is each answer right?",
     solution=right_answers,
     cases=lambda generator: list(read_outs(generator)),
@@ -206,7 +206,7 @@ too_few_heads = Exercise(
     hints=[
         "`values[digits]` has the shape (b, 2, width). Which product mixes its two rows, once for each head?",
         "`shares @ values[digits]` is (b, num_heads, width). `flatten(1)` puts the heads side by side.",
-        "`read_out(...).view(len(digits), 2, -1).argmax(dim=-1)` guesses. Compare with `digits`, take the mean.",
+        "`output_layer(...).view(len(digits), 2, -1).argmax(dim=-1)` guesses. Compare with `digits`, take the mean.",
     ],
     why="Take one head with shares w and 1 - w, and the second answer's scores: in (a, a) digit a leads by "
     "some p, in (b, b) b by some q. All is linear, so in (a, b) b leads by (1 - w)q - wp, in (b, a) a by "

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...training.lookup import LookUp
+from ...training.lookup import LookupTask
 from ..base import Exercise, Misconception
 
 
@@ -193,7 +193,7 @@ one_training_step = Exercise(
 
 
 def control_batch(task, generator):
-    """x and answers of a LookUp whose letters no longer say which digit is right."""
+    """x and answers of a LookupTask whose letters no longer say which digit is right."""
     x, answers = task.batch(generator)
     order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)  # (b, pairs)
     x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
@@ -201,7 +201,7 @@ def control_batch(task, generator):
 
 
 def batch_of(answer, questions, letters, digits, pairs, batch_size):
-    task = LookUp(questions, letters, digits, pairs, batch_size)
+    task = LookupTask(questions, letters, digits, pairs, batch_size)
     return answer(task, torch.Generator().manual_seed(pairs))
 
 
@@ -342,6 +342,6 @@ control_run = Exercise(
     why="The same letters, digits, questions and answers as before; what changed is which digit stands with which "
     "letter. If now no map forms, it was that link that made it. Sorting independent random numbers gives every "
     "order equally often.",
-    moral="Train on it: `control = LookUp()`, then `control.batch = lambda g: control_batch(LookUp(), g)`. "
+    moral="Train on it: `control = LookupTask()`, then `control.batch = lambda g: control_batch(LookupTask(), g)`. "
     "What is left is to guess the digit that stands most often, right about one time in three.",
 )

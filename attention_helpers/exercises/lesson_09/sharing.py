@@ -3,9 +3,9 @@
 from ..base import Exercise, Misconception
 
 
-def key_head_of(head, num_heads, num_key_heads):
+def key_head_of(head, num_heads, num_kv_heads):
     """The key head that a query head reads, both counted from 0."""
-    return head // (num_heads // num_key_heads)
+    return head // (num_heads // num_kv_heads)
 
 
 key_head = Exercise(
@@ -18,47 +18,47 @@ key_head = Exercise(
     misconceptions=[
         Misconception(
             "deals the heads out in turn",
-            lambda head, num_heads, num_key_heads: head % num_key_heads,
+            lambda head, num_heads, num_kv_heads: head % num_kv_heads,
             "You deal the query heads out in turn, as cards: 0, 1, 0, 1. Then neighbours never share. Copied weights "
             "of a published model would meet the wrong keys, and nothing would fail.",
         ),
         Misconception(
             "divides by the number of key heads",
-            lambda head, num_heads, num_key_heads: head // num_key_heads,
+            lambda head, num_heads, num_kv_heads: head // num_kv_heads,
             "You divide by the number of key heads. Divide by the size of a group: how many query heads share one?",
         ),
         Misconception(
             "gives the group's size",
-            lambda head, num_heads, num_key_heads: num_heads // num_key_heads,
+            lambda head, num_heads, num_kv_heads: num_heads // num_kv_heads,
             "That is how many query heads share a key head, the same for each. Where among the groups is `head`?",
         ),
         Misconception(
             "gives the place within the group",
-            lambda head, num_heads, num_key_heads: head % (num_heads // num_key_heads),
+            lambda head, num_heads, num_kv_heads: head % (num_heads // num_kv_heads),
             "That is the head's place within its group. Which group is it?",
         ),
         Misconception(
             "counts from 1",
-            lambda head, num_heads, num_key_heads: head // (num_heads // num_key_heads) + 1,
+            lambda head, num_heads, num_kv_heads: head // (num_heads // num_kv_heads) + 1,
             "Your key heads count from 1: head 0 reads key head 0.",
         ),
         Misconception(
             "gives each its own",
-            lambda head, num_heads, num_key_heads: min(head, num_key_heads - 1),
+            lambda head, num_heads, num_kv_heads: min(head, num_kv_heads - 1),
             "Your first heads have a key head each, and all others share the last. All groups are equally large.",
         ),
         Misconception(
             "gives a fraction",
-            lambda head, num_heads, num_key_heads: head * num_key_heads / num_heads,
+            lambda head, num_heads, num_kv_heads: head * num_kv_heads / num_heads,
             "The right number, but with a fraction: a head has a whole number, so round down (`//`).",
         ),
     ],
     hints=[
         "With 8 query heads and 2 key heads, which query heads share key head 0?",
-        "A group has `num_heads // num_key_heads` query heads.",
-        "How many whole groups lie before `head`? `head // (num_heads // num_key_heads)`",
+        "A group has `num_heads // num_kv_heads` query heads.",
+        "How many whole groups lie before `head`? `head // (num_heads // num_kv_heads)`",
     ],
-    why="A group has num_heads / num_key_heads members, and whole groups before a head are what `//` counts. "
+    why="A group has num_heads / num_kv_heads members, and whole groups before a head are what `//` counts. "
     "`repeat_interleave` lays the keys out in this order, and so does torch with `enable_gqa`.",
     moral="8 query heads on 2 key heads: 0 0 0 0 1 1 1 1.",
 )

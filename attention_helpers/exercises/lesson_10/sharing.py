@@ -64,7 +64,7 @@ def drawn_heads(generator):
 shared_keys = Exercise(
     name="shared_keys",
     title="Grouped heads by hand",
-    prompt="queries: (num_heads, num_tokens, head_dim); keys: (num_key_heads, num_tokens, head_dim), fewer heads, all "
+    prompt="queries: (num_heads, num_tokens, head_dim); keys: (num_kv_heads, num_tokens, head_dim), fewer heads, all "
     "of them turned by their positions already. Neighbouring query heads share a key head: with 9 and 3, heads 0, 1, 2 "
     "read key head 0. Return the causal weights, (num_heads, num_tokens, num_tokens).",
     solution=grouped_weights,
@@ -110,7 +110,7 @@ shared_keys = Exercise(
     ],
     hints=[
         "Give each query head keys of its own first; then it is attention as you know it.",
-        "`keys.repeat_interleave(group, dim=0)` with group = num_heads // num_key_heads.",
+        "`keys.repeat_interleave(group, dim=0)` with group = num_heads // num_kv_heads.",
         "Then scores by `queries @ shared.transpose(1, 2) / head_dim**0.5`, -inf above the diagonal, softmax over the "
         "last dimension.",
     ],
