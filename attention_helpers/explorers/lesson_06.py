@@ -21,12 +21,11 @@ class SplitExplorer(HeadsExplorer):
 
     most = MOST_TOKENS
 
-    def lengthened(self, embeddings):
-        more = torch.rand(
-            MOST_TOKENS - len(embeddings), embeddings.shape[1], generator=torch.Generator().manual_seed(0)
-        )
-        self.tokens += [f"random {n}" for n in range(len(more))]
-        return torch.cat([embeddings, more])  # (MOST_TOKENS, d_in)
+    def extended(self, tokens, embeddings):
+        generator, (num_tokens, d_in) = torch.Generator().manual_seed(0), embeddings.shape
+        more = torch.rand(MOST_TOKENS - num_tokens, d_in, generator=generator)
+        names = [f"random {n}" for n in range(len(more))]
+        return tokens + names, torch.cat([embeddings, more])  # (MOST_TOKENS, d_in)
 
     def make_controls(self):
         return {

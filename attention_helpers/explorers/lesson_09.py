@@ -56,10 +56,9 @@ class VariantsExplorer(SentenceExplorer):
     sentence: a Sentence, which begins again after its end. Arrays: a VariantsState. Errors: see Explorer.
     """
 
-    def lengthened(self, embeddings):
+    def extended(self, tokens, embeddings):
         times = -(-CELLS_UP_TO // len(embeddings))
-        self.tokens = (self.tokens * times)[:CELLS_UP_TO]
-        return embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
+        return (tokens * times)[:CELLS_UP_TO], embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
 
     def make_controls(self):
         return {
