@@ -1,20 +1,18 @@
 """The checks' own behaviour, on an exercise small enough to get wrong in every way."""
 
-import random
 import re
-from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from attention_helpers.exercises.base import Exercise, Misconception, Progress
-from attention_helpers.exercises.compare import changed_input, difference
+from attention_helpers.exercises.base import Exercise, Progress
+from attention_helpers.exercises.compare import difference
 
 ONE = torch.ones(1)
 ENTRIES = "1 of 2 entries of the result differ"
+MOST_OF = {"title": "", "prompt": "", "hints": [], "why": ""}
 
 
 def halves(x, flip=False):
@@ -28,13 +26,38 @@ def cases(generator):
 
 @pytest.fixture
 def exercise():
-    wrong = Misconception("doubles", lambda x, flip: 2 * halves(2 * x, flip), "You double.")
-    broken = Misconception("divides by nothing", lambda x, flip: x / None, "None is no number.")
-    never = Misconception("forgets to flip", lambda x, flip: x / 2, "You do not flip.")
-    hints = ["Half.", "Divide.", "`x / 2`"]
-    return Exercise(
-        "halving", "Halving", "Halve.", halves, cases, [wrong, broken, never], hints, "Because.", moral="Ah."
+    exercise = Exercise(
+        name="halving",
+        title="Halving",
+        prompt="Halve.",
+        solution=halves,
+        cases=cases,
+        mistakes=[
+            ("doubles", "/ 2", "* 2", "You double."),
+            "divides by nothing",
+            ("forgets to flip", "x.flip(0)", "x", "You don't | flip."),
+        ],
+        hints=["Half.", "Divide.", "`x / 2`"],
+        why="Because.",
+        moral="Ah.",
     )
+
+    @exercise.mistake
+    def divides_by_nothing(x, flip):
+        """None is
+        no number."""
+        return x / None
+
+    @exercise.mistake("halves x's own numbers")
+    def in_place(x, flip):
+        """The caller still needs x."""
+        return x.div_(2) if not flip else x.div_(2).flip(0)
+
+    return exercise
+
+
+def exercise_of(solution, cases, **fields):
+    return Exercise(**MOST_OF | {"name": solution.__name__, "solution": solution, "cases": cases} | fields)
 
 
 def test_right(exercise):
@@ -49,7 +72,7 @@ def test_inputs_that_are_not_drawn_are_not_called_random(exercise):
     assert exercise.check(halves).text == "✓ **Right.** Checked on 3 inputs. Ah."
 
 
-def in_place(x, flip):
+def changing(x, flip):
     return halves(x.mul_(2), flip) / 2
 
 
@@ -76,7 +99,8 @@ def nan_once(x, flip):
     [
         (lambda x, flip: x * 2 if not flip else x.flip(0) * 2, "You double."),
         (lambda x, flip: x / None, "None is no number."),
-        (lambda x, flip: x * 0.5, "You do not flip."),
+        (lambda x, flip: x * 0.5, "You don't | flip."),
+        (lambda x, flip: x.mul_(0.5).flip(0) if flip else x.mul_(0.5), "The caller still needs x."),
         (lambda x, flip: None, r"The result should be a tensor, and is None: is there a `return`\?"),
         (lambda x, flip: 3, r"The result should be a tensor, and is an int\."),
         (lambda x, flip: halves(x, flip).numpy(), "The result should be a tensor, and is a numpy.ndarray"),
@@ -87,11 +111,13 @@ def nan_once(x, flip):
             lambda x, flip: halves(x, flip) + 1,
             r"6 of 6 entries of the result differ, the first at \[0, 0\]: .* belongs",
         ),
-        (in_place, "Your code changes its argument `x` in place: work on a copy"),
+        (changing, "Your code changes its argument `x` in place: work on a copy"),
         (lambda x: x, r"The call failed, though not in a line of yours: `TypeError`: .*2 were given"),
+        (nn.Linear, r"The call failed, though not in a line of yours: `TypeError`: "),
         (deep, r"Your code stopped in line \d+, `return torch.cat\(\[x, torch.ones\(99\)\]\)`, with `RuntimeError`: "),
         (helper_fails, r"""stopped in line \d+, `raise KeyError\("no head 3"\)`, with `KeyError`: 'no head 3'"""),
         (7, "`halves` must be a function or class, and is int."),
+        ("halves", "`halves` must be a function or class, and is str."),
     ],
 )
 def test_wrong_answers_and_what_is_said(exercise, answer, said):
@@ -109,6 +135,62 @@ def test_a_difference_says_with_which_input(exercise):
     exercise.call = lambda answer, rows, turn: answer(rows, turn)
     reply = exercise.check(lambda x, flip: halves(x, flip) + 1)
     assert "This was with rows of shape (2, 3), turn = False." in reply.text
+
+
+def sum_of(*parts):
+    return sum(parts)
+
+
+def test_one_of_several_arguments_under_one_name_has_that_name():
+    exercise = exercise_of(sum_of, lambda g: [(ONE.clone(), ONE.clone())], stub="def sum_of(*parts):")
+    assert "changes its argument `parts` in place" in exercise.check(lambda a, b: a + b.mul_(1 / 2) * 2).text
+
+
+def filled(rows):
+    """Every row becomes 1; there's nothing to return."""
+    for row in rows:
+        row.fill_(1)
+
+
+def test_what_changes_in_a_list_of_arguments_is_compared_unless_the_solution_changes_it_too():
+    exercise = exercise_of(filled, lambda g: [([ONE / 2, 2 * ONE],)])
+    assert exercise.check(lambda rows: [row.fill_(1) for row in rows] and None).right is True
+    exercise = exercise_of(sum, lambda g: [([ONE, 2 * ONE],)], stub="def sum(rows):")
+    assert "changes its argument" in exercise.check(lambda rows: rows[0] + rows[1] + 0 * rows[1].add_(1e-6)).text
+
+
+def test_known_mistakes_keep_the_order_of_the_list_and_those_it_lacks_come_last(exercise):
+    lines = exercise.wrong_ways().text.splitlines()
+    assert lines[2:] == [
+        "| doubles | You double. |",
+        "| divides by nothing | None is no number. |",
+        "| forgets to flip | You don't \\| flip. |",
+        "| halves x's own numbers | The caller still needs x. |",
+    ]
+
+
+def test_an_edit_of_a_class_reaches_its_methods_and_leaves_the_class_alone():
+    exercise = exercise_of(Doubled, cases_of_one, call=lambda answer, x: answer()(x), stub="class Doubled:")
+    exercise.mistakes = [("triples", "2 * x", "3 * x", "You triple.")]
+
+    @exercise.mistake
+    class AddsOneToX(Doubled):
+        """You add."""
+
+        def forward(self, x):
+            return x + 1
+
+    triples, adds = exercise.known_mistakes
+    assert (adds.name, adds.wrong) == ("adds one to x", AddsOneToX)
+    assert torch.equal(triples.wrong()(ONE), 3 * ONE)
+    assert torch.equal(Doubled()(ONE), 2 * ONE)
+
+
+def test_an_edit_that_is_not_in_the_solution_is_an_error_at_the_first_use():
+    exercise = exercise_of(halves, cases, mistakes=[("triples", "* 3", "/ 3", "You triple.")])
+    assert exercise.check(None).right is None
+    with pytest.raises(ValueError, match=r"source of halves, got '\* 3'"):
+        exercise.wrong_ways()
 
 
 @pytest.mark.parametrize("answer", [None, ...])
@@ -129,6 +211,8 @@ def test_the_stub_itself_is_not_attempted_and_ends_with_the_check(exercise):
 
 def test_an_interrupt_goes_through_and_leaves_the_state(exercise):
     def interrupted(x, flip):
+        torch.set_grad_enabled(False)
+        torch.rand(1)
         raise KeyboardInterrupt
 
     exercise.check(exercise.solution)
@@ -137,31 +221,32 @@ def test_an_interrupt_goes_through_and_leaves_the_state(exercise):
         exercise.check(interrupted)
     assert exercise.done
     assert torch.equal(torch.get_rng_state(), state)
+    assert torch.is_grad_enabled()
 
 
-def test_no_random_state_moves(exercise):
-    def gambler(x, flip):
-        torch.manual_seed(7), random.seed(7), np.random.seed(7)
-        return x + torch.rand(()) + random.random() + np.random.rand()
+def test_what_an_answer_leaves_changed_is_put_back_after_each_call(exercise):
+    """So neither the solution nor the learner's next cell meets it."""
 
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
-    exercise.check(gambler)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-    assert (np.random.get_state()[1] == before[2]).all()
+    def careless(x, flip):
+        assert torch.is_grad_enabled()
+        assert torch.ones(1).dtype == torch.float32
+        result = halves(x, flip)
+        torch.manual_seed(7)
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.set_printoptions(precision=2)
+        return result
+
+    state, shown = torch.get_rng_state(), repr(torch.tensor(1 / 3))
+    assert exercise.check(careless).right is True
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() == torch.float32
+    assert repr(torch.tensor(1 / 3)) == shown
 
 
-def test_the_learners_own_tensors_stay(exercise):
-    mine = torch.ones(2, 2)
-    exercise.check(lambda x, flip: x.mul_(0))
-    assert torch.equal(mine, torch.ones(2, 2))
-
-
-def test_rows_that_do_not_sum_to_one():
-    check = Exercise("rows", "", "", weights, cases_of_one, [], [], "", rows_sum_to_one=True)
-    assert "the rows of the result should sum to 1: row [0] sums to 2.0000." in (
-        check.check(lambda x: 2 * x.softmax(-1)).text.lower()
-    )
+def cases_of_one(generator):
+    return [(torch.randn(3, 2, generator=generator),)]
 
 
 @pytest.mark.parametrize(
@@ -176,20 +261,10 @@ def test_rows_that_do_not_sum_to_one():
             "The rows of the result should sum to 1: row [0, 0] sums to 0.5000.",
         ),
         (torch.ones(3, 0), torch.ones(3, 0), ""),
-        (ONE * 1j, ONE * 2j, "1 of 1 entries of the result differ, the first at [0]: 0+2j where 0+1j belongs."),
     ],
 )
-def test_a_result_without_rows_gets_no_row_number(expected, got, said):
+def test_rows_that_do_not_sum_to_one(expected, got, said):
     assert difference(expected, got, 1e-5, rows=True) == said
-
-
-def weights(x):
-    """Rows that sum to 1."""
-    return x.softmax(dim=-1)
-
-
-def cases_of_one(generator):
-    return [(torch.randn(3, 2, generator=generator),)]
 
 
 def refuses(p):
@@ -199,33 +274,27 @@ def refuses(p):
     return p
 
 
+def refuses_silently(p):
+    if p >= 1:
+        raise ValueError
+    return p
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         (lambda p: p, "This call should end in a ValueError, and it returned something. This was with p = 2.0."),
         (lambda p: [][1] if p >= 1 else p, "Not the ValueError that was asked for: Your code stopped"),
         (lambda p: float("x") if p < 1 else refuses(p), "with `ValueError`: could not convert"),
-        (lambda p: refuses_silently(p), "Let it say what is wrong: its message is empty."),
-        (lambda p: refuses_silently(p, Unsayable), "Let it say what is wrong: its message is empty."),
+        (refuses_silently, "Let it say what is wrong: its message is empty."),
     ],
 )
 def test_an_error_that_was_asked_for(answer, said):
-    exercise = Exercise("refusing", "", "", refuses, lambda g: [(0.5,), (2.0,)], [], [], "")
+    exercise = exercise_of(refuses, lambda g: [(0.5,), (2.0,)])
     assert exercise.check(refuses).right
     reply = exercise.check(answer)
     assert reply.right is False
     assert said in reply.text
-
-
-def refuses_silently(p, error=ValueError):
-    if p >= 1:
-        raise error
-    return p
-
-
-class Unsayable(ValueError):
-    def __str__(self):
-        raise RuntimeError
 
 
 def test_the_words_of_an_error_that_is_asked_for_do_not_hide_a_mistake():
@@ -234,10 +303,10 @@ def test_the_words_of_an_error_that_is_asked_for_do_not_hide_a_mistake():
             raise ValueError("the learner's own words")
         return 2 * p
 
-    mistake = Misconception("doubles", lambda p: 2 * refuses(p), "You double.")
-    exercise = Exercise("refusing", "", "", refuses, lambda g: [(0.5,), (2.0,)], [mistake], [], "")
-    assert exercise.mistake_of(doubled) is mistake
-    assert exercise.mistake_of(lambda p: 2 * p) is None  # it refuses nothing
+    doubles = ("doubles", "return p", "return 2 * p", "You double.")
+    exercise = exercise_of(refuses, lambda g: [(0.5,), (2.0,)], mistakes=[doubles])
+    assert exercise.check(doubled).text == "✗ **Not yet.** You double."
+    assert "You double." not in exercise.check(lambda p: 2 * p).text  # it refuses nothing
 
 
 class Doubled(nn.Module):
@@ -249,18 +318,13 @@ class Doubled(nn.Module):
 
 @pytest.fixture
 def mending():
-    stub = "class Doubled(nn.Module):\n    def forward(self, x):\n        return 2 * (x"
-    return Exercise(
-        "mending",
-        "Mending",
-        "Mend.",
+    return exercise_of(
         Doubled,
         cases_of_one,
-        [Misconception("triples", stub.replace("2 * (x", "3 * x"), "You triple.")],
-        [],
-        "",
+        name="mending",
+        mistakes=[("triples", "2 * x", "3 * x", "You triple.")],
         call=lambda answer, x: answer()(x),
-        stub=stub,
+        stub="class Doubled(nn.Module):\n    def forward(self, x):\n        return 2 * (x",
         as_text=True,
     )
 
@@ -273,21 +337,18 @@ def test_a_text_to_mend(mending):
     shipped = names["my_mending"]
     assert mending.check(shipped).text == "**Not attempted yet.** Mend `Doubled` above, then run this cell again."
     assert mending.check(shipped + "  )").right is True
-    assert "You triple." in mending.check(shipped.replace("2 * (x", "3 * x")).text
-    assert (
-        "Python cannot read line 3, `return 4 * (x`: '(' was never closed."
-        in mending.check(shipped.replace("2", "4")).text
-    )
-    assert (
-        "line 3, `return 2 * y`, with `NameError`: name 'y' is not defined"
-        in mending.check(shipped.replace("2 * (x", "2 * y")).text
-    )
+    for changed, said in (
+        ("3 * x", "You triple."),
+        ("4 * (x", "Python cannot read line 3, `return 4 * (x`: '(' was never closed."),
+        ("2 * y", "line 3, `return 2 * y`, with `NameError`: name 'y' is not defined"),
+    ):
+        assert said in mending.check(shipped.replace("2 * (x", changed)).text
     assert "the text defines no Doubled" in mending.check("class Another: ...").text
 
 
 def test_a_class_to_mend_that_is_no_text_says_mend_too():
     stub = "class Doubled(nn.Module):\n    def forward(self, x):\n        return 3 * x"
-    exercise = Exercise("mending", "", "", Doubled, cases_of_one, [], [], "", call=lambda a, x: a()(x), stub=stub)
+    exercise = exercise_of(Doubled, cases_of_one, call=lambda a, x: a()(x), stub=stub)
     names = {"nn": nn}
     exec(stub, names)
     assert exercise.check(names["Doubled"]).text.startswith("**Not attempted yet.** Mend `Doubled` above")
@@ -310,14 +371,8 @@ def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
     assert capsys.readouterr().out == "shape (2, 3)\n"
 
 
-def test_wrong_ways_are_a_table(exercise):
-    lines = exercise.wrong_ways().text.splitlines()
-    assert lines[2:] == ["| doubles | You double. |", "| divides by nothing | None is no number. |", lines[-1]]
-    assert lines[-1] == "| forgets to flip | You do not flip. |"
-
-
 def test_progress_counts_what_was_right_once(exercise):
-    progress = Progress([exercise, Exercise("other", "Other", "", halves, cases, [], [], "")])
+    progress = Progress([exercise, exercise_of(halves, cases, title="Other")])
     assert progress().text == "**0 of 2 done.** ○ Halving · ○ Other"
     exercise.check(halves)
     assert progress().text == "**1 of 2 done.** ✓ Halving · ○ Other"
@@ -333,27 +388,17 @@ def test_progress_counts_what_was_right_once(exercise):
         (0.3, 0.3 + 1e-9, ""),
         (1000000.0, 1000000.1, ""),
         (10**9, 10**9 + 1, "The result is 1000000001, and should not be."),
-        (1179648, 1769472, "The result is 1769472, and should not be."),
         (1179648, 1769472.0, "The result is 1769472, and should not be."),  # from a division
         (1179648, torch.tensor(1769472), "The result is 1769472, and should not be."),
         (1179648, np.int64(1769472), "The result is 1769472, and should not be."),
-        pytest.param(
-            3, 10**400, "The result cannot be read: `OverflowError`: int too large to convert to float.", id="10^400"
-        ),
         (3, 10 / 3, "The result is 3.33333, and should not be."),
-        (0.5, Fraction(1, 3), "The result is 0.333333, and should not be."),
-        (0.5, Decimal("0.5"), "The result should be a float, and is a decimal.Decimal."),
-        (3, 3 + 0j, "The result should be an int, and is a complex."),
         (3.0, 1j, "The result should be a float, and is a complex."),
-        (1j, 1j, ""),
-        (1j, 1j + 1e-9, ""),
-        (1j, 2j, "The result is 0+2j, and should not be."),
-        (3, 4, "The result is 4, and should not be."),
         (True, 1, "The result should be a bool, and is an int."),
         (True, False, "The result is False, and should not be."),
         (1.5, "1.5", "The result should be a float, and is a str."),
         (float("nan"), float("nan"), ""),
         (2.0, float("inf"), "The result is inf, and should not be."),
+        (2.0, float("nan"), "The result is nan, and should not be."),
         ("a", "b", "The result should be another than 'b'."),
         ((ONE, 2), [ONE, 2], ""),
         ((ONE, 2), (ONE, 2, 3), "The result should be 2 things together, and is a tuple of 3."),
@@ -363,38 +408,17 @@ def test_progress_counts_what_was_right_once(exercise):
         ({"a": ONE}, {"a": 2 * ONE}, "1 of 1 entries of the result's a differ, the first at [0]: 2 where 1 belongs."),
         (ONE > 0, ONE < 0, "1 of 1 entries of the result differ, the first at [0]: False where True belongs."),
         (torch.tensor([1, 2]), torch.tensor([1, 1769472]), f"{ENTRIES}, the first at [1]: 1769472 where 2 belongs."),
-        (ONE * 1j, ONE * 1j, ""),
-        (ONE * 1j, ONE * 2j, "1 of 1 entries of the result differ, the first at [0]: 0+2j where 0+1j belongs."),
         (ONE, ONE * 1j, "The result should be of dtype torch.float32, and is of torch.complex64."),
-        (ONE, ONE.to_sparse(), "The result should be an ordinary tensor, and is of the layout torch.sparse_coo."),
-        (ONE, ONE.to("meta"), "The result should be on the device cpu, and is on meta."),
-        (
-            2.0,
-            ONE.to("meta"),
-            "The result cannot be read: `RuntimeError`: Tensor.item() cannot be called on meta tensors.",
-        ),
         (ONE.sum(), 3 * ONE.sum(), "The result differs: 3 where 1 belongs."),
         (ONE.sum(), torch.nan * ONE.sum(), "The result is NaN, where a number belongs."),
+        (ONE, -torch.inf * ONE, "1 of 1 entries of the result differ, the first at [0]: -inf where 1 belongs."),
         (torch.ones(0), torch.ones(0), ""),
         (torch.ones(0), torch.ones(1, 0), "The result should have the shape (0,), and has (1, 0)."),
-        (torch.tensor(torch.inf), torch.tensor(torch.inf), ""),
+        (torch.tensor(-torch.inf), torch.tensor(-torch.inf), ""),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
+        (nn.Linear(1, 1), nn.Linear(1, 1), ""),
+        (nn.Linear(1, 1), nn.ReLU(), "The result should be a Linear, and is a ReLU."),
     ],
 )
 def test_a_difference_in_words(expected, got, said):
     assert difference(expected, got, 1e-5) == said
-
-
-def test_a_changed_input_is_found_in_a_list_too():
-    assert changed_input("ab", ([ONE], 2), ([ONE + 1], 2)).startswith("Your code changes its argument `a` in place")
-    assert changed_input("ab", (2, ONE), (2, ONE + 1e-7)).startswith("Your code changes its argument `b` in place")
-    assert changed_input("abc", ([ONE], 2, nn.Linear(1, 1)), ([ONE.clone()], 2, nn.Linear(1, 1))) == ""
-
-
-def test_an_argument_among_several_under_one_name_has_that_name():
-    exercise = Exercise("sums", "", "", sum_of, lambda g: [(ONE.clone(), ONE.clone())], [], [], "")
-    assert "changes its argument `parts` in place" in exercise.check(lambda a, b: a + b.mul_(1 / 2) * 2).text
-
-
-def sum_of(*parts):
-    return sum(parts)

@@ -1,8 +1,7 @@
-"""Progress outlives a kernel: where it is kept, and that nothing found there breaks a check."""
+"""Progress outlives a kernel: where it's kept, and that nothing found there breaks a check."""
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,7 +17,7 @@ def halves(x):
 
 def exercise(name="halving"):
     """One that is new, as in a new kernel."""
-    return Exercise(name, "Halving", "", halves, lambda g: [(1.0,), (3.0,)], [], [], "")
+    return Exercise(name=name, title="Halving", solution=halves, cases=lambda g: [(1.0,), (3.0,)])
 
 
 @pytest.fixture
@@ -66,10 +65,8 @@ def test_outside_a_workbook_nothing_is_written(folder):
     assert os.listdir(folder) == []
 
 
-@pytest.mark.parametrize(
-    "found", [b"", b"\xff\xfe\x00 \n\n   \n{", b"halv", b"another 2026-01-01\nhalving\n", b"\x00" * 999]
-)
-def test_a_broken_file_loses_nothing_that_can_be_read(workbook, found):
+@pytest.mark.parametrize("found", [b"", b"another 2026-01-01\nhalving\n", b"no end of line", b"\n\nof latin-1: \xe4"])
+def test_a_file_that_somebody_edited_loses_nothing(workbook, found):
     (workbook / record.FILE).write_bytes(found)
     before = record.done()
     assert exercise("mine").check(halves).text == "✓ **Right.** Checked on 2 inputs."
@@ -85,19 +82,3 @@ def test_a_file_that_cannot_be_written_is_told_and_the_answer_is_right_all_the_s
     assert re.search(r" \(Not noted in progress.txt, so a new kernel will not know: .+\.\)$", reply.text)
     assert mine.done
     assert not exercise().done
-
-
-def test_a_folder_that_is_gone_is_no_workbook(folder, monkeypatch):
-    (folder / "gone").mkdir()
-    monkeypatch.chdir(folder / "gone")
-    (folder / "gone").rmdir()
-    assert record.file() is None
-    assert exercise().check(halves).right
-
-
-def test_many_notebooks_at_once_lose_nothing(workbook):
-    names = [f"exercise_{number}" for number in range(200)]
-    with ThreadPoolExecutor(16) as pool:
-        assert set(pool.map(record.note, names)) == {""}
-    assert record.done() == set(names)
-    assert len((workbook / record.FILE).read_text().splitlines()) == len(names)

@@ -1,6 +1,5 @@
 """The exercises: solutions pass, every known mistake is named, and the notebooks ship them untouched."""
 
-import functools
 import importlib
 import inspect
 import time
@@ -27,12 +26,8 @@ def test_every_lesson_has_three_exercises_and_the_course_24():
 
 
 @each_exercise
-def test_a_check_knows_right_from_every_known_wrong(exercise, monkeypatch):
-    """The solution passes; each misconception gets its own message, and none of them is like another.
-
-    An answer is run at each check. What it is compared with, the known solutions, comes to the same each time, and is
-    run once: each check runs them all, and as many checks took the square of that.
-    """
+def test_a_check_knows_right_from_every_known_wrong(exercise):
+    """The solution passes; each known mistake gets its own reply, and none of them is like another."""
     random_state = torch.get_rng_state()
     start = time.process_time()
     reply = exercise.check(exercise.solution)
@@ -40,22 +35,18 @@ def test_a_check_knows_right_from_every_known_wrong(exercise, monkeypatch):
     assert reply.right is True, reply.text
     assert exercise.done
     assert seconds < 1
-    assert len(exercise.misconceptions) >= 3
-    run, known = exercise._outcomes, functools.cache(exercise._outcomes)
-    monkeypatch.setattr(exercise, "_outcomes", lambda answer, *after: run(answer, *after) if after else known(answer))
-    for misconception in exercise.misconceptions:
-        reply = exercise.check(misconception.wrong)
-        assert reply.right is False
-        assert reply.text == f"✗ **Not yet.** {misconception.says}", misconception.name
-    for kind in ("says", "name"):
-        assert len({getattr(m, kind) for m in exercise.misconceptions}) == len(exercise.misconceptions)
+    known = exercise.known_mistakes
+    assert len(known) >= 3
+    for mistake in known:
+        assert exercise.check(mistake.wrong)[:2] == (False, f"✗ **Not yet.** {mistake.reply}"), mistake.name
+    assert len({mistake.name for mistake in known}) == len({mistake.reply for mistake in known}) == len(known)
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
 @each_exercise
 def test_a_solution_fails_only_where_the_prompt_asks_for_an_error(exercise):
     """A check whose own code failed for every answer alike would call all of them right."""
-    errors = [type(outcome.error) for outcome in exercise._outcomes(exercise.solution)]
+    errors = [type(outcome.error) for outcome in exercise.outcomes(exercise.solution)]
     assert type(None) in errors
     assert {*errors} <= {type(None), ValueError, AssertionError}
 
@@ -84,7 +75,7 @@ def test_hints_go_from_gentle_to_plain(exercise):
 
 @each_exercise
 def test_cases_are_the_same_each_time_and_fresh(exercise):
-    ones, others = exercise._cases(), exercise._cases()
+    ones, others = exercise.drawn(), exercise.drawn()
     assert len(ones) >= 2
     for one, other in zip(ones, others, strict=True):
         for a, b in zip(one, other, strict=True):
@@ -152,7 +143,7 @@ def test_the_mutants_tool_says_in_one_sentence_what_it_needs(monkeypatch):
 def test_the_mutants_are_many_and_one_that_never_ends_is_stopped(monkeypatch):
     from tools.mutants import exercise_mutants
 
-    exercise = base.Exercise("total", "", "", total_up_to, lambda g: [(3,), (1,)], [], [], "")
+    exercise = base.Exercise(name="total", solution=total_up_to, cases=lambda g: [(3,), (1,)])
     made = dict(exercise_mutants.mutants(inspect.getsource(total_up_to)))
     assert "n > 0 → n >= 0 in while n > 0:" in made
     assert "total = total + n → pass in total = total + n" in made

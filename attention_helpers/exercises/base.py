@@ -1,74 +1,103 @@
-"""Exercises that answer back: a check says what is right, or names the mistake that was made, and never the answer.
+"""Exercises that answer back: a check says what's right, or names the mistake that was made, but never the answer.
 
-A check runs the learner's function on inputs of several sizes, beside the solution. Where the two differ, it runs the
-known wrong solutions too: if one of them gives what the learner's function gives, that is the mistake.
+`Exercise.check` is the way an answer goes. Is it still the stub (stub.py)? It runs on inputs of several sizes, next to
+the solution (running.py). What they return is compared (compare.py). Where it differs, the known mistakes run too
+(mistakes.py), and the first one that returns the same as the answer is named. Then comes the reply (reply.py).
 """
 
 import inspect
-import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from . import record
-from .compare import changed_input, difference, error_in_words, message
-from .keeping import Kept
+from .compare import alike, finding, in_words
+from .mistakes import Misconception, Mistake, edited, written
 from .reply import Progress, Reply
-from .running import Outcome, as_shipped, compiled, interrupted, kept_random_state, outcome, own_line, same_code
+from .running import kept_state, own_line, run
+from .stub import compiled, is_stub, stub_of
 
 SEED = 20
-
-
-@dataclass(frozen=True)
-class Misconception:
-    """A mistake that people make: its name, a wrong solution that has it, and what to say to someone who has it."""
-
-    name: str
-    wrong: Any
-    says: str
 
 
 def call_directly(answer, *case):
     return answer(*case)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Exercise:
     """One exercise. Shapes: those of its prompt.
 
     title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
     cases(generator): the arguments of several calls, the same each time, as a list of tuples; random ones are drawn
     from the generator.
-    call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples of them.
-    misconceptions: at least three. hints: from gentle to plain. why: what makes the solution right, for those who
-    look it up. moral: what to say to someone who is right.
-    stub: the text that the notebook ships for the learner to fill in or mend; by default the solution's head.
-    as_text: the learner's answer is a string of Python that defines the solution's name, to be mended as a text.
-    rows_sum_to_one: say so when the learner's rows do not. tolerance: largest difference that passes.
+    call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries
+    of them. It runs inside `kept_state`, so it can seed and draw as it likes.
+    mistakes: those that are edits of the solution, each (name, old, new, reply): `old` is replaced by `new` everywhere
+    in the solution's source. A mistake that isn't an edit is a function or class under `@exercise.mistake`; it comes
+    last, or where its bare name is in this list. The first mistake that fits is named, so the order counts.
+    hints: from gentle to plain. why: what makes the solution right, for those who look it up. moral: what to say to
+    someone who is right.
+    stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
+    as_text: the learner's answer is a string of Python that defines the solution's name, because it doesn't run yet.
+    rows_sum_to_one: say so if the learner's rows don't. tolerance: the largest difference that passes.
     """
 
     name: str
-    title: str
-    prompt: str
+    title: str = ""
+    prompt: str = ""
     solution: Any
     cases: Callable
-    misconceptions: list[Misconception]
-    hints: list[str]
-    why: str
+    mistakes: list = field(default_factory=list)
+    misconceptions: list[Misconception] = field(default_factory=list)  # until every lesson has mistakes
+    hints: list[str] = field(default_factory=list)
+    why: str = ""
     call: Callable = call_directly
     moral: str = ""
     stub: str = ""
     as_text: bool = False
     rows_sum_to_one: bool = False
     tolerance: float = 1e-5
-    right_here: bool = field(default=False, init=False)  # once, in this kernel
 
     def __post_init__(self):
         self.answer_name = self.solution.__name__
         self.stub = textwrap.dedent(self.stub).strip() or stub_of(self.solution)
+        self.right_here = False  # once, in this kernel
+        self.written_mistakes = {}
+
+    def mistake(self, wrong, name=None):
+        """Decorator: a function or class that makes a known mistake. Its docstring is the reply, in one paragraph.
+
+        Its identifier in words is the mistake's name: `forgets_the_root`, `LetsTheFutureLeak`. A name that can't be an
+        identifier is given: `@exercise.mistake("scales by d_in")`.
+        """
+        if isinstance(wrong, str):
+            return lambda function: self.mistake(function, wrong)
+        mistake = written(wrong, name)
+        self.written_mistakes[mistake.name] = mistake
+        return wrong
+
+    @cached_property
+    def known_mistakes(self):
+        """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
+        if self.misconceptions:
+            wrongs = [
+                compiled(m.wrong, self.answer_name) if isinstance(m.wrong, str) else m.wrong
+                for m in self.misconceptions
+            ]
+            return [Mistake(m.name, wrong, m.reply) for m, wrong in zip(self.misconceptions, wrongs, strict=True)]
+        known = {}
+        for entry in self.mistakes:
+            if isinstance(entry, str):
+                known[entry] = self.written_mistakes[entry]
+            else:
+                name, old, new, reply = entry
+                known[name] = Mistake(name, edited(self.solution, old, new), reply)
+        return [*(known | self.written_mistakes).values()]
 
     @property
     def done(self):
@@ -85,65 +114,60 @@ class Exercise:
     def check(self, answer):
         """Judge a learner's answer: a function or class, or a text if the exercise ships one.
 
-        What the answer leaves changed (see `keeping`) is put back and named. That alone makes no answer wrong: what was
-        asked for is what it returns, and the next cell finds all as it was. What it prints shows for the first case.
-        Errors: none, whatever the answer does, but KeyboardInterrupt where the learner stops the check.
+        Errors: none, except KeyboardInterrupt if the learner stops the check.
         """
-        kept = Kept()
-        try:
-            with kept_random_state():
-                right, text = self._judge(answer, kept.put_back)
-        except KeyboardInterrupt as error:
-            raise interrupted(error, answer, kept.said) from None
-        except BaseException as error:  # an object that fails wherever it is looked at
-            right, text = False, f"What you passed cannot be judged: {error_in_words(error)}."
-        finally:
-            kept.put_back()
-        text = " ".join([text, *kept.said])
-        if not right:
-            verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
-            return Reply(right, f"{verdict} {text}", tuple(self.hints))
-        self.right_here = True
-        return Reply(right, f"✓ **Right.** {text} {record.note(self.name)}".strip())
+        with kept_state():
+            right, text = self._judge(answer)
+        if right:
+            self.right_here = True
+            return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
+        verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
+        return Reply(right, f"{verdict} {text}", tuple(self.hints))
 
-    def wrong_ways(self):
-        """What the check says to each of the known mistakes, as a table. Errors: none."""
-        with kept_random_state():
-            says = [self._judge(misconception.wrong)[1].replace("|", "\\|") for misconception in self.misconceptions]
-        rows = [f"| {m.name} | {text} |" for m, text in zip(self.misconceptions, says, strict=True)]
-        return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
-
-    def _judge(self, answer, afterwards=lambda: None):
-        """Whether an answer is right (None: untouched), and what to say. afterwards: done after each of its calls."""
-        if self._is_untouched(answer):
+    def _judge(self, answer):
+        """Whether an answer is right (None: not attempted), and what to say."""
+        if is_stub(answer, self.stub, self.answer_name):
             what_to_do = "Write" if "..." in self.stub else "Mend"
             return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again."
-        if isinstance(answer, str) and self.as_text:
-            made = outcome(compiled, answer, (self.answer_name,), afterwards)
-            if made.error is not None:
-                return False, own_line(made.error, None)
-            answer = made.value
+        if self.as_text and isinstance(answer, str):
+            try:
+                answer = compiled(answer, self.answer_name)
+            except Exception as error:
+                return False, own_line(error)
         if not callable(answer):
             return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}."
-        given, right = self._outcomes(answer, afterwards), self._outcomes(self.solution)
-        finding = self._first_difference(given, right, answer)
-        if finding is None:
+        given, expected = self.outcomes(answer), self.outcomes(self.solution)
+        difference = self._first_difference(given, expected)
+        if not difference:
             return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip()
-        mistake = self._mistake(given, right)
-        return False, mistake.says if mistake else finding
+        return False, self._reply_of_mistake(given, expected) or difference
 
-    def _is_untouched(self, answer):
-        if isinstance(answer, str):
-            return answer.strip() == self.stub
-        return answer is None or answer is ... or same_code(answer, as_shipped(self.stub, self.answer_name))
-
-    def _cases(self):
+    def drawn(self):
+        """The cases, drawn again: the same ones each time."""
         return self.cases(torch.Generator().manual_seed(SEED))
 
-    def _outcomes(self, answer, afterwards=lambda: None):
-        answer = compiled(answer, self.answer_name) if isinstance(answer, str) else answer
-        cases = enumerate(self._cases())
-        return [outcome(self.call, answer, case, afterwards, prints=number == 0) for number, case in cases]
+    def outcomes(self, answer):
+        """What an answer does with each of the cases, as a list of `running.Outcome`."""
+        return run(self.call, answer, self.drawn(), self.drawn())
+
+    def _first_difference(self, given, expected):
+        """What the first call that went wrong shows, in words, or ""."""
+        for got, right in zip(given, expected, strict=True):
+            names = self._argument_names(len(got.before))
+            if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
+                with_what = ", ".join(
+                    f"{name} {in_words(value)}" for name, value in zip(names, got.before, strict=True)
+                )
+                return f"{found} This was with {with_what}."
+        return ""
+
+    def _argument_names(self, count):
+        """A name for each argument of a case: the one that the solution, or `call`, gives it."""
+        direct = self.call is call_directly
+        names = (
+            [*inspect.signature(self.solution).parameters] if direct else [*inspect.signature(self.call).parameters][1:]
+        )
+        return (names + names[-1:] * count)[:count]  # the last is perhaps *values, which takes several
 
     def _kind_of_inputs(self):
         generator = torch.Generator().manual_seed(SEED)
@@ -151,77 +175,23 @@ class Exercise:
         self.cases(generator)
         return "inputs" if torch.equal(before, generator.get_state()) else "random inputs"
 
-    def _first_difference(self, given, right, answer):
-        """What the first call that went wrong shows, in words, or None."""
-        for fresh, got, expected in zip(self._cases(), given, right, strict=True):
-            finding = self._difference(expected, got, fresh, answer)
-            if finding:
-                return f"{finding} This was with {self._in_words(fresh)}."
-        return None
+    def _reply_of_mistake(self, given, expected):
+        """The reply of the first known mistake that does what was given in every call, or ""."""
+        for mistake in self.known_mistakes:
+            wrong = self.outcomes(mistake.wrong)
+            if self._all_alike(wrong, given, expected) and not self._all_alike(wrong, expected, expected):
+                return mistake.reply
+        return ""
 
-    def _difference(self, expected, got, fresh, answer):
-        if got.error is not None and expected.error is None:
-            return own_line(got.error, answer)
-        if expected.error is not None:
-            kind = type(expected.error).__name__
-            if got.error is None:
-                return f"This call should end in a {kind}, and it returned something."
-            if not isinstance(got.error, type(expected.error)):
-                return f"Not the {kind} that was asked for: {own_line(got.error, answer)}"
-            return "" if message(got.error) else f"The {kind} is right. Let it say what is wrong: its message is empty."
-        names = self._names(fresh)
-        asked = changed_input(names, fresh, expected.case)
-        changed = "" if asked else changed_input(names, fresh, got.case)
-        return changed or difference(expected.value, got.value, self.tolerance, rows=self.rows_sum_to_one)
+    def _all_alike(self, ones, others, expected):
+        calls = zip(ones, others, expected, strict=True)
+        return all(alike(one, other, right.error, self.tolerance) for one, other, right in calls)
 
-    def mistake_of(self, answer):
-        """The misconception whose wrong solution gives what the answer gives in every call, or None.
-
-        Errors: those of a text that does not define the answer.
-        """
-        with kept_random_state():
-            return self._mistake(self._outcomes(answer), self._outcomes(self.solution))
-
-    def _mistake(self, given, right):
-        for misconception in self.misconceptions:
-            wrong = self._outcomes(misconception.wrong)
-            if self._alike(wrong, given, right) and not self._alike(wrong, right, right):
-                return misconception
-        return None
-
-    def _alike(self, ones, others, right):
-        three = zip(ones, others, right, strict=True)
-        return all(one.alike(other, self.tolerance, asked.error) for one, other, asked in three)
-
-    def _names(self, case):
-        """A name for each argument of a case: the one that the solution, or `call`, gives it."""
-        names = [*inspect.signature(self.solution).parameters]
-        if self.call is not call_directly:
-            names = [*inspect.signature(self.call).parameters][1:]
-        names += names[-1:] * (len(case) - len(names))  # of *values, which take several
-        return names[: len(case)]
-
-    def _in_words(self, case):
-        named = zip(self._names(case), case, strict=True)
-        return ", ".join(f"{name} {in_words(value)}" for name, value in named)
+    def wrong_ways(self):
+        """What the check replies to each of the known mistakes, as a table. Errors: none."""
+        replies = {mistake.name: mistake.reply.replace("|", "\\|") for mistake in self.known_mistakes}
+        rows = [f"| {name} | {reply} |" for name, reply in replies.items()]
+        return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
 
 
-def in_words(value):
-    """An argument in a few words: a tensor by its shape."""
-    if isinstance(value, torch.Tensor):
-        return f"of shape {tuple(value.shape)}"
-    if isinstance(value, torch.nn.Module):
-        return f"a {type(value).__name__}"
-    if isinstance(value, torch.Generator):
-        return "a generator"
-    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else f"= {value!r}"
-
-
-def stub_of(function):
-    """A function's head, what its docstring says, and a place to write."""
-    head = re.match(r"def .*?:\n", textwrap.dedent(inspect.getsource(function)), flags=re.S).group()
-    doc = textwrap.indent(f'"""{inspect.getdoc(function)}"""', "    ")
-    return f"{head}{doc}\n    ...  # your code"
-
-
-__all__ = ["Exercise", "Misconception", "Outcome", "Progress", "Reply"]
+__all__ = ["Exercise", "Misconception", "Progress", "Reply"]

@@ -1,61 +1,121 @@
-"""Say in words how an answer differs from what was expected, coarse before fine: kind, shape, dtype, NaN, values."""
+"""Say in words how an outcome differs from what was expected, coarse before fine: error, kind, shape, dtype, values."""
 
-import cmath
+import math
 from numbers import Integral, Number, Real
 
 import torch
 
+from .running import own_line
+
+
+def finding(expected, got, names, tolerance, rows=False):
+    """What's wrong with an outcome of a call with arguments of these names, in one sentence, or ""."""
+    if expected.error is not None:
+        return error_finding(expected.error, got.error)
+    if got.error is not None:
+        return own_line(got.error)
+    changed = changed_argument(got, names)
+    if changed and not changed_argument(expected, names):
+        return f"Your code changes its argument `{changed}` in place: work on a copy, the caller still needs it."
+    return difference(expected.value, got.value, tolerance, rows)
+
+
+def error_finding(expected, got):
+    """What's wrong with an answer's error, or with None, where an error is asked for."""
+    kind = type(expected).__name__
+    if got is None:
+        return f"This call should end in a {kind}, and it returned something."
+    if not isinstance(got, type(expected)):
+        return f"Not the {kind} that was asked for: {own_line(got)}"
+    return "" if str(got) else f"The {kind} is right. Let it say what is wrong: its message is empty."
+
+
+def changed_argument(outcome, names):
+    """The name of the first argument that a call changed in place, a tensor or a list of them, or ""."""
+    arguments = zip(names, outcome.before, outcome.after, strict=True)
+    return first(name for name, before, after in arguments if difference(before, after, 0.0))
+
+
+def alike(one, other, asked, tolerance):
+    """Whether two calls returned the same and did the same to their arguments, or ended in the same error.
+
+    asked: an error that's asked for here; its message is the learner's to choose.
+    """
+    if one.error is None and other.error is None:
+        return not difference((one.value, one.after), (other.value, other.after), tolerance)
+    as_asked = asked is not None and isinstance(one.error, type(asked))
+    return type(one.error) is type(other.error) and (as_asked or str(one.error) == str(other.error))
+
 
 def difference(expected, got, tolerance, rows=False, name="the result"):
-    """The first difference in one sentence, or "" where there is none within the tolerance.
+    """The first difference in one sentence, or "" if there is none within the tolerance.
 
-    Tensors of any shape, numbers, strings, None, and tuples, lists or dictionaries of them. rows: the tensor's rows are
-    to sum to 1, and a learner whose rows do not is told so. Errors: none, whatever `got` is.
+    Tensors of any shape, numbers, strings, None, and tuples, lists or dictionaries of them; of anything else, only the
+    type counts. rows: the tensor's rows should sum to 1, and a learner whose rows don't gets told.
     """
-    try:
-        return difference_of_kinds(expected, got, tolerance, rows, name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a learner's own class may fail wherever it is looked at
-        return sentence(f"{name} cannot be read: {error_in_words(error)}.")
-
-
-def error_in_words(error):
-    """An error's type, and the first line of what it says."""
-    lines = message(error).strip().splitlines() or [""]
-    return f"`{type(error).__name__}`" + (f": {lines[0].rstrip('.')}" if lines[0] else "")
-
-
-def message(error):
-    """What an error says, or "" where its own `str` fails."""
-    try:
-        return "".join(str(error))  # not the str itself: that may be of a class of theirs
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return ""
-
-
-def difference_of_kinds(expected, got, tolerance, rows, name):
-    """`difference`, which may fail on what a learner made."""
     if isinstance(expected, torch.Tensor):
         return tensor_difference(expected, got, tolerance, rows, name)
     if isinstance(expected, dict):
         if not isinstance(got, dict) or expected.keys() != got.keys():
             return sentence(f"{name} should have the names {', '.join(map(str, expected))}.")
-        pairs = [(expected[key], got[key], f"{name}'s {key}") for key in expected]
-        return first(difference(e, g, tolerance, rows, part) for e, g, part in pairs)
+        return first(difference(expected[key], got[key], tolerance, rows, f"{name}'s {key}") for key in expected)
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(expected) != len(got):
             return should_be(name, f"{len(expected)} things together", got)
-        pairs = [(e, g, f"part {n} of {name}") for n, (e, g) in enumerate(zip(expected, got, strict=True), 1)]
-        return first(difference(e, g, tolerance, rows, part) for e, g, part in pairs)
+        pairs = enumerate(zip(expected, got, strict=True), 1)
+        return first(difference(*pair, tolerance, rows, f"part {n} of {name}") for n, pair in pairs)
     if isinstance(expected, Number):
         return number_difference(expected, got, tolerance, name)
-    if isinstance(expected, (str, type(None))) and type(expected) is type(got):
-        return "" if expected == got else sentence(f"{name} should be another than {got!r}.")
-    wanted = "None" if expected is None else kind(expected)
-    return "" if type(expected) is type(got) else should_be(name, wanted, got)
+    if type(expected) is not type(got):
+        return should_be(name, "None" if expected is None else kind(expected), got)
+    differs = isinstance(expected, str) and expected != got
+    return sentence(f"{name} should be another than {got!r}.") if differs else ""
+
+
+def tensor_difference(expected, got, tolerance, rows, name):
+    if not isinstance(got, torch.Tensor):
+        return should_be(name, "a tensor", got)
+    if got.shape != expected.shape:
+        return sentence(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
+    if got.dtype != expected.dtype:
+        return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
+    lost = got.isnan() & ~expected.isnan()
+    if lost.any():
+        return sentence(f"{name} is NaN{at(lost)}, where a number belongs.")
+    far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+    if not far.any():
+        return ""
+    if rows and got.dim() and (found := rows_difference(got.double().sum(dim=-1), tolerance, name)):
+        return found
+    here = tuple(far.nonzero()[0].tolist())
+    many = f"{int(far.sum())} of {far.numel()} entries of {name} differ, the first{at(far)}: "
+    values = f"{shown(got[here])} where {shown(expected[here])} belongs."
+    return sentence((many if here else f"{name} differs: ") + values)
+
+
+def rows_difference(total, tolerance, name):
+    """Which row sums to what, if not to 1. A result with one dimension is one row, and needs no number."""
+    off = (total - 1).abs() > max(tolerance, 1e-4)
+    if not off.any():
+        return ""
+    if not total.dim():
+        return sentence(f"{name} should sum to 1, and sums to {total:.4f}.")
+    return sentence(f"the rows of {name} should sum to 1: row {place(off)} sums to {total[off][0]:.4f}.")
+
+
+def number_difference(expected, got, tolerance, name):
+    if isinstance(got, torch.Tensor) and got.numel() == 1:
+        got = got.item()
+    if not isinstance(got, Real) or isinstance(got, bool) != isinstance(expected, bool):  # True isn't a count
+        return should_be(name, kind(expected), got)
+    count = isinstance(expected, Integral)  # must be right to the last digit
+    if got == expected or (got != got and expected != expected):
+        return ""
+    if not count and math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance):
+        return ""
+    whole = isinstance(got, Integral) or (count and float(got).is_integer())  # of a count, every digit matters
+    shown = f"{got:g}" if not whole else str(got if isinstance(got, Integral) else int(got))
+    return sentence(f"{name} is {shown}, and should not be.")
 
 
 def first(findings):
@@ -72,78 +132,15 @@ def should_be(name, wanted, got):
 
 
 def kind(thing):
-    """A thing's type, as one says it."""
+    """A thing's type, as people say it."""
     library = type(thing).__module__.partition(".")[0]
     name = type(thing).__name__ if library in ("builtins", "torch") else f"{library}.{type(thing).__name__}"
     article = "an" if name[0].lower() in "aeiou" else "a"
     return f"{article} {name} of {len(thing)}" if isinstance(thing, (tuple, list)) else f"{article} {name}"
 
 
-def number_difference(expected, got, tolerance, name):
-    if isinstance(got, torch.Tensor) and got.numel() == 1:
-        got = got.item()
-    sorts = (Number, bool, Real)  # True is no count, and 3 + 0j no 3
-    if any(isinstance(got, sort) != isinstance(expected, sort) for sort in sorts):
-        return should_be(name, kind(expected), got)
-    if got == expected or (got != got and expected != expected):
-        return ""
-    count = isinstance(expected, Integral)  # must be right to the last digit
-    if not count and cmath.isfinite(got - expected) and abs(got - expected) <= tolerance * max(1, abs(expected)):
-        return ""
-    return sentence(f"{name} is {written(got, whole=count)}, and should not be.")
-
-
-def written(number, whole=False):
-    """A number in few digits; a count in all of its own, also one that came from a division (whole)."""
-    if isinstance(number, bool):
-        return str(number)
-    counts = isinstance(number, Integral) or (whole and float(number).is_integer())
-    if counts and abs(number) < 1e20:
-        return str(int(number))
-    return f"{complex(number) if not isinstance(number, Real) else float(number):g}"
-
-
-def tensor_difference(expected, got, tolerance, rows, name):
-    if not isinstance(got, torch.Tensor):
-        return should_be(name, "a tensor", got)
-    if (got.layout, got.is_nested) != (expected.layout, expected.is_nested):
-        found = "nested" if got.is_nested else f"of the layout {got.layout}"
-        return sentence(f"{name} should be an ordinary tensor, and is {found}.")
-    if got.shape != expected.shape:
-        return sentence(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
-    if got.dtype != expected.dtype:
-        return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
-    if got.device != expected.device:
-        return sentence(f"{name} should be on the device {expected.device}, and is on {got.device}.")
-    expected, got = expected.detach(), got.detach()
-    lost = got.isnan() & ~expected.isnan()
-    if lost.any():
-        return sentence(f"{name} is NaN{at(lost)}, where a number belongs.")
-    wide = torch.complex128 if got.is_complex() else torch.float64
-    close = torch.isclose(got.to(wide), expected.to(wide), rtol=tolerance, atol=tolerance, equal_nan=True)
-    if close.all():
-        return ""
-    if rows and got.dim() and not got.is_complex():
-        total = got.double().sum(dim=-1)
-        off = (total - 1).abs() > max(tolerance, 1e-4)
-        if off.any():
-            return rows_in_words(total, off, name)
-    here = tuple((~close).nonzero()[0].tolist())
-    differ = f"{int((~close).sum())} of {close.numel()} entries of {name} differ, the first{at(~close)}: "
-    differ = differ if here else f"{name} differs: "
-    return sentence(f"{differ}{shown(got[here])} where {shown(expected[here])} belongs.")
-
-
-def rows_in_words(total, off, name):
-    """Which row sums to what; a result of one dimension is one row, and has no number."""
-    first_sum = f"{total[off][0].item():.4f}"
-    if not total.dim():
-        return sentence(f"{name} should sum to 1, and sums to {first_sum}.")
-    return sentence(f"the rows of {name} should sum to 1: row {place(off)} sums to {first_sum}.")
-
-
 def at(where):
-    """Where the first True is, in words; nothing for a tensor of no dimension, which has one place."""
+    """Where the first True is, in words; nothing for a tensor without dimensions, which has one place."""
     return f" at {place(where)}" if where.dim() else ""
 
 
@@ -152,13 +149,15 @@ def place(where):
 
 
 def shown(value):
-    inexact = value.is_floating_point() or value.is_complex()
-    return f"{value.item():.4g}" if inexact else str(value.item())
+    return f"{value.item():.4g}" if value.is_floating_point() else str(value.item())
 
 
-def changed_input(names, before, after):
-    """Which argument was changed in place, a tensor or a list of them, in one sentence, or ""."""
-    for name, old, new in zip(names, before, after, strict=True):
-        if difference(old, new, 0.0):
-            return f"Your code changes its argument `{name}` in place: work on a copy, the caller still needs it."
-    return ""
+def in_words(value):
+    """An argument in a few words: a tensor by its shape."""
+    if isinstance(value, torch.Tensor):
+        return f"of shape {tuple(value.shape)}"
+    if isinstance(value, torch.nn.Module):
+        return f"a {type(value).__name__}"
+    if isinstance(value, torch.Generator):
+        return "a generator"
+    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else f"= {value!r}"

@@ -1,9 +1,9 @@
 """Keep which exercises were once right, so that the next kernel knows: progress.txt in the learner's workbook.
 
 A line for each: the exercise's name, and the day. Delete a line, and its exercise counts as open again. Lines are only
-ever added, so that two notebooks at once lose none of each other's; a line that cannot be read is passed over.
+ever appended, so two notebooks that are open at once don't lose each other's.
 
-The file lies beside the notebook (a kernel starts in its notebook's folder), and only if that folder is a workbook: in
+The file is next to the notebook (a kernel starts in its notebook's folder), and only if that folder is a workbook: in
 one, `make lab` keeps a file .versions.json. So the course's own notebooks, the solutions and the tests write nothing.
 """
 
@@ -15,34 +15,31 @@ FILE, MARK = "progress.txt", ".versions.json"
 
 def file():
     """Where progress is kept, or None outside a workbook."""
-    try:
-        folder = Path.cwd()
-        return folder / FILE if (folder / MARK).exists() else None
-    except OSError:  # the folder is gone
-        return None
+    folder = Path.cwd()
+    return folder / FILE if (folder / MARK).exists() else None
+
+
+def content():
+    """The file's text, or "" if there is none."""
+    path = file()
+    return path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
 
 
 def done():
-    """The names of the exercises that were right once, and whatever else stands first in a line. Errors: none."""
-    return {line.split()[0] for line in content(file()).decode(errors="replace").splitlines() if line.strip()}
-
-
-def content(path):
-    try:
-        return path.read_bytes() if path else b""
-    except OSError:
-        return b""
+    """The names of the exercises that were right once: the first word of each line."""
+    return {line.split()[0] for line in content().splitlines() if line.strip()}
 
 
 def note(name):
-    """Add an exercise that is right; return what to say where that fails, in one sentence, or "". Errors: none."""
+    """Add an exercise that is right; return what to say if that fails, in one sentence, or ""."""
     path = file()
     if path is None or name in done():
         return ""
-    end_of_torn_line = "\n" if content(path)[-1:] not in (b"", b"\n") else ""
+    edited = content()
+    end_of_line = "\n" if edited and not edited.endswith("\n") else ""  # that an editor left out
     try:
-        with path.open("ab", buffering=0) as lines:  # one write at the end of the file, which no other can split
-            lines.write(f"{end_of_torn_line}{name} {date.today()}\n".encode())
+        with path.open("a", encoding="utf-8") as lines:
+            lines.write(f"{end_of_line}{name} {date.today()}\n")
     except OSError as error:
         return f"(Not noted in {FILE}, so a new kernel will not know: {error}.)"
     return ""
