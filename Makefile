@@ -69,10 +69,11 @@ test-classroom: ## have five learners work in a real hub at once, and mark a cla
 	$(ENSURE) classroom
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs -s tests/classroom $(ARGS)
 
-lint: ## check code and notebooks with ruff
+lint: ## check code and notebooks with ruff, and who imports whom
 	$(ENSURE) test
 	$(BIN)/python -m ruff check
 	$(BIN)/python -m ruff format --check
+	$(BIN)/python $(BIN)/lint-imports --no-cache --no-logo
 
 format: ## let ruff mend and format code and notebooks
 	$(ENSURE) test
