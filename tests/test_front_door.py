@@ -1,4 +1,4 @@
-"""What stands at the repository's door: licence, citation, hooks, and the ways in beside `make lab`."""
+"""What stands at the repository's door: licence, citation, and the ways in beside `make lab`."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import venv
 
 import pytest
 import yaml
-from checkouts import ROOT, load, program
+from checkouts import ROOT, load
 from needs import needs_posix_shell
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -31,31 +31,6 @@ def test_citation_licence_and_changes_say_what_the_package_says():
     assert f" {AUTHORS}\n" in text("LICENSE")
     newest = re.search(r"^## (\S+)", text("CHANGELOG.md"), flags=re.M)[1]
     assert newest in (PROJECT["version"], "Unreleased")
-
-
-def test_hooks_run_programs_of_venv_alone():
-    hooks = [hook for repo in yaml.safe_load(text(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
-    assert [repo["repo"] for repo in yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]] == ["local"]
-    assert {hook["language"] for hook in hooks} == {"system"}, "another kind would fetch an environment"
-    assert [hook["id"] for hook in hooks if not hook["entry"].startswith(".venv/bin/python -m ")] == []
-    assert (ROOT / hooks[-1]["entry"].split()[-1]).is_file()
-
-
-@pytest.mark.slow  # three programs start
-@needs_posix_shell
-@pytest.mark.parametrize(("line", "passes"), [("x = 1\n", True), ("import os\n", False), ("x = [1,2]\n", False)])
-def test_the_hooks_stop_a_commit_that_ruff_would_not_pass(tmp_path, line, passes):
-    (tmp_path / "new.py").write_text(line)
-    for name in (".pre-commit-config.yaml", ".gitignore", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    program(tmp_path / ".venv/bin/python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    for command in (["init", "-q"], ["add", "."]):
-        subprocess.run(["git", "-C", tmp_path, *command], check=True)
-    environment = os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "home"), "http_proxy": "http://127.0.0.1:9"}
-    result = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "run"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert (result.returncode == 0) == passes, result.stdout + result.stderr
 
 
 def test_the_workflow_runs_what_ci_runs_on_the_oldest_and_newest_python(tmp_path):
