@@ -105,9 +105,11 @@ figures: ## have transformers compute what the language model's tests compare wi
 	$(ENSURE) test
 	$(BIN)/python -m tools.reference.make_figures
 
-bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
+BENCH = $(BIN)/python -m tools.bench
+
+bench: ## time the explorers, and the layers against each other, many minutes (ARGS="layers" or "explorers" for one)
 	$(ENSURE) test
-	$(BIN)/python -m tools.bench.bench $(ARGS)
+	$(if $(ARGS),$(BENCH).$(ARGS),$(BENCH).layers && $(BENCH).explorers)
 
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv

@@ -9,38 +9,12 @@ import sys
 import venv
 
 import pytest
-import yaml
-from checkouts import ROOT, program
+from checkouts import ROOT
 from needs import needs_posix_shell
 
 
 def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def test_hooks_run_programs_of_venv_alone():
-    hooks = [hook for repo in yaml.safe_load(text(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
-    assert [repo["repo"] for repo in yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]] == ["local"]
-    assert {hook["language"] for hook in hooks} == {"system"}, "another kind would fetch an environment"
-    assert [hook["id"] for hook in hooks if not hook["entry"].startswith(".venv/bin/python -m ")] == []
-    assert (ROOT / hooks[-1]["entry"].split()[-1]).is_file()
-
-
-@pytest.mark.slow  # three programs start
-@needs_posix_shell
-@pytest.mark.parametrize(("line", "passes"), [("x = 1\n", True), ("import os\n", False), ("x = [1,2]\n", False)])
-def test_the_hooks_stop_a_commit_that_ruff_would_not_pass(tmp_path, line, passes):
-    (tmp_path / "new.py").write_text(line)
-    for name in (".pre-commit-config.yaml", ".gitignore", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    program(tmp_path / ".venv/bin/python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    for command in (["init", "-q"], ["add", "."]):
-        subprocess.run(["git", "-C", tmp_path, *command], check=True)
-    environment = os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "home"), "http_proxy": "http://127.0.0.1:9"}
-    result = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "run"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert (result.returncode == 0) == passes, result.stdout + result.stderr
 
 
 @pytest.mark.slow  # makes an environment

@@ -54,7 +54,6 @@ def character_models():
 RUN = made_up_run()
 MODELS = character_models()
 MODEL = made_up_model()
-TYPED = "a text, typed"
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 MADE_FROM = {  # all others are made from a sentence alone
     "CostExplorer": (MEASURED,),
