@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from .base import Exercise, Misconception, Progress
+from .base import Exercise, Progress
 
 
 def vectors(generator, *shape, scale=1.0):
@@ -31,31 +31,36 @@ weights_by_loops = Exercise(
     solution=weights_for_query,
     cases=lambda g: [(vectors(g, d), vectors(g, n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "divides the scores by their sum",
-            lambda query, inputs: inputs @ query / (inputs @ query).sum(),
+            "torch.exp(scores)",
+            "scores",
             "Your weights are the scores divided by their sum. A score can be negative, and then so is its weight. "
             "Make every score positive first, in the way that softmax does.",
         ),
-        Misconception(
+        (
             "stops at the scores",
-            lambda query, inputs: inputs @ query,
+            "return exponentials / exponentials.sum()",
+            "return scores",
             "These are the scores. They are still to be turned into weights: positive numbers that sum to 1.",
         ),
-        Misconception(
+        (
             "does not divide by the sum",
-            lambda query, inputs: torch.exp(inputs @ query),
+            " / exponentials.sum()",
+            "",
             "The exponentials are right, but they do not sum to 1 yet.",
         ),
-        Misconception(
+        (
             "takes the cosine for the dot product",
-            lambda query, inputs: torch.softmax(torch.cosine_similarity(inputs, query[None], dim=1), dim=0),
+            "scores[i] = score",
+            "scores[i] = score / (query.norm() * row.norm())",
             "You divide by the lengths of the vectors: that is a cosine. A dot product keeps the lengths.",
         ),
-        Misconception(
+        (
             "compares by distance",
-            lambda query, inputs: torch.softmax(-(inputs - query).norm(dim=1), dim=0),
+            "scores[i] = score",
+            "scores[i] = -(query - row).norm()",
             "Your scores are distances. Here two vectors are compared by their dot product.",
         ),
     ],
@@ -80,20 +85,6 @@ def stable_softmax(scores):
     return exponentials / torch.where(total == 0, torch.ones_like(total), total)
 
 
-def naive_softmax(scores):
-    exponentials = torch.exp(scores)
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-def shifted_by_one_maximum(scores):
-    return naive_softmax(scores - scores.max())
-
-
-def with_a_small_number(scores):
-    exponentials = torch.exp(scores - scores.max(dim=-1, keepdim=True).values.clamp(min=-1e30))
-    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-3)
-
-
 def hard_scores(generator):
     rows = vectors(generator, 5, 4, scale=3.0)
     rows[1] += 1000
@@ -110,33 +101,26 @@ softmax_that_survives = Exercise(
     "of `-inf` must get weight 0, and a row in which every score is `-inf` must become a row of zeros.",
     solution=stable_softmax,
     cases=hard_scores,
-    misconceptions=[
-        Misconception(
-            "overflows",
-            naive_softmax,
-            "`exp(1000)` is more than a float32 holds, and inf divided by inf is NaN. Shift each row before the "
-            "exponential. Which shift leaves the weights as they are?",
-        ),
-        Misconception(
+    mistakes=[
+        "overflows",
+        (
             "gives NaN for a row of -inf",
-            lambda scores: torch.softmax(scores, dim=-1),
+            "torch.where(total == 0, torch.ones_like(total), total)",
+            "total",
             "Almost: a row of `-inf` alone still becomes NaN, as it does in torch. Nothing is left to share out "
             "there, and this exercise asks for zeros.",
         ),
-        Misconception(
+        (
             "works over the first dimension",
-            lambda scores: torch.nan_to_num(torch.softmax(scores, dim=0)),
+            "dim=-1",
+            "dim=0",
             "Your columns sum to 1, not your rows: the weights of one query stand in a row, the last dimension.",
         ),
-        Misconception(
-            "subtracts the maximum of the whole table",
-            shifted_by_one_maximum,
-            "You subtract one maximum from all rows. A row that lies far below it underflows to 0/0. Each row needs "
-            "its own.",
-        ),
-        Misconception(
+        "subtracts the maximum of the whole table",
+        (
             "adds a small number to the sum",
-            with_a_small_number,
+            "torch.where(total == 0, torch.ones_like(total), total)",
+            "(total + 1e-3)",
             "A small number in the divisor keeps NaN away, but then no row sums to 1. Treat the empty row by itself.",
         ),
     ],
@@ -152,6 +136,22 @@ softmax_that_survives = Exercise(
 )
 
 
+@softmax_that_survives.mistake
+def overflows(scores):
+    """`exp(1000)` is more than a float32 holds, and inf divided by inf is NaN. Shift each row before the
+    exponential. Which shift leaves the weights as they are?"""
+    exponentials = torch.exp(scores)
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax_that_survives.mistake
+def subtracts_the_maximum_of_the_whole_table(scores):
+    """You subtract one maximum from all rows. A row that lies far below it underflows to 0/0. Each row needs its
+    own."""
+    exponentials = torch.exp(scores - scores.max())
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
 def all_contexts(inputs):
     """Context vectors (n, d) of all tokens of inputs (n, d), each asking as it stands."""
     return torch.softmax(inputs @ inputs.T, dim=-1) @ inputs
@@ -164,32 +164,37 @@ contexts_at_once = Exercise(
     "token by a dot product, and no loop is needed. There are no trained matrices yet, and no scaling.",
     solution=all_contexts,
     cases=lambda g: [(vectors(g, n, d),) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "mixes by columns",
-            lambda inputs: torch.softmax(inputs @ inputs.T, dim=0) @ inputs,
+            "dim=-1",
+            "dim=0",
             "You mix by weights whose columns sum to 1. Row i holds the weights of query i, and it is the rows that "
             "must sum to 1.",
         ),
-        Misconception(
+        (
             "forgets the softmax",
-            lambda inputs: inputs @ inputs.T @ inputs,
+            "torch.softmax(inputs @ inputs.T, dim=-1)",
+            "inputs @ inputs.T",
             "You mix the inputs by raw scores. Between the scores and the mixture stands the softmax.",
         ),
-        Misconception(
+        (
             "stops at the weights",
-            lambda inputs: torch.softmax(inputs @ inputs.T, dim=-1),
+            "torch.softmax(inputs @ inputs.T, dim=-1) @ inputs",
+            "torch.softmax(inputs @ inputs.T, dim=-1)",
             "These are the weights, one row a query. The context vectors are the inputs, mixed by them.",
         ),
-        Misconception(
+        (
             "scales the scores",
-            lambda inputs: torch.softmax(inputs @ inputs.T / inputs.shape[1] ** 0.5, dim=-1) @ inputs,
+            "inputs.T",
+            "inputs.T / inputs.shape[1] ** 0.5",
             "You divide the scores by the square root of the width. That comes in the next notebook, with trained "
             "queries and keys; here the plain dot products are asked for.",
         ),
-        Misconception(
+        (
             "takes one softmax for the whole table",
-            lambda inputs: torch.softmax((inputs @ inputs.T).flatten(), 0).view(len(inputs), -1) @ inputs,
+            "torch.softmax(inputs @ inputs.T, dim=-1)",
+            "torch.softmax((inputs @ inputs.T).flatten(), 0).view(len(inputs), -1)",
             "All your weights together sum to 1. Every query has its own weights: each row must sum to 1.",
         ),
     ],
@@ -211,12 +216,6 @@ def weights_at_temperature(scores, temperature):
     return torch.softmax(scores / temperature, dim=-1)
 
 
-def power_of_weights(scores, temperature):
-    if temperature <= 0:
-        raise ValueError
-    return torch.softmax(scores, dim=-1) ** (1 / temperature)
-
-
 def temperatures(generator):
     warm = [(vectors(generator, *shape), t) for shape, t in (((6, 6), 1.0), ((4,), 0.25), ((2, 3, 5), 7.5))]
     return [*warm, (vectors(generator, 3), 0.0), (vectors(generator, 3), -2.0)]
@@ -230,25 +229,19 @@ temperature = Exercise(
     solution=weights_at_temperature,
     cases=temperatures,
     rows_sum_to_one=True,
-    misconceptions=[
-        Misconception(
-            "multiplies by the temperature",
-            lambda scores, temperature: torch.softmax(scores * temperature, dim=-1),
-            "You multiply: then a high temperature sharpens. It should flatten. (And what of 0 and below?)",
-        ),
-        Misconception(
-            "divides after the softmax",
-            lambda scores, temperature: torch.softmax(scores, dim=-1) / temperature,
-            "You divide the weights, and they no longer sum to 1. Divide the scores, before the softmax.",
-        ),
-        Misconception(
+    mistakes=[
+        "multiplies by the temperature",
+        "divides after the softmax",
+        (
             "takes a power of the weights and leaves it at that",
-            power_of_weights,
+            "scores / temperature, dim=-1)",
+            "scores, dim=-1) ** (1 / temperature)",
             "A power of the weights does sharpen or flatten, but the rows no longer sum to 1.",
         ),
-        Misconception(
+        (
             "takes any temperature",
-            lambda scores, temperature: torch.softmax(scores / temperature, dim=-1),
+            "temperature <= 0",
+            "False",
             "Right above 0. A temperature of 0 or below should end in a `ValueError`, and yours returns weights.",
         ),
     ],
@@ -262,5 +255,18 @@ temperature = Exercise(
     moral="In notebook 02 the square root of d_k plays the part of a temperature.",
 )
 
+
+@temperature.mistake
+def multiplies_by_the_temperature(scores, temperature):
+    """You multiply: then a high temperature sharpens. It should flatten. (And what of 0 and below?)"""
+    return torch.softmax(scores * temperature, dim=-1)
+
+
 EXERCISES = [weights_by_loops, softmax_that_survives, contexts_at_once, temperature]
 progress = Progress(EXERCISES)
+
+
+@temperature.mistake
+def divides_after_the_softmax(scores, temperature):
+    """You divide the weights, and they no longer sum to 1. Divide the scores, before the softmax."""
+    return torch.softmax(scores, dim=-1) / temperature

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ..layers import SelfAttention_v1, SelfAttention_v2
-from .base import Exercise, Misconception, Progress
+from .base import Exercise, Progress
 
 IMPORTS = "from attention_helpers import SelfAttention_v1"
 MATRICES = ("W_query", "W_key", "W_value")
@@ -21,12 +21,6 @@ def scaled_scores(x, W_query, W_key):
     return queries @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5
 
 
-def with_all_dimensions_reversed(x, W_query, W_key):
-    keys = x @ W_key
-    turned = keys.permute(*range(keys.ndim)[::-1])  # what .T does; on a batch that warns
-    return x @ W_query @ turned / keys.shape[-1] ** 0.5
-
-
 def embeddings_and_matrices(generator):
     """One sentence or a batch; num_tokens, d_in and d_k mostly differ, so that a wrong width shows."""
     shapes = [((6, 3), 2), ((4, 5), 7), ((1, 3), 3), ((5, 2), 1), ((2, 6, 3), 5), ((3, 1, 2), 4)]
@@ -41,40 +35,47 @@ scores_that_are_scaled = Exercise(
     "(num_tokens, d_in), or a batch, (b, num_tokens, d_in).",
     solution=scaled_scores,
     cases=embeddings_and_matrices,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "scales by d_in",
-            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / x.shape[-1] ** 0.5,
+            "keys.shape",
+            "x.shape",
             "You divide by the root of d_in, an embedding's width. How many products does one score add up?",
         ),
-        Misconception(
+        (
             "forgets the root",
-            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / W_key.shape[-1],
+            " ** 0.5",
+            "",
             "You divide by d_k itself: that divides the variance of the scores by d_k squared, too much.",
         ),
-        Misconception(
+        (
             "does not scale",
-            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1),
+            " / keys.shape[-1] ** 0.5",
+            "",
             "These are plain dot products, not scaled yet.",
         ),
-        Misconception(
+        (
             "multiplies",
-            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / W_key.shape[-1] ** -0.5,
+            "** 0.5",
+            "** -0.5",
             "You multiply by the root of d_k, as dividing by `** -0.5` does. Scores should become smaller.",
         ),
-        Misconception(
+        (
             "scales by the number of tokens",
-            lambda x, W_query, W_key: x @ W_query @ (x @ W_key).transpose(-2, -1) / x.shape[0] ** 0.5,
+            "keys.shape[-1]",
+            "x.shape[0]",
             "The first dimension of the keys counts tokens, or sentences. Their width is the last one.",
         ),
-        Misconception(
+        (
             "takes queries for keys",
-            lambda x, W_query, W_key: scaled_scores(x, W_key, W_query),
+            "queries @ keys.transpose",
+            "keys @ queries.transpose",
             "Your table is transposed: row i should belong to query i, and yours belongs to key i.",
         ),
-        Misconception(
+        (
             "uses .T on a batch",
-            with_all_dimensions_reversed,
+            "keys.transpose(-2, -1)",
+            "keys.permute(*range(keys.ndim)[::-1])",  # what .T does; on a batch that warns
             "Right for one sentence. On a batch `.T` reverses all three dimensions: swap the last two.",
         ),
     ],
@@ -95,39 +96,6 @@ def v1_from_v2(v2):
         v1.W_query.copy_(v2.W_query.weight.T)  # (d_out, d_in) -> (d_in, d_out)
         v1.W_key.copy_(v2.W_key.weight.T)
         v1.W_value.copy_(v2.W_value.weight.T)
-    return v1
-
-
-def copied_without_transposing(v2):
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    with torch.no_grad():
-        v1.W_query.copy_(v2.W_query.weight)
-        v1.W_key.copy_(v2.W_key.weight)
-        v1.W_value.copy_(v2.W_value.weight)
-    return v1
-
-
-def taken_over_without_transposing(v2):
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    v1.W_query = nn.Parameter(v2.W_query.weight.clone())
-    v1.W_key = nn.Parameter(v2.W_key.weight.clone())
-    v1.W_value = nn.Parameter(v2.W_value.weight.clone())
-    return v1
-
-
-def reshaped(v2):
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    v1.W_query = nn.Parameter(v2.W_query.weight.clone().reshape(v2.d_in, v2.d_out))
-    v1.W_key = nn.Parameter(v2.W_key.weight.clone().reshape(v2.d_in, v2.d_out))
-    v1.W_value = nn.Parameter(v2.W_value.weight.clone().reshape(v2.d_in, v2.d_out))
-    return v1
-
-
-def sharing_memory(v2):
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    v1.W_query = nn.Parameter(v2.W_query.weight.T)
-    v1.W_key = nn.Parameter(v2.W_key.weight.T)
-    v1.W_value = nn.Parameter(v2.W_value.weight.T)
     return v1
 
 
@@ -154,8 +122,6 @@ def moved(answer, v2):
     return found
 
 
-AS_LAID = "You move matrices as they lie. v2 keeps them as (d_out, d_in), v1 as (d_in, d_out), square or not."
-
 weights_into_v1 = Exercise(
     name="weights_into_v1",
     title="From v2 back into v1",
@@ -165,30 +131,30 @@ weights_into_v1 = Exercise(
     solution=v1_from_v2,
     cases=layers_without_bias,
     call=moved,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "copies without transposing",
-            copied_without_transposing,
-            AS_LAID,
+            ".weight.T",
+            ".weight",
+            "You move matrices as they lie. v2 keeps them as (d_out, d_in), v1 as (d_in, d_out), square or not.",
         ),
-        Misconception(
-            "takes the weights over without transposing",
-            taken_over_without_transposing,
-            f"{AS_LAID} A copy alone is not enough.",
-        ),
-        Misconception(
+        "takes the weights over without transposing",
+        (
             "reshapes instead of transposing",
-            reshaped,
+            ".weight.T",
+            ".weight.reshape(v2.d_in, v2.d_out)",
             "The shapes fit, but reshaping fills new rows in the old order. Rows should become columns.",
         ),
-        Misconception(
+        (
             "shares memory with v2",
-            sharing_memory,
+            ".copy_(",
+            " = nn.Parameter(",
             "Right numbers, but in v2's memory: `.T` copies nothing, so training v1 would move v2 too.",
         ),
-        Misconception(
+        (
             "fills nothing",
-            lambda v2: SelfAttention_v1(v2.d_in, v2.d_out),
+            ".copy_(",
+            ".clone().copy_(",
             "Your v1 still has the matrices it was made with. A line like `W = ...` writes nothing into v1.",
         ),
     ],
@@ -203,39 +169,22 @@ weights_into_v1 = Exercise(
 )
 
 
+@weights_into_v1.mistake
+def takes_the_weights_over_without_transposing(v2):
+    """You move matrices as they lie. v2 keeps them as (d_out, d_in), v1 as (d_in, d_out), square or not.
+    A copy alone is not enough."""
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    for name in MATRICES:
+        setattr(v1, name, nn.Parameter(getattr(v2, name).weight.clone()))
+    return v1
+
+
 def variances_of_scores(widths, num_pairs, generator):
     """A list of one variance a width: of num_pairs dot products q·k, q and k standard normal."""
     variances = []
     for d_k in widths:
         queries = torch.randn(num_pairs, d_k, generator=generator)
         keys = torch.randn(num_pairs, d_k, generator=generator)
-        variances.append((queries * keys).sum(dim=-1).var().item())
-    return variances
-
-
-def variances_of_entries(widths, num_pairs, generator):
-    variances = []
-    for d_k in widths:
-        queries = torch.randn(num_pairs, d_k, generator=generator)
-        keys = torch.randn(num_pairs, d_k, generator=generator)
-        variances.append((queries * keys).var().item())
-    return variances
-
-
-def every_query_with_every_key(widths, num_pairs, generator):
-    variances = []
-    for d_k in widths:
-        queries = torch.randn(num_pairs, d_k, generator=generator)
-        keys = torch.randn(num_pairs, d_k, generator=generator)
-        variances.append((queries @ keys.T).var().item())
-    return variances
-
-
-def ignoring_the_generator(widths, num_pairs, generator):
-    variances = []
-    for d_k in widths:
-        queries = torch.randn(num_pairs, d_k)
-        keys = torch.randn(num_pairs, d_k)
         variances.append((queries * keys).sum(dim=-1).var().item())
     return variances
 
@@ -257,25 +206,29 @@ variance_and_width = Exercise(
         for widths, num_pairs in (([2, 8], 500), ([1], 2), ([5, 1, 64], 40), ([512], 30))
     ],
     call=with_seed,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "measures the products of entries",
-            variances_of_entries,
+            ".sum(dim=-1)",
+            "",
             "You measure products of single entries. A score is the sum of such products over the width.",
         ),
-        Misconception(
+        (
             "compares every query with every key",
-            every_query_with_every_key,
+            "(queries * keys).sum(dim=-1)",
+            "(queries @ keys.T)",
             "You compare every query with every key. Asked for: query 0 with key 0, 1 with 1, and so on.",
         ),
-        Misconception(
+        (
             "takes the root",
-            lambda widths, num_pairs, generator: [v**0.5 for v in variances_of_scores(widths, num_pairs, generator)],
+            ".var()",
+            ".std()",
             "This is the variance's root.",
         ),
-        Misconception(
+        (
             "ignores the generator",
-            ignoring_the_generator,
+            ", generator=generator",
+            "",
             "Your numbers do not come from `generator`. Hand it to both draws, and a run can be repeated.",
         ),
     ],
@@ -296,27 +249,6 @@ def one_step(x, W_query, W_key, target, rate):
     weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, dim=-1)
     loss = (weights - target).square().sum()
     loss.backward()  # fills W.grad
-    return W.detach() - rate * W.grad
-
-
-def returning_a_tracked_matrix(x, W_query, W_key, target, rate):
-    W = W_query.clone().requires_grad_()
-    weights = torch.softmax((x @ W) @ (x @ W_key).T / W_key.shape[-1] ** 0.5, dim=-1)
-    (weights - target).square().sum().backward()
-    return W - rate * W.grad
-
-
-def marking_the_callers_matrix(x, W_query, W_key, target, rate):
-    W_query.requires_grad_()
-    weights = torch.softmax((x @ W_query) @ (x @ W_key).T / W_key.shape[-1] ** 0.5, dim=-1)
-    (weights - target).square().sum().backward()
-    return W_query.detach() - rate * W_query.grad
-
-
-def with_the_mean_of_the_squares(x, W_query, W_key, target, rate):
-    W = W_query.clone().requires_grad_()
-    weights = torch.softmax((x @ W) @ (x @ W_key).T / W_key.shape[-1] ** 0.5, dim=-1)
-    (weights - target).square().mean().backward()
     return W.detach() - rate * W.grad
 
 
@@ -345,26 +277,30 @@ step_by_hand = Exercise(
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "climbs",
-            lambda x, W_query, W_key, target, rate: one_step(x, W_query, W_key, target, -rate),
+            "- rate",
+            "+ rate",
             "You step up the slope: the gradient says where the loss grows. Training goes the other way.",
         ),
-        Misconception(
+        (
             "returns a tracked matrix",
-            returning_a_tracked_matrix,
+            "W.detach()",
+            "W",
             "Right numbers, but the result is still tracked: print it, and you see its `grad_fn`. Where does "
             "torch not track what you compute?",
         ),
-        Misconception(
+        (
             "marks the caller's matrix",
-            marking_the_callers_matrix,
+            "W_query.clone()",
+            "W_query",
             "Right once. You marked the caller's matrix, so the next call adds to its gradient: use a copy.",
         ),
-        Misconception(
+        (
             "takes the mean of the squares",
-            with_the_mean_of_the_squares,
+            ".sum()",
+            ".mean()",
             "Your loss is the mean of the squared differences, and so the step is shorter. Take their sum.",
         ),
     ],

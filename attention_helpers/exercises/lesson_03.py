@@ -8,8 +8,7 @@ from torch import nn
 from ..dropout import Dropout
 from ..layers import CausalAttention
 from ..probes import influence
-from .base import Exercise, Misconception, Progress
-from .running import kept_random_state
+from .base import Exercise, Progress
 
 IMPORTS = "from torch import nn\n\n"  # beyond what the notebook imports at its top
 
@@ -26,25 +25,29 @@ mask_of_the_future = Exercise(
     "for each key. True means hide, as in this notebook. A token sees itself and those before it, no others.",
     solution=causal_mask,
     cases=lambda g: [(n,) for n in (6, 1, 2, 5)],
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "hides the diagonal",
-            lambda num_tokens: torch.ones(num_tokens, num_tokens).triu().bool(),
+            "diagonal=1",
+            "",
             "You hide the diagonal too: no token sees itself, and the first sees nothing at all.",
         ),
-        Misconception(
+        (
             "shows the next token",
-            lambda num_tokens: torch.ones(num_tokens, num_tokens).triu(diagonal=2).bool(),
+            "diagonal=1",
+            "diagonal=2",
             "One token of the future is still visible: row i sees column i + 1, the token to be predicted.",
         ),
-        Misconception(
+        (
             "hides the past",
-            lambda num_tokens: torch.ones(num_tokens, num_tokens).tril(diagonal=-1).bool(),
+            "triu(diagonal=1)",
+            "tril(diagonal=-1)",
             "You hide the past and show the future. On which side of the diagonal are the columns j > i?",
         ),
-        Misconception(
+        (
             "lets True mean keep",
-            lambda num_tokens: torch.ones(num_tokens, num_tokens).tril().bool(),
+            "triu(diagonal=1)",
+            "tril()",
             "True means keep in torch's `scaled_dot_product_attention`. Here it means hide: negate yours.",
         ),
     ],
@@ -84,35 +87,36 @@ weights_under_a_mask = Exercise(
     solution=masked_weights,
     cases=scores_and_masks,
     rows_sum_to_one=True,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "fills with 0",
-            lambda scores, mask: torch.softmax(scores.masked_fill(mask, 0.0), dim=-1),
+            "-torch.inf",
+            "0.0",
             "Softmax gives a score of 0 a share all the same, for $e^0 = 1$. Which score gets nothing?",
         ),
-        Misconception(
+        (
             "masks after softmax",
-            lambda scores, mask: torch.softmax(scores, dim=-1).masked_fill(mask, 0.0),
+            "scores.masked_fill(mask, -torch.inf), dim=-1)",
+            "scores, dim=-1).masked_fill(mask, 0.0)",
             "You mask after softmax, so what the hidden tokens had is missing: the rows do not sum to 1.",
         ),
-        Misconception(
-            "masks after softmax and divides",
-            lambda scores, mask: (kept := torch.softmax(scores, -1) * ~mask) / kept.sum(-1, keepdim=True),
-            "Right on paper. Beside a hidden 1000 softmax leaves the others 0, and 0/0 is NaN. Mask first.",
-        ),
-        Misconception(
+        "masks after softmax and divides",
+        (
             "throws the masked copy away",
-            lambda scores, mask: torch.softmax(scores, dim=-1),
+            "scores.masked_fill(mask, -torch.inf)",
+            "scores",
             "Nothing is hidden. `masked_fill` returns a masked copy, and softmax must get that copy.",
         ),
-        Misconception(
+        (
             "counts the dimensions from the left",
-            lambda scores, mask: torch.softmax(scores.masked_fill(mask, -torch.inf), dim=1),
+            "dim=-1",
+            "dim=1",
             "Right for one sentence. In a batch (b, n, m) dimension 1 is that of the queries. Name the last.",
         ),
-        Misconception(
+        (
             "fills with -1e9",
-            lambda scores, mask: torch.softmax(scores.masked_fill(mask, -1e9), dim=-1),
+            "-torch.inf",
+            "-1e9",
             "Right in float32, but float16 ends at -65504. Which value lies below all numbers, in any dtype?",
         ),
     ],
@@ -125,6 +129,13 @@ weights_under_a_mask = Exercise(
     "however large the hidden score was. `masked_fill` fills a copy, and float16 has minus infinity too.",
     moral="It works for any mask that leaves something to see in every row.",
 )
+
+
+@weights_under_a_mask.mistake
+def masks_after_softmax_and_divides(scores, mask):
+    """Right on paper. Beside a hidden 1000 softmax leaves the others 0, and 0/0 is NaN. Mask first."""
+    kept = torch.softmax(scores, dim=-1) * ~mask
+    return kept / kept.sum(dim=-1, keepdim=True)
 
 
 class MaskedAttention(nn.Module):
@@ -146,56 +157,6 @@ class MaskedAttention(nn.Module):
         return torch.softmax(scaled, dim=-1) @ values  # (b, num_tokens, d_out)
 
 
-class MasksWhatNobodyReads(MaskedAttention):
-    def forward(self, x):
-        num_tokens = x.shape[1]
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)
-        scaled = scores / keys.shape[-1] ** 0.5
-        masked = scaled.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)  # noqa: F841
-        return torch.softmax(scaled, dim=-1) @ values
-
-
-class TakesTheWholeMask(MaskedAttention):
-    def forward(self, x):
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)
-        scaled = scores / keys.shape[-1] ** 0.5
-        scaled = scaled.masked_fill(self.mask, -torch.inf)
-        return torch.softmax(scaled, dim=-1) @ values
-
-
-class TurnsTheMaskAround(MaskedAttention):
-    def forward(self, x):
-        num_tokens = x.shape[1]
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)
-        scaled = scores / keys.shape[-1] ** 0.5
-        scaled = scaled.masked_fill(self.mask[:num_tokens, :num_tokens].T, -torch.inf)
-        return torch.softmax(scaled, dim=-1) @ values
-
-
-class MasksAfterSoftmax(MaskedAttention):
-    def forward(self, x):
-        num_tokens = x.shape[1]
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)
-        scaled = scores / keys.shape[-1] ** 0.5
-        weights = torch.softmax(scaled, dim=-1)
-        return weights.masked_fill(self.mask[:num_tokens, :num_tokens], 0) @ values
-
-
-class LosesTheScaling(MaskedAttention):
-    def forward(self, x):
-        num_tokens = x.shape[1]
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)
-        scaled = scores / keys.shape[-1] ** 0.5
-        scaled = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
-        return torch.softmax(scaled, dim=-1) @ values
-
-
-@kept_random_state()
 def run_layer(answer, x, d_out, context_length):
     torch.default_generator.manual_seed(d_out)
     return answer(x.shape[-1], d_out, context_length)(x)
@@ -215,30 +176,30 @@ mend_the_leak = Exercise(
         (3 * torch.randn(*shape, generator=g), d_out, longest)
         for *shape, d_out, longest in [(1, 6, 3, 2, 6), (2, 4, 3, 5, 6), (1, 1, 2, 2, 1), (3, 5, 6, 4, 9)]
     ],
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "masks what nobody reads",
-            MasksWhatNobodyReads,
+            "scaled = scaled.masked_fill",
+            "masked = scaled.masked_fill",
             "It still leaks: softmax reads scores that are not masked. Follow the name that it is given.",
         ),
-        Misconception(
+        (
             "takes the whole mask",
-            TakesTheWholeMask,
+            "self.mask[:num_tokens, :num_tokens]",
+            "self.mask",
             "Mended for `context_length` tokens only. A shorter sentence takes the mask's upper left corner.",
         ),
-        Misconception(
+        (
             "turns the mask around",
-            TurnsTheMaskAround,
+            "self.mask[:num_tokens, :num_tokens]",
+            "self.mask[:num_tokens, :num_tokens].T",
             "Now the past is hidden and the future is seen. The mask was right as it stood.",
         ),
-        Misconception(
-            "masks after softmax",
-            MasksAfterSoftmax,
-            "The future is hidden, but the rows of your weights no longer sum to 1. Mask before softmax.",
-        ),
-        Misconception(
+        "masks after softmax",
+        (
             "loses the scaling",
-            LosesTheScaling,
+            "scaled.masked_fill",
+            "scores.masked_fill",
             "The leak is mended, but you mask the scores from before the division by $\\sqrt{d_k}$.",
         ),
     ],
@@ -251,6 +212,18 @@ mend_the_leak = Exercise(
     "the old scores. Mended, `trace` finds no unused result, and `influence` is 0 above the diagonal.",
     moral="Look once more at `influence` and `trace`: zeros above the diagonal, and no unused result.",
 )
+
+
+@mend_the_leak.mistake
+class MasksAfterSoftmax(MaskedAttention):
+    """The future is hidden, but the rows of your weights no longer sum to 1. Mask before softmax."""
+
+    def forward(self, x):
+        num_tokens = x.shape[1]
+        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
+        scores = queries @ keys.transpose(1, 2)
+        weights = torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1)
+        return weights.masked_fill(self.mask[:num_tokens, :num_tokens], 0) @ values
 
 
 def sliding_window_mask(num_tokens, window):
@@ -266,25 +239,29 @@ window_mask = Exercise(
     "tokens before it, no others. True means hide. `window` is 1 or more, even above num_tokens.",
     solution=sliding_window_mask,
     cases=lambda g: [(6, 3), (6, 1), (5, 2), (4, 4), (4, 9), (1, 1)],
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "sees one token too many",
-            lambda num_tokens, window: sliding_window_mask(num_tokens, window + 1),
+            "-window",
+            "-window - 1",
             "Your tokens see one too many. A window of 1 is the token itself, and none before it.",
         ),
-        Misconception(
+        (
             "sees one token too few",
-            lambda num_tokens, window: sliding_window_mask(num_tokens, window - 1),
+            "-window",
+            "1 - window",
             "Your tokens see one too few: with a window of 1, not even themselves.",
         ),
-        Misconception(
+        (
             "forgets the future",
-            lambda num_tokens, window: torch.ones(num_tokens, num_tokens).bool().tril(-window),
+            "ones.triu(diagonal=1) | ",
+            "",
             "What is too far back is hidden, but the future is open. Hide both.",
         ),
-        Misconception(
+        (
             "forgets the window",
-            lambda num_tokens, window: causal_mask(num_tokens),
+            " | ones.tril(diagonal=-window)",
+            "",
             "This is the causal mask: hide what lies `window` or more tokens back as well.",
         ),
     ],
@@ -304,13 +281,6 @@ def leaks(layer, x):
     return influence(layer, x).poke.triu(diagonal=1).max().item() > 1e-5
 
 
-def moved_before(layer, x, j):
-    """How far the rows before token j move when it is poked."""
-    poked = x.clone()
-    poked[0, j] += 1.0
-    return (layer(poked) - layer(x))[0, :j].abs().sum().item()
-
-
 class CentredAttention(CausalAttention):
     """Its weights are causal, its output is not: the mean is taken over all tokens."""
 
@@ -320,10 +290,9 @@ class CentredAttention(CausalAttention):
 
 def sound_and_leaky_layers(generator):
     """A causal layer, one in training, two with a hole for one token, one that leaks after its weights."""
-    with torch.random.fork_rng(devices=[]):  # a new nn.Linear draws from the global numbers
-        torch.default_generator.manual_seed(0)
-        sound, training, near, far = (CausalAttention(3, 2, 6, dropout=0.0) for _ in range(4))
-        centred = CentredAttention(3, 2, 6, dropout=0.0)
+    torch.default_generator.manual_seed(0)  # a new nn.Linear draws from the global numbers
+    sound, training, near, far = (CausalAttention(3, 2, 6, dropout=0.0) for _ in range(4))
+    centred = CentredAttention(3, 2, 6, dropout=0.0)
     training.dropout = Dropout(0.5, torch.Generator().manual_seed(0))
     near.mask[2, 3], far.mask[1, 4] = False, False
     layers = zip((sound, training, near, far, centred, sound), (6, 6, 6, 6, 4, 1), strict=True)
@@ -338,33 +307,27 @@ find_leaks = Exercise(
     "by what comes out. In training mode dropout draws anew at every call; `layer.eval()` ends that.",
     solution=leaks,
     cases=sound_and_leaky_layers,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "looks at the past",
-            lambda layer, x: influence(layer, x).poke.tril(diagonal=-1).max().item() > 1e-5,
+            "triu(diagonal=1)",
+            "tril(diagonal=-1)",
             "You ask whether a token moves the rows after it. It should. A leak moves a row before it.",
         ),
-        Misconception(
+        (
             "counts the token's own row",
-            lambda layer, x: influence(layer, x).poke.triu().max().item() > 1e-5,
+            "diagonal=1",
+            "",
             "You call every layer leaky. A poked token's own row may move: look at the rows before it.",
         ),
-        Misconception(
+        (
             "looks at the weights",
-            lambda layer, x: layer.steps(x).weights.triu(diagonal=1).max().item() > 1e-5,
+            "influence(layer, x).poke",
+            "layer.steps(x).weights",
             "One layer here has causal weights and leaks after them. Judge by `layer(x)` instead.",
         ),
-        Misconception(
-            "pokes the last token alone",
-            lambda layer, x: moved_before(layer.eval(), x, x.shape[1] - 1) > 1e-5,
-            "Two masks here have one hole each: one token moves one earlier row. Poke every token in turn, "
-            "and look at every row before it.",
-        ),
-        Misconception(
-            "takes dropout for a leak",
-            lambda layer, x: any(moved_before(layer, x, j) > 1e-5 for j in range(1, x.shape[1])),
-            "In training mode two calls differ though nothing is poked: you take dropout for a leak.",
-        ),
+        "pokes the last token alone",
+        "takes dropout for a leak",
     ],
     hints=[
         "Which entries of an `influence` table show that a later token moves an earlier row?",
@@ -375,6 +338,27 @@ find_leaks = Exercise(
     "each token in eval mode and looks at the output, not the weights. The bound leaves room for rounding.",
     moral="It works for any layer with a row a token, whatever goes on inside.",
 )
+
+
+def moved_before(layer, x, j):
+    """How far the rows before token j move when it is poked."""
+    poked = x.clone()
+    poked[0, j] += 1.0
+    return (layer(poked) - layer(x))[0, :j].abs().sum().item()
+
+
+@find_leaks.mistake
+def pokes_the_last_token_alone(layer, x):
+    """Two masks here have one hole each: one token moves one earlier row. Poke every token in turn, and look at
+    every row before it."""
+    return moved_before(layer.eval(), x, x.shape[1] - 1) > 1e-5
+
+
+@find_leaks.mistake
+def takes_dropout_for_a_leak(layer, x):
+    """In training mode two calls differ though nothing is poked: you take dropout for a leak."""
+    return any(moved_before(layer, x, j) > 1e-5 for j in range(1, x.shape[1]))
+
 
 EXERCISES = [mask_of_the_future, weights_under_a_mask, mend_the_leak, window_mask, find_leaks]
 progress = Progress(EXERCISES)
