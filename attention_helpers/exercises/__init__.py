@@ -1,9 +1,9 @@
-"""Exercises that answer back, a module or folder a lesson.
+"""Exercises that answer back, one module per lesson.
 
 A notebook imports one: `from attention_helpers.exercises import lesson_01 as practice`.
 
-The wrong answers stand above their exercise, or in a file wrong_*.py beside it: a plain function, class or text for
-each mistake, which a teacher can read by itself. One of a single line is a lambda.
+Each exercise lists the mistakes that learners make as edits of its solution, with the reply to each. A mistake that
+isn't an edit is a function or class under `@exercise.mistake`, whose docstring is the reply.
 """
 
 import importlib
