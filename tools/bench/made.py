@@ -13,7 +13,8 @@ from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Snapshot
 
 SENTENCE = load_sentence("journey")
-TYPED = "The town lies by a slow green river. It"  # longer than a character model's window
+TEXT = "The town lies by a slow green river. It"
+TYPED = [TEXT[:end] for end in (1, 2, 3, 5, 8, 13, 33)]  # the last is longer than a character model's window of 32
 
 
 def made_up_run():
@@ -72,7 +73,7 @@ def make(name):
 def settings_of(control):
     """Every value that a control can take; of a text, one that grows as it is typed."""
     if isinstance(control.value, str) and not hasattr(control, "options"):
-        return [TYPED[:end] for end in range(1, len(TYPED) + 1)]
+        return TYPED
     if hasattr(control, "options"):
         return [value for _, value in control._options_full]
     if hasattr(control, "min"):
