@@ -30,22 +30,23 @@ reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=0
 	$(ENSURE) lab
 	@$(BIN)/python tools/setup/workbook.py reset "$(NOTEBOOK)"
 
-test: test-unit test-notebooks ## run the unit tests, and every notebook against its stored outputs
+test: test-unit test-notebooks ## run the unit tests, and every lesson against its stored outputs
 
 test-unit: ## run the unit tests alone (ARGS=... for pytest)
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical --dist=worksteal tests $(ARGS)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
-NOTEBOOKS ?= notebooks
+NOTEBOOKS ?= $(wildcard notebooks/*.ipynb)
 NBVAL = -p tools.notebooks.own_sockets --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
 
-test-notebooks: ## execute every notebook and compare it with its stored outputs (ARGS=... for pytest)
+test-notebooks: ## execute every lesson and compare it with its stored outputs (ARGS=... for pytest)
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) $(NOTEBOOKS) $(ARGS)
 
-test-slow: ## run the tests that take minutes
+test-slow: ## run the tests that take minutes, the solutions' notebooks among them
 	$(ENSURE) test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) notebooks/solutions
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow tests $(ARGS)
 
 test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)

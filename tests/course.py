@@ -11,6 +11,7 @@ PATHS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" 
 LESSONS = [notebook.path for notebook in COURSE[1:]]
 FREE = "nbval-ignore-output"
 SVG = "image/svg+xml"
+MOST = 400  # characters of a text in a message
 [MEASURED] = re.findall(r"^regex: (.*)$", (FOLDER / "measured.cfg").read_text(encoding="ascii"), flags=re.M)
 
 
@@ -39,6 +40,11 @@ def read(path):
             for kind, data in output.get("data", {}).items():
                 output.data[kind] = joined(data) if kind.startswith("text/") or kind == SVG else data
     return notebook
+
+
+def at(path, cell, text=""):
+    """Where something is wrong, and what, for a message: a long text is cut, since a picture is one line of 100 kB."""
+    return f"{path.name}, cell {cell.id}: {text if len(text) <= MOST else text[: MOST - 1] + '…'}"
 
 
 def code_cells(notebook):

@@ -23,8 +23,6 @@ class Notebook:
     move: str = ""
     predict: str = ""
     here: tuple = ()
-    free: int = 0
-    measured: str = ""
 
     @property
     def number(self):
