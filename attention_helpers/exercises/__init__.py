@@ -1,9 +1,9 @@
-"""Exercises that answer back, a module or folder a lesson.
+"""Exercises that answer back, a module for each lesson.
 
 A notebook imports one: `from attention_helpers.exercises import lesson_01 as practice`.
 
-The wrong answers stand above their exercise, or in a file wrong_*.py beside it: a plain function, class or text for
-each mistake, which a teacher can read by itself. One of a single line is a lambda.
+Each exercise comes with the mistakes that people make. Most of them are edits of the solution, listed in the exercise;
+the others are functions or classes below it, which a teacher can read on their own.
 """
 
 import importlib

@@ -155,18 +155,13 @@ class Exercise:
         for got, right in zip(given, expected, strict=True):
             names = self._argument_names(len(got.before))
             if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
-                with_what = ", ".join(
-                    f"{name} {in_words(value)}" for name, value in zip(names, got.before, strict=True)
-                )
-                return f"{found} This was with {with_what}."
+                return f"{found} This was with {in_words(names, got.before)}."
         return ""
 
     def _argument_names(self, count):
         """A name for each argument of a case: the one that the solution, or `call`, gives it."""
         direct = self.call is call_directly
-        names = (
-            [*inspect.signature(self.solution).parameters] if direct else [*inspect.signature(self.call).parameters][1:]
-        )
+        names = [*inspect.signature(self.solution if direct else self.call).parameters][0 if direct else 1 :]
         return (names + names[-1:] * count)[:count]  # the last is perhaps *values, which takes several
 
     def _kind_of_inputs(self):
@@ -177,20 +172,12 @@ class Exercise:
 
     def _reply_of_mistake(self, given, expected):
         """The reply of the first known mistake that does what was given in every call, or ""."""
-        for mistake in self.known_mistakes:
-            wrong = self.outcomes(mistake.wrong)
-            if self._all_alike(wrong, given, expected) and not self._all_alike(wrong, expected, expected):
-                return mistake.reply
-        return ""
-
-    def _all_alike(self, ones, others, expected):
-        calls = zip(ones, others, expected, strict=True)
-        return all(alike(one, other, right.error, self.tolerance) for one, other, right in calls)
+        fits = (m for m in self.known_mistakes if alike(self.outcomes(m.wrong), given, expected, self.tolerance))
+        return next((mistake.reply for mistake in fits), "")
 
     def wrong_ways(self):
         """What the check replies to each of the known mistakes, as a table. Errors: none."""
-        replies = {mistake.name: mistake.reply.replace("|", "\\|") for mistake in self.known_mistakes}
-        rows = [f"| {name} | {reply} |" for name, reply in replies.items()]
+        rows = ["| {} | {} |".format(m.name, m.reply.replace("|", "\\|")) for m in self.known_mistakes]
         return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
 
 
