@@ -14,7 +14,7 @@ ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh readers figures bench upgrade clean
+	refresh lookup-models figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -69,10 +69,11 @@ test-classroom: ## have five learners work in a real hub at once, and mark a cla
 	$(ENSURE) classroom
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs -s tests/classroom $(ARGS)
 
-lint: ## check code and notebooks with ruff
+lint: ## check code and notebooks with ruff, and who imports whom
 	$(ENSURE) test
 	$(BIN)/python -m ruff check
 	$(BIN)/python -m ruff format --check
+	$(BIN)/python $(BIN)/lint-imports --no-cache --no-logo
 
 format: ## let ruff mend and format code and notebooks
 	$(ENSURE) test
@@ -96,17 +97,19 @@ refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.refresh_notebooks $(NOTEBOOK)
 
-readers: ## train data/readers.npz anew, the weights that explorers offer as trained (a minute)
+lookup-models: ## train data/lookup_models.npz again, the weights that explorers offer as trained (a minute)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.train_readers
+	$(BIN)/python -m tools.training.train_lookup_models
 
 figures: ## have transformers compute what the language model's tests compare with (network, an environment of its own)
 	$(ENSURE) test
 	$(BIN)/python -m tools.reference.make_figures
 
-bench: ## time sliders, layers and suite, many minutes (ARGS="--skip suite" leaves the suite out)
+BENCH = $(BIN)/python -m tools.bench
+
+bench: ## time the explorers, and the layers against each other, many minutes (ARGS="layers" or "explorers" for one)
 	$(ENSURE) test
-	$(BIN)/python -m tools.bench.bench $(ARGS)
+	$(if $(ARGS),$(BENCH).$(ARGS),$(BENCH).layers && $(BENCH).explorers)
 
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv

@@ -142,8 +142,8 @@ def cast_by_autocast(a, b):
     return torch.is_autocast_enabled(a.device.type) and torch.float64 not in (a.dtype, b.dtype)
 
 
-def check_codes(name, value, codes, longest, symbols=()):
-    """Check what an embedding looks up, codes (b, num_tokens, *symbols): whole numbers from 0 to `codes` - 1."""
+def check_token_ids(name, value, vocab_size, longest, symbols=()):
+    """Check what an embedding looks up, token ids (b, num_tokens, *symbols): whole numbers from 0 to vocab_size - 1."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if value.dtype not in (torch.int64, torch.int32):
@@ -153,9 +153,9 @@ def check_codes(name, value, codes, longest, symbols=()):
         raise ValueError(f"{name} must have the shape ({layout}), got {tuple(value.shape)}")
     if value.shape[1] > longest:
         raise ValueError(f"{name} must hold at most {longest} tokens, got {value.shape[1]} in {tuple(value.shape)}")
-    wrong = [] if value.is_meta else value[(value < 0) | (value >= codes)].tolist()
+    wrong = [] if value.is_meta else value[(value < 0) | (value >= vocab_size)].tolist()
     if wrong:
-        raise ValueError(f"{name} must hold codes from 0 to {codes - 1}, got {wrong[0]}")
+        raise ValueError(f"{name} must hold token ids from 0 to {vocab_size - 1}, got {wrong[0]}")
 
 
 def check_mask(mask, scores):

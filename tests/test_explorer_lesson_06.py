@@ -138,7 +138,7 @@ def test_what_trained_weights_cannot_have_gives_way_and_comes_back(fresh):
 
 def test_a_trained_layers_answers_are_told(fresh):
     fresh.set(weights="trained", d_out=64, num_heads=2)
-    first, second = (f"{share:.0%}" for share in fresh.arrays.score.tolist())
+    first, second = (f"{share:.0%}" for share in fresh.arrays.accuracy.tolist())
     assert f"the first is right in {first}, the second in {second}" in fresh.readout
     fresh.set(weights="random")
     assert "trained for" not in fresh.readout

@@ -33,25 +33,25 @@ def test_every_head_has_a_tile_and_the_chosen_one_is_framed(explorer):
 
 
 def test_heads_that_are_off_are_white_and_the_bars_move(explorer):
-    explorer.set(layer=1, head=2, off="this head")
-    assert explorer.arrays.off == ((1, 2),)
+    explorer.set(layer=1, head=2, ablate="this head")
+    assert explorer.arrays.ablate == ((1, 2),)
     assert [name for name, rect in tiles(explorer).items() if rect.get("fill") == "#fff"] == ["layer 1, head 2"]
     expected = MODEL(MODEL.encode("abcabc"), [(1, 2)])[0, -1].softmax(dim=-1)
     whole = MODEL(MODEL.encode("abcabc"))[0, -1]
     torch.testing.assert_close(explorer.arrays.shares[1], expected[whole.topk(6).indices])
-    explorer.set(layer=0, off="its layer")
-    assert explorer.arrays.off == tuple((0, head) for head in range(4))
-    explorer.set(off="induction")
-    assert explorer.arrays.off == tuple(explorer.jobs["induction"])
+    explorer.set(layer=0, ablate="its layer")
+    assert explorer.arrays.ablate == tuple((0, head) for head in range(4))
+    explorer.set(ablate="induction")
+    assert explorer.arrays.ablate == tuple(explorer.roles["induction"])
 
 
 def test_with_nothing_off_nothing_is_said_of_it(explorer):
-    told = lambda: re.findall(r"<title>([^<]*), switched off: ", explorer.svg)  # noqa: E731
+    told = lambda: re.findall(r"<title>([^<]*), ablated: ", explorer.svg)  # noqa: E731
     assert told() == []
-    assert "with heads off" not in explorer.readout
-    explorer.set(off="this head")
+    assert "with heads ablated" not in explorer.readout
+    explorer.set(ablate="this head")
     assert len(told()) == 6
-    assert "with heads off" in explorer.readout
+    assert "with heads ablated" in explorer.readout
 
 
 def test_the_frame_of_the_chosen_head_hides_nothing_of_it(explorer):
@@ -73,9 +73,9 @@ def test_each_row_tells_whom_its_token_reads(explorer):
 
 
 def test_another_head_or_token_needs_no_forward(explorer, monkeypatch):
-    explorer.set(off="induction")
+    explorer.set(ablate="induction")
     monkeypatch.setattr(MODEL, "look", lambda *_: pytest.fail("it went through the model again"))
-    for values in ({"head": 3}, {"layer": 0}, {"token": 2}, {"off": "none"}, {"off": "induction"}):
+    for values in ({"head": 3}, {"layer": 0}, {"token": 2}, {"ablate": "none"}, {"ablate": "induction"}):
         explorer.set(**values)
 
 

@@ -129,7 +129,7 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
     maps = np.linspace(0, 1, 3 * 20 * 20).reshape(3, 20, 20)
     taken, tokens = np.zeros(maps.shape), [f"t{n}" for n in range(20)]
     taken[2, 19, 0] = 1
-    image, pixels = image_of(parsed(cells.heads(maps, tokens, (0, 1), causal_mask(20), taken, 600, 300)))
+    image, pixels = image_of(parsed(cells.head_maps(maps, tokens, (0, 1), causal_mask(20), taken, 600, 300)))
     assert "pixelated" in image.get("style")
     cell = float(image.get("width")) / pixels.shape[1]
     assert cell == pytest.approx(float(image.get("height")) / pixels.shape[0], rel=0.02)
@@ -147,7 +147,7 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 12])
 def test_heads_fill_one_room_and_none_overlaps_another(count, tokens):
     names, maps = [f"token {n}" for n in range(tokens)], np.ones((count, tokens, tokens)) / 2
-    piece = cells.heads(maps, names, (0, 1), np.zeros((tokens, tokens)), maps * 0, 640, 400)
+    piece = cells.head_maps(maps, names, (0, 1), np.zeros((tokens, tokens)), maps * 0, 640, 400)
     assert (piece.width, piece.height) == (640, 400)
     tree = parsed(piece)
     marks = [(float(r.get("x")), float(r.get("y"))) for r in tree.iter("rect") if r.get("height") == "10"]
@@ -197,7 +197,7 @@ def test_an_arc_is_the_wider_the_more_is_read():
 def test_a_colour_bar_stands_beside_the_last_map_of_a_row(count, n):
     maps, names, none = np.full((count, n, n), 1 / n), [f"t{i}" for i in range(n)], np.zeros((n, n))
     bar = cells.colour_bar((0, 1))
-    alone, both = (cells.heads(maps, names, (0, 1), none, None, 600, 300, bar=each) for each in (None, bar))
+    alone, both = (cells.head_maps(maps, names, (0, 1), none, None, 600, 300, bar=each) for each in (None, bar))
     assert both.width == alone.width + cells.GAP + bar.width
     start = both.svg.index(bar.svg)
     at = float(re.search(r"translate\(([\d.]+),[\d.]+\)\">$", both.svg[:start])[1])

@@ -129,7 +129,7 @@ def test_meta_and_half_precision():
     assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in half.to_split().parameters()} == {torch.bfloat16}
     with torch.no_grad():
-        assert half.step(torch.ones(1, 2, 3).bfloat16())[1].room.both.dtype == torch.bfloat16
+        assert half.step(torch.ones(1, 2, 3).bfloat16())[1].buffer.both.dtype == torch.bfloat16
     x = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = LAYER(x)

@@ -7,7 +7,7 @@ import torch
 from sizes import over_sizes
 
 from attention_helpers import max_difference
-from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, Room
+from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, KVBuffer
 
 
 def made(sizes):
@@ -64,14 +64,14 @@ def test_the_cache_goes_on_in_the_memory_that_was_set_aside():
         _, start = layer.step(x[:, :2])
         _, more = layer.step(x[:, 2:3], start)
         _, end = layer.step(x[:, 3:], more)
-        assert start.room is more.room is end.room
-        assert (end.room.filled, end.room.both.shape) == (6, (2, 2, 2, 6, 2))
+        assert start.buffer is more.buffer is end.buffer
+        assert (end.buffer.filled, end.buffer.both.shape) == (6, (2, 2, 2, 6, 2))
         assert [part.data_ptr() for part in start[:2]] == [part.data_ptr() for part in end[:2]]
         _, fork = layer.step(x[:, 2:3], start)  # a second text from the same beginning
-        assert fork.room is not start.room
-        assert (fork.room.filled, end.room.filled) == (3, 6)
-        assert layer.step(x[:, 3:], fork)[1].room is fork.room
-    assert layer.step(x)[1].room is None  # a gradient may need what it holds
+        assert fork.buffer is not start.buffer
+        assert (fork.buffer.filled, end.buffer.filled) == (3, 6)
+        assert layer.step(x[:, 3:], fork)[1].buffer is fork.buffer
+    assert layer.step(x)[1].buffer is None  # a gradient may need what it holds
 
 
 def test_keys_that_were_changed_by_hand_are_those_that_are_read():
@@ -144,7 +144,7 @@ KEYS = torch.ones(1, 2, 4, 2)
         (Cache(KEYS, KEYS.long()), TypeError, "cache.values must hold floating-point numbers, got torch.int64"),
         (Cache(KEYS[0], KEYS), ValueError, "cache.keys must have the shape (b, num_heads, num_tokens, head_dim)"),
         (Cache(KEYS, KEYS[:, :, :3]), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
-        (Cache(KEYS, KEYS[:, :, :3], Room(KEYS, 4)), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
+        (Cache(KEYS, KEYS[:, :, :3], KVBuffer(KEYS, 4)), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
         (Cache(KEYS[:, :1], KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (1, 1, 4, 2)"),
         (Cache(KEYS[..., :1], KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (1, 2, 4, 1)"),
         (Cache(KEYS.repeat(3, 1, 1, 1), KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (3, 2, 4, 2)"),

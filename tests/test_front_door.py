@@ -1,4 +1,4 @@
-"""What stands at the repository's door: licence, citation, hooks, and the ways in beside `make lab`."""
+"""The ways into the course besides `make lab`."""
 
 import json
 import os
@@ -6,87 +6,15 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import venv
 
 import pytest
-import yaml
-from checkouts import ROOT, load, program
+from checkouts import ROOT
 from needs import needs_posix_shell
-
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-[AUTHORS] = [author["name"] for author in PROJECT["authors"]]
 
 
 def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def test_citation_licence_and_changes_say_what_the_package_says():
-    citation = yaml.safe_load(text("CITATION.cff"))
-    assert citation["version"] == PROJECT["version"]
-    assert [author["name"] for author in citation["authors"]] == [AUTHORS]
-    assert " AND ".join(citation["license"]) == PROJECT["license"]
-    assert text("LICENSE").startswith("MIT License\n\nCopyright (c) ")
-    assert f" {AUTHORS}\n" in text("LICENSE")
-    newest = re.search(r"^## (\S+)", text("CHANGELOG.md"), flags=re.M)[1]
-    assert newest in (PROJECT["version"], "Unreleased")
-
-
-def test_hooks_run_programs_of_venv_alone():
-    hooks = [hook for repo in yaml.safe_load(text(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
-    assert [repo["repo"] for repo in yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]] == ["local"]
-    assert {hook["language"] for hook in hooks} == {"system"}, "another kind would fetch an environment"
-    assert [hook["id"] for hook in hooks if not hook["entry"].startswith(".venv/bin/python -m ")] == []
-    assert (ROOT / hooks[-1]["entry"].split()[-1]).is_file()
-
-
-@pytest.mark.slow  # three programs start
-@needs_posix_shell
-@pytest.mark.parametrize(("line", "passes"), [("x = 1\n", True), ("import os\n", False), ("x = [1,2]\n", False)])
-def test_the_hooks_stop_a_commit_that_ruff_would_not_pass(tmp_path, line, passes):
-    (tmp_path / "new.py").write_text(line)
-    for name in (".pre-commit-config.yaml", ".gitignore", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    program(tmp_path / ".venv/bin/python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    for command in (["init", "-q"], ["add", "."]):
-        subprocess.run(["git", "-C", tmp_path, *command], check=True)
-    environment = os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "home"), "http_proxy": "http://127.0.0.1:9"}
-    result = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "run"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert (result.returncode == 0) == passes, result.stdout + result.stderr
-
-
-def test_the_workflow_runs_what_ci_runs_on_the_oldest_and_newest_python(tmp_path):
-    tool = load(ROOT, "setup/ensure_venv")
-    jobs = yaml.safe_load(text(".github/workflows/test.yml"))["jobs"]
-    assert {job["runs-on"].partition("-")[0] for job in jobs.values()} == {"ubuntu", "macos", "windows"}
-    for job in jobs.values():
-        assert job["strategy"]["matrix"]["python"] == [tool.dotted(tool.OLDEST), tool.dotted(tool.NEWEST)]
-    runs = {system: [step["run"] for step in job["steps"] if "run" in step] for system, job in jobs.items()}
-    assert ".ci/run" in runs["linux"]
-    assert ".ci/run" in runs["macos"]
-    readme = [line for line in text("README.md").splitlines() if line.startswith(("py -3.12", r".venv\Scripts"))]
-    for command in runs["windows"][:3]:
-        assert command.replace("python tools", "py -3.12 tools") in readme
-
-
-def test_the_devcontainer_is_set_up_by_the_courses_own_tools():
-    container = json.loads(text(".devcontainer/devcontainer.json"))
-    assert container["postCreateCommand"] == "python tools/setup/ensure_venv.py test"
-    image = re.search(r"^FROM python:(\d+)\.(\d+)", text(".devcontainer/Dockerfile"), flags=re.M)
-    tool = load(ROOT, "setup/ensure_venv")
-    assert tool.OLDEST <= (int(image[1]), int(image[2])) <= tool.NEWEST
-    assert container["remoteUser"] in text(".devcontainer/Dockerfile")  # JupyterLab refuses to run as root
-
-
-def test_binder_installs_the_pins_under_a_python_that_has_them():
-    tool = load(ROOT, "setup/ensure_venv")
-    major, minor = re.fullmatch(r"python-(\d+)\.(\d+)\n", text(".binder/runtime.txt")).groups()
-    assert tool.OLDEST <= (int(major), int(minor)) <= tool.NEWEST
-    for line in text(".binder/requirements.txt").splitlines():
-        assert line.startswith("#") or (ROOT / ".binder" / line.split()[1]).is_file(), line
 
 
 @pytest.mark.slow  # makes an environment

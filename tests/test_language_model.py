@@ -8,7 +8,7 @@ from tiny_model import BASE, CONTROL, D_MODEL, EPS, HEADS, KEY_HEADS, LAYERS, dr
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated, weight_at
+from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated_tokens, weight_at
 from attention_helpers.language_model.model import LanguageModel, choose, generate, load_model, next_tokens
 
 HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
@@ -26,26 +26,26 @@ def model(weights, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def codes():
+def token_ids():
     return torch.randint(len(vocabulary()), (2, 9), generator=torch.Generator().manual_seed(0))
 
 
 def turned(x):
     """Rotary positions as models are trained with: entry i turns with entry i + head_dim / 2."""
-    speeds = BASE ** (-torch.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
-    angles = torch.outer(torch.arange(x.shape[-2]), speeds).repeat(1, 2)
+    frequencies = BASE ** (-torch.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
+    angles = torch.outer(torch.arange(x.shape[-2]), frequencies).repeat(1, 2)
     return x * angles.cos() + torch.cat((-x[..., HEAD_DIM // 2 :], x[..., : HEAD_DIM // 2]), dim=-1) * angles.sin()
 
 
-def by_torch(weights, codes, off=()):
+def by_torch(weights, token_ids, ablate=()):
     """The logits by torch's scaled_dot_product_attention and RMSNorm, none of our own code."""
-    x = weights["token_embd"][codes]
+    x = weights["token_embd"][token_ids]
     for layer in range(LAYERS):
         part = {name.rpartition(".")[2]: w for name, w in weights.items() if name.startswith(f"blk.{layer}.")}
         normed = F.rms_norm(x, (D_MODEL,), part["attn_norm"], EPS)
         q, k, v = ((normed @ part[f"attn_{name}"].T).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for name in "qkv")
         context = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=True)
-        for head in [head for place, head in off if place == layer]:
+        for head in [head for place, head in ablate if place == layer]:
             context[:, head] = 0
         x = x + context.transpose(1, 2).flatten(2) @ part["attn_output"].T
         normed = F.rms_norm(x, (D_MODEL,), part["ffn_norm"], EPS)
@@ -54,50 +54,50 @@ def by_torch(weights, codes, off=()):
     return F.rms_norm(x, (D_MODEL,), weights["output_norm"], EPS) @ weights.get("output", weights["token_embd"]).T
 
 
-@pytest.mark.parametrize("off", [(), [(0, 1)], [(1, 3), (0, 0), (1, 2)]])
-def test_the_model_is_what_torch_computes_with_any_heads_off(model, weights, codes, off):
-    expected = by_torch(weights, codes, off)
-    assert max_difference(model(codes, off), expected) < 1e-4 * expected.abs().max()
-    if off:
-        assert max_difference(model(codes, off), model(codes)) > 0.1
+@pytest.mark.parametrize("ablate", [(), [(0, 1)], [(1, 3), (0, 0), (1, 2)]])
+def test_the_model_is_what_torch_computes_with_any_heads_off(model, weights, token_ids, ablate):
+    expected = by_torch(weights, token_ids, ablate)
+    assert max_difference(model(token_ids, ablate), expected) < 1e-4 * expected.abs().max()
+    if ablate:
+        assert max_difference(model(token_ids, ablate), model(token_ids)) > 0.1
 
 
-def test_look_gives_the_same_logits_and_maps_that_are_causal_rows(model, codes):
-    look = model.look(codes, [(0, 1)])
-    assert max_difference(look.logits, model(codes, [(0, 1)])) < 1e-5
+def test_look_gives_the_same_logits_and_maps_that_are_causal_rows(model, token_ids):
+    look = model.look(token_ids, [(0, 1)])
+    assert max_difference(look.logits, model(token_ids, [(0, 1)])) < 1e-5
     assert look.maps.shape == (2, LAYERS, HEADS, 9, 9)
     assert max_difference(look.maps.sum(dim=-1), torch.ones(2, LAYERS, HEADS, 9)) < 1e-5
     assert (look.maps.triu(diagonal=1) == 0).all()
 
 
-def test_maps_stand_in_their_layer_and_head(model, weights, codes):
-    part = F.rms_norm(weights["token_embd"][codes], (D_MODEL,), weights["blk.0.attn_norm"], EPS)
+def test_maps_stand_in_their_layer_and_head(model, weights, token_ids):
+    part = F.rms_norm(weights["token_embd"][token_ids], (D_MODEL,), weights["blk.0.attn_norm"], EPS)
     q, k = ((part @ weights[f"blk.0.attn_{n}"].T).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for n in "qk")
     scores = turned(q)[:, 3] @ turned(k)[:, 3 // (HEADS // KEY_HEADS)].transpose(1, 2) / HEAD_DIM**0.5
     expected = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).softmax(dim=-1)
-    assert max_difference(model.look(codes).maps[:, 0, 3], expected) < 1e-5
+    assert max_difference(model.look(token_ids).maps[:, 0, 3], expected) < 1e-5
 
 
-@pytest.mark.parametrize("off", [(), [(1, 2)]])
-def test_steps_with_a_cache_give_the_whole_texts_rows(model, codes, off):
-    whole, caches = model(codes, off), None
+@pytest.mark.parametrize("ablate", [(), [(1, 2)]])
+def test_steps_with_a_cache_give_the_whole_texts_rows(model, token_ids, ablate):
+    whole, caches = model(token_ids, ablate), None
     for start, stop in ((0, 4), (4, 5), (5, 9)):
-        logits, caches = model.step(codes[:, start:stop], caches, off)
+        logits, caches = model.step(token_ids[:, start:stop], caches, ablate)
         assert max_difference(logits, whole[:, stop - 1]) < 1e-4
     assert caches[0].past == 9
 
 
 def test_greedy_generation_is_the_likeliest_token_again_and_again(model):
-    for off in ((), [(0, 0), (1, 1)]):
-        codes = model.encode(TEXT)
+    for ablate in ((), [(0, 0), (1, 1)]):
+        token_ids = model.encode(TEXT)
         for _ in range(6):
-            codes = torch.cat((codes, model(codes, off)[:, -1:].argmax(dim=-1)), dim=1)
-        assert generate(model, TEXT, 6, off=off) == model.decode(codes[0, -6:])
+            token_ids = torch.cat((token_ids, model(token_ids, ablate)[:, -1:].argmax(dim=-1)), dim=1)
+        assert generate(model, TEXT, 6, ablate=ablate) == model.decode(token_ids[0, -6:])
 
 
 def test_generation_stops_where_the_text_ends(model, monkeypatch):
     assert len(generate(model, TEXT, 5)) > 0
-    monkeypatch.setattr(model, "sizes", model.sizes._replace(end=int(model(model.encode(TEXT))[0, -1].argmax())))
+    monkeypatch.setattr(model, "config", model.config._replace(end=int(model(model.encode(TEXT))[0, -1].argmax())))
     assert generate(model, TEXT, 5) == ""
 
 
@@ -124,31 +124,31 @@ def test_drawn_tokens_follow_temperature_and_top_k():
     assert shares_of(torch.zeros(4), temperature=1.0, top_k=2).count_nonzero() == 2, "where many are equally likely too"
 
 
-@pytest.mark.parametrize("off", [(), [(0, 0), (1, 2)]])
-def test_next_tokens_are_sorted_shares(model, off):
-    best = next_tokens(model, TEXT, 4, off)
-    shares = model(model.encode(TEXT), off)[0, -1].softmax(dim=0)
+@pytest.mark.parametrize("ablate", [(), [(0, 0), (1, 2)]])
+def test_next_tokens_are_sorted_shares(model, ablate):
+    best = next_tokens(model, TEXT, 4, ablate)
+    shares = model(model.encode(TEXT), ablate)[0, -1].softmax(dim=0)
     assert [share for _, share in best] == pytest.approx(shares.sort(descending=True).values[:4].tolist())
     assert best[0][0] == model.decode(shares.argmax())
 
 
 def test_texts_come_back_and_words_carry_their_space(model):
     text = TEXT + " ü" + CONTROL[0]
-    codes = model.encode(text)
-    assert model.decode(codes) == text
-    assert model.words(codes[0])[0] == "the"
-    assert " the" in model.words(codes[0])
+    token_ids = model.encode(text)
+    assert model.decode(token_ids) == text
+    assert model.words(token_ids[0])[0] == "the"
+    assert " the" in model.words(token_ids[0])
 
 
 REFUSED = {
-    "no tensor": (lambda m: m([[1, 2]]), TypeError, r"codes must be a torch\.Tensor"),
-    "one row": (lambda m: m(torch.tensor([1, 2])), ValueError, r"codes must have the shape \(b, num_tokens\)"),
+    "no tensor": (lambda m: m([[1, 2]]), TypeError, r"token_ids must be a torch\.Tensor"),
+    "one row": (lambda m: m(torch.tensor([1, 2])), ValueError, r"token_ids must have the shape \(b, num_tokens\)"),
     "no token": (lambda m: m(torch.ones(1, 0, dtype=torch.long)), ValueError, "at least one token"),
     "too many": (lambda m: m(torch.ones(1, 41, dtype=torch.long)), ValueError, "at most 40 tokens"),
-    "outside": (lambda m: m(torch.tensor([[9999]])), ValueError, "codes must hold codes from 0"),
+    "outside": (lambda m: m(torch.tensor([[9999]])), ValueError, "token_ids must hold token ids from 0"),
     "no such head": (lambda m: m(torch.tensor([[1]]), [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
     "no such layer": (lambda m: m(torch.tensor([[1]]), [(2, 0)]), ValueError, r"below \(2, 4\), got \(2, 0\)"),
-    "no whole head": (lambda m: m(torch.tensor([[1]]), [(0, 0.5)]), TypeError, "each number of off"),
+    "no whole head": (lambda m: m(torch.tensor([[1]]), [(0, 0.5)]), TypeError, "each number of ablate"),
     "no text": (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
     "empty text": (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
     "cold": (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
@@ -168,19 +168,19 @@ def test_bad_input_is_named(model, call, error, says):
 
 
 def test_repeated_texts_are_random_tokens_twice(model):
-    codes = repeated(model, 7, seed=3, texts=2)
-    assert codes.shape == (2, 14)
-    assert codes[:, :7].equal(codes[:, 7:])
-    assert not codes[0].equal(codes[1])
-    assert codes.equal(repeated(model, 7, seed=3, texts=2))
-    assert not codes.equal(repeated(model, 7, seed=4, texts=2))
+    token_ids = repeated_tokens(model, 7, seed=3, texts=2)
+    assert token_ids.shape == (2, 14)
+    assert token_ids[:, :7].equal(token_ids[:, 7:])
+    assert not token_ids[0].equal(token_ids[1])
+    assert token_ids.equal(repeated_tokens(model, 7, seed=3, texts=2))
+    assert not token_ids.equal(repeated_tokens(model, 7, seed=4, texts=2))
 
 
-@pytest.mark.parametrize(("num_symbols", "first"), [(100, 50), (1000, 256)])
-def test_repeated_texts_leave_the_first_symbols_out(num_symbols, first):
-    model = SimpleNamespace(sizes=SimpleNamespace(num_symbols=num_symbols))
-    codes = repeated(model, 2000)
-    assert (codes.min(), codes.max()) == (first, num_symbols - 1)
+@pytest.mark.parametrize(("vocab_size", "first"), [(100, 50), (1000, 256)])
+def test_repeated_texts_leave_the_first_symbols_out(vocab_size, first):
+    model = SimpleNamespace(config=SimpleNamespace(vocab_size=vocab_size))
+    token_ids = repeated_tokens(model, 2000)
+    assert (token_ids.min(), token_ids.max()) == (first, vocab_size - 1)
 
 
 def test_scores_of_maps_made_for_one_job():
@@ -201,14 +201,14 @@ def test_best_heads_are_named_by_layer_and_head():
     assert len(best_heads(scores, 99)) == 6
 
 
-def test_loss_is_the_mean_over_the_tokens_that_were_asked_for(model, codes):
-    shares = model(codes, [(0, 1)]).log_softmax(dim=-1)
-    rows = [-shares[b, t - 1, codes[b, t]].item() for b in range(2) for t in range(6, 9)]
-    assert loss(model, codes, 6, off=[(0, 1)]) == pytest.approx(sum(rows) / 6, rel=1e-4)
+def test_loss_is_the_mean_over_the_tokens_that_were_asked_for(model, token_ids):
+    shares = model(token_ids, [(0, 1)]).log_softmax(dim=-1)
+    rows = [-shares[b, t - 1, token_ids[b, t]].item() for b in range(2) for t in range(6, 9)]
+    assert loss(model, token_ids, 6, ablate=[(0, 1)]) == pytest.approx(sum(rows) / 6, rel=1e-4)
 
 
 def test_a_model_is_made_of_sizes_alone_without_a_file(model):
-    fresh = LanguageModel(model.sizes)
+    fresh = LanguageModel(model.config)
     assert {name: value.shape for name, value in fresh.state_dict().items()} == {
         name: value.shape for name, value in model.state_dict().items()
     }

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated, weight_at
+from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated_tokens, weight_at
 from attention_helpers.language_model.model import generate, next_tokens
 from attention_helpers.language_model.model_file import CHECKSUM, model_file
 
@@ -22,9 +22,9 @@ def test_the_package_carries_the_file_that_the_course_is_written_for():
 
 def test_texts_become_the_codes_of_another_implementation_and_come_back(language_model):
     for figures in FIGURES:
-        codes = language_model.encode(figures["text"])
-        assert codes[0].tolist() == figures["codes"]
-        assert language_model.decode(codes) == figures["text"]
+        token_ids = language_model.encode(figures["text"])
+        assert token_ids[0].tolist() == figures["token_ids"]
+        assert language_model.decode(token_ids) == figures["text"]
 
 
 # The shortest, the longest and one with symbols of a chat; all, which cost a fifth of a second each, in the slow run.
@@ -51,16 +51,16 @@ def test_the_toy_sentence_is_completed(language_model):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_heads_are_found_by_their_jobs_and_switched_off(language_model, seed):
     """The same five for each seed; without them repeated text is a catastrophe, an ordinary one is not."""
-    codes = repeated(language_model, seed=seed)
-    maps = language_model.look(codes).maps[0]
+    token_ids = repeated_tokens(language_model, seed=seed)
+    maps = language_model.look(token_ids).maps[0]
     found = best_heads(weight_at(maps, 31, start=32))
     assert set(found) == INDUCTION
     assert set(best_heads(weight_at(maps, 1), 2)) == {(16, 0), (11, 1)}
     assert best_heads(weight_at(maps, 32, start=32), 1) == [(14, 3)]
     assert best_heads(first_token_weight(maps), 1) == [(18, 8)]
-    assert loss(language_model, codes, 33, found) > loss(language_model, codes, 33) + 5
+    assert loss(language_model, token_ids, 33, found) > loss(language_model, token_ids, 33) + 5
     ordinary = language_model.encode(FIGURES[2]["text"])
-    assert abs(loss(language_model, ordinary, off=found) - loss(language_model, ordinary)) < 0.5
+    assert abs(loss(language_model, ordinary, ablate=found) - loss(language_model, ordinary)) < 0.5
 
 
 @pytest.mark.slow  # installs transformers (100 MB) into build/reference at the first run, and runs it
@@ -68,11 +68,11 @@ def test_the_other_implementation_anew(language_model, tmp_path):
     from tools.reference.make_figures import computed, figures
 
     texts = computed(tmp_path)
-    assert [figures(text)["codes"] for text in texts] == [stored["codes"] for stored in FIGURES]
+    assert [figures(text)["token_ids"] for text in texts] == [stored["token_ids"] for stored in FIGURES]
     for text in texts:
-        codes = language_model.encode(text["text"])
-        assert codes[0].equal(text["codes"])
-        look = language_model.look(codes)
+        token_ids = language_model.encode(text["text"])
+        assert token_ids[0].equal(text["token_ids"])
+        look = language_model.look(token_ids)
         assert max_difference(look.logits[0], text["logits"]) < 1e-3, text["text"]
         assert max_difference(look.maps[0], text["maps"]) < 1e-5, text["text"]
         print(f"{max_difference(look.logits[0], text['logits']):.1e} {max_difference(look.maps[0], text['maps']):.1e}")

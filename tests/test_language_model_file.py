@@ -26,7 +26,7 @@ from tiny_model import (
 
 from attention_helpers import max_difference
 from attention_helpers.language_model import model_file as model_files
-from attention_helpers.language_model.gguf_file import Sizes, decoded, sizes_in
+from attention_helpers.language_model.gguf_file import ModelConfig, config_in, decoded
 from attention_helpers.language_model.model_file import cache_folder, model_file, read_model
 
 
@@ -43,26 +43,26 @@ def tiny(tmp_path_factory, weights):
 def test_a_file_gives_the_numbers_that_were_written(tiny, weights):
     model = decoded(tiny)
     assert len(model.weights) == len(weights) + 1, "and the embedding once more, as the read-out"
-    assert model.weights["read_out.weight"] is model.weights["embedding.weight"]
+    assert model.weights["output_layer.weight"] is model.weights["embedding.weight"]
     assert model.weights["norm.weight"].equal(weights["output_norm"])
     assert model.weights["blocks.1.W_down.weight"].equal(weights["blk.1.ffn_down"])
     query = as_files_have_it("attn_q", weights["blk.0.attn_q"])
     assert model.weights["blocks.0.attention.W_query.weight"].equal(query)
-    assert model.sizes == Sizes(
+    assert model.config == ModelConfig(
         len(vocabulary()), D_MODEL, INNER, LAYERS, HEADS, KEY_HEADS, BASE, pytest.approx(EPS), 40, 0
     )
 
 
 def test_what_a_file_leaves_out_is_what_the_format_says():
     fields = {"general.architecture": "llama"} | {name: size for name, size in FIELDS.items() if "kv" not in name}
-    sizes = sizes_in(fields)
-    assert (sizes.num_key_heads, sizes.base, sizes.eps, sizes.end) == (HEADS, 10_000.0, 1e-5, None)
+    config = config_in(fields)
+    assert (config.num_kv_heads, config.base, config.eps, config.end) == (HEADS, 10_000.0, 1e-5, None)
 
 
 def test_a_read_out_of_its_own_is_read(tmp_path):
     weights = drawn_weights(tied=False)
     model = decoded(write_gguf(tmp_path / "untied.gguf", weights))
-    assert model.weights["read_out.weight"].equal(weights["output"])
+    assert model.weights["output_layer.weight"].equal(weights["output"])
 
 
 @pytest.mark.parametrize(("kind", "bound"), [("F16", 1e-3), ("Q8_0", 0.01), ("Q4_1", 0.15)])
@@ -149,7 +149,7 @@ def test_the_second_time_nothing_is_decoded(tmp_path, tiny, monkeypatch):
     first = read_model(tiny, tmp_path)
     monkeypatch.setattr(model_files, "decoded", lambda path: pytest.fail("it decoded again"))
     second = read_model(tiny, tmp_path)
-    assert (first.sizes, first.tokenizer) == (second.sizes, second.tokenizer)
+    assert (first.config, first.tokenizer) == (second.config, second.tokenizer)
     assert first.weights.keys() == second.weights.keys()
     assert all(first.weights[name].equal(weight) for name, weight in second.weights.items())
     assert len(kept_in(tmp_path)) == 1

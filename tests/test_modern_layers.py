@@ -53,7 +53,7 @@ def test_in_chunks_of_any_length_is_the_whole(layer, chunks, seed):
     grads = [torch.autograd.grad(result.square().sum(), x)[0] for result in (stepped, whole)]
     assert max_difference(*grads) < 1e-8
     kept = sum(chunks) if layer.window is None else min(layer.window - 1, sum(chunks))
-    assert cache.keys.shape == cache.values.shape == (2, layer.num_key_heads, kept, layer.head_dim)
+    assert cache.keys.shape == cache.values.shape == (2, layer.num_kv_heads, kept, layer.head_dim)
     assert cache.past == sum(chunks)
 
 
@@ -206,13 +206,13 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_key_heads must divide num_heads, got num_key_heads=3"),
-        (lambda: ModernAttention(3, 8, 4, 8), ValueError, "num_key_heads must divide num_heads, got num_key_heads=8"),
+        (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=3"),
+        (lambda: ModernAttention(3, 8, 4, 8), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=8"),
         (lambda: ModernAttention(3, 8, 3, 1), ValueError, "num_heads must divide d_out"),
         (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim must be even, so that its entries"),
         (lambda: ModernAttention(3, 8, 4, 2, window=0), ValueError, "window must be at least 1, got 0"),
         (lambda: ModernAttention(3, 8, 4, 2, base=-1), ValueError, "base must be finite and above 0, got -1"),
-        (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_key_heads must be a whole number, got 2.0"),
+        (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_kv_heads must be a whole number, got 2.0"),
         (lambda: LAYER(X[0]), ValueError, "x must have the shape (b, num_tokens, 3)"),
         (lambda: LAYER(X.double()), TypeError, "x must be of the layer's dtype torch.float32, got torch.float64"),
         (lambda: LAYER(X[..., :2]), ValueError, "x must have width d_in=3"),

@@ -15,7 +15,7 @@ from attention_helpers.modern.parts import (
     alibi_bias,
     alibi_slopes,
     padding_mask,
-    repeat_heads,
+    repeat_kv,
     rotate,
     show_self,
     sink_weights,
@@ -45,8 +45,8 @@ def by_halves(x, positions, base):
     """The other layout: entry i turns with entry i + head_dim / 2."""
     half = x.shape[-1] // 2
     angles = positions[:, None] * torch.exp(-math.log(base) * torch.arange(half, dtype=x.dtype) / half)
-    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-    return x * angles.cos().repeat(1, 2) + turned * angles.sin().repeat(1, 2)
+    rotated = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return x * angles.cos().repeat(1, 2) + rotated * angles.sin().repeat(1, 2)
 
 
 @over_sizes
@@ -54,9 +54,9 @@ def test_rotary_is_a_product_of_complex_numbers(sizes):
     x = sizes.draw(sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim)
     positions = torch.arange(sizes.spare, sizes.context_length)
     for base in (10_000.0, 100_000.0, 500_000):
-        turned = rotate(x, positions, base)
-        assert max_difference(turned, by_complex_numbers(x, positions, base)) < 1e-10
-        assert max_difference(turned.norm(dim=-1), x.norm(dim=-1)) < 1e-10
+        rotated = rotate(x, positions, base)
+        assert max_difference(rotated, by_complex_numbers(x, positions, base)) < 1e-10
+        assert max_difference(rotated.norm(dim=-1), x.norm(dim=-1)) < 1e-10
     assert max_difference(rotate(x.float(), positions).double(), rotate(x, positions)) < 1e-5
 
 
@@ -82,9 +82,9 @@ def test_the_other_layout_is_a_permutation_of_the_entries(sizes):
 def test_rotary_scores_depend_on_the_distance_alone(sizes):
     shape = sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim
     queries, keys = sizes.draw(2, *shape)
-    places, shift = torch.arange(sizes.num_tokens), sizes.seed % 5000
-    here = attention_scores(rotate(queries, places), rotate(keys, places))
-    there = attention_scores(rotate(queries, places + shift), rotate(keys, places + shift))
+    positions, shift = torch.arange(sizes.num_tokens), sizes.seed % 5000
+    here = attention_scores(rotate(queries, positions), rotate(keys, positions))
+    there = attention_scores(rotate(queries, positions + shift), rotate(keys, positions + shift))
     assert max_difference(here, there) < 1e-10
 
 
@@ -96,16 +96,16 @@ def test_each_text_of_a_batch_may_have_positions_of_its_own():
 
 
 def grouped_pairs():
-    """num_heads and num_key_heads that divides it."""
+    """num_heads and num_kv_heads that divides it."""
     return st.tuples(st.integers(1, 4), st.integers(1, 3)).map(lambda pair: (pair[0] * pair[1], pair[0]))
 
 
 @given(heads=grouped_pairs(), num_tokens=st.integers(1, 5), seed=st.integers(0, 1000))
 def test_grouped_heads_are_torchs_forward_and_gradient(heads, num_tokens, seed):
-    num_heads, num_key_heads = heads
+    num_heads, num_kv_heads = heads
     queries = drawn(2, num_heads, num_tokens, 4, seed=seed).requires_grad_()
-    keys, values = drawn(2, 2, num_key_heads, num_tokens, 4, seed=seed + 1).requires_grad_()
-    all_keys, all_values = repeat_heads(keys, num_heads), repeat_heads(values, num_heads)
+    keys, values = drawn(2, 2, num_kv_heads, num_tokens, 4, seed=seed + 1).requires_grad_()
+    all_keys, all_values = repeat_kv(keys, num_heads), repeat_kv(values, num_heads)
     mine = attended(queries, all_keys, all_values, causal_mask(num_tokens))
     theirs = scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     assert max_difference(mine, theirs) < 1e-10
@@ -116,8 +116,8 @@ def test_grouped_heads_are_torchs_forward_and_gradient(heads, num_tokens, seed):
 
 def test_a_key_head_serves_neighbouring_query_heads():
     keys = torch.arange(2.0).view(1, 2, 1, 1)
-    assert repeat_heads(keys, 6).flatten().tolist() == [0, 0, 0, 1, 1, 1]
-    assert repeat_heads(keys, 2).equal(keys)
+    assert repeat_kv(keys, 6).flatten().tolist() == [0, 0, 0, 1, 1, 1]
+    assert repeat_kv(keys, 2).equal(keys)
 
 
 @over_sizes
@@ -174,7 +174,7 @@ def test_torchs_flex_attention_says_the_same(kind):
         warnings.simplefilter("ignore")  # that it is slow when it is not compiled
         theirs = flex_attention(q, k, v, score_mod=score, enable_gqa=True)
     bias = alibi_bias(4, 7).double() if kind == "alibi" else 0.0
-    mine = attended(q, repeat_heads(k, 4), repeat_heads(v, 4), window_mask(7, 3 if kind == "window" else 99), bias)
+    mine = attended(q, repeat_kv(k, 4), repeat_kv(v, 4), window_mask(7, 3 if kind == "window" else 99), bias)
     assert max_difference(mine, theirs) < 1e-10
 
 
@@ -249,10 +249,10 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
         (lambda: alibi_slopes(0), ValueError, "num_heads must be at least 1, got 0"),
         (lambda: alibi_bias(2, 3, -1), ValueError, "past must be at least 0, got -1"),
         (lambda: alibi_bias(2, 0), ValueError, "num_tokens must be at least 1, got 0"),
-        (lambda: repeat_heads(X, 5), ValueError, "num_key_heads must divide num_heads, got num_key_heads=2"),
-        (lambda: repeat_heads(X, 1), ValueError, "num_key_heads must divide num_heads, got num_key_heads=2"),
-        (lambda: repeat_heads(X[0], 2), ValueError, "x must have the shape (..., num_key_heads, num_tokens, head_dim)"),
-        (lambda: repeat_heads(X, 2.0), TypeError, "num_heads must be a whole number, got 2.0"),
+        (lambda: repeat_kv(X, 5), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=2"),
+        (lambda: repeat_kv(X, 1), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=2"),
+        (lambda: repeat_kv(X[0], 2), ValueError, "x must have the shape (..., num_kv_heads, num_tokens, head_dim)"),
+        (lambda: repeat_kv(X, 2.0), TypeError, "num_heads must be a whole number, got 2.0"),
         (lambda: window_mask(3, 0), ValueError, "window must be at least 1, got 0"),
         (lambda: window_mask(3, 1.5), TypeError, "window must be a whole number, got 1.5"),
         (lambda: window_mask(3, 2, True), TypeError, "past must be a whole number, got True"),

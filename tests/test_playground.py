@@ -15,12 +15,12 @@ from ipywidgets.widgets import widget as all_widgets
 from attention_helpers.explorers import Playground
 from attention_helpers.explorers.playground import explorer as playground
 from attention_helpers.explorers.playground import player as playing
+from attention_helpers.explorers.playground.headline import headline, mends
 from attention_helpers.explorers.playground.runs import HELD_OUT, Honest, Measured, Run
-from attention_helpers.explorers.playground.verdict import mends, verdict
 from attention_helpers.explorers.svg import MARK
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import prefix_losses
-from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import FAR_APART, Training
 
 SMALL = {"d_out": 8, "num_heads": 2, "seed": 3}
@@ -51,8 +51,8 @@ def wait_until(done, seconds=30):
 
 def test_it_trains_what_the_course_trains(ground):
     ground.run(5)
-    task = LookUp(2)
-    training = Training(seeded(Reader, 3, task, 8, 2), task, learning_rate=1e-2, seed=3, keep=False)
+    task = LookupTask(2)
+    training = Training(seeded(LookupModel, 3, task, 8, 2), task, learning_rate=1e-2, seed=3, keep=False)
     for _ in range(5):
         training.take_step()
     trained = ground.arrays.run.model.state_dict()
@@ -81,8 +81,8 @@ def test_held_out_examples_are_scored_without_dropout():
     plain, dropped = (Run("one question", 16, 1, dropout, 1e-2, "causal", seed=0) for dropout in (0.0, 0.8))
     dropped.take(3)
     model = dropped.model.eval()
-    right = dropped.task.score(model(dropped.x), dropped.answers).min().item()
-    assert dropped.measured[-1].held_right == pytest.approx(right)
+    right = dropped.task.accuracy(model(dropped.x), dropped.answers).min().item()
+    assert dropped.measured[-1].accuracy == pytest.approx(right)
     assert torch.equal(dropped.map(), dropped.map())
     plain.take(3)
     assert plain.measured[1].loss != dropped.measured[1].loss  # while dropout is there in training
@@ -91,7 +91,7 @@ def test_held_out_examples_are_scored_without_dropout():
 
 @pytest.mark.parametrize("seed", [0, 5])
 def test_held_out_examples_are_drawn_from_a_seed_of_their_own(seed):
-    x, answers = LookUp(2).batch(torch.Generator().manual_seed(HELD_OUT))
+    x, answers = LookupTask(2).batch(torch.Generator().manual_seed(HELD_OUT))
     run = Run("two questions", 8, 1, 0.0, 1e-2, "causal", seed)
     assert torch.equal(run.x, x)
     assert torch.equal(run.answers, answers)
@@ -115,16 +115,18 @@ def test_a_leaky_run_reads_the_future_and_a_causal_one_does_not():
 
 def test_right_answers_are_those_to_the_question_that_fares_worst():
     run = Run("two questions", 8, 1, 0.0, 1e-2, "causal", seed=0)
-    run.task = SimpleNamespace(score=lambda *_: torch.tensor([0.75, 0.25]), loss=lambda *_: torch.tensor(1.0))
+    run.task = SimpleNamespace(accuracy=lambda *_: torch.tensor([0.75, 0.25]), loss=lambda *_: torch.tensor(1.0))
     run.measure([1.0, 2.0], [torch.tensor([0.5, 1.0]), torch.tensor([0.25, 0.5])])
-    assert (run.measured[-1].held_right, run.measured[-1].right) == (0.25, 0.375)
+    assert (run.measured[-1].accuracy, run.measured[-1].right) == (0.25, 0.375)
 
 
 def test_learned_is_the_step_from_which_on_all_is_right():
     run = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0)
     shares = [0.5, 0.99, 1.0, 0.98, 1.0, 0.99]
     drawn = iter(shares)
-    run.task = SimpleNamespace(score=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.tensor(1.0))
+    run.task = SimpleNamespace(
+        accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.tensor(1.0)
+    )
     learned = []
     for run.step in range(1, 1 + len(shares)):
         run.measure([], [])
@@ -331,7 +333,7 @@ def test_the_curves_end_where_the_numbers_are(ground):
     assert len(spots) == len(ground.arrays.measured) == 6
     x, y = spots[-1]  # of the last chart: right answers, from 0 at y = 122 to all at y = 26, steps to 100
     assert x == pytest.approx(46 + 10 / 100 * (410 - 46), abs=0.1)
-    assert y == pytest.approx(122 - 96 * ground.arrays.measured[-1].held_right, abs=0.1)
+    assert y == pytest.approx(122 - 96 * ground.arrays.measured[-1].accuracy, abs=0.1)
 
 
 def test_what_it_stores_while_it_plays_is_its_first_picture(ground):
@@ -353,10 +355,10 @@ SIZES = {"d_out": 32, "num_heads": 1, "dropout": 0.0, "learning_rate": 1e-2}
 
 
 def said(step, right, task="two questions", learned=None, honest=(), **sizes):
-    """The verdict on a run of which this was measured."""
+    """The headline on a run of which this was measured."""
     measured = [Measured(0, 2.3, 2.3, 0.1, 0.1), Measured(step, 1.0, 1.0, right, right)]
     run = SimpleNamespace(step=step, learned=learned, measured=measured, honest=list(honest))
-    return verdict(run, task, **SIZES | sizes)
+    return headline(run, task, **SIZES | sizes)
 
 
 def test_a_second_head_is_advised_only_where_it_alone_mends():
@@ -382,7 +384,7 @@ def test_learned_says_since_when_and_a_loss_that_is_lost_says_so():
     learned = "Learned: from step 26 on at least 99 % of the held-out answers are right."
     assert said(60, 1.0, learned=26, num_heads=2) == learned
     run = SimpleNamespace(step=9, measured=[Measured(9, 1.0, float("nan"), 0.1, 0.1)])
-    assert "no number" in verdict(run, "one question", **SIZES)
+    assert "no number" in headline(run, "one question", **SIZES)
 
 
 def test_the_leak_is_named_only_where_two_losses_tell_of_it():

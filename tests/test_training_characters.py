@@ -9,7 +9,7 @@ from attention_helpers.training.characters import (
     CharacterModel,
     Characters,
     LeakyMultiHeadAttention,
-    generate,
+    generate_text,
     held_out_loss,
     known_words,
     load_text,
@@ -28,8 +28,8 @@ def task():
     return Characters(TEXT)
 
 
-def written(task, codes):
-    return "".join(task.alphabet[code] for code in codes.tolist())
+def written(task, token_ids):
+    return "".join(task.vocabulary[token_id] for token_id in token_ids.tolist())
 
 
 def test_the_text_is_what_its_description_says():
@@ -51,7 +51,7 @@ def test_a_target_is_the_next_character_of_the_trained_part(task):
     assert torch.equal(x[:, 1:], targets[:, :-1])
     trained = TEXT[:-1500]
     for row, target in zip(x, targets, strict=True):
-        assert written(task, row) + task.alphabet[target[-1]] in trained
+        assert written(task, row) + task.vocabulary[target[-1]] in trained
 
 
 def test_the_unseen_part_is_all_of_the_held_out_text_and_nothing_else(task):
@@ -107,7 +107,7 @@ def test_the_loss_is_the_mean_over_all_characters_and_the_score_the_share_of_rig
     by_hand = [-shares[i, n, targets[i, n]].log() for i in range(3) for n in range(2)]
     assert max_difference(task.loss(outputs, targets), torch.stack(by_hand).mean()) < 1e-6
     right = nn.functional.one_hot(torch.tensor([[0, 3], [1, 1], [2, 3]]), 4).float()
-    assert task.score(right, targets).tolist() == [pytest.approx(5 / 6)]
+    assert task.accuracy(right, targets).tolist() == [pytest.approx(5 / 6)]
 
 
 def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one(task):
@@ -132,8 +132,8 @@ def test_the_leaky_layer_reads_the_future_even_after_loading():
 def test_a_model_gives_a_score_for_every_next_character_and_its_maps(task):
     model = CharacterModel(task, width=16, num_heads=2, dropout=0.5).eval()
     x, _ = task.batch(generator())
-    assert model(x).shape == (32, 32, len(task.alphabet))
-    assert model(x[:, :5]).shape == (32, 5, len(task.alphabet))
+    assert model(x).shape == (32, 32, len(task.vocabulary))
+    assert model(x[:, :5]).shape == (32, 5, len(task.vocabulary))
     assert model.maps(x).shape == (32, 2, 32, 32)
     assert max_difference(model(x)[:, :5], model(x[:, :5])) < 1e-5
 
@@ -144,7 +144,7 @@ def test_a_model_is_the_sum_of_its_parts(task):
     x, _ = task.batch(generator())
     x = x[:, :7]
     tokens = model.embed(x) + model.position.weight[:7]
-    first, bend, last = model.read_out
+    first, bend, last = model.output_layer
     torch.nn.init.normal_(model.norm.weight)
     inner = first(model.norm(tokens + model.attention(tokens)))  # the residual, then the norm
     assert max_difference(model(x), last(nn.functional.gelu(inner))) < 1e-5
@@ -159,7 +159,7 @@ def test_a_model_is_the_sum_of_its_parts(task):
 def test_the_sizes_of_the_lesson(task):
     model = CharacterModel(task)
     assert (task.window, task.batch_size, len(task.held_out)) == (32, 32, 1500)
-    assert (model.embed.embedding_dim, model.attention.num_heads, model.read_out[0].out_features) == (64, 4, 128)
+    assert (model.embed.embedding_dim, model.attention.num_heads, model.output_layer[0].out_features) == (64, 4, 128)
     assert model.attention.context_length == 32
 
 
@@ -195,8 +195,8 @@ def test_a_model_of_impossible_size(task, sizes, error, said):
     ("x", "error", "said"),
     [
         (torch.zeros(1, 33, dtype=torch.long), ValueError, "x must hold at most 32 tokens, got 33 in (1, 33)"),
-        (torch.full((1, 3), 48), ValueError, "x must hold codes from 0 to 47, got 48"),
-        (torch.tensor([[3, -1]]), ValueError, "x must hold codes from 0 to 47, got -1"),
+        (torch.full((1, 3), 48), ValueError, "x must hold token ids from 0 to 47, got 48"),
+        (torch.tensor([[3, -1]]), ValueError, "x must hold token ids from 0 to 47, got -1"),
         (torch.zeros(1, 3), TypeError, "x must hold whole numbers, torch.int64 or torch.int32, got torch.float32"),
         (torch.zeros(3, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens), got (3,)"),
         ("The", TypeError, "x must be a torch.Tensor, got str"),
@@ -237,7 +237,7 @@ class Elsewhere(nn.Module):
 
     def __init__(self, task):
         super().__init__()
-        self.number, self.size = nn.Parameter(torch.zeros(1, device="meta")), len(task.alphabet)
+        self.number, self.size = nn.Parameter(torch.zeros(1, device="meta")), len(task.vocabulary)
 
     def forward(self, x):
         assert x.is_meta
@@ -261,15 +261,15 @@ def test_input_goes_where_the_model_is(monkeypatch):
     assert prefix_losses(model.train(), *task.unseen()).tolist() == [1.5] * 3
     assert len(targets) == 4
     assert all(part.is_meta for part in targets)
-    assert len(generate(model.train(), task, "a", 5, generator())) == 5
+    assert len(generate_text(model.train(), task, "a", 5, generator())) == 5
 
 
 class Alphabetical(nn.Module):
-    """A model sure that the next letter of the alphabet comes, which keeps what it was given to read."""
+    """A model sure that the next letter of the vocabulary comes, which keeps what it was given to read."""
 
     def __init__(self, task):
         super().__init__()
-        self.size, self.number, self.read = len(task.alphabet), nn.Parameter(torch.zeros(1)), []
+        self.size, self.number, self.read = len(task.vocabulary), nn.Parameter(torch.zeros(1)), []
 
     def forward(self, x):
         self.read.append(x[0].tolist())
@@ -279,21 +279,21 @@ class Alphabetical(nn.Module):
 def test_writing_reads_a_window_of_what_stands_there():
     task = Characters("abcdef" * 9, window=3, held_out=9)
     model = Alphabetical(task)
-    assert generate(model, task, "ab", 4, generator()) == "cdef"
+    assert generate_text(model, task, "ab", 4, generator()) == "cdef"
     assert model.read == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
-    assert generate(model, task, "fedcba", 1, generator()) == "b"
+    assert generate_text(model, task, "fedcba", 1, generator()) == "b"
     assert model.read[-1] == [2, 1, 0]
 
 
 def test_what_is_written_is_drawn_by_the_models_shares(task):
     torch.manual_seed(0)
     model, dice = CharacterModel(task, width=16).eval(), generator(1)
-    by_hand, codes = [], [task.alphabet.index(character) for character in "The"]
+    by_hand, token_ids = [], [task.vocabulary.index(character) for character in "The"]
     for _ in range(5):
-        shares = model(torch.tensor([codes + by_hand]))[0, -1].softmax(dim=-1)
+        shares = model(torch.tensor([token_ids + by_hand]))[0, -1].softmax(dim=-1)
         by_hand.append(torch.multinomial(shares, 1, generator=dice).item())
     before = torch.get_rng_state()
-    assert generate(model, task, "The", 5, generator(1)) == written(task, torch.tensor(by_hand))
+    assert generate_text(model, task, "The", 5, generator(1)) == written(task, torch.tensor(by_hand))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -310,17 +310,17 @@ def test_position_matters_to_the_model(task):
 def test_writing_goes_on_from_its_start_beyond_the_window(task):
     torch.manual_seed(0)
     model = CharacterModel(task, width=16)
-    one = generate(model, task, "The town", 50, generator(3))
+    one = generate_text(model, task, "The town", 50, generator(3))
     assert len(one) == 50
-    assert one == generate(model, task, "The town", 50, generator(3))
-    assert one != generate(model, task, "The town", 50, generator(4))
+    assert one == generate_text(model, task, "The town", 50, generator(3))
+    assert one != generate_text(model, task, "The town", 50, generator(4))
     for start in ("", "Zoë"):
         with pytest.raises(ValueError, match="start must be some characters of"):
-            generate(model, task, start, 5, generator())
+            generate_text(model, task, start, 5, generator())
     with pytest.raises(TypeError, match="start must be a string, got list"):
-        generate(model, task, ["T"], 5, generator())
+        generate_text(model, task, ["T"], 5, generator())
     with pytest.raises(ValueError, match="length must be at least 1, got 0"):
-        generate(model, task, "T", 0, generator())
+        generate_text(model, task, "T", 0, generator())
 
 
 def test_known_words():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from attention_helpers import max_difference
-from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.lookup import LookupModel, LookupTask
 
 
 def generator(seed=0):
@@ -14,11 +14,11 @@ def generator(seed=0):
 
 @pytest.mark.parametrize("questions", [1, 2])
 def test_a_question_asks_for_letters_that_are_there_and_the_answer_is_their_digit(questions):
-    task = LookUp(questions=questions, letters=7, digits=5, pairs=4, batch_size=50)
+    task = LookupTask(questions=questions, letters=7, digits=5, pairs=4, batch_size=50)
     x, answers = task.batch(generator())
     assert x.shape == (50, 5, 2)
     assert answers.shape == (50, questions)
-    assert x.max() < task.num_symbols
+    assert x.max() < task.vocab_size
     for tokens, answer in zip(x, answers, strict=True):
         *pairs, question = task.words(tokens)
         digit_of = dict(pair.split() for pair in pairs)
@@ -29,10 +29,10 @@ def test_a_question_asks_for_letters_that_are_there_and_the_answer_is_their_digi
 
 
 def test_every_symbol_of_a_look_up_is_met():
-    task = LookUp(questions=2)
+    task = LookupTask(questions=2)
     x, _ = task.batch(generator())
-    assert set(x.flatten().tolist()) == set(range(task.num_symbols - 1))  # two questions leave no blank
-    assert LookUp().batch(generator())[0].max() == LookUp().blank
+    assert set(x.flatten().tolist()) == set(range(task.vocab_size - 1))  # two questions leave no blank
+    assert LookupTask().batch(generator())[0].max() == LookupTask().blank
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_every_symbol_of_a_look_up_is_met():
 )
 def test_a_look_up_of_impossible_size(sizes, error, said):
     with pytest.raises(error, match=said):
-        LookUp(**sizes)
+        LookupTask(**sizes)
 
 
 def test_a_score_a_question():
@@ -56,13 +56,13 @@ def test_a_score_a_question():
     outputs[:, 0, 1] = 1.0
     outputs[0, 1, 2] = 1.0
     answers = torch.tensor([[1, 2], [1, 2], [1, 2], [0, 0]])
-    assert LookUp(questions=2).score(outputs, answers).tolist() == [0.75, 0.5]
+    assert LookupTask(questions=2).accuracy(outputs, answers).tolist() == [0.75, 0.5]
 
 
 @pytest.mark.parametrize("hidden", [0, 8])
 def test_a_reader_answers_each_question_and_shows_its_maps(hidden):
-    task = LookUp(questions=2, batch_size=3)
-    reader = Reader(task, width=12, num_heads=2, hidden=hidden)
+    task = LookupTask(questions=2, batch_size=3)
+    reader = LookupModel(task, width=12, num_heads=2, hidden=hidden)
     x, _ = task.batch(generator())
     assert reader(x).shape == (3, 2, 10)
     assert reader.maps(x).shape == (3, 2, 7, 7)
@@ -70,7 +70,7 @@ def test_a_reader_answers_each_question_and_shows_its_maps(hidden):
 
 
 def test_one_head_and_two_have_as_many_parameters():
-    one, two = (Reader(LookUp(questions=2), num_heads=heads) for heads in (1, 2))
+    one, two = (LookupModel(LookupTask(questions=2), num_heads=heads) for heads in (1, 2))
     assert sum(p.numel() for p in one.parameters()) == sum(p.numel() for p in two.parameters())
 
 
@@ -86,7 +86,7 @@ def places_asked_for(task, x):
 
 @pytest.mark.parametrize("questions", [1, 2])
 def test_every_pair_is_asked_for_and_holds_every_letter_and_digit(questions):
-    task = LookUp(questions, letters=5, digits=3, pairs=4, batch_size=400)
+    task = LookupTask(questions, letters=5, digits=3, pairs=4, batch_size=400)
     x, answers = task.batch(generator())
     for asked in places_asked_for(task, x).T:
         assert asked.unique().tolist() == [0, 1, 2, 3]
@@ -99,18 +99,18 @@ def test_every_pair_is_asked_for_and_holds_every_letter_and_digit(questions):
 
 
 def test_the_blank_stands_in_the_second_place_of_one_question_and_nowhere_else():
-    task = LookUp(letters=5, digits=3, pairs=4)
+    task = LookupTask(letters=5, digits=3, pairs=4)
     x, _ = task.batch(generator())
-    assert (task.blank, task.num_symbols) == (18, 19)
+    assert (task.blank, task.vocab_size) == (18, 19)
     assert (x == 18).nonzero()[:, 1:].unique(dim=0).tolist() == [[4, 1]]
     assert (x[:, -1, 1] == 18).all()
     assert (x[:, -1, 0] // 5 == 1).all()  # the first question's alphabet
-    two, _ = LookUp(2, 5, 3, 4).batch(generator())
+    two, _ = LookupTask(2, 5, 3, 4).batch(generator())
     assert (two[:, -1] // 5 == torch.tensor([1, 2])).all()
 
 
 def test_a_batch_is_drawn_from_its_generator_alone():
-    task, before = LookUp(questions=2), torch.get_rng_state()
+    task, before = LookupTask(questions=2), torch.get_rng_state()
     one, other = task.batch(generator(4)), task.batch(generator(4))
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
     assert not torch.equal(one[0], task.batch(generator(5))[0])
@@ -121,40 +121,40 @@ def test_the_loss_is_the_mean_over_examples_and_questions():
     outputs, answers = torch.randn(3, 2, 4, generator=generator()), torch.tensor([[0, 3], [1, 1], [2, 0]])
     shares = outputs.softmax(dim=-1)
     by_hand = [-shares[i, q, answers[i, q]].log() for i in range(3) for q in range(2)]
-    assert max_difference(LookUp(2).loss(outputs, answers), torch.stack(by_hand).mean()) < 1e-6
+    assert max_difference(LookupTask(2).loss(outputs, answers), torch.stack(by_hand).mean()) < 1e-6
 
 
 @pytest.mark.parametrize("hidden", [0, 8])
 def test_a_reader_reads_its_answers_off_the_last_tokens_context(hidden):
     torch.manual_seed(0)
-    task = LookUp(questions=2, batch_size=3)
-    reader = Reader(task, width=6, num_heads=2, hidden=hidden)
+    task = LookupTask(questions=2, batch_size=3)
+    reader = LookupModel(task, width=6, num_heads=2, hidden=hidden)
     x, _ = task.batch(generator())
     tokens = reader.embed(x[..., 0]) + reader.embed(x[..., 1])  # both symbols of a token
-    answers = reader.read_out(reader.attention(tokens)[:, -1])  # (3, 2 * 10): one question after the other
+    answers = reader.output_layer(reader.attention(tokens)[:, -1])  # (3, 2 * 10): one question after the other
     assert max_difference(reader(x), torch.stack((answers[:, :10], answers[:, 10:]), dim=1)) < 1e-6
     assert max_difference(reader.maps(x), reader.attention.steps(tokens).weights) < 1e-6
-    assert [type(layer) for layer in reader.read_out] == ([nn.Linear, nn.GELU] if hidden else []) + [nn.Linear]
-    assert reader.read_out[0].out_features == (hidden or 20)
+    assert [type(layer) for layer in reader.output_layer] == ([nn.Linear, nn.GELU] if hidden else []) + [nn.Linear]
+    assert reader.output_layer[0].out_features == (hidden or 20)
     assert (reader.attention.num_heads, reader.attention.dropout.p) == (2, 0.0)
 
 
 def test_the_sizes_of_the_lesson():
-    task, reader = LookUp(), Reader(LookUp())
+    task, reader = LookupTask(), LookupModel(LookupTask())
     assert (task.questions, task.letters, task.digits, task.pairs, task.batch_size) == (1, 10, 10, 6, 128)
     assert (reader.embed.embedding_dim, reader.attention.num_heads, reader.attention.context_length) == (32, 1, 7)
-    assert [type(layer) for layer in reader.read_out] == [nn.Linear]
+    assert [type(layer) for layer in reader.output_layer] == [nn.Linear]
 
 
-SMALL = LookUp(letters=4, digits=3, pairs=2)  # symbols from 0 to 15
+SMALL = LookupTask(letters=4, digits=3, pairs=2)  # symbols from 0 to 15
 
 
 @pytest.mark.parametrize(
     ("x", "error", "said"),
     [
-        (LookUp().batch(generator())[0], ValueError, "x must hold at most 3 tokens, got 7 in (128, 7, 2)"),
-        (torch.full((1, 3, 2), 16), ValueError, "x must hold codes from 0 to 15, got 16"),
-        (torch.tensor([[[0, 1], [2, -3]]]), ValueError, "x must hold codes from 0 to 15, got -3"),
+        (LookupTask().batch(generator())[0], ValueError, "x must hold at most 3 tokens, got 7 in (128, 7, 2)"),
+        (torch.full((1, 3, 2), 16), ValueError, "x must hold token ids from 0 to 15, got 16"),
+        (torch.tensor([[[0, 1], [2, -3]]]), ValueError, "x must hold token ids from 0 to 15, got -3"),
         (torch.zeros(1, 3, 3, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens, 2), got (1, 3, 3)"),
         (torch.zeros(3, 2, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens, 2), got (3, 2)"),
         (torch.zeros(1, 3, 2), TypeError, "x must hold whole numbers, torch.int64 or torch.int32, got torch.float32"),
@@ -162,9 +162,9 @@ SMALL = LookUp(letters=4, digits=3, pairs=2)  # symbols from 0 to 15
     ],
 )
 @pytest.mark.parametrize("name", ["forward", "maps"])
-def test_what_is_not_of_the_readers_task(name, x, error, said):
+def test_what_is_not_of_the_models_task(name, x, error, said):
     with pytest.raises(error) as caught:
-        getattr(Reader(SMALL, width=4), name)(x)
+        getattr(LookupModel(SMALL, width=4), name)(x)
     assert said in str(caught.value)
 
 
@@ -179,4 +179,4 @@ def test_what_is_not_of_the_readers_task(name, x, error, said):
 )
 def test_a_reader_of_impossible_size(sizes, error, said):
     with pytest.raises(error, match=said):
-        Reader(SMALL, **sizes)
+        LookupModel(SMALL, **sizes)

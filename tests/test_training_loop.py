@@ -9,7 +9,7 @@ import tqdm.auto
 from torch import nn
 
 from attention_helpers import Dropout
-from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training, held_interrupt, worth_keeping
 
 
@@ -49,7 +49,7 @@ def test_outside_the_main_thread_there_is_no_interrupt():
     assert said == [False]
 
 
-class Interrupting(LookUp):
+class Interrupting(LookupTask):
     """A task during whose loss an interrupt arrives at given steps."""
 
     def __init__(self, at, **sizes):
@@ -64,13 +64,13 @@ class Interrupting(LookUp):
         return super().loss(outputs, answers)
 
 
-class Dropping(Reader):
-    """A Reader with dropout before its read-out, and on the weights."""
+class Dropping(LookupModel):
+    """A LookupModel with dropout before its read-out, and on the weights."""
 
     def __init__(self, task):
         super().__init__(task, width=8)
         self.attention.dropout.p = 0.3
-        self.read_out = nn.Sequential(Dropout(0.2), self.read_out)
+        self.output_layer = nn.Sequential(Dropout(0.2), self.output_layer)
 
 
 def trained(task, goes, make=Dropping, **options):
@@ -98,7 +98,7 @@ MANY = [pytest.param(40, step, marks=pytest.mark.slow) for step in (1, 7, 20, 33
 
 @pytest.mark.parametrize(("steps", "step"), [(5, 2), *MANY])
 def test_an_interrupted_run_that_goes_on_ends_where_one_in_one_go_ends(steps, step, capsys):
-    whole = trained(LookUp(batch_size=16), [steps])
+    whole = trained(LookupTask(batch_size=16), [steps])
     torch.rand(3)  # the notebook's random numbers are not those of the run
     stopped = trained(Interrupting([step], batch_size=16), [steps])
     assert stopped.step == step
@@ -107,18 +107,18 @@ def test_an_interrupted_run_that_goes_on_ends_where_one_in_one_go_ends(steps, st
     assert torch.isfinite(stopped.model(stopped.examples)).all()
     stopped.run(steps - step)
     assert same(whole, stopped)
-    assert not same(whole, trained(LookUp(batch_size=16), [steps - 1]))
+    assert not same(whole, trained(LookupTask(batch_size=16), [steps - 1]))
 
 
 @pytest.mark.slow
 def test_a_run_stops_when_it_is_solved_and_leaves_the_random_numbers_alone():
-    task = LookUp()
+    task = LookupTask()
     torch.manual_seed(0)
-    training = Training(Reader(task), task)
+    training = Training(LookupModel(task), task)
     state = torch.get_rng_state()
     training.run(200, until=0.99)
-    assert training.scores[-1].min() >= 0.99
-    assert all(score.min() < 0.99 for score in training.scores[:-1])
+    assert training.accuracies[-1].min() >= 0.99
+    assert all(accuracy.min() < 0.99 for accuracy in training.accuracies[:-1])
     assert training.step < 40
     steps = training.step
     assert training.run(10, until=0.99).step == steps  # solved already
@@ -126,34 +126,34 @@ def test_a_run_stops_when_it_is_solved_and_leaves_the_random_numbers_alone():
 
 
 def test_a_snapshot_is_the_model_as_it_stood():
-    training = trained(LookUp(batch_size=16), [4])
+    training = trained(LookupTask(batch_size=16), [4])
     snapshot, again = training.snapshots[2], Dropping(training.task)
     again.load_state_dict(snapshot.state)
     outputs = again.eval()(training.examples)
     assert snapshot.step == 2
     assert torch.equal(again.maps(training.examples[:8]), snapshot.maps)
     assert training.task.loss(outputs, training.answers).item() == pytest.approx(snapshot.loss)
-    assert torch.equal(training.task.score(outputs, training.answers), snapshot.score)
+    assert torch.equal(training.task.accuracy(outputs, training.answers), snapshot.accuracy)
     assert type(snapshot.loss) is float
-    assert not any(part.requires_grad for part in (snapshot.maps, snapshot.score, *snapshot.state.values()))
+    assert not any(part.requires_grad for part in (snapshot.maps, snapshot.accuracy, *snapshot.state.values()))
     assert {s.maps.shape for s in training.snapshots} == {(8, 1, 7, 7)}
     assert [s.step for s in training.snapshots] == [0, 1, 2, 3, 4]
 
 
 def test_the_last_snapshot_is_where_a_run_stands_and_goes_when_it_goes_on():
-    task = LookUp(batch_size=2)
-    training = Training(Reader(task, width=4), task).run(33)
+    task = LookupTask(batch_size=2)
+    training = Training(LookupModel(task, width=4), task).run(33)
     assert [s.step for s in training.snapshots] == [*range(31), 33]
     training.run(9)
     assert [s.step for s in training.snapshots] == [*range(31), 40, 42]
-    assert Training(Reader(task, width=4), task, keep=False).run(2).snapshots == []
+    assert Training(LookupModel(task, width=4), task, keep=False).run(2).snapshots == []
 
 
 def by_hand(task, batches, learning_rate):
     """The textbook's loop."""
     torch.manual_seed(1)
-    model = Reader(task, width=4)
-    optimizer, losses, scores = torch.optim.AdamW(model.parameters(), lr=learning_rate), [], []
+    model = LookupModel(task, width=4)
+    optimizer, losses, accuracies = torch.optim.AdamW(model.parameters(), lr=learning_rate), [], []
     for x, answers in batches:
         optimizer.zero_grad()
         outputs = model(x)
@@ -161,34 +161,34 @@ def by_hand(task, batches, learning_rate):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        scores.append(task.score(outputs, answers).tolist())
-    return model, losses, scores
+        accuracies.append(task.accuracy(outputs, answers).tolist())
+    return model, losses, accuracies
 
 
 def test_a_run_is_the_textbooks_loop():
-    task = LookUp(questions=2, batch_size=8)
+    task = LookupTask(questions=2, batch_size=8)
     torch.manual_seed(1)
-    training = Training(Reader(task, width=4), task, learning_rate=0.05, seed=3).run(4)
-    mine, losses, scores = by_hand(task, [training.drawn(step) for step in range(4)], learning_rate=0.05)
+    training = Training(LookupModel(task, width=4), task, learning_rate=0.05, seed=3).run(4)
+    mine, losses, accuracies = by_hand(task, [training.drawn(step) for step in range(4)], learning_rate=0.05)
     assert training.step == 4
     assert training.losses == losses
     assert {type(loss) for loss in training.losses} == {float}  # a tensor would keep its step's graph alive
-    assert [score.tolist() for score in training.scores] == scores
+    assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     both = zip(training.model.parameters(), mine.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
 
 
 def test_the_learning_rate_and_seed_of_a_run_to_which_none_is_given():
-    task = LookUp(batch_size=8)
+    task = LookupTask(batch_size=8)
     torch.manual_seed(1)
-    training = Training(Reader(task, width=4), task).run(2)
+    training = Training(LookupModel(task, width=4), task).run(2)
     assert training.losses == by_hand(task, [task.batch(generator(step)) for step in range(2)], 0.01)[1]
     assert torch.equal(training.examples, task.batch(generator(2**31))[0])
 
 
 def test_a_batch_depends_on_seed_and_step_alone():
-    task = LookUp(batch_size=2)
-    runs = [Training(Reader(task, width=4), task, seed=seed, keep=False) for seed in (0, 1, 2, 2**32 - 1)]
+    task = LookupTask(batch_size=2)
+    runs = [Training(LookupModel(task, width=4), task, seed=seed, keep=False) for seed in (0, 1, 2, 2**32 - 1)]
     batches = [run.drawn(step)[0] for run in runs for step in range(4)] + [run.examples for run in runs]
     assert len({tuple(x.flatten().tolist()) for x in batches}) == 20  # none comes twice
     assert torch.equal(runs[1].drawn(2)[0], batches[6])
@@ -196,9 +196,9 @@ def test_a_batch_depends_on_seed_and_step_alone():
 
 
 def test_no_seed_takes_another_ones_batches():
-    task, starts = LookUp(batch_size=2), []
+    task, starts = LookupTask(batch_size=2), []
     for seed in range(20):
-        training = Training(Reader(task, width=4), task, seed=seed, keep=False)
+        training = Training(LookupModel(task, width=4), task, seed=seed, keep=False)
         training.drawn(0)
         starts.append(training.generator.initial_seed())
     starts.sort()
@@ -207,18 +207,18 @@ def test_no_seed_takes_another_ones_batches():
 
 def test_dropout_draws_from_the_seed_of_the_run_in_every_step():
     """And from nothing else, so that the notebook's own random numbers neither move it nor are moved."""
-    one = trained(LookUp(batch_size=4), [2])
+    one = trained(LookupTask(batch_size=4), [2])
     torch.manual_seed(99)
     state = torch.get_rng_state()
     one.run(2)
     assert torch.equal(torch.get_rng_state(), state)
-    assert same(one, trained(LookUp(batch_size=4), [4]))
-    dry = trained(LookUp(batch_size=4), [4], make=lambda task: Reader(task, width=8))
+    assert same(one, trained(LookupTask(batch_size=4), [4]))
+    dry = trained(LookupTask(batch_size=4), [4], make=lambda task: LookupModel(task, width=8))
     assert dry.losses != one.losses
 
 
-class Watched(Reader):
-    """A Reader that notes in which mode it is called: training or not, with gradients or without."""
+class Watched(LookupModel):
+    """A LookupModel that notes in which mode it is called: training or not, with gradients or without."""
 
     def __init__(self, task):
         super().__init__(task, width=4)
@@ -230,26 +230,26 @@ class Watched(Reader):
 
 
 def test_a_step_is_taken_in_training_mode_and_a_snapshot_in_eval():
-    task = LookUp(batch_size=2)
+    task = LookupTask(batch_size=2)
     model = Training(Watched(task), task).run(2).model
     aside, step = (False, False), (True, True)
     assert model.modes == [aside, aside, step, aside, step, aside]  # does it fit? how does it start?
 
 
-class Scripted(LookUp):
-    """A task whose scores are written beforehand."""
+class Scripted(LookupTask):
+    """A task whose accuracies are written beforehand."""
 
-    def __init__(self, *scores):
+    def __init__(self, *accuracies):
         super().__init__(questions=2, batch_size=2)
-        self.written = iter(scores)
+        self.written = iter(accuracies)
 
-    def score(self, outputs, answers):
+    def accuracy(self, outputs, answers):
         return torch.tensor(next(self.written))
 
 
 def test_a_run_ends_when_its_weakest_score_is_high_enough():
     task = Scripted([0.5, 0.5], [1.0, 0.5], [0.5, 1.0], [0.75, 1.0], [0.5, 0.5], [1.0, 1.0])
-    training = Training(Reader(task, width=4), task, keep=False)
+    training = Training(LookupModel(task, width=4), task, keep=False)
     assert training.run(9, until=0.75).step == 4
     assert training.run(9, until=0.75).step == 4  # solved already
     assert training.run(1).step == 5
@@ -265,16 +265,16 @@ def test_the_bar_of_a_run_that_ends_early_is_full_only_where_the_run_has_reached
             super().close()
 
     monkeypatch.setattr(tqdm.auto, "tqdm", Remembered)
-    scores = [0.5, 0.5], [0.5, 0.5], [1.0, 1.0]
-    Training(Reader(task := Scripted(*scores), width=4), task, keep=False).run(9, until=0.75)
+    accuracies = [0.5, 0.5], [0.5, 0.5], [1.0, 1.0]
+    Training(LookupModel(task := Scripted(*accuracies), width=4), task, keep=False).run(9, until=0.75)
     assert bars.pop() == (3, 3)
     trained(Interrupting([2], batch_size=16), [9])
     assert bars.pop() == (2, 9)
 
 
 def test_a_run_tells_how_far_it_is(capsys):
-    task = LookUp(batch_size=2)
-    training = Training(Reader(task, width=4), task, keep=False).run(3, name="one head")
+    task = LookupTask(batch_size=2)
+    training = Training(LookupModel(task, width=4), task, keep=False).run(3, name="one head")
     last = capsys.readouterr().err.split("\r")[-1]
     assert last.startswith("one head: 100%")
     assert "3/3" in last
@@ -282,14 +282,14 @@ def test_a_run_tells_how_far_it_is(capsys):
 
 
 def test_the_examples_and_the_model_are_on_the_device():
-    task = LookUp(batch_size=2)
-    training = Training(Reader(task, width=4), task, keep=False, device="meta")  # takes shapes for numbers
+    task = LookupTask(batch_size=2)
+    training = Training(LookupModel(task, width=4), task, keep=False, device="meta")  # takes shapes for numbers
     assert {part.device.type for part in (*training.drawn(0), training.examples, training.answers)} == {"meta"}
     assert {p.device.type for p in training.model.parameters()} == {"meta"}
 
 
 def reader(**sizes):
-    return Reader(LookUp(**sizes), width=4)
+    return LookupModel(LookupTask(**sizes), width=4)
 
 
 BAD = [
@@ -309,7 +309,7 @@ BAD = [
     ),
     ({"model": reader(pairs=3)}, ValueError, "x must hold at most 4 tokens, got 7"),
     ({"model": reader(questions=2)}, ValueError, "model must fit the task's x and answers"),
-    ({"model": reader(), "task": LookUp(questions=2)}, ValueError, "model must fit the task's x and answers"),
+    ({"model": reader(), "task": LookupTask(questions=2)}, ValueError, "model must fit the task's x and answers"),
     ({"model": nn.Embedding(5, 4)}, ValueError, "with them came IndexError: index out of range"),
     ({"model": nn.Linear(5, 4)}, ValueError, "with them came RuntimeError"),
 ]
@@ -319,7 +319,7 @@ BAD = [
 @pytest.mark.parametrize("keep", [True, False])
 def test_what_cannot_be_trained(options, error, said, keep):
     with pytest.raises(error) as caught:
-        Training(**{"model": reader(), "task": LookUp(), "keep": keep} | options)
+        Training(**{"model": reader(), "task": LookupTask(), "keep": keep} | options)
     assert said in str(caught.value)
 
 
@@ -336,7 +336,7 @@ def test_what_cannot_be_trained(options, error, said, keep):
     ],
 )
 def test_a_run_of_impossible_length(steps, until, error, said):
-    training = Training(reader(), LookUp(), keep=False)
+    training = Training(reader(), LookupTask(), keep=False)
     with pytest.raises(error) as caught:
         training.run(steps, until)
     assert said in str(caught.value)
@@ -346,14 +346,14 @@ def test_a_run_of_impossible_length(steps, until, error, said):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_one_head_learns_to_look_up(seed):
-    task = LookUp()
+    task = LookupTask()
     torch.manual_seed(seed)
-    training = Training(Reader(task), task, seed=seed)
-    assert training.snapshots[0].score < 0.25  # chance is 0.1
+    training = Training(LookupModel(task), task, seed=seed)
+    assert training.snapshots[0].accuracy < 0.25  # chance is 0.1
     training.run(60, until=0.99)
     last = training.snapshots[-1]
     assert training.step <= 30
-    assert last.score > 0.95
+    assert last.accuracy > 0.95
     row = last.maps[:, 0, -1]  # (examples, num_tokens): what the question reads
     asked = [[token[0] for token in task.words(x)[:-1]].index(task.words(x)[-1][0]) for x in training.examples[:8]]
     assert (row.argmax(dim=-1) == torch.tensor(asked)).float().mean() > 0.85
@@ -361,12 +361,12 @@ def test_one_head_learns_to_look_up(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_two_questions_need_two_heads_when_the_read_out_is_linear(seed):
-    scores = {}
+def test_two_questions_need_two_heads_when_the_output_layer_is_linear(seed):
+    accuracies = {}
     for heads in (1, 2):
-        task = LookUp(questions=2)
+        task = LookupTask(questions=2)
         torch.manual_seed(seed)
-        training = Training(Reader(task, num_heads=heads), task, seed=seed, keep=False).run(400)
-        scores[heads] = torch.stack(training.scores[-20:]).mean(dim=0)
-    assert scores[1].min() < 0.6
-    assert scores[2].min() > 0.99
+        training = Training(LookupModel(task, num_heads=heads), task, seed=seed, keep=False).run(400)
+        accuracies[heads] = torch.stack(training.accuracies[-20:]).mean(dim=0)
+    assert accuracies[1].min() < 0.6
+    assert accuracies[2].min() > 0.99

@@ -1,9 +1,9 @@
-"""Exercises that answer back, a module for each lesson.
+"""Exercises that answer back, one module per lesson.
 
 A notebook imports one: `from attention_helpers.exercises import lesson_01 as practice`.
 
-Each exercise comes with the mistakes that people make. Most of them are edits of the solution, listed in the exercise;
-the others are functions or classes below it, which a teacher can read on their own.
+Each exercise lists the mistakes that learners make as edits of its solution, with the reply to each. A mistake that
+isn't an edit is a function or class under `@exercise.mistake`, whose docstring is the reply.
 """
 
 import importlib

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..dropout import Dropout
-from .base import Exercise, Misconception, Progress
+from .base import Exercise, Progress
 
 
 def random_weights(generator, *shape):
@@ -18,6 +18,7 @@ def seeded(seed):
 
 
 def by_their_sums(rows):
+    """What two of the mistakes do to rows (..., num_keys) after dropout."""
     return rows / rows.sum(dim=-1, keepdim=True)
 
 
@@ -41,33 +42,38 @@ dropout_by_hand = Exercise(
     "each weight over many masks should stay what it was.",
     solution=dropped_by_hand,
     cases=lambda generator: list(given_masks(generator)),
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "does not scale",
-            lambda weights, keep, p: weights * keep,
+            " / (1 - p)",
+            "",
             "The right weights are dropped, but the others did not grow. A weight that survives only some "
             "of the time must be larger when it does, or its mean shrinks.",
         ),
-        Misconception(
+        (
             "divides by p",
-            lambda weights, keep, p: weights * keep / p,
+            "(1 - p)",
+            "p",
             "You divide by p, the probability of being dropped. What is the probability of surviving? (At p "
             "= 0.5 nobody can tell the two apart.)",
         ),
-        Misconception(
+        (
             "multiplies by 1 - p",
-            lambda weights, keep, p: weights * keep * (1 - p),
+            "/ (1 - p)",
+            "* (1 - p)",
             "Your survivors shrink. They must grow, to make up for the masks in which they are dropped.",
         ),
-        Misconception(
+        (
             "drops what should be kept",
-            lambda weights, keep, p: weights * ~keep / (1 - p),
+            "* keep",
+            "* ~keep",
             "You drop where `keep` is True. Here True means that a weight survives; in a causal mask it "
             "means that a score is hidden.",
         ),
-        Misconception(
+        (
             "makes the rows sum to 1 again",
-            lambda weights, keep, p: by_their_sums(weights * keep),
+            "weights * keep / (1 - p)",
+            "by_their_sums(weights * keep)",
             "You divide each row by its sum. After dropout a row may sum to more or less than 1: what stays "
             "is the mean over many masks. Let every survivor grow by the same factor.",
         ),
@@ -107,67 +113,12 @@ def rates(generator):
 
 def in_both_modes(answer, p, generator, weights):
     layer = answer(p, generator)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(1)  # so that an answer that draws from it can be recognised
-        return {
-            "output in train mode": layer.train()(weights),
-            "output in eval mode": layer.eval()(weights),
-            "output in train mode, after eval": layer.train()(weights),
-        }
-
-
-class ForgetsEval(SeededDropout):
-    def forward(self, weights):
-        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
-        return weights * (draws < 1 - self.p) / (1 - self.p)
-
-
-class DrawsFromTheGlobalGenerator(SeededDropout):
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(weights.shape, dtype=torch.float64)
-        return weights * (draws < 1 - self.p) / (1 - self.p)
-
-
-class DrawsInFloat32(SeededDropout):
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(weights.shape, generator=self.generator)
-        return weights * (draws < 1 - self.p) / (1 - self.p)
-
-
-class KeepsWithProbabilityP(SeededDropout):
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
-        return weights * (draws < self.p) / (1 - self.p)
-
-
-class KeepsAboveP(SeededDropout):
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
-        return weights * (draws > self.p) / (1 - self.p)
-
-
-class DropsWholeRows(SeededDropout):
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(len(weights), 1, dtype=torch.float64, generator=self.generator)
-        return weights * (draws < 1 - self.p) / (1 - self.p)
-
-
-class DropsWholeTokens(SeededDropout):
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(1, weights.shape[1], dtype=torch.float64, generator=self.generator)
-        return weights * (draws < 1 - self.p) / (1 - self.p)
+    torch.default_generator.manual_seed(1)  # so that an answer that draws from it can be recognised
+    return {
+        "output in train mode": layer.train()(weights),
+        "output in eval mode": layer.eval()(weights),
+        "output in train mode, after eval": layer.train()(weights),
+    }
 
 
 dropout_as_a_layer = Exercise(
@@ -180,40 +131,47 @@ dropout_as_a_layer = Exercise(
     stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
     cases=rates,
     call=in_both_modes,
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "forgets eval",
-            ForgetsEval,
+            "not self.training",
+            "False",
             "You drop in eval mode too. There the weights should come back as they are.",
         ),
-        Misconception(
+        (
             "draws from the global generator",
-            DrawsFromTheGlobalGenerator,
+            ", generator=self.generator",
+            "",
             "Your draws do not come from the layer's generator, so its seed does not fix your mask.",
         ),
-        Misconception(
+        (
             "draws in float32",
-            DrawsInFloat32,
+            " dtype=torch.float64,",
+            "",
             "Your draws are float32, torch's default: from the same seed, other numbers than in float64.",
         ),
-        Misconception(
+        (
             "keeps with probability p",
-            KeepsWithProbabilityP,
+            "draws < 1 - self.p",
+            "draws < self.p",
             "You keep where draw < p, so with probability p. That is how often a weight should be dropped.",
         ),
-        Misconception(
+        (
             "keeps above p",
-            KeepsAboveP,
+            "draws < 1 - self.p",
+            "draws > self.p",
             "You keep where draw > p: as many as asked for, but not the same ones. Compare as in the prompt.",
         ),
-        Misconception(
+        (
             "drops whole rows",
-            DropsWholeRows,
+            "rand(weights.shape",
+            "rand(len(weights), 1",
             "You draw one number a row: a query keeps all of its weights or none. Each entry needs a draw.",
         ),
-        Misconception(
+        (
             "drops whole tokens",
-            DropsWholeTokens,
+            "rand(weights.shape",
+            "rand(1, weights.shape[1]",
             "You draw one number a column: a token is dropped for all queries. Each entry needs a draw.",
         ),
     ],
@@ -243,10 +201,6 @@ def places(generator):
         yield scores, mask, values, Dropout(p, generator=seeded(queries)).train(queries != 3)
 
 
-def shares(scores, mask):
-    return torch.softmax(scores.masked_fill(mask, -torch.inf), dim=-1)
-
-
 dropout_in_its_place = Exercise(
     name="dropout_in_its_place",
     title="Dropout in its place",
@@ -255,32 +209,26 @@ dropout_in_its_place = Exercise(
     "call it once, at the step where attention drops.",
     solution=context_with_dropout,
     cases=lambda generator: list(places(generator)),
-    misconceptions=[
-        Misconception(
-            "drops the masked scores",
-            lambda s, mask, v, dropout: torch.softmax(dropout(s.masked_fill(mask, -torch.inf)), dim=-1) @ v,
-            "You drop scores that are masked already. Minus infinity times 0 is NaN, and softmax spreads it "
-            "over the row. Which table has zeros that mean 'not read'?",
-        ),
-        Misconception(
-            "drops the scores before the mask",
-            lambda scores, mask, values, dropout: shares(dropout(scores), mask) @ values,
-            "You drop scores. A score of 0 is not a weight of 0: after softmax that token is still read.",
-        ),
-        Misconception(
+    mistakes=[
+        "drops the masked scores",
+        "drops the scores before the mask",
+        (
             "makes the rows sum to 1 again",
-            lambda scores, mask, values, dropout: by_their_sums(dropout(shares(scores, mask))) @ values,
+            "dropout(weights)",
+            "by_their_sums(dropout(weights))",
             "You divide by the row sums after dropout. That cancels the factor 1/(1 - p), and a row that "
             "lost everything is 0/0. Leave the rows as dropout makes them.",
         ),
-        Misconception(
+        (
             "drops the context",
-            lambda scores, mask, values, dropout: dropout(shares(scores, mask) @ values),
+            "dropout(weights) @ values",
+            "dropout(weights @ values)",
             "You drop entries of the context, when every token was read already. Drop one step earlier.",
         ),
-        Misconception(
+        (
             "hides with zeros after softmax",
-            lambda s, mask, values, dropout: dropout(torch.softmax(s, -1)).masked_fill(mask, 0.0) @ values,
+            "scores.masked_fill(mask, -torch.inf), dim=-1)",
+            "scores, dim=-1).masked_fill(mask, 0.0)",
             "You hide keys by zeros after softmax, when they have taken their share. Hide them before it.",
         ),
     ],
@@ -293,6 +241,19 @@ dropout_in_its_place = Exercise(
     "left that could become NaN, and nothing that follows cancels the factor 1/(1 - p).",
     moral="`CausalAttention` takes the same steps in the same order.",
 )
+
+
+@dropout_in_its_place.mistake
+def drops_the_masked_scores(scores, mask, values, dropout):
+    """You drop scores that are masked already. Minus infinity times 0 is NaN, and softmax spreads it over the row.
+    Which table has zeros that mean 'not read'?"""
+    return torch.softmax(dropout(scores.masked_fill(mask, -torch.inf)), dim=-1) @ values
+
+
+@dropout_in_its_place.mistake
+def drops_the_scores_before_the_mask(scores, mask, values, dropout):
+    """You drop scores. A score of 0 is not a weight of 0: after softmax that token is still read."""
+    return torch.softmax(dropout(scores).masked_fill(mask, -torch.inf), dim=-1) @ values
 
 
 def variance_of_row_sums(weights, p):
@@ -311,32 +272,37 @@ how_far_rows_stray = Exercise(
         (random_weights(g, *shape), p)
         for shape, p in (((6, 6), 0.2), ((3, 8), 0.5), ((1, 5), 0.9), ((2, 4, 3), 0.3), ((5, 2), 0.0))
     ],
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "does not square",
-            lambda weights, p: weights.sum(dim=-1) * p / (1 - p),
+            "(weights**2)",
+            "weights",
             "You give all rows the same variance. But a weight twice as large has four times the variance: "
             "square each weight, then sum.",
         ),
-        Misconception(
+        (
             "leaves the scaling out",
-            lambda weights, p: (weights**2).sum(dim=-1) * p * (1 - p),
+            "/ (1 - p)",
+            "* (1 - p)",
             "That is the variance without scaling. Survivors are divided by 1 - p: what does that do to it?",
         ),
-        Misconception(
+        (
             "takes the mean square for the variance",
-            lambda weights, p: (weights**2).sum(dim=-1) / (1 - p),
+            " * p",
+            "",
             "You summed the means of the squares. A variance is that less the square of the mean. (At p = 0 "
             "nothing strays, and yours is not 0.)",
         ),
-        Misconception(
+        (
             "gives the standard deviation",
-            lambda weights, p: ((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5,
+            "(weights**2).sum(dim=-1) * p / (1 - p)",
+            "((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5",
             "That is the standard deviation. Its square, the variance, is asked for.",
         ),
-        Misconception(
+        (
             "compares the weights of a row",
-            lambda weights, p: weights.var(dim=-1),
+            "(weights**2).sum(dim=-1) * p / (1 - p)",
+            "weights.var(dim=-1)",
             "You measure how the weights of a row differ from each other. How much does the row's sum "
             "differ from mask to mask? That depends on p too.",
         ),

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from ..layers import MultiHeadAttentionWrapper
-from .base import Exercise, Misconception, Progress
-from .running import kept_random_state
+from .base import Exercise, Progress
 
 
 def side_by_side(contexts):
@@ -23,35 +22,41 @@ heads_side_by_side = Exercise(
     solution=side_by_side,
     cases=lambda generator: [torch.randn(size, generator=generator).unbind() for size in CONTEXTS],
     call=lambda answer, *contexts: answer([*contexts]),  # a head an argument, so that each is watched
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "joins along the first dimension",
-            lambda contexts: torch.cat(contexts),
+            ", dim=-1",
+            "",
             "You join along the first dimension, as `torch.cat` does unless told: your batch grows.",
         ),
-        Misconception(
+        (
             "joins along the tokens",
-            lambda contexts: torch.cat(contexts, dim=1),
+            "dim=-1",
+            "dim=1",
             "Your sentences become longer. It is each token's context that should grow.",
         ),
-        Misconception(
+        (
             "stacks the heads",
-            lambda contexts: torch.stack(contexts),
+            "torch.cat(contexts, dim=-1)",
+            "torch.stack(contexts)",
             "`torch.stack` makes a new dimension for the heads. Join them along one that is there already.",
         ),
-        Misconception(
+        (
             "adds the heads up",
-            lambda contexts: torch.stack(contexts).sum(dim=0),
+            "torch.cat(contexts, dim=-1)",
+            "torch.stack(contexts).sum(dim=0)",
             "You add the heads up: which part came from which head is lost. Keep every head's numbers.",
         ),
-        Misconception(
+        (
             "averages the heads",
-            lambda contexts: torch.stack(contexts).mean(dim=0),
+            "torch.cat(contexts, dim=-1)",
+            "torch.stack(contexts).mean(dim=0)",
             "You average the heads: what sets one apart from another is lost. Keep every head's numbers.",
         ),
-        Misconception(
+        (
             "lets the heads take turns",
-            lambda contexts: torch.stack(contexts, dim=-1).flatten(-2),
+            "torch.cat(contexts, dim=-1)",
+            "torch.stack(contexts, dim=-1).flatten(-2)",
             "Your heads take turns, a column each. All columns of the first head should come first.",
         ),
     ],
@@ -73,27 +78,6 @@ def wrapper_of_width(d_in, width, context_length, num_heads):
     return MultiHeadAttentionWrapper(d_in, width // num_heads, context_length, 0.0, num_heads)
 
 
-def whole_width_for_every_head(d_in, width, context_length, num_heads):
-    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
-
-
-def whole_width_for_every_head_after_the_check(d_in, width, context_length, num_heads):
-    if width % num_heads != 0:
-        raise ValueError("num_heads must divide width")
-    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
-
-
-def one_head_of_the_whole_width(d_in, width, context_length, num_heads):
-    if width % num_heads != 0:
-        raise ValueError("num_heads must divide width")
-    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads=1)
-
-
-def rounded_width(d_in, width, context_length, num_heads):
-    return MultiHeadAttentionWrapper(d_in, width // num_heads, context_length, 0.0, num_heads)
-
-
-@kept_random_state()
 def wrapper_facts(build, d_in, width, context_length, num_heads):
     """What a wrapper is like, and what it makes of ones if all that it trains is 1."""
     facts = dict.fromkeys(("type", "context_length", "output", "number of heads"))
@@ -123,25 +107,24 @@ width_from_heads = Exercise(
     solution=wrapper_of_width,
     cases=lambda generator: list(WIDTHS),
     call=wrapper_facts,
-    misconceptions=[
-        Misconception(
-            "gives every head the whole width",
-            whole_width_for_every_head,
-            "`d_out` is the width of each head: your output is too wide. (And where is the `ValueError`?)",
-        ),
-        Misconception(
+    mistakes=[
+        "gives every head the whole width",
+        (
             "gives every head the whole width, after the check",
-            whole_width_for_every_head_after_the_check,
+            "width // num_heads",
+            "width",
             "The `ValueError` is right. But `d_out` is the width of each head: your output is too wide.",
         ),
-        Misconception(
+        (
             "makes one head of the whole width",
-            one_head_of_the_whole_width,
+            "width // num_heads, context_length, 0.0, num_heads",
+            "width, context_length, 0.0, 1",
             "The width is right, but all of it comes from one head, and `num_heads` heads were asked for.",
         ),
-        Misconception(
+        (
             "rounds where the heads do not divide the width",
-            rounded_width,
+            "width % num_heads != 0",
+            "False",
             "Where `num_heads` does not divide `width`, `//` rounds down without a word. Check that first.",
         ),
     ],
@@ -154,6 +137,12 @@ width_from_heads = Exercise(
     "`width / num_heads`, if that is a whole number. `//` alone would round down and hide the mistake.",
     moral="In notebook 06 `d_out` is the width in all, and the class divides by itself.",
 )
+
+
+@width_from_heads.mistake
+def gives_every_head_the_whole_width(d_in, width, context_length, num_heads):
+    """`d_out` is the width of each head: your output is too wide. (And where is the `ValueError`?)"""
+    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
 
 
 def parameters_of_wrapper(d_in, d_out, context_length, num_heads, qkv_bias):
@@ -171,35 +160,41 @@ parameters_of_heads = Exercise(
     "The arguments mean what they mean there (`qkv_bias` is `True` or `False`); you may not need them all.",
     solution=parameters_of_wrapper,
     cases=lambda generator: [(3, 2, 6, 2, False), (3, 2, 6, 2, True), (5, 1, 4, 3, True), (1, 4, 2, 1, True)],
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "takes d_out for the width of all heads",
-            lambda d_in, d_out, n, heads, bias: 3 * d_out * (d_in + bias),
+            "num_heads * 3",
+            "3",
             "That is one head. `d_out` is the width of each head, and each has matrices of its own.",
         ),
-        Misconception(
+        (
             "counts one matrix a head",
-            lambda d_in, d_out, n, heads, bias: heads * d_out * (d_in + bias),
+            " * 3",
+            "",
             "You count one matrix a head. What makes its queries, its keys, its values?",
         ),
-        Misconception(
+        (
             "leaves the biases out",
-            lambda d_in, d_out, n, heads, bias: heads * 3 * d_in * d_out,
+            "if qkv_bias",
+            "if False",
             "Right without biases. With `qkv_bias=True` each `nn.Linear` trains a bias too.",
         ),
-        Misconception(
+        (
             "always counts the biases",
-            lambda d_in, d_out, n, heads, bias: heads * 3 * d_out * (d_in + 1),
+            "if qkv_bias",
+            "if True",
             "Right with biases. With `qkv_bias=False` there are none.",
         ),
-        Misconception(
+        (
             "counts one bias a head",
-            lambda d_in, d_out, n, heads, bias: heads * (3 * d_in * d_out + d_out * bias),
+            "3 * of_one_matrix",
+            "(3 * d_in * d_out + d_out * qkv_bias)",
             "Right without biases. You count one bias a head, but each matrix of a head has its own.",
         ),
-        Misconception(
+        (
             "counts the masks",
-            lambda d_in, d_out, n, heads, bias: heads * (3 * d_out * (d_in + bias) + n * n),
+            "3 * of_one_matrix",
+            "(3 * of_one_matrix + context_length**2)",
             "You count the masks too. A mask is a buffer: it moves with the layer, and is not trained.",
         ),
     ],
@@ -224,60 +219,6 @@ def look_up_both(wrapper, n):
             head.W_value.weight.copy_(drink)
 
 
-@torch.no_grad()
-def without_a_sharp_softmax(wrapper, n):
-    person, drink, first, second = torch.eye(4 * n).split(n)
-    for head, asked in zip(wrapper.heads, (first, second), strict=True):
-        head.W_query.weight.copy_(asked)
-        head.W_key.weight.copy_(person)
-        head.W_value.weight.copy_(drink)
-
-
-@torch.no_grad()
-def asking_for_both_in_each_head(wrapper, n):
-    person, drink, first, second = torch.eye(4 * n).split(n)
-    for head in wrapper.heads:
-        head.W_query.weight.copy_(100 * (first + second))
-        head.W_key.weight.copy_(person)
-        head.W_value.weight.copy_(drink)
-
-
-@torch.no_grad()
-def asking_for_the_first_in_both_heads(wrapper, n):
-    person, drink, first, _ = torch.eye(4 * n).split(n)
-    for head in wrapper.heads:
-        head.W_query.weight.copy_(100 * first)
-        head.W_key.weight.copy_(person)
-        head.W_value.weight.copy_(drink)
-
-
-@torch.no_grad()
-def with_heads_exchanged(wrapper, n):
-    person, drink, first, second = torch.eye(4 * n).split(n)
-    for head, asked in zip(wrapper.heads, (second, first), strict=True):
-        head.W_query.weight.copy_(100 * asked)
-        head.W_key.weight.copy_(person)
-        head.W_value.weight.copy_(drink)
-
-
-@torch.no_grad()
-def with_queries_and_keys_exchanged(wrapper, n):
-    person, drink, first, second = torch.eye(4 * n).split(n)
-    for head, asked in zip(wrapper.heads, (first, second), strict=True):
-        head.W_query.weight.copy_(100 * person)
-        head.W_key.weight.copy_(asked)
-        head.W_value.weight.copy_(drink)
-
-
-@torch.no_grad()
-def handing_out_the_person(wrapper, n):
-    person, _, first, second = torch.eye(4 * n).split(n)
-    for head, asked in zip(wrapper.heads, (first, second), strict=True):
-        head.W_query.weight.copy_(100 * asked)
-        head.W_key.weight.copy_(person)
-        head.W_value.weight.copy_(person)
-
-
 def questions(generator, b, n):
     """(b, n + 1, 4 * n): b times n people with a drink each, in random order, and a token that asks."""
     x = torch.zeros(b, n + 1, 4 * n)
@@ -290,7 +231,6 @@ def questions(generator, b, n):
     return x
 
 
-@kept_random_state()
 def last_contexts(program, x):
     """The shapes of the matrices that an answer has set and, if they fit, the context of the last token."""
     torch.default_generator.manual_seed(0)  # for matrices that were not set
@@ -321,35 +261,41 @@ def look_up_both(wrapper, n):
     with torch.no_grad():
         ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
 ''',
-    misconceptions=[
-        Misconception(
+    mistakes=[
+        (
             "forgets to make the softmax sharp",
-            without_a_sharp_softmax,
+            "100 * asked",
+            "asked",
             "The right parts in the right places. But your scores lie close together: nearly even shares.",
         ),
-        Misconception(
+        (
             "asks for both in each head",
-            asking_for_both_in_each_head,
+            "100 * asked",
+            "100 * (first + second)",
             "Each head asks for both, and hands out one mixture: which came first is lost. Use two heads.",
         ),
-        Misconception(
+        (
             "asks for the first in both heads",
-            asking_for_the_first_in_both_heads,
+            "(wrapper.heads[1], second)",
+            "(wrapper.heads[1], first)",
             "Both heads look up the person asked for first. What should differ between the two?",
         ),
-        Misconception(
+        (
             "exchanges the heads",
-            with_heads_exchanged,
+            "(wrapper.heads[0], first), (wrapper.heads[1], second)",
+            "(wrapper.heads[1], first), (wrapper.heads[0], second)",
             "Both drinks are there, in the wrong order: the first head's context comes first.",
         ),
-        Misconception(
+        (
             "exchanges queries and keys",
-            with_queries_and_keys_exchanged,
+            "W_query.weight.copy_(100 * asked)\n            head.W_key",
+            "W_key.weight.copy_(100 * asked)\n            head.W_query",
             "You exchanged queries and keys: the last token is nobody, so its query and its scores are 0.",
         ),
-        Misconception(
+        (
             "hands out the person",
-            handing_out_the_person,
+            "copy_(drink)",
+            "copy_(person)",
             "Your heads look at the right people, but hand out who they are. What was asked for?",
         ),
     ],

@@ -198,19 +198,19 @@ class SentenceExplorer(Explorer):
             raise TypeError(
                 f"sentence must be a Sentence, its tokens strings, got {type(sentence).__name__}: {sentence!r}"
             )
-        self.tokens, embeddings = list(sentence.tokens), sentence.embeddings
+        tokens, embeddings = list(sentence.tokens), sentence.embeddings
         check_tensor("sentence.embeddings", embeddings, (2,), "(num_tokens, d_in)")
-        if not 1 <= len(self.tokens) <= self.most or len(self.tokens) != len(embeddings):
-            got = f"{len(self.tokens)} tokens and embeddings {tuple(embeddings.shape)}"
+        if not 1 <= len(tokens) <= self.most or len(tokens) != len(embeddings):
+            got = f"{len(tokens)} tokens and embeddings {tuple(embeddings.shape)}"
             raise ValueError(f"sentence must have 1 to {self.most} tokens and an embedding for each, got {got}")
         if not embeddings.isfinite().all():
             raise ValueError(f"sentence.embeddings must be finite, got {embeddings!r}")
-        self.embeddings = self.lengthened(embeddings.detach().float().cpu())  # (num_tokens, d_in)
+        self.tokens, self.embeddings = self.extended(tokens, embeddings.detach().float().cpu())  # (num_tokens, d_in)
         super().__init__()
 
-    def lengthened(self, embeddings):
-        """The embeddings that are shown; by default the sentence's own."""
-        return embeddings
+    def extended(self, tokens, embeddings):
+        """The tokens and embeddings to show; by default the sentence's own."""
+        return tokens, embeddings
 
 
 def answer_quietly(control):

@@ -10,7 +10,7 @@ from ..any_layer.signature import kinds_of, name_of
 from ..seeded import seeded
 from .base import Markup, SentenceExplorer, dropout, seed, slider
 from .svg import Drawing, beside, text
-from .svg_maps import colour_bar, heads, heatmap, strip
+from .svg_maps import colour_bar, head_maps, heatmap, strip
 
 MOST_MAPS = 12
 # Of each kind of argument: its slider's first, lowest and highest value, and what it is.
@@ -103,7 +103,7 @@ class LayerExplorer(SentenceExplorer):
             words = text(width / 2, height / 2, "no attention map was found", size=14)
             return beside(Drawing(words, width, height), bar)
         taken = (shown == 0) & (maps > 0)
-        return heads(shown, self.tokens, (0.0, 1.0), (maps == 0).all(dim=0), taken, width, height, bar=bar)
+        return head_maps(shown, self.tokens, (0.0, 1.0), (maps == 0).all(dim=0), taken, width, height, bar=bar)
 
     def readouts(self, state):
         more = f" (the first {MOST_MAPS} are shown)" if len(state.maps) > MOST_MAPS else ""

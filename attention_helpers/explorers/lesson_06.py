@@ -21,12 +21,11 @@ class SplitExplorer(HeadsExplorer):
 
     most = MOST_TOKENS
 
-    def lengthened(self, embeddings):
-        more = torch.rand(
-            MOST_TOKENS - len(embeddings), embeddings.shape[1], generator=torch.Generator().manual_seed(0)
-        )
-        self.tokens += [f"random {n}" for n in range(len(more))]
-        return torch.cat([embeddings, more])  # (MOST_TOKENS, d_in)
+    def extended(self, tokens, embeddings):
+        generator, (num_tokens, d_in) = torch.Generator().manual_seed(0), embeddings.shape
+        more = torch.rand(MOST_TOKENS - num_tokens, d_in, generator=generator)
+        names = [f"random {n}" for n in range(len(more))]
+        return tokens + names, torch.cat([embeddings, more])  # (MOST_TOKENS, d_in)
 
     def make_controls(self):
         return {
@@ -66,7 +65,7 @@ class SplitExplorer(HeadsExplorer):
         d_out, trace = state.context.shape[1], html.escape(state.operations)
         return {
             "computed here": Markup("<br>".join(f"<code>{html.escape(line)}</code>" for line in lines_at(state.where))),
-            "num_heads": offered(d_out, num_heads) if state.score is None else f"{num_heads}",
+            "num_heads": offered(d_out, num_heads) if state.accuracy is None else f"{num_heads}",
             "head_dim": f"{d_out} / {num_heads} = {d_out // num_heads}",
             "entropy a head": f"{listed(state.entropy)} bits",
             "colours": f"weights from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; "

@@ -9,7 +9,7 @@ from ..layers import MultiHeadAttention
 from ..plots import as_table, head_colour
 from .multi_head import lightest, taken_from
 from .svg import LEFT, MARK, PALE, TOP, Drawing, below, beside, moved, tag, text, title_of
-from .svg_maps import SIGNED, Grid, around_zero, colour_bar, heads, levels, names_beside, pixels
+from .svg_maps import SIGNED, Grid, around_zero, colour_bar, head_maps, levels, names_beside, pixels
 
 PLACES = {  # where one can be in the layer, and how the lines of code begin that compute what is there
     "tokens": "b, num_tokens",
@@ -117,7 +117,7 @@ def maps(state):
         hidden, tell = hidden & (state.where == "mask"), "{} meets {}"
     elif state.where != "softmax":
         shown, taken = state.shown, taken_from(state)
-    grid = heads(shown, state.tokens, limits, hidden, taken, WIDTH - 72, 276, **palette, tell=tell)
+    grid = head_maps(shown, state.tokens, limits, hidden, taken, WIDTH - 72, 276, **palette, tell=tell)
     bar = colour_bar(limits, **palette, height=150, more=not palette)
     both = beside(Drawing(reached(grid.svg, state, ORDER[4:8], LEFT, 11, WIDTH - 72 - LEFT, 206), *grid[1:]), bar)
     here = state.where if state.where in ORDER[4:8] else "dropout"  # which of them is drawn

@@ -1,4 +1,4 @@
-"""Notebook 07: scrub through a training run and see its attention map form."""
+"""Notebook 07: scrub through a training run; type a text, and see what trained models read and expect."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,14 @@ import ipywidgets as widgets
 import torch
 
 from ..core import causal_mask
+from ..training.characters import device_of
 from .base import Explorer, slider, stops
-from .svg import arcs, bars, below, lines
-from .svg_maps import colour_bar, heads
+from .svg import Drawing, arcs, bars, below, lines, title_of
+from .svg_maps import colour_bar, head_maps
 from .words import listed, shares
+
+MOST_LIKELY = 8  # next characters that are shown
+FIRST = "The river "
 
 
 class LearningState(NamedTuple):
@@ -17,13 +21,13 @@ class LearningState(NamedTuple):
 
     step: int
     loss: float  # in nats
-    score: torch.Tensor  # (questions,), shares of right answers
+    accuracy: torch.Tensor  # (questions,), shares of right answers
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     tokens: list  # the example in words; the last token asks
 
 
 class LearningExplorer(Explorer):
-    """Play or scrub through the snapshots of a Training on a LookUp; choose the example.
+    """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
 
     training: with two snapshots or more, else a ValueError. Arrays: a LearningState. Errors: see Explorer.
     """
@@ -51,7 +55,7 @@ class LearningExplorer(Explorer):
     def compute(self, step, example):
         [snapshot] = [snapshot for snapshot in self.snapshots if snapshot.step == step]
         weights = snapshot.maps[example - 1]  # the page counts from 1
-        return LearningState(step, snapshot.loss, snapshot.score, weights, self.words[example - 1])
+        return LearningState(step, snapshot.loss, snapshot.accuracy, weights, self.words[example - 1])
 
     def picture(self, state):
         asks, tokens = len(state.tokens) - 1, state.tokens
@@ -64,7 +68,7 @@ class LearningExplorer(Explorer):
         names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
         here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
         bar = colour_bar((0, 1), height=200)
-        maps = heads(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
+        maps = head_maps(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
         title, axis = "held-out loss (nats)", "step, not to scale"
         loss = lines({"loss": losses}, {}, names, title, axis, here, ends=ends, width=220)
         return [[maps, reads, loss]]
@@ -73,16 +77,117 @@ class LearningExplorer(Explorer):
         return {
             "step": f"{state.step} of {self.snapshots[-1].step}",
             "loss": f"{state.loss:.3f} nats",
-            "right answers": ", ".join(f"{share:.0%}" for share in state.score.tolist()),
+            "right answers": ", ".join(f"{share:.0%}" for share in state.accuracy.tolist()),
             **{f"“{state.tokens[-1]}” reads, {head}": words for head, words in self.read_by_head(state)},
         }
 
     def in_words(self, state):
         reads = " ".join(f"By {head}: {words}." for head, words in self.read_by_head(state))
         return (
-            f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.score)} of the answers are "
+            f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.accuracy)} of the answers are "
             f"right. What the question {state.tokens[-1]} reads. {reads}"
         )
 
     def read_by_head(self, state):
         return [(f"head {n}", shares(state.tokens, row)) for n, row in enumerate(state.weights[:, -1], 1)]
+
+
+class Reading(NamedTuple):
+    """What one model makes of the text."""
+
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    shares: torch.Tensor  # (characters,), of what comes next
+
+
+class TypedState(NamedTuple):
+    """What the picture shows; the models read all of `text`, and their guesses are those of its place `place`."""
+
+    text: str
+    place: int
+    vocabulary: list
+    readings: dict  # a Reading by the model's name
+
+    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what does come next, or ""
+
+
+class TextExplorer(Explorer):
+    """Type a text: each model's maps, and its guesses for the character after one place of it.
+
+    models: CharacterModels by name, of one size; one named "leaky" has no mask. task: the Characters they were trained
+    on; of a longer text than its window the end is read. Arrays: a TypedState. Errors: see Explorer.
+    """
+
+    def __init__(self, models, task):
+        self.models, self.task = dict(models), task
+        super().__init__()
+
+    def make_controls(self):
+        typed = widgets.Text(FIRST, description="text", tooltip="What the models read")
+        return {"text": typed, "back": stops("places back", range(len(FIRST)), 0, "From the end of the text")}
+
+    def choices(self, values):
+        return {"back": range(max(1, min(len(values["text"]), self.task.window)))}
+
+    def note(self, wanted, values):
+        window = self.task.window
+        return f"The models read the last {window} characters." if len(values["text"]) > window else ""
+
+    def compute(self, text, back):
+        vocabulary = self.task.vocabulary
+        if not text or set(text) - set(vocabulary):
+            raise ValueError(f"text must be some characters of {''.join(vocabulary)!r}, got {text!r}")
+        text = text[-self.task.window :]
+        place, token_ids = len(text) - 1 - back, torch.tensor([[vocabulary.index(character) for character in text]])
+        readings = {name: read(model, token_ids, place) for name, model in self.models.items()}
+        return TypedState(text, place, vocabulary, readings)
+
+    def picture(self, state):
+        tokens, limits = [visible(character) for character in state.text], (0, 1)
+        future, asked = causal_mask(len(tokens)), visible(state.text[state.place])
+        maps, guesses = [], []
+        for name, reading in state.readings.items():
+            hidden, bar = future & (name != "leaky"), colour_bar(limits, height=200) if maps else None
+            grid = head_maps(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place, bar=bar)
+            maps.append(below(Drawing(title_of(name, 380), 380, 18), grid, gap=0))
+            values, token_ids = reading.shares.topk(MOST_LIKELY)
+            names = [visible(state.vocabulary[token_id]) for token_id in token_ids]
+            title = f"{name}: after “{asked}” at {state.place + 1}"
+            guesses.append(bars({"share": values}, names, title, width=390, height=100))
+        return [maps, guesses]
+
+    def readouts(self, state):
+        return {
+            "read": f"“{state.text[: state.place + 1]}”",
+            "comes next": f"“{visible(state.written)}”" if state.written else "nothing is written there yet",
+            **{f"next, {name}": words for name, words in self.guesses(state)},
+        }
+
+    def in_words(self, state):
+        written = f"written there: {visible(state.written)}" if state.written else "nothing is written there"
+        guesses = ". ".join(f"{name}: {words}" for name, words in self.guesses(state))
+        return f"After “{state.text[: state.place + 1]}” ({written}) the models expect: {guesses}."
+
+    def guesses(self, state):
+        """Each model's most likely next characters, and what it gives to the one that is written."""
+        for name, reading in state.readings.items():
+            values, token_ids = reading.shares.topk(4)
+            words = shares([visible(state.vocabulary[token_id]) for token_id in token_ids], values)
+            if state.written:
+                words += f" (the one written: {reading.shares[state.vocabulary.index(state.written)]:.2f})"
+            yield name, words
+
+    def _repr_mimebundle_(self, **kwargs):
+        return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
+
+
+def read(model, token_ids, place):
+    """The maps of token_ids (1, num_tokens), and the shares of what comes after a place; the model's mode stays."""
+    training, token_ids = model.training, token_ids.to(device_of(model))
+    shares = model.eval()(token_ids)[0, place].softmax(dim=-1).cpu()  # (characters,)
+    weights = model.maps(token_ids)[0].cpu()  # (num_heads, num_tokens, num_tokens)
+    model.train(training)
+    return Reading(weights, shares)
+
+
+def visible(character):
+    return {" ": "␣", "\n": "⏎"}.get(character, character)

@@ -11,7 +11,7 @@ from ..modern.layers import ModernAttention
 from ..modern.parts import alibi_bias, window_mask
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
-from .svg_maps import CELLS_UP_TO, colour_bar, heads
+from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
 from .words import size_in_words
 
 POSITIONS = ("rotary", "ALiBi", "none")
@@ -25,16 +25,16 @@ class VariantsState(NamedTuple):
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     sees: torch.Tensor  # (num_tokens, num_tokens)
     reaches: torch.Tensor  # (num_tokens, num_tokens)
-    num_key_heads: int
+    num_kv_heads: int
     parameters: int
     cache: int  # bytes of float32 that one layer keeps for the next token
 
 
 @torch.no_grad()
-def share_keys(embeddings, positions, num_heads, num_key_heads, window, num_tokens):
+def share_keys(embeddings, positions, num_heads, num_kv_heads, window, num_tokens):
     """From control values to arrays: a ModernAttention on the first num_tokens rows of embeddings."""
     base = 10_000.0 if positions == "rotary" else None
-    sizes = embeddings.shape[1], num_heads * HEAD_DIM, num_heads, num_key_heads
+    sizes = embeddings.shape[1], num_heads * HEAD_DIM, num_heads, num_kv_heads
     layer = seeded(ModernAttention, SEED, *sizes, window=window, base=base)
     for linear in (layer.W_query, layer.W_key):
         linear.weight.mul_(SHARP)
@@ -45,9 +45,9 @@ def share_keys(embeddings, positions, num_heads, num_key_heads, window, num_toke
         weights = attention_weights(scaled + alibi_bias(num_heads, num_tokens), hide)
     reaches = torch.linalg.matrix_power((~hide).float(), LAYERS) > 0  # (num_tokens, num_tokens)
     kept = min(num_tokens, window - 1)
-    cache = cache_bytes(kept, num_key_heads * HEAD_DIM) if kept else 0
+    cache = cache_bytes(kept, num_kv_heads * HEAD_DIM) if kept else 0
     parameters = sum(parameter.numel() for parameter in layer.parameters())
-    return VariantsState(weights, ~hide, reaches, num_key_heads, parameters, cache)
+    return VariantsState(weights, ~hide, reaches, num_kv_heads, parameters, cache)
 
 
 class VariantsExplorer(SentenceExplorer):
@@ -56,16 +56,15 @@ class VariantsExplorer(SentenceExplorer):
     sentence: a Sentence, which begins again after its end. Arrays: a VariantsState. Errors: see Explorer.
     """
 
-    def lengthened(self, embeddings):
+    def extended(self, tokens, embeddings):
         times = -(-CELLS_UP_TO // len(embeddings))
-        self.tokens = (self.tokens * times)[:CELLS_UP_TO]
-        return embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
+        return (tokens * times)[:CELLS_UP_TO], embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
 
     def make_controls(self):
         return {
             "positions": widgets.ToggleButtons(options=POSITIONS, value="rotary", description="positions"),
             "num_heads": stops("query heads", (1, 2, 4, 8), 4, "Heads of queries, each with a map of its own"),
-            "num_key_heads": stops("key heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
+            "num_kv_heads": stops("key heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
             "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, itself among them"),
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
@@ -77,7 +76,7 @@ class VariantsExplorer(SentenceExplorer):
         limits = 0.0, min(1.0, 4 / state.sees[-1].sum().item())  # with many keys the weights are small
         tokens, nothing = self.tokens[: state.weights.shape[-1]], torch.zeros_like(state.weights)
         bar = colour_bar(limits, height=250, more=True)
-        return [[heads(state.weights, tokens, limits, ~state.sees, nothing, 620, 500, bar=bar)]]
+        return [[head_maps(state.weights, tokens, limits, ~state.sees, nothing, 620, 500, bar=bar)]]
 
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
@@ -97,7 +96,7 @@ class VariantsExplorer(SentenceExplorer):
         most, keys = state.weights[:, -1].max(dim=-1)  # each (num_heads,)
         rows = enumerate(zip(served(state), keys.tolist(), most.tolist(), strict=True), 1)
         about = (
-            f"{len(most)} query heads, {state.num_key_heads} key heads. The last of {state.weights.shape[-1]} tokens "
+            f"{len(most)} query heads, {state.num_kv_heads} key heads. The last of {state.weights.shape[-1]} tokens "
             f"sees {sees}, and reaches {reaches} through {LAYERS} layers."
         )
         each = (
@@ -113,5 +112,5 @@ class VariantsExplorer(SentenceExplorer):
 
 def served(state):
     """For each query head, the key head that it reads, counted from 1."""
-    group = len(state.weights) // state.num_key_heads
+    group = len(state.weights) // state.num_kv_heads
     return [head // group + 1 for head in range(len(state.weights))]

@@ -1,4 +1,4 @@
-"""Notebook 10: all heads of a language model on a text of one's own, with heads to switch off."""
+"""Notebook 10: all heads of a language model on a text of your own, with heads to ablate."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_max_pool2d, pad
 
-from ..language_model.head_roles import best_heads, repeated, weight_at
+from ..language_model.head_roles import best_heads, repeated_tokens, weight_at
 from .base import MESSAGE, Explorer, slider
 from .svg import LEFT, MARK, Drawing, bars, moved, number, tag, text, title_of
 from .svg_maps import GREY, HEAD, NOTHING, WEIGHTS, colour_bar, levels, pixels
@@ -21,17 +21,17 @@ class ReadingState(NamedTuple):
     """What the picture shows: of a text, all maps; of one head, who reads whom; after one token, what may come next."""
 
     words: list  # num_tokens
-    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the heads off that are off
-    shares: torch.Tensor  # (2, SHOWN), of the likeliest next tokens: all heads, and with heads off
+    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the chosen heads ablated
+    shares: torch.Tensor  # (2, SHOWN), of the likeliest next tokens: all heads, and with the chosen ones ablated
     next_words: list  # SHOWN, the likeliest while all heads are on
-    off: tuple
+    ablate: tuple
     layer: int
     head: int
     token: int
 
 
 class ReadingExplorer(Explorer):
-    """Type a text, choose a head and a token, switch heads off, and see what may come next.
+    """Type a text, choose a head and a token, ablate heads, and see what may come next.
 
     model: a LanguageModel; its text, when first shown; the text may have up to MOST tokens. Layers,
     heads and tokens count from 0. Arrays: a ReadingState. Errors: see Explorer.
@@ -39,8 +39,8 @@ class ReadingExplorer(Explorer):
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
         self.model, self.first_text, self.forwards = model, text, {}
-        maps = model.look(repeated(model)).maps[0]  # 32 tokens, and the same again: see head_jobs
-        self.jobs = {
+        maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, and the same again: see head_roles
+        self.roles = {
             "induction": best_heads(weight_at(maps, 31, start=32)),
             "previous token": best_heads(weight_at(maps, 1)),
         }
@@ -49,14 +49,14 @@ class ReadingExplorer(Explorer):
             block.register_forward_hook(lambda *_, layer=layer: self.report(layer))
 
     def make_controls(self):
-        layers, heads = len(self.model.blocks), self.model.sizes.num_heads
+        layers, heads = len(self.model.blocks), self.model.config.num_heads
         box = widgets.Text(value=self.first_text, description="text", continuous_update=False)
         return {
             "text": box,
             "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
             "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
             "token": slider("token", MOST - 1, 0, MOST - 1, "Whose row is framed, and after which comes what is next"),
-            "off": widgets.Dropdown(options=OFF, value="none", description="switched off"),
+            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated"),
         }
 
     def report(self, layer):
@@ -66,32 +66,32 @@ class ReadingExplorer(Explorer):
 
     _running = False
 
-    def look(self, text, off):
-        """Codes (1, num_tokens), logits (num_tokens, num_symbols) and maps of a text; the last few are remembered."""
-        codes = self.model.encode(text)
-        if codes.shape[1] > MOST:
-            raise ValueError(f"text must hold at most {MOST} tokens, got {codes.shape[1]}")
-        if (text, off) not in self.forwards:
+    def look(self, text, ablate):
+        """Codes (1, num_tokens), logits (num_tokens, vocab_size) and maps of a text; the last few are remembered."""
+        token_ids = self.model.encode(text)
+        if token_ids.shape[1] > MOST:
+            raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
+        if (text, ablate) not in self.forwards:
             self._running = True
             try:
-                look = self.model.look(codes, off)
+                look = self.model.look(token_ids, ablate)
             finally:
                 self._running = False
             while len(self.forwards) >= KEPT:
                 self.forwards.pop(next(iter(self.forwards)))  # the oldest
-            self.forwards[text, off] = look.logits[0], look.maps[0]
-        return codes[0], *self.forwards[text, off]
+            self.forwards[text, ablate] = look.logits[0], look.maps[0]
+        return token_ids[0], *self.forwards[text, ablate]
 
-    def compute(self, text, layer, head, token, off):
+    def compute(self, text, layer, head, token, ablate):
         one = {"none": [], "this head": [(layer, head)]}
-        one["its layer"] = [(layer, each) for each in range(self.model.sizes.num_heads)]
-        silent = tuple((one | self.jobs)[off])
-        codes, logits, _ = self.look(text, ())
+        one["its layer"] = [(layer, each) for each in range(self.model.config.num_heads)]
+        silent = tuple((one | self.roles)[ablate])
+        token_ids, logits, _ = self.look(text, ())
         _, without, maps = self.look(text, silent)
-        token = min(token, len(codes) - 1)
+        token = min(token, len(token_ids) - 1)
         best = logits[token].topk(SHOWN).indices
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
-        words = self.model.words(codes)
+        words = self.model.words(token_ids)
         return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
 
     def note(self, wanted, values):
@@ -99,7 +99,7 @@ class ReadingExplorer(Explorer):
         return "" if values["token"] < words else f"The text has {words} tokens: the last one is framed."
 
     def picture(self, state):
-        series = {"all heads": state.shares[0]} | ({"switched off": state.shares[1]} if state.off else {})
+        series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
         after = f"after {plain(state.words[state.token])}, next"
         chart = bars(series, [plain(word) for word in state.next_words], after, width=300, height=MAP - 60)
         return [[one_map(state), colour_bar((0.0, 1.0), height=MAP - 60), chart], [atlas(state)]]
@@ -109,9 +109,9 @@ class ReadingExplorer(Explorer):
         return {
             "tokens": f"{len(state.words)}; framed: {state.token}, {plain(state.words[state.token])}",
             "it reads": reads(row[None], state.words)[0],
-            "switched off": ", ".join(f"layer {layer} head {head}" for layer, head in state.off) or "none",
+            "ablated": ", ".join(f"layer {layer} head {head}" for layer, head in state.ablate) or "none",
             "all heads": shares_in_words(state.next_words, state.shares[0]),
-        } | ({"with heads off": shares_in_words(state.next_words, state.shares[1])} if state.off else {})
+        } | ({"with heads ablated": shares_in_words(state.next_words, state.shares[1])} if state.ablate else {})
 
     def in_words(self, state):
         row = state.maps[state.layer, state.head, state.token]
@@ -119,7 +119,7 @@ class ReadingExplorer(Explorer):
         return (
             f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
             f"{plain(state.words[state.token])}, reads {reads(row[None], state.words)[0]}. Next, with all heads: "
-            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.off)} off: "
+            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
             f"{shares_in_words(state.next_words, state.shares[1])}. {first} of {state.maps[:, :, 0, 0].numel()} heads "
             "give the first token more than half."
         )
@@ -172,7 +172,7 @@ def atlas(state):
     width, height = layers * TILE, heads * TILE
     smooth = n > TILE / 2  # where an image's pixels are near the page's, a row or column would be left out
     parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height, look="auto" if smooth else "pixelated")]
-    off, firsts = set(state.off), state.maps[..., 0].mean(dim=-1).tolist()
+    ablate, firsts = set(state.ablate), state.maps[..., 0].mean(dim=-1).tolist()
     for layer in range(layers):
         for head in range(heads):
             x, y = LEFT + layer * TILE, HEAD + head * TILE
@@ -180,7 +180,7 @@ def atlas(state):
             says = f"layer {layer}, head {head}: the first token gets {first} of a row on average"
             chosen = (layer, head) == (state.layer, state.head)
             stroke, beyond = ({"stroke": MARK, "stroke_width": 3}, 1.5) if chosen else ({}, 0)  # around it, not on it
-            shade = "#fff" if (layer, head) in off else "transparent"
+            shade = "#fff" if (layer, head) in ablate else "transparent"
             room = {"x": x - beyond, "y": y - beyond, "width": TILE + 2 * beyond, "height": TILE + 2 * beyond}
             parts.append(tag("rect", says=says, fill=shade, **room, **stroke))
     parts += [text(LEFT + (layer + 0.5) * TILE, HEAD - 5, str(layer)) for layer in range(0, layers, 2)]

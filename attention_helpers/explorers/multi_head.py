@@ -12,7 +12,7 @@ from ..seeded import DrawnFrom, seeded
 from ..trace import trace
 from .base import SentenceExplorer
 from .lookup_models import trained
-from .svg_maps import colour_bar, heads
+from .svg_maps import colour_bar, head_maps
 from .words import entropy_in_bits
 
 MOST_HEADS, MOST_TOKENS = 12, 64
@@ -28,7 +28,7 @@ class HeadsState(NamedTuple):
     entropy: torch.Tensor  # (num_heads,), mean over the rows, in bits, before dropout
     parameters: int
     tokens: list
-    score: torch.Tensor | None  # (2,), shares of right answers to either question, of trained weights
+    accuracy: torch.Tensor | None  # (2,), shares of right answers to either question, of trained weights
     x: torch.Tensor  # (num_tokens, d_in)
     steps: Steps  # of a batch of one
     output: torch.Tensor | None = None  # (num_tokens, width), where there is an output projection
@@ -36,7 +36,7 @@ class HeadsState(NamedTuple):
     where: str = "output"  # how far the picture goes
 
 
-def run(layer, x, seed, tokens, score=None):
+def run(layer, x, seed, tokens, accuracy=None):
     """Steps of a layer in training mode for x (num_tokens, d_in), with masks from the seed, and what they left."""
     generator, kept = torch.Generator().manual_seed(seed), []
     for dropout in (module for module in layer.modules() if isinstance(module, Dropout)):
@@ -49,7 +49,7 @@ def run(layer, x, seed, tokens, score=None):
     parameters = sum(parameter.numel() for parameter in layer.parameters())
     entropy = entropy_in_bits(weights).mean(dim=-1)  # (num_heads,)
     shown = torch.cat(kept)  # (num_heads, num_tokens, num_tokens)
-    return HeadsState(weights, shown, context[0], entropy, parameters, tokens, score, x, steps, output)
+    return HeadsState(weights, shown, context[0], entropy, parameters, tokens, accuracy, x, steps, output)
 
 
 def stack_heads(embeddings, tokens, num_heads, d_out, dropout, seed):
@@ -68,7 +68,7 @@ def stack_trained(num_heads, d_out, dropout, seed):
         if not name.startswith("out_proj"):
             for head, part in zip(layer.heads, rows.split(d_out), strict=True):
                 head.get_parameter(name).copy_(part)
-    return run(layer, found.x, seed, found.tokens, found.score)
+    return run(layer, found.x, seed, found.tokens, found.accuracy)
 
 
 def split_heads(embeddings, tokens, d_out, num_heads, dropout, num_tokens, seed):
@@ -82,7 +82,7 @@ def split_trained(d_out, num_heads, dropout, seed):
     found = trained(d_out, num_heads)
     layer = seeded(MultiHeadAttention, 0, d_out, d_out, len(found.x), dropout, num_heads)
     layer.load_state_dict(found.state)
-    return run(layer, found.x, seed, found.tokens, found.score)
+    return run(layer, found.x, seed, found.tokens, found.accuracy)
 
 
 @lru_cache(maxsize=256)
@@ -110,13 +110,13 @@ class HeadsExplorer(SentenceExplorer):
     def heads_picture(self, state, width, height):
         limits, future = lightest(state), causal_mask(len(state.tokens))
         bar = colour_bar(limits, height=height / 2, more=True)
-        return heads(state.shown, state.tokens, limits, future, taken_from(state), width, height, bar=bar)
+        return head_maps(state.shown, state.tokens, limits, future, taken_from(state), width, height, bar=bar)
 
     def answers(self, state):
         """What a trained layer is for, and how well it does it, as a readout."""
-        if state.score is None:
+        if state.accuracy is None:
             return {}
-        first, second = (f"{share:.0%}" for share in state.score.tolist())
+        first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
         asks = f"“{state.tokens[-1]}” asks for two digits; of unseen examples the first is right in {first}"
         return {"trained for": f"{asks}, the second in {second}"}
 

@@ -133,7 +133,7 @@ def names_beside(names, top, each):
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 
 
-def heads(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
+def head_maps(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
           palette=WEIGHTS, tell="{} reads {}", bar=None):  # fmt: skip
     """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
 

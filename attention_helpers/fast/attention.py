@@ -13,7 +13,7 @@ from ..layers import MultiHeadAttention
 PARTS = "W_query", "W_key", "W_value"
 
 
-class Room:
+class KVBuffer:
     """Memory for the keys and values of context_length tokens, filled from the front."""
 
     def __init__(self, both, filled):
@@ -32,7 +32,7 @@ class Cache(NamedTuple):
 
     keys: torch.Tensor
     values: torch.Tensor
-    room: Room | None = None
+    buffer: KVBuffer | None = None
 
 
 class FusedMultiHeadAttention(nn.Module):
@@ -105,17 +105,17 @@ class FusedMultiHeadAttention(nn.Module):
         if torch.is_grad_enabled():  # what a gradient will need must not be written over
             old = (keys[:, :, :0], values[:, :, :0]) if cache is None else cache[:2]
             return Cache(torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2))
-        room = None if cache is None else cache.room
-        if room is None or not room.ends_with(cache):  # none yet, or another text went on from here
+        buffer = None if cache is None else cache.buffer
+        if buffer is None or not buffer.ends_with(cache):  # none yet, or another text went on from here
             with torch.inference_mode(False):  # else nothing could be written there outside of inference_mode
                 both = keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim)
-            room = Room(both, past)
+            buffer = KVBuffer(both, past)
             if past:
-                room.both[:, :, :, :past] = torch.stack(cache[:2])
-        room.filled = past + keys.shape[2]
-        room.both[0, :, :, past : room.filled] = keys
-        room.both[1, :, :, past : room.filled] = values
-        return Cache(*room.both[:, :, :, : room.filled], room)
+                buffer.both[:, :, :, :past] = torch.stack(cache[:2])
+        buffer.filled = past + keys.shape[2]
+        buffer.both[0, :, :, past : buffer.filled] = keys
+        buffer.both[1, :, :, past : buffer.filled] = values
+        return Cache(*buffer.both[:, :, :, : buffer.filled], buffer)
 
     def past_of(self, cache, new):
         """How many tokens a cache holds, which must fit the `new` keys: 0 for None."""

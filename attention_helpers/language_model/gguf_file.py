@@ -1,4 +1,4 @@
-"""What a GGUF file of the llama family holds, decoded: sizes, weights by our names, the tokenizer; or what it lacks."""
+"""What a GGUF file of the llama family holds, decoded: config, weights by our names, tokenizer; or what it lacks."""
 
 from typing import NamedTuple
 
@@ -9,25 +9,25 @@ from .tokenizer import tokenizer_json
 ARCHITECTURE = "llama"
 
 
-class Sizes(NamedTuple):
+class ModelConfig(NamedTuple):
     """What a model of the llama family is made of."""
 
-    num_symbols: int  # in the vocabulary
+    vocab_size: int  # in the vocabulary
     d_model: int  # the width of a token between the layers
     d_inner: int  # the width between the two halves of a feed-forward part
     num_layers: int
     num_heads: int  # of queries, in each layer
-    num_key_heads: int
+    num_kv_heads: int
     base: float  # of the rotary positions
     eps: float  # what RMSNorm adds to the mean square that it divides by
     context_length: int  # the longest text that the model was trained on, in tokens
-    end: int | None  # the code of the token that ends a text
+    end: int | None  # the id of the token that ends a text
 
 
 class ModelFile(NamedTuple):
     """All that a model's file says: weights in float32, named as LanguageModel's parameters; the tokenizer as JSON."""
 
-    sizes: Sizes
+    config: ModelConfig
     weights: dict
     tokenizer: str
 
@@ -51,15 +51,15 @@ def decoded(path):
     except Exception as error:  # whatever a reader runs into where the bytes are not what it takes them for
         raise ValueError(f"{path} is no whole GGUF file, but damaged, cut or of another kind ({error})") from error
     try:
-        sizes = sizes_in(fields)
-        weights = weights_in(reader.tensors, layout(sizes))
-        return ModelFile(sizes, weights, tokenizer_json(fields))
+        config = config_in(fields)
+        weights = weights_in(reader.tensors, layout(config))
+        return ModelFile(config, weights, tokenizer_json(fields))
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def sizes_in(fields):
-    """The Sizes that a file names; ValueError for another family than llama, or what our layers do not know."""
+def config_in(fields):
+    """The ModelConfig that a file names; ValueError for another family than llama, or what our layers do not know."""
     family = fields.get("general.architecture")
     if family != ARCHITECTURE:
         raise ValueError(f"its general.architecture must be {ARCHITECTURE!r}, got {family!r}")
@@ -80,11 +80,11 @@ def sizes_in(fields):
     check_rotary(own, counts[0] // num_heads)
     base, eps = own.get("rope.freq_base", 10_000.0), own.get("attention.layer_norm_rms_epsilon", 1e-5)
     symbols, end = len(fields.get("tokenizer.ggml.tokens", ())), fields.get("tokenizer.ggml.eos_token_id")
-    return Sizes(symbols, *counts, base, eps, context_length, end)
+    return ModelConfig(symbols, *counts, base, eps, context_length, end)
 
 
 def check_rotary(own, head_dim):
-    """ValueError unless all entries of a head turn, at speeds that nothing scales."""
+    """ValueError unless all entries of a head turn, at frequencies that nothing scales."""
     for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
         if own.get(name, head_dim) != head_dim:
             raise ValueError(f"its {name} must be embedding_length / head_count = {head_dim}, got {own[name]}")
@@ -92,12 +92,12 @@ def check_rotary(own, head_dim):
         raise ValueError(f"its rotary positions are scaled ({own['rope.scaling.type']}), which our layers do not do")
 
 
-def layout(sizes):
+def layout(config):
     """Our name and the shape of every tensor, by the name that a file gives it."""
-    d, inner = sizes.d_model, sizes.d_inner
-    keys = sizes.num_key_heads * (d // sizes.num_heads)
-    names = {"token_embd": ("embedding", (sizes.num_symbols, d)), "output_norm": ("norm", (d,))}
-    for layer in range(sizes.num_layers):
+    d, inner = config.d_model, config.d_inner
+    keys = config.num_kv_heads * (d // config.num_heads)
+    names = {"token_embd": ("embedding", (config.vocab_size, d)), "output_norm": ("norm", (d,))}
+    for layer in range(config.num_layers):
         theirs, ours = f"blk.{layer}.", f"blocks.{layer}."
         names |= {
             theirs + "attn_norm": (ours + "norm_1", (d,)),
@@ -116,16 +116,16 @@ def layout(sizes):
 def weights_in(tensors, names):
     """The weights by our names, float32; ValueError for a tensor too few or too many, misshapen, or not decodable.
 
-    Where there is no read_out, the embedding serves as it.
+    Where there is no output_layer, the embedding serves as it.
     """
     there = {tensor.name: tensor for tensor in tensors}
-    names = {"output.weight": ("read_out.weight", names["token_embd.weight"][1])} | names
+    names = {"output.weight": ("output_layer.weight", names["token_embd.weight"][1])} | names
     wrong = [f"lacks {name}" for name in names.keys() - there.keys() - {"output.weight"}]
     wrong += [f"holds {name}, which our layers do not know" for name in there.keys() - names.keys()]
     if wrong:
         raise ValueError(f"it {min(wrong)}")
     weights = {names[name][0]: decode(tensor, names[name][1]) for name, tensor in there.items()}
-    return {"read_out.weight": weights["embedding.weight"]} | weights
+    return {"output_layer.weight": weights["embedding.weight"]} | weights
 
 
 def decode(tensor, shape):

@@ -1,20 +1,20 @@
-"""What a head of a language model is for, by measurement: texts made for it, scores of its maps, and switching off."""
+"""What a head of a language model is for, by measurement: texts made for it, scores of its maps, and ablation."""
 
 import torch
 from torch.nn import functional as F
 
 from ..checks import check_size, check_tensor
 
-ORDINARY = 256  # codes below are bytes and control tokens, seldom met in texts
+ORDINARY = 256  # token ids below are bytes and control tokens, rare in texts
 
 
-def repeated(model, num_tokens=32, seed=0, texts=1):
-    """Random tokens, and the same ones again: codes (texts, 2 * num_tokens). Nothing but repetition can be foreseen.
+def repeated_tokens(model, num_tokens=32, seed=0, texts=1):
+    """Random tokens, and the same ones again: token ids (texts, 2 * num_tokens). Only the repetition can be predicted.
 
     Errors: TypeError or ValueError for a size that is no whole number from 1 on.
     Source: Olsson et al. 2022, "In-context Learning and Induction Heads" (arXiv 2209.11895).
     """
-    shape, most = (check_size("texts", texts), check_size("num_tokens", num_tokens)), model.sizes.num_symbols
+    shape, most = (check_size("texts", texts), check_size("num_tokens", num_tokens)), model.config.vocab_size
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(min(ORDINARY, most // 2), most, shape, generator=generator).repeat(1, 2)
 
@@ -46,13 +46,13 @@ def best_heads(scores, count=5):
     return [divmod(place, scores.shape[1]) for place in order.tolist()]
 
 
-def loss(model, codes, start=1, off=()):
-    """How badly a text is foretold: the mean of -log(probability) over its tokens from `start` on, in nats.
+def loss(model, token_ids, start=1, ablate=()):
+    """How badly the model predicts a text: the mean of -log(probability) over its tokens from `start` on, in nats.
 
-    codes: (b, num_tokens). Errors: as the model's; ValueError for a start with no token before it or
+    token_ids: (b, num_tokens). Errors: as the model's; ValueError for a start with no token before it or
     none after.
     """
-    if not 1 <= check_size("start", start) < codes.shape[1]:
-        raise ValueError(f"start must be from 1 to {codes.shape[1] - 1}, got {start}")
-    logits = model(codes, off)[:, start - 1 : -1]  # each token is foretold by those before it
-    return F.cross_entropy(logits.flatten(0, 1), codes[:, start:].flatten()).item()
+    if not 1 <= check_size("start", start) < token_ids.shape[1]:
+        raise ValueError(f"start must be from 1 to {token_ids.shape[1] - 1}, got {start}")
+    logits = model(token_ids, ablate)[:, start - 1 : -1]  # each token is predicted from those before it
+    return F.cross_entropy(logits.flatten(0, 1), token_ids[:, start:].flatten()).item()

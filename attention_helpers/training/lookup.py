@@ -3,11 +3,11 @@
 import torch
 from torch import nn
 
-from ..checks import check_codes, check_size
+from ..checks import check_size, check_token_ids
 from ..layers import MultiHeadAttention
 
 
-class LookUp:
+class LookupTask:
     """Pairs of a letter and a digit, then a question: a letter, or two, whose digits are asked for.
 
     batch(generator) returns x, symbols (batch_size, pairs + 1, 2), and answers, digits (batch_size, questions). Each
@@ -29,7 +29,7 @@ class LookUp:
                 f"letters={letters}"
             )
         self.blank = 3 * letters + digits
-        self.num_symbols = self.blank + 1
+        self.vocab_size = self.blank + 1
 
     def batch(self, generator):
         shape = self.batch_size, self.letters
@@ -44,7 +44,7 @@ class LookUp:
     def loss(self, outputs, answers):
         return nn.functional.cross_entropy(outputs.flatten(0, 1), answers.flatten())
 
-    def score(self, outputs, answers):
+    def accuracy(self, outputs, answers):
         """The share of right answers to each question, (questions,)."""
         return (outputs.argmax(dim=-1) == answers).float().mean(dim=0)
 
@@ -56,29 +56,31 @@ class LookUp:
         return [*pairs, f"{letter[-1]}{second} ?"]
 
 
-class Reader(nn.Module):
+class LookupModel(nn.Module):
     """Embed symbols, attend once, and read the answers off the last token's context vector.
 
-    x: symbols (b, num_tokens, 2) of a LookUp. Returns (b, questions, digits), a score for each
-    digit. The read-out is linear; with hidden, a layer of so many GELUs stands before it. Errors:
-    see MultiHeadAttention; TypeError or ValueError too for an x of another task.
+    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). The
+    output layer is linear, or an MLP with `hidden` GELUs. Errors: see MultiHeadAttention; TypeError
+    or ValueError too for an x of another task.
     """
 
     def __init__(self, task, width=32, num_heads=1, hidden=0):
         super().__init__()
         self.task = task
-        self.embed = nn.Embedding(task.num_symbols, check_size("width", width))
+        self.embed = nn.Embedding(task.vocab_size, check_size("width", width))
         self.attention = MultiHeadAttention(width, width, task.pairs + 1, 0.0, num_heads)
         inner = [nn.Linear(width, check_size("hidden", hidden)), nn.GELU()] if hidden else []
-        self.read_out = nn.Sequential(*inner, nn.Linear(hidden or width, task.questions * task.digits))
+        logits = nn.Linear(hidden or width, task.questions * task.digits)
+        self.output_layer = nn.Sequential(*inner, logits)
 
     def embedded(self, x):
-        check_codes("x", x, self.task.num_symbols, self.task.pairs + 1, symbols=(2,))
+        check_token_ids("x", x, self.task.vocab_size, self.task.pairs + 1, symbols=(2,))
         return self.embed(x).sum(dim=2)  # (b, num_tokens, width): a token is the sum of its symbols
 
     def forward(self, x):
         context = self.attention(self.embedded(x))[:, -1]  # (b, width)
-        return self.read_out(context).view(len(x), self.task.questions, self.task.digits)
+        answers = self.output_layer(context)  # (b, questions * digits)
+        return answers.view(len(x), self.task.questions, self.task.digits)
 
     def maps(self, x):
         """The attention weights (b, num_heads, num_tokens, num_tokens)."""

@@ -16,7 +16,7 @@ class Snapshot(NamedTuple):
 
     step: int
     loss: float  # of a batch of its own, the same for all snapshots
-    score: torch.Tensor  # (questions,), of the same examples
+    accuracy: torch.Tensor  # (questions,), of the same examples
     state: dict  # the model's parameters by name
     maps: torch.Tensor  # (examples, num_heads, num_tokens, num_tokens)
 
@@ -32,7 +32,7 @@ FAR_APART = 2_654_435_769  # 2**32 by the golden ratio: so the steps of a few th
 class Training:
     """A model on its way: run(steps) trains on from where it stands, and may be interrupted at any time.
 
-    model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, score.
+    model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, accuracy.
     The batch of a step, and dropout's masks in it, depend on seed and step alone: a run that was interrupted and went
     on ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
     The loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number, a seed outside
@@ -49,7 +49,7 @@ class Training:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
         self.model, self.task, self.device = model.to(device), task, device
-        self.step, self.losses, self.scores, self.snapshots = 0, [], [], []
+        self.step, self.losses, self.accuracies, self.snapshots = 0, [], [], []
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
         self.generator = torch.Generator()
         for module in model.modules():
@@ -83,11 +83,11 @@ class Training:
         loss.backward()
         self.optimizer.step()
         self.losses.append(loss.item())
-        self.scores.append(self.task.score(outputs, answers))
+        self.accuracies.append(self.task.accuracy(outputs, answers))
         self.step += 1
 
     def run(self, steps, until=None, name="training"):
-        """Take `steps` more steps, fewer if the weakest score of a batch reaches `until`, or at an interrupt.
+        """Take `steps` more steps, fewer if the lowest accuracy of a batch reaches `until`, or at an interrupt.
 
         Returns self. An interrupt ends the run between two steps; run again to go on. Errors: TypeError or ValueError
         for steps that are no whole number from 1 on, or an `until` outside (0, 1].
@@ -99,7 +99,7 @@ class Training:
         self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
         with held_interrupt() as interrupted, tqdm(total=check_size("steps", steps), desc=name) as bar:
             for taken in range(steps):
-                reached = until is not None and self.scores and self.scores[-1].min() >= until
+                reached = until is not None and self.accuracies and self.accuracies[-1].min() >= until
                 if reached:
                     end_here(bar, taken)
                 if reached or interrupted():
@@ -117,12 +117,12 @@ class Training:
 
     @torch.no_grad()
     def keep_snapshot(self):
-        """Remember the model as it stands, with its loss, score and maps on examples of its own."""
+        """Remember the model as it stands, with its loss, accuracy and maps on examples of its own."""
         outputs = self.model.eval()(self.examples)
         loss = self.task.loss(outputs, self.answers).item()
         state = {name: value.clone() for name, value in self.model.state_dict().items()}
         maps = self.model.maps(self.examples[:8])
-        self.snapshots.append(Snapshot(self.step, loss, self.task.score(outputs, self.answers), state, maps))
+        self.snapshots.append(Snapshot(self.step, loss, self.task.accuracy(outputs, self.answers), state, maps))
 
 
 def end_here(bar, taken):

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import torch
 
 from attention_helpers import MultiHeadAttention, explorers, load_sentence
-from attention_helpers.language_model.gguf_file import Sizes
+from attention_helpers.language_model.gguf_file import ModelConfig
 from attention_helpers.language_model.model import LanguageModel
 from attention_helpers.language_model.tokenizer import tokenizer_json
 from attention_helpers.training.characters import CharacterModel, Characters, load_text
-from attention_helpers.training.lookup import LookUp, Reader
+from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Snapshot
 
 SENTENCE = load_sentence("journey")
@@ -19,16 +19,16 @@ TYPED = "The town lies by a slow green river. It"  # longer than a character mod
 def made_up_run():
     """What a LearningExplorer sees of a Training: no optimizer, which is slow to import."""
     torch.manual_seed(0)
-    task = LookUp(questions=2, batch_size=16)
-    reader = Reader(task, width=8, num_heads=2)
+    task = LookupTask(questions=2, batch_size=16)
+    reader = LookupModel(task, width=8, num_heads=2)
     examples, answers = task.batch(torch.Generator().manual_seed(1))
     snapshots = []
     for step in (0, 1, 2, 40, 400):
         with torch.no_grad():
             reader.attention.W_query.weight.mul_(1.5)
             outputs = reader(examples)
-            loss, score = task.loss(outputs, answers).item(), task.score(outputs, answers)
-            snapshots.append(Snapshot(step, loss, score, {}, reader.maps(examples[:8])))
+            loss, accuracy = task.loss(outputs, answers).item(), task.accuracy(outputs, answers)
+            snapshots.append(Snapshot(step, loss, accuracy, {}, reader.maps(examples[:8])))
     return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
 
 
@@ -39,9 +39,9 @@ def made_up_model():
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     names = {"model": "gpt2", "tokens": symbols, "merges": []}
     tokenizer = tokenizer_json({f"tokenizer.ggml.{name}": value for name, value in names.items()})
-    sizes = Sizes(len(symbols), 16, 24, 2, 4, 2, 10_000.0, 1e-5, 128, None)
+    config = ModelConfig(len(symbols), 16, 24, 2, 4, 2, 10_000.0, 1e-5, 128, None)
     torch.manual_seed(0)
-    return LanguageModel(sizes, Tokenizer.from_str(tokenizer)).requires_grad_(False)
+    return LanguageModel(config, Tokenizer.from_str(tokenizer)).requires_grad_(False)
 
 
 def character_models():
@@ -54,7 +54,6 @@ def character_models():
 RUN = made_up_run()
 MODELS = character_models()
 MODEL = made_up_model()
-TYPED = "a text, typed"
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 MADE_FROM = {  # all others are made from a sentence alone
     "CostExplorer": (MEASURED,),

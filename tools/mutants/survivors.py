@@ -120,7 +120,7 @@ EQUIVALENT = {
         ),
     },
     "too_few_heads": {
-        "read_out(contexts.flatten(1)).view → read_out(contexts.flatten(1)).reshape in scores = read_out(contexts.flatten(1)).view(len(digits), ...": (
+        "output_layer(contexts.flatten(1)).view → output_layer(contexts.flatten(1)).reshape in scores = output_layer(contexts.flatten(1)).view(len(digits), ...": (
             "a layer's output is contiguous, so reshape never copies"
         ),
     },

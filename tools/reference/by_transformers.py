@@ -2,7 +2,7 @@
 
     python by_transformers.py MODEL.gguf RESULT.pt
 
-RESULT.pt holds, a text of TEXTS each: the text, its codes (num_tokens,), logits (num_tokens, num_symbols) and maps
+RESULT.pt holds, a text of TEXTS each: the text, its token_ids (num_tokens,), logits (num_tokens, vocab_size) and maps
 (num_layers, num_heads, num_tokens, num_tokens).
 """
 
@@ -33,10 +33,10 @@ def computed(path):
     how = {"dtype": torch.float32, "attn_implementation": "eager"}
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, **how).eval()
     for text in TEXTS:
-        codes = tokenizer(text, return_tensors="pt").input_ids
-        output = model(codes, output_attentions=True)
+        token_ids = tokenizer(text, return_tensors="pt").input_ids
+        output = model(token_ids, output_attentions=True)
         maps = torch.stack([weights[0] for weights in output.attentions])
-        yield {"text": text, "codes": codes[0], "logits": output.logits[0], "maps": maps}
+        yield {"text": text, "token_ids": token_ids[0], "logits": output.logits[0], "maps": maps}
 
 
 if __name__ == "__main__":

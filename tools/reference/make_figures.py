@@ -56,7 +56,7 @@ def figures(text):
     rows = {f"{layer} {head}": text["maps"][layer, head, -1].tolist() for layer, head in HEADS}
     return {
         "text": text["text"],
-        "codes": text["codes"].tolist(),
+        "token_ids": text["token_ids"].tolist(),
         "next": best.indices.tolist(),
         "logits": [round(value, 5) for value in best.values.tolist()],
         "rows": {name: [round(value, 7) for value in row] for name, row in rows.items()},

@@ -17,7 +17,7 @@ def measured_curves(measured, honest, width, height):
     }
     rights = {
         "training": [(each.step, each.right) for each in measured],
-        "held-out": [(each.step, each.held_right) for each in measured],
+        "held-out": [(each.step, each.accuracy) for each in measured],
     }
     until = end_of_axis([100, 200, 500, 1000], measured[-1].step)
     most = max(loss for curve in losses.values() for _, loss in curve if math.isfinite(loss))

@@ -13,16 +13,16 @@ from ...core import causal_mask
 from ...training.loop import held_interrupt
 from ..base import NAMED, Explorer, answer_quietly, seed, stops
 from ..svg import Drawing, arcs, below, printed, text
-from ..svg_maps import colour_bar, heads
+from ..svg_maps import colour_bar, head_maps
 from ..words import shares
 from .charts import measured_curves
+from .headline import headline, percent
 from .player import Player
 from .runs import NEXT, TASKS, Run
-from .verdict import percent, verdict
 
 LONGEST = 500  # steps: then a playground that plays pauses, and goes on when Play is pressed again
 OPEN = set()  # the playgrounds that are not closed; ipywidgets keeps those alive, and so may this
-WIDTH, LINE = 640, 78  # of the verdict, in the picture's pixels; and how many of its characters fit a line
+WIDTH, LINE = 640, 78  # of the headline, in the picture's pixels; and how many of its characters fit a line
 
 
 class PlayState(NamedTuple):
@@ -36,7 +36,7 @@ class PlayState(NamedTuple):
     measured: list  # a Measured for each picture up to here; losses in nats
     honest: list  # an Honest now and then, of the next character
     parameters: int
-    verdict: str
+    headline: str
 
 
 class Playground(Explorer):
@@ -93,7 +93,7 @@ class Playground(Explorer):
 
     def state_of(self, run, task, mask, sizes):
         parameters = sum(parameter.numel() for parameter in run.model.parameters())
-        said = verdict(run, task, **sizes)
+        said = headline(run, task, **sizes)
         history = run.measured.copy(), run.honest.copy()
         return PlayState(run, run.step, run.map(), run.words(), mask, *history, parameters, said)
 
@@ -110,10 +110,10 @@ class Playground(Explorer):
         hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
         limits = (0, 0.5) if next_character else (0, 1)
         nothing, bar = torch.zeros_like(state.weights), colour_bar(limits, height=195, more=next_character)
-        table = heads(state.weights, state.tokens, limits, hidden, nothing, 430, 390, run.asks, bar=bar)
+        table = head_maps(state.weights, state.tokens, limits, hidden, nothing, 430, 390, run.asks, bar=bar)
         asks = f"character {run.asks + 1}" if next_character else "the question"
         said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
-        lines = textwrap.wrap(state.verdict, LINE)[:3]
+        lines = textwrap.wrap(state.headline, LINE)[:3]
         said += [text(90, 18 + 19 * n, words, "start", 14) for n, words in enumerate(lines)]
         reads = arcs(state.weights[:, run.asks], state.tokens, run.asks, f"what {asks} reads", width=420, height=60)
         charts = measured_curves(state.measured, state.honest, 420, 96)
@@ -124,7 +124,7 @@ class Playground(Explorer):
         weaker = " (to the weaker question)" if state.run.name == TASKS[0] else ""
         rows = {
             "loss": f"held-out {now.held_loss:.3f} nats" + in_training(now.loss, "{:.3f}"),
-            f"right {of}": f"held-out {percent(now.held_right)}" + in_training(100 * now.right, "{:.0f} %") + weaker,
+            f"right {of}": f"held-out {percent(now.accuracy)}" + in_training(100 * now.right, "{:.0f} %") + weaker,
             f"“{state.tokens[state.run.asks]}” reads": self.strongest(state),
             "parameters": f"{state.parameters:,} in the whole model; d_in is d_out",
         }
@@ -143,7 +143,7 @@ class Playground(Explorer):
 
     def in_words(self, state):
         return (
-            f"Step {state.step}. {state.verdict} Held-out loss {state.measured[-1].held_loss:.2f} nats. "
+            f"Step {state.step}. {state.headline} Held-out loss {state.measured[-1].held_loss:.2f} nats. "
             f"The token {state.tokens[state.run.asks]} reads, by {self.strongest(state)}."
         )
 

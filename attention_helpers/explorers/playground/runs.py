@@ -7,7 +7,7 @@ import torch
 
 from ...seeded import seeded
 from ...training.characters import CharacterModel, Characters, held_out_loss, load_text, prefix_losses
-from ...training.lookup import LookUp, Reader
+from ...training.lookup import LookupModel, LookupTask
 from ...training.loop import Training
 
 QUESTIONS = {"two questions": 2, "one question": 1}
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
     loss: float  # nats, in training; not-a-number before the first step
     held_loss: float  # nats
     right: float  # the share of right answers in training, to the question that fares worst
-    held_right: float
+    accuracy: float
 
 
 class Honest(NamedTuple):
@@ -43,15 +43,15 @@ def task_of(name):
     if name == NEXT:
         task = Characters(load_text())
         return task, *task.unseen()
-    task = LookUp(QUESTIONS[name])
+    task = LookupTask(QUESTIONS[name])
     return task, *task.batch(torch.Generator().manual_seed(HELD_OUT))
 
 
 def model_of(task, d_out, num_heads, dropout, leaky, seed):
-    """A Reader or a CharacterModel of d_in = d_out, its weights from the seed alone."""
+    """A LookupModel or a CharacterModel of d_in = d_out, its weights from the seed alone."""
     if isinstance(task, Characters):
         return seeded(CharacterModel, seed, task, d_out, num_heads, dropout=dropout, leaky=leaky)
-    model = seeded(Reader, seed, task, d_out, num_heads)
+    model = seeded(LookupModel, seed, task, d_out, num_heads)
     model.attention.dropout.p = dropout
     return model
 
@@ -85,23 +85,23 @@ class Run:
         for _ in range(steps):
             self.training.take_step()
         before, self.step = self.step, self.training.step
-        self.measure(self.training.losses[-steps:], self.training.scores[-steps:])
-        del self.training.losses[:], self.training.scores[:]
+        self.measure(self.training.losses[-steps:], self.training.accuracies[-steps:])
+        del self.training.losses[:], self.training.accuracies[:]
         if self.name == NEXT and self.step // HONEST_EVERY > before // HONEST_EVERY:
             loss = prefix_losses(self.model, self.x, self.answers).mean().item()
             self.honest.append(Honest(self.step, loss, held_out_loss(self.model, self.task)))
 
     @torch.no_grad()
-    def measure(self, losses, scores):
+    def measure(self, losses, accuracies):
         outputs = self.model.eval()(self.x)
-        held_right = self.task.score(outputs, self.answers).min().item()
+        accuracy = self.task.accuracy(outputs, self.answers).min().item()
         held_loss = self.task.loss(outputs, self.answers).item()
         loss = sum(losses) / len(losses) if losses else float("nan")
-        right = torch.stack(scores).mean(dim=0).min().item() if scores else float("nan")
-        self.measured.append(Measured(self.step, loss, held_loss, right, held_right))
+        right = torch.stack(accuracies).mean(dim=0).min().item() if accuracies else float("nan")
+        self.measured.append(Measured(self.step, loss, held_loss, right, accuracy))
         if len(self.measured) > MOST_MEASURED:
             del self.measured[1:-1:2]
-        if held_right < LEARNED:
+        if accuracy < LEARNED:
             self.learned = None
         elif self.learned is None:
             self.learned = self.step
@@ -119,5 +119,5 @@ class Run:
     def words(self):
         """The tokens of that example."""
         if self.name == NEXT:
-            return [{" ": "␣", "\n": "↵"}.get(c, c) for c in (self.task.alphabet[code] for code in self.x[0].tolist())]
+            return [{" ": "␣", "\n": "↵"}.get(c, c) for c in (self.task.vocabulary[i] for i in self.x[0].tolist())]
         return self.task.words(self.x[0])

@@ -1,4 +1,4 @@
-"""The playground's verdict: one sentence or two on what was measured, and on what would mend it.
+"""The playground's headline: one sentence or two on what was measured, and on what would mend it.
 
 What is said of a single run is read off its numbers. What is said of all runs of some settings, that they cannot learn
 or that others learn, a slow test holds over ten seeds of each: see `cannot` and `mends`.
@@ -8,7 +8,7 @@ import math
 
 from .runs import NEXT
 
-PATIENT = 150  # steps before a verdict names what to change, where steps alone might do
+PATIENT = 150  # steps before a headline names what to change, where steps alone might do
 SURE = 50  # steps before it says that one head will not do: no number of steps does
 APART = 0.3  # nats between a loss and the honest one from which the future is said to be read
 
@@ -39,7 +39,7 @@ def cannot(task, num_heads):
     return task == "two questions" and num_heads == 1
 
 
-def verdict(run, task, **sizes):
+def headline(run, task, **sizes):
     """What to say of a Run with such control values."""
     now, start = run.measured[-1], run.measured[0]
     if not math.isfinite(now.held_loss):
@@ -47,11 +47,11 @@ def verdict(run, task, **sizes):
     if task == NEXT:
         return of_next_character(run, now, start)
     if run.step == 0:
-        return f"Untrained: {percent(now.held_right)} of the held-out answers are right; guesses give 10 %. Press Play."
+        return f"Untrained: {percent(now.accuracy)} of the held-out answers are right; guesses give 10 %. Press Play."
     if run.learned is not None:
         return f"Learned: from step {run.learned} on at least 99 % of the held-out answers are right."
     fares = "answers to the weaker question" if task == "two questions" else "answers"
-    so_far = f"After {run.step} steps {percent(now.held_right)} of the held-out {fares} are right."
+    so_far = f"After {run.step} steps {percent(now.accuracy)} of the held-out {fares} are right."
     mended, sure = mends(task, **sizes), cannot(task, sizes["num_heads"])
     why = " One head hands out one mixture: it cannot answer both." if sure else ""
     if run.step < (SURE if sure else PATIENT) or not mended:
@@ -64,9 +64,9 @@ def verdict(run, task, **sizes):
 def of_next_character(run, now, start):
     """The leak, where two losses measured at one step tell of it; else how far the training got."""
     if run.step == 0:
-        return f"Untrained: {percent(now.held_right)} of the next characters are guessed. Press Play."
+        return f"Untrained: {percent(now.accuracy)} of the next characters are guessed. Press Play."
     if not run.honest:
-        return f"After {run.step} steps {percent(now.held_right)} of the held-out characters are guessed right."
+        return f"After {run.step} steps {percent(now.accuracy)} of the held-out characters are guessed right."
     step, loss, usual = run.honest[-1]
     if loss - usual > APART:
         return (

@@ -1,9 +1,9 @@
-"""Train the readers of data/readers.npz, which notebooks 05 and 06 show beside random weights.
+"""Train the models of data/lookup_models.npz, which notebooks 05 and 06 show beside random weights.
 
-Usage: python -m tools.training.train_readers [FILE]     (about a minute)
+Usage: python -m tools.training.train_lookup_models [FILE]     (about a minute)
 
 Every width with every number of heads, on the look-up task with two questions. The same command writes other last bits
-on another kind of CPU; what the sets achieve is held by tests/test_readers.py.
+on another kind of CPU; what the sets achieve is held by tests/test_lookup_models.py.
 """
 
 import sys
@@ -12,16 +12,16 @@ import numpy as np
 import torch
 
 from attention_helpers.explorers.lookup_models import FILE, HEADS, TASK, WIDTHS
-from attention_helpers.training.lookup import Reader
+from attention_helpers.training.lookup import LookupModel
 from attention_helpers.training.loop import Training
 
 STEPS = 600
 
 
 def trained_set(width, num_heads, steps):
-    """The parameters of a Reader after so many steps, by name, in half precision."""
+    """The parameters of a LookupModel after so many steps, by name, in half precision."""
     torch.manual_seed(0)
-    training = Training(Reader(TASK, width, num_heads), TASK, keep=False)
+    training = Training(LookupModel(TASK, width, num_heads), TASK, keep=False)
     for _ in range(steps):
         training.take_step()
     state = training.model.state_dict()

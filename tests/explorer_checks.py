@@ -1,0 +1,326 @@
+"""What each explorer has to show in any state, computed again by the layers or by torch's own."""
+
+import itertools
+import random
+import re
+import xml.etree.ElementTree as ET
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_helpers import (
+    CausalAttention,
+    MultiHeadAttention,
+    MultiHeadAttentionWrapper,
+    SelfAttention_v2,
+    attention_weights,
+    causal_mask,
+)
+from attention_helpers.explorers import lookup_models
+from attention_helpers.explorers.lesson_06 import divisors
+from attention_helpers.training.characters import CharacterModel
+from attention_helpers.training.lookup import LookupModel, LookupTask
+from tools.bench.made import MODEL, MODELS, RUN, SENTENCE, settings_of
+
+
+def states(explorer, most):
+    """The whole grid of control values, or `most` random states of it with every value of every control among them."""
+    lists = {name: settings_of(control) for name, control in explorer.controls.items()}
+    if np.prod([len(values) for values in lists.values()]) <= most:
+        return [dict(zip(lists, state, strict=True)) for state in itertools.product(*lists.values())]
+    chance = random.Random(0)
+    columns = {name: [values[n % len(values)] for n in range(most)] for name, values in lists.items()}
+    for column in columns.values():
+        chance.shuffle(column)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def legal(name, state):
+    """Controls that depend on others take a value that goes with them."""
+    if state.get("weights") == "trained":
+        state["num_heads"] = lookup_models.HEADS[state["seed"] % 3]
+        width = lookup_models.WIDTHS[state["seed"] % 4]
+        state["d_out"] = width // state["num_heads"] if name == "WrapperExplorer" else width
+    elif name in ("SplitExplorer", "LayerExplorer"):
+        options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
+        state["num_heads"] = options[state["seed"] % len(options)]
+    elif name == "TextExplorer":
+        state["back"] %= min(len(state["text"]), 32)
+    return state
+
+
+def impossible(name, state):
+    """What the error says, if there is one."""
+    if name == "VariantsExplorer" and state["num_kv_heads"] > state["num_heads"]:
+        return "must divide num_heads"
+    if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
+        return "is not among the first"
+    return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
+
+
+def check_scores(state, query, temperature):
+    x = SENTENCE.embeddings
+    assert torch.equal(state.scores, x @ x.T)
+    torch.testing.assert_close(state.weights, torch.softmax(x @ x.T / temperature, dim=-1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(state.context, state.weights @ x)
+    assert state.query == query
+
+
+def check_qkv(state, source, d_out, seed, scaling, qkv_bias):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        steps = SelfAttention_v2(3, d_out, qkv_bias).steps(SENTENCE.embeddings)
+    if source == "sentence":
+        torch.testing.assert_close(state.scores, steps.scores)
+        if scaling:
+            torch.testing.assert_close(state.weights, steps.weights)
+        assert state.parameters == 3 * (3 + qkv_bias) * d_out
+    expected = attention_weights(state.scores, scale=d_out**-0.5 if scaling else 1.0)
+    assert torch.equal(state.weights, expected)
+    assert (state.entropy <= np.log2(6) + 1e-5).all()
+
+
+def check_mask(state, num_tokens, method, poked, amount):
+    future = causal_mask(num_tokens)
+    x = SENTENCE.embeddings[None, :num_tokens]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        layer = CausalAttention(3, 2, 6, 0.0)
+    if method in ("none", "leaky"):
+        torch.testing.assert_close(state.weights, attention_weights(layer.steps(x).scores, scale=2**-0.5)[0])
+        assert num_tokens == 1 or state.influence[future].min() > 0
+    else:
+        torch.testing.assert_close(state.weights, layer.steps(x).weights[0])
+        assert not state.weights[future].any()
+        assert state.influence[future].abs().max() < 1e-6 if num_tokens > 1 else True
+    assert state.influence.shape == (num_tokens, num_tokens)
+    assert torch.equal(state.moved, state.influence[:, poked])
+
+
+def check_dropout(state, p, seed, training, draws):
+    assert state.row_sums.shape == (draws, 6)
+    assert state.histogram.sum() == pytest.approx(1)
+    assert not state.dropped[causal_mask(6)].any()
+    if training and p:
+        torch.testing.assert_close(state.dropped, torch.where(state.kept, state.weights / (1 - p), 0.0))
+    else:
+        assert torch.equal(state.dropped, state.weights)
+        torch.testing.assert_close(state.row_sums, torch.ones(draws, 6))
+
+
+def check_heads(state, layer, x, dropout):
+    future = causal_mask(x.shape[1])
+    assert not state.weights[:, future].any()
+    assert not state.shown[:, future].any()
+    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(state.weights.shape[:2]))
+    torch.testing.assert_close(state.weights, layer.eval().steps(x).weights[0])
+    values = layer.steps(x).values[0]  # (num_heads, num_tokens, head_dim)
+    torch.testing.assert_close(state.context, torch.cat((state.shown @ values).unbind(), dim=-1), atol=1e-5, rtol=1e-4)
+    assert dropout or torch.equal(state.shown, state.weights)
+    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
+
+
+def stored(width, num_heads):
+    """A trained reader as data/ has it, and the example that explorers show, embedded."""
+    reader = LookupModel(lookup_models.TASK, width, num_heads)
+    with np.load(lookup_models.FILE) as sets:
+        named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
+    reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
+    x, _ = lookup_models.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
+    return reader.attention, reader.embedded(x[:1])
+
+
+@torch.no_grad()
+def check_stack(state, num_heads, d_out, dropout, seed, weights):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer, x = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads), SENTENCE.embeddings[None]
+        if weights == "trained":
+            attention, x = stored(num_heads * d_out, num_heads)
+            torch.testing.assert_close(state.weights, attention.steps(x).weights[0])
+            layer = MultiHeadAttentionWrapper(num_heads * d_out, d_out, 7, dropout, num_heads)
+            for n, head in enumerate(layer.heads):
+                rows = slice(n * d_out, (n + 1) * d_out)
+                own = {name: part[rows] for name, part in attention.state_dict().items() if name.startswith("W_")}
+                head.load_state_dict(own)
+    check_heads(state, layer, x, dropout)
+
+
+@torch.no_grad()
+def check_split(state, d_out, num_heads, dropout, num_tokens, seed, weights, where, embeddings):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer, x = MultiHeadAttention(3, d_out, 64, dropout, num_heads), embeddings[None, :num_tokens]
+        if weights == "trained":
+            layer, x = stored(d_out, num_heads)
+    check_heads(state, layer, x, dropout)
+    assert torch.equal(state.x, x[0])
+    steps = layer.eval().steps(x)
+    for mine, theirs in zip(state.steps[:5], steps[:5], strict=True):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(state.output, layer.out_proj(state.context))
+    assert state.where == where
+    assert len(state.tokens) == x.shape[1]
+
+
+def check_learning(state, step, example):
+    [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
+    assert torch.equal(state.weights, snapshot.maps[example - 1])
+    assert state.loss == snapshot.loss
+    assert torch.equal(state.accuracy, snapshot.accuracy)
+    torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(2, 7))
+    assert not state.weights[:, causal_mask(7)].any()
+
+
+def check_cost(state, num_tokens, num_heads):
+    head_dim = 768 // num_heads
+    assert state.table == num_heads * num_tokens**2 * 4
+    assert state.cache == 2 * num_tokens * 768 * 4
+    products = [4 * num_tokens * 768 * 768, 2 * num_tokens**2 * head_dim * num_heads]  # each of them twice
+    assert sum(state.operations.values()) == 2 * sum(products)
+
+
+def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias)
+        torch.manual_seed(seed)
+        context = layer.train(training)(SENTENCE.embeddings[None])[0]
+    torch.testing.assert_close(state.context, context)
+    torch.testing.assert_close(state.maps, layer.eval().steps(SENTENCE.embeddings[None]).weights[0])
+    future = causal_mask(6)
+    assert not state.shown[:, future].any()
+    assert not state.influence[future].any()
+    if not (training and dropout):
+        assert torch.equal(state.shown, state.maps)
+    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
+    leak, rows, unused, course, fewer = state.verdicts.values()
+    assert leak.startswith("no leak found")
+    assert rows.startswith("yes")
+    assert (unused, fewer) == ("none", "yes")
+    assert course.startswith("equal to MultiHeadAttention")
+
+
+def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens, embeddings):
+    """Torch's function on a layer of our own making; values that name their tokens make its result the weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        wide, narrow = 8 * num_heads, 8 * num_kv_heads
+        queries, keys = (5 * nn.Linear(3, width, bias=False)(embeddings[:num_tokens]) for width in (wide, narrow))
+    queries, keys = (part.unflatten(-1, (-1, 8)).transpose(0, 1)[None] for part in (queries, keys))
+    places = torch.arange(num_tokens)
+    distances = places[:, None] - places
+    seen = (distances >= 0) & (distances < window)
+    bias = torch.zeros(num_heads, num_tokens, num_tokens)
+    if positions == "rotary":
+        turns = torch.polar(torch.ones(num_tokens, 4), places[:, None] / 10 ** torch.arange(4.0))
+        queries, keys = (
+            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (4, 2)).contiguous()) * turns).flatten(-2)
+            for part in (queries, keys)
+        )
+    elif positions == "ALiBi":
+        bias = -distances / 2 ** (8 * torch.arange(1, num_heads + 1) / num_heads)[:, None, None]
+    bias = bias.masked_fill(~seen, -torch.inf)
+    values = torch.eye(num_tokens).expand(1, num_kv_heads, -1, -1)
+    weights = scaled_dot_product_attention(queries, keys, values, attn_mask=bias, enable_gqa=True)
+    torch.testing.assert_close(state.weights, weights[0], atol=1e-5, rtol=1e-4)
+    assert torch.equal(state.sees, seen)
+    assert torch.equal(state.reaches, (distances >= 0) & (distances <= 2 * (window - 1)))
+    assert state.parameters == 3 * wide + 2 * 3 * narrow + wide**2
+    assert state.cache == 2 * min(num_tokens, window - 1) * narrow * 4
+
+
+def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask, seed):
+    """Before the first step: the weights of the very model that the course trains, and what it answers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if task == "next character":
+            leaky = mask == "leaky"
+            model = CharacterModel(state.run.task, d_out, num_heads, dropout=dropout, leaky=leaky)
+        else:
+            model = LookupModel(LookupTask(questions=1 + (task == "two questions")), d_out, num_heads)
+    x, answers = state.run.x, state.run.answers
+    outputs = model.eval()(x)
+    torch.testing.assert_close(state.weights, model.maps(x[:1])[0])
+    assert (state.step, state.run.learning_rate) == (0, learning_rate)
+    assert state.run.model.attention.dropout.p == dropout
+    [measured] = state.measured
+    assert measured.held_loss == pytest.approx(state.run.task.loss(outputs, answers).item(), rel=1e-5)
+    assert measured.accuracy == pytest.approx(state.run.task.accuracy(outputs, answers).min().item(), abs=0.01)
+    assert state.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+@torch.no_grad()
+def check_text(state, text, back):
+    models, task = MODELS
+    token_ids = torch.tensor([[task.vocabulary.index(character) for character in text[-32:]]])
+    assert state.place == token_ids.shape[1] - 1 - back
+    for name, model in models.items():
+        weights, shares = state.readings[name]
+        torch.testing.assert_close(weights, model.maps(token_ids)[0])
+        torch.testing.assert_close(shares, model(token_ids)[0, state.place].softmax(dim=-1))
+        future = causal_mask(token_ids.shape[1])
+        assert (name == "masked") == (not weights[:, future].any()) or not future.any()
+
+
+def check_reading(state, text, layer, head, token, ablate):
+    token_ids = MODEL.encode(text)
+    whole, without = MODEL.look(token_ids), MODEL.look(token_ids, state.ablate)
+    torch.testing.assert_close(state.maps, without.maps[0])
+    place = min(token, token_ids.shape[1] - 1)
+    assert (state.layer, state.head, state.token) == (layer, head, place)
+    shares = whole.logits[0, place].softmax(dim=-1).sort(descending=True).values
+    torch.testing.assert_close(state.shares[0], shares[: len(state.next_words)])
+    assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
+    assert ablate == "none" or not torch.equal(state.shares[0], state.shares[1])
+
+
+CHECKS = {
+    "ReadingExplorer": check_reading,
+    "CostExplorer": check_cost,
+    "LayerExplorer": check_layer,
+    "LearningExplorer": check_learning,
+    "Playground": check_playground,
+    "ScoresExplorer": check_scores,
+    "QKVExplorer": check_qkv,
+    "MaskExplorer": check_mask,
+    "DropoutExplorer": check_dropout,
+    "WrapperExplorer": check_stack,
+    "SplitExplorer": check_split,
+    "VariantsExplorer": check_variants,
+    "TextExplorer": check_text,
+}
+
+
+def plan(explorer, name, most):
+    """Legal states of the grid, in an order in which controls depend on each other."""
+    return [legal(name, state) for state in states(explorer, most)]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@contextmanager
+def naming(name, state):
+    """Let a failure name the explorer and its state."""
+    try:
+        yield
+    except BaseException as error:  # pytest's own failures are no Exception
+        error.add_note(f"{name} in the state {state}")
+        raise
+
+
+def check(explorer, name):
+    """Hold what an explorer shows against its layer, and its picture against the form that all pictures have."""
+    more = {"embeddings": explorer.embeddings} if name in ("SplitExplorer", "VariantsExplorer") else {}
+    with naming(name, explorer.values):
+        CHECKS[name](explorer.arrays, **explorer.values, **more)
+    root = ET.fromstring(explorer.svg)
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == explorer.alt
+    assert "nan" not in re.sub('base64,[^"]*', "", explorer.svg + explorer.readout).lower()
+    return root
