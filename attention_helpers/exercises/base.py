@@ -16,7 +16,7 @@ import torch
 
 from . import record
 from .compare import alike, finding, in_words
-from .mistakes import Misconception, Mistake, edited, written
+from .mistakes import Mistake, edited, written
 from .reply import Progress, Reply
 from .running import kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
@@ -53,7 +53,6 @@ class Exercise:
     solution: Any
     cases: Callable
     mistakes: list = field(default_factory=list)
-    misconceptions: list[Misconception] = field(default_factory=list)  # until every lesson has mistakes
     hints: list[str] = field(default_factory=list)
     why: str = ""
     call: Callable = call_directly
@@ -84,12 +83,6 @@ class Exercise:
     @cached_property
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
-        if self.misconceptions:
-            wrongs = [
-                compiled(m.wrong, self.answer_name) if isinstance(m.wrong, str) else m.wrong
-                for m in self.misconceptions
-            ]
-            return [Mistake(m.name, wrong, m.reply) for m, wrong in zip(self.misconceptions, wrongs, strict=True)]
         known = {}
         for entry in self.mistakes:
             if isinstance(entry, str):
@@ -181,4 +174,4 @@ class Exercise:
         return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
 
 
-__all__ = ["Exercise", "Misconception", "Progress", "Reply"]
+__all__ = ["Exercise", "Progress", "Reply"]
