@@ -120,7 +120,7 @@ EQUIVALENT = {
         ),
     },
     "too_few_heads": {
-        "output_layer(contexts.flatten(1)).view → output_layer(contexts.flatten(1)).reshape in scores = output_layer(contexts.flatten(1)).view(len(digits), ...": (
+        "output_layer(contexts.flatten(1)).view → output_layer(contexts.flatten(1)).reshape in scores = output_layer(contexts.flatten(1)).view(len(digit...": (
             "a layer's output is contiguous, so reshape never copies"
         ),
     },
