@@ -371,7 +371,7 @@ def test_an_endless_loop_that_is_stopped_is_one_sentence_in_a_notebook():
     from IPython.core.interactiveshell import InteractiveShell
 
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 1)  # again and again: a check that goes on must not take for ever
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
             exercise_of().check(endless)
