@@ -1,12 +1,11 @@
 """The Makefile, what CI runs, and the pins."""
 
-import os
 import re
 import shutil
 import subprocess
 
 import pytest
-from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, program
+from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, outside_make, program
 from needs import needs_make, needs_posix_shell
 
 
@@ -20,10 +19,7 @@ def test_a_pin_changed_by_hand_is_in_the_constraints_too(name):
 
 
 def make(checkout, *arguments):
-    # The tests themselves run under make, whose flags and variables a make started here would take over.
-    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "PYTHON", "NOTEBOOK"}
-    env = {name: value for name, value in os.environ.items() if name not in own}
-    return subprocess.run(["make", *arguments], cwd=checkout, env=env, capture_output=True, text=True)
+    return subprocess.run(["make", *arguments], cwd=checkout, env=outside_make(), capture_output=True, text=True)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What .venv needs and when it is made again. Nothing is installed: .venv and its pip are shell scripts."""
 
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -181,15 +180,6 @@ def test_broken_or_other_venv_is_made_again(venv, damage):
     damage(venv)
     assert len(venv.installs("lab")) == CALLS
     assert (venv.path / "bin/python").read_text() == FAKE_PYTHON
-
-
-def test_environment_that_cannot_be_made_is_told(venv, monkeypatch):
-    def fail(*_, **__):
-        raise subprocess.CalledProcessError(1, ["ensurepip"])
-
-    monkeypatch.setattr("venv.create", fail)
-    with pytest.raises(SystemExit, match="ensurepip"):
-        venv.installs("lab")
 
 
 def test_missing_ensurepip_names_debians_package(venv, monkeypatch):
