@@ -78,5 +78,5 @@ def test_source_is_shown_as_code_that_runs(thing):
 def test_a_class_typed_in_a_cell_is_refused():
     scope = {"__name__": "__main__"}
     exec("class Typed: pass", scope)
-    with pytest.raises(TypeError, match=r"stand in a file, got .*Typed"):
+    with pytest.raises(TypeError, match=r"defined in a file, got .*Typed"):
         show_source(scope["Typed"])
