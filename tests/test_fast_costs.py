@@ -79,7 +79,7 @@ def test_bytes_are_those_of_the_tensors():
         (
             lambda: slope([1], [2]),
             ValueError,
-            "sizes must be two different ones at least, with a cost each, got 1 size",
+            "sizes must have at least two different values, with a cost for each, got 1 size",
         ),
         (lambda: slope([2, 2], [1, 3]), ValueError, "got 2 sizes, 1 of them different, and 2 costs"),
         (lambda: slope([1, 2, 3], [1, 2]), ValueError, "got 3 sizes, 3 of them different, and 2 costs"),
