@@ -232,7 +232,7 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
         (lambda: CROSS(X, X), ValueError, "other must have the shape (1, 2, 5), got (1, 2, 3)"),
         (lambda: CROSS(X, torch.ones(2, 4, 5)), ValueError, "other must have the shape (1, 4, 5), got (2, 4, 5)"),
         (lambda: CROSS(X, torch.ones(4, 5)), ValueError, "other must have the shape (b, num_others, 5), got (4, 5)"),
-        (lambda: CROSS(X, torch.ones(1, 4, 5).double()), ValueError, "other must be as x is, torch.float32 on"),
+        (lambda: CROSS(X, torch.ones(1, 4, 5).double()), ValueError, "other must be like x, torch.float32 on"),
         (lambda: CROSS(X, None), TypeError, "other must be a torch.Tensor, got NoneType"),
         (lambda: CROSS(X, torch.ones(1, 4, 5), torch.ones(2, 2) > 0), ValueError, "mask must broadcast to scores (1,"),
     ],

@@ -257,7 +257,7 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
         (lambda: window_mask(3, 1.5), TypeError, "window must be a whole number, got 1.5"),
         (lambda: window_mask(3, 2, True), TypeError, "past must be a whole number, got True"),
         (lambda: padding_mask([1, 4], 3), ValueError, "each at most 3, got [1, 4]"),
-        (lambda: padding_mask([], 3), ValueError, "lengths must be those of one text or more, each at most 3, got []"),
+        (lambda: padding_mask([], 3), ValueError, "lengths must hold at least one length, each at most 3, got []"),
         (lambda: padding_mask(2, 3), TypeError, "lengths must hold a whole number for each text, got 2"),
         (lambda: padding_mask([1.5], 3), TypeError, "lengths must hold a whole number for each text, got [1.5]"),
         (lambda: padding_mask([-1], 3), ValueError, "each of lengths must be at least 0, got -1"),

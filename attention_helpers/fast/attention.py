@@ -83,7 +83,7 @@ class FusedMultiHeadAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out))
 
     def step(self, x, cache=None):
-        """The output for the tokens x, which follow those in the cache, and the cache extended by x.
+        """The output for the tokens x, which follow those in the cache, and the extended cache.
 
         x: (b, num_tokens, d_in), often one token. Applies no dropout, not even in training mode.
         Errors: as in forward; also TypeError or ValueError for a cache that doesn't fit x or is
