@@ -172,8 +172,8 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
             ValueError,
             r"must have the shape \(num_tokens, d_in\), got \(3,\)",
         ),
-        (Sentence([1], torch.ones(1, 3)), TypeError, "sentence must be a Sentence, its tokens strings, got Sentence"),
-        ("journey", TypeError, "sentence must be a Sentence, its tokens strings, got str: 'journey'"),
+        (Sentence([1], torch.ones(1, 3)), TypeError, "sentence must be a Sentence with str tokens, got Sentence"),
+        ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
     ],
 )
 def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
