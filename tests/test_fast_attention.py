@@ -1,4 +1,4 @@
-"""The fused layer is MultiHeadAttention: weight by weight, mode by mode."""
+"""The fused layer equals MultiHeadAttention, for every weight and in every mode."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def test_there_and_back_is_exact(sizes):
     assert ones.keys() == others.keys()
     assert all(torch.equal(ones[name], others[name]) for name in ones)
     mine, theirs, back = ({p.data_ptr() for p in layer.parameters()} for layer in (fused, split, again))
-    assert not mine & theirs  # nothing is shared: training one layer leaves the others
+    assert not mine & theirs  # no shared memory, so training one layer doesn't change the others
     assert not mine & back
 
 

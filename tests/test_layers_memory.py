@@ -1,4 +1,4 @@
-"""Nobody pays for being watched: forward keeps no more memory than a textbook forward of the same layer does."""
+"""`steps` costs nothing: forward keeps no more memory than a textbook forward of the same layer."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ SIZES = Sizes(2, 32, 0, 16, 4, 4, False, 0)
 
 
 class Textbook(nn.Module):
-    """MultiHeadAttention in the widely used form, all in one forward, on the modules of ours."""
+    """MultiHeadAttention in the widely used form, all in one forward, using our layer's modules."""
 
     def __init__(self, ours, p):
         super().__init__()
@@ -32,12 +32,12 @@ class Textbook(nn.Module):
 
 
 def saved_bytes(layer, x):
-    """Bytes kept for backward, each storage counted once."""
+    """Bytes kept for backward, counting each storage once."""
     storages = {}
 
     def pack(tensor):
         storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage  # a strong reference: no address is used twice
+        storages[storage.data_ptr()] = storage  # a strong reference, so that no address is reused
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -46,7 +46,7 @@ def saved_bytes(layer, x):
 
 
 class Peak(TorchDispatchMode):
-    """The most bytes that were alive at once among all results of operations."""
+    """The most bytes that results of operations held at once."""
 
     def __init__(self):
         super().__init__()
@@ -67,7 +67,7 @@ class Peak(TorchDispatchMode):
 
 
 def peak_and_kept_bytes(layer, x):
-    """The most bytes alive during forward, and those that outlive its result."""
+    """The most bytes held during forward, and the bytes that are still held after it."""
     with Peak() as peak:
         layer(x)
     return peak.peak, peak.now()
@@ -79,7 +79,7 @@ def test_saves_no_more_for_backward_than_a_textbook_forward(p):
     torch.manual_seed(0)
     expected = Textbook(layer, p)(x)
     torch.manual_seed(0)
-    torch.testing.assert_close(layer(x), expected)  # the same layer: the comparison is a fair one
+    torch.testing.assert_close(layer(x), expected)  # the same layer, so the comparison is fair
     assert 0 < saved_bytes(layer, x) <= saved_bytes(Textbook(layer, p), x)
 
 

@@ -1,4 +1,4 @@
-"""The trained weights of data/: what they achieve, and the command that made them."""
+"""The trained weights in data/: how accurate they are, and the command that made them."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def loaded(width, num_heads, path=lookup_models.FILE):
 
 @torch.no_grad()
 def answers_and_reads(reader):
-    """Shares of right answers, (2,), and what each head gives on average to either pair asked for, (2, num_heads)."""
+    """The accuracies, (2,), and each head's mean weight on the pair of each question, (2, num_heads)."""
     x, answers = MANY.batch(torch.Generator().manual_seed(77))
     rows = reader.maps(x)[:, :, -1, :-1]  # (b, num_heads, pairs)
     asked = [x[:, :-1, 0] == x[:, -1:, n] - (n + 1) * MANY.letters for n in range(2)]

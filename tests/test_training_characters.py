@@ -1,4 +1,4 @@
-"""The character model: what it is trained on, the losses that tell masked from leaky, and what it writes."""
+"""The character model: its training data, the losses that tell masked from leaky, and what it writes."""
 
 import pytest
 import torch
@@ -90,7 +90,7 @@ def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_
     x, targets = task.unseen()
     assert [written(task, row) for row in x] == ["gh", "ij"]
     assert [written(task, row) for row in targets] == ["hi", "jk"]
-    assert Characters("abcdef", window=2, held_out=3).unseen()[0].shape == (1, 2)  # the shortest there is
+    assert Characters("abcdef", window=2, held_out=3).unseen()[0].shape == (1, 2)  # the shortest possible
 
 
 def test_a_batch_is_drawn_from_its_generator_alone(task):
@@ -111,7 +111,7 @@ def test_the_loss_is_the_mean_over_all_characters_and_the_score_the_share_of_rig
 
 
 def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one(task):
-    """A causal model's usual validation loss is honest; a leaky one's is not the same as over prefixes."""
+    """A causal model's usual validation loss is honest; a leaky model's differs from its loss over prefixes."""
     torch.manual_seed(0)
     for leaky in (False, True):
         model = CharacterModel(task, width=16, leaky=leaky)
@@ -221,7 +221,7 @@ def test_losses_are_those_in_eval_mode_and_ask_for_no_gradients(task):
 
 
 class Away(torch.Tensor):
-    """Scores as if on another device: nothing is drawn from them until they are on the CPU."""
+    """Logits that pretend to be on another device: nothing is drawn from them until they're on the CPU."""
 
     def cpu(self):
         return self.as_subclass(torch.Tensor)
@@ -233,7 +233,7 @@ class Away(torch.Tensor):
 
 
 class Elsewhere(nn.Module):
-    """A model as if on another device: it takes nothing else."""
+    """A model that pretends to be on another device, and only takes input from there."""
 
     def __init__(self, task):
         super().__init__()
@@ -247,7 +247,7 @@ class Elsewhere(nn.Module):
 
 
 def test_input_goes_where_the_model_is(monkeypatch):
-    """Without a second device: `meta` takes the input, and the losses are taken from results that are not there."""
+    """Without a second device: `meta` takes the input, and the losses come from placeholder results."""
     task, targets = Characters("abc" * 9, window=3, held_out=9), []
 
     def loss(outputs, wanted):
@@ -265,7 +265,7 @@ def test_input_goes_where_the_model_is(monkeypatch):
 
 
 class Alphabetical(nn.Module):
-    """A model sure that the next letter of the vocabulary comes, which keeps what it was given to read."""
+    """A model that's certain of the vocabulary's next letter, and records its input."""
 
     def __init__(self, task):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The look-up task and the model that answers it."""
+"""The lookup task and the model that solves it."""
 
 import pytest
 import torch
@@ -75,7 +75,7 @@ def test_one_head_and_two_have_as_many_parameters():
 
 
 def places_asked_for(task, x):
-    """For each question of x, which pair it asks for, (batch_size, questions); it must be one alone."""
+    """For each question in x, the one pair it asks for, (batch_size, questions)."""
     found = []
     for n in range(task.questions):
         match = x[:, :-1, 0] == x[:, -1:, n] - (n + 1) * task.letters  # (batch_size, pairs)
