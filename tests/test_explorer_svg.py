@@ -227,17 +227,6 @@ def test_drawings_side_by_side_and_one_under_the_other_take_the_room_of_all():
     assert 'translate(40.0,0.0)"><path/>' in drawing.beside(one, two, gap=10).svg
 
 
-def test_a_picture_takes_the_pages_colour_or_stands_on_white():
-    piece = drawing.Drawing("<g/>", 300, 100)
-    live, stored = drawing.live([[piece]], 'a "word"'), drawing.printed([[piece]], 'a "word"')
-    assert "var(--jp-ui-font-color1, #000)" in live
-    assert "var(" not in stored
-    assert '<rect width="100%" height="100%" fill="#fff">' in stored
-    for root in map(ET.fromstring, (live, stored)):
-        assert (root.get("role"), root.get("aria-label")) == ("img", 'a "word"')
-        assert [each.get("viewBox") for each in root.iter() if each.get("viewBox")] == ["0 0 300 100"]
-
-
 def test_drawings_of_a_row_break_where_a_page_is_narrow_and_are_printed_in_one_line():
     rows = [[drawing.Drawing("<g/>", 300, 100), drawing.Drawing("<path/>", 200, 50)], [drawing.Drawing("<a/>", 80, 9)]]
     root = ET.fromstring(drawing.live(rows, "words"))

@@ -145,27 +145,6 @@ def test_other_dtypes_go_on_where_torch_casts_or_the_parameters_are_replaced(nam
     torch.testing.assert_close(torch.vmap(layer)(x[:, None]), expected)
 
 
-class Casting(nn.Linear):
-    """Keeps its weights in half precision and casts its input, like adapters and quantised layers."""
-
-    def forward(self, x):
-        return nn.functional.linear(x.to(self.weight.dtype), self.weight).to(x.dtype)
-
-
-def test_a_wrapped_projection_takes_what_it_says_itself():
-    x = SIZES.x(torch.float32)
-    by_class, by_hook, by_method = (build("MultiHeadAttention", SIZES._replace(qkv_bias=False)) for _ in range(3))
-    for name in ("W_query", "W_key", "W_value"):
-        setattr(by_class, name, Casting(3, SIZES.d_out, bias=False).bfloat16())
-        for layer in (by_hook, by_method):
-            getattr(layer, name).bfloat16()
-        getattr(by_hook, name).register_forward_pre_hook(lambda module, args: args[0].bfloat16())
-        getattr(by_hook, name).register_forward_hook(lambda module, args, y: y.float())
-        linear = getattr(by_method, name)
-        linear.forward = lambda x, linear=linear: (x.bfloat16() @ linear.weight.T).float()
-    assert [layer(x).dtype for layer in (by_class, by_hook, by_method)] == [torch.float32] * 3
-
-
 @pytest.mark.parametrize("name", CAUSAL)
 def test_the_mask_is_boolean_a_buffer_and_not_trained(name):
     layer = build(name, SIZES)
@@ -224,18 +203,3 @@ def test_compiled_equals_eager(name, backend):
     actual = [y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])]
     for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CAUSAL)
-def test_compiled_dropout_drops_in_train_and_not_in_eval(name):
-    torch.compiler.reset()
-    layer, x = build(name, SIZES, dropout=0.5), SIZES.x(torch.float32)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    torch.manual_seed(0)
-    expected = layer(x)
-    torch.manual_seed(0)
-    assert torch.equal(compiled(x), expected)  # the same mask as in eager mode
-    assert not torch.equal(compiled(x), expected)
-    layer.eval()
-    torch.testing.assert_close(compiled(x), layer(x))

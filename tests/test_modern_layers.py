@@ -241,12 +241,3 @@ def test_bad_input_names_argument_value_and_rule(call, error, said):
     with pytest.raises(error) as caught:
         call()
     assert said in str(caught.value)
-
-
-@pytest.mark.slow
-def test_it_compiles_and_computes_the_same():
-    layer = made(0, 6, 8, 4, 2, window=3)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    for num_tokens in (10, 7, 3):
-        x = drawn(2, num_tokens, 6)
-        assert max_difference(compiled(x), layer(x)) < 1e-10

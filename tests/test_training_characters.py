@@ -32,14 +32,6 @@ def written(task, token_ids):
     return "".join(task.vocabulary[token_id] for token_id in token_ids.tolist())
 
 
-def test_the_text_is_what_its_description_says():
-    assert len(TEXT) > 12_000
-    assert TEXT.isascii()
-    sentences = [s.strip() for s in TEXT.replace("?", ".").replace("!", ".").replace("\n", " ").split(".")]
-    assert len(set(sentences)) == len(sentences)
-    assert max(len(sentence.split()) for sentence in sentences) <= 12
-
-
 def test_a_missing_text_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.txt is missing; expected there: a plain text"):
         load_text(tmp_path / "none.txt")
@@ -91,13 +83,6 @@ def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_
     assert [written(task, row) for row in x] == ["gh", "ij"]
     assert [written(task, row) for row in targets] == ["hi", "jk"]
     assert Characters("abcdef", window=2, held_out=3).unseen()[0].shape == (1, 2)  # the shortest possible
-
-
-def test_a_batch_is_drawn_from_its_generator_alone(task):
-    before = torch.get_rng_state()
-    assert torch.equal(task.batch(generator(4))[0], task.batch(generator(4))[0])
-    assert not torch.equal(task.batch(generator(4))[0], task.batch(generator(5))[0])
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_the_loss_is_the_mean_over_all_characters_and_the_score_the_share_of_right_ones():
@@ -154,13 +139,6 @@ def test_a_model_is_the_sum_of_its_parts(task):
     assert max_difference(model.maps(x), model.attention.steps(tokens).weights) < 1e-6
     assert type(model.attention) is MultiHeadAttention
     assert type(CharacterModel(task, width=16, leaky=True).attention) is LeakyMultiHeadAttention
-
-
-def test_the_sizes_of_the_lesson(task):
-    model = CharacterModel(task)
-    assert (task.window, task.batch_size, len(task.held_out)) == (32, 32, 1500)
-    assert (model.embed.embedding_dim, model.attention.num_heads, model.output_layer[0].out_features) == (64, 4, 128)
-    assert model.attention.context_length == 32
 
 
 def test_dropout_acts_in_training_alone(task):
@@ -220,50 +198,6 @@ def test_losses_are_those_in_eval_mode_and_ask_for_no_gradients(task):
     assert held_out_loss(model.train(), task) == pytest.approx(whole.mean().item())
 
 
-class Away(torch.Tensor):
-    """Logits that pretend to be on another device: nothing is drawn from them until they're on the CPU."""
-
-    def cpu(self):
-        return self.as_subclass(torch.Tensor)
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        assert func is not torch.multinomial
-        return super().__torch_function__(func, types, args, kwargs or {})
-
-
-class Elsewhere(nn.Module):
-    """A model that pretends to be on another device, and only takes input from there."""
-
-    def __init__(self, task):
-        super().__init__()
-        self.number, self.size = nn.Parameter(torch.zeros(1, device="meta")), len(task.vocabulary)
-
-    def forward(self, x):
-        assert x.is_meta
-        assert not self.training
-        assert not torch.is_grad_enabled()
-        return torch.zeros(*x.shape, self.size).as_subclass(Away)
-
-
-def test_input_goes_where_the_model_is(monkeypatch):
-    """Without a second device: `meta` takes the input, and the losses come from placeholder results."""
-    task, targets = Characters("abc" * 9, window=3, held_out=9), []
-
-    def loss(outputs, wanted):
-        targets.append(wanted)
-        return torch.tensor(1.5)
-
-    model = Elsewhere(task)
-    task.loss = loss
-    assert held_out_loss(model.train(), task) == 1.5
-    monkeypatch.setattr(nn.functional, "cross_entropy", loss)
-    assert prefix_losses(model.train(), *task.unseen()).tolist() == [1.5] * 3
-    assert len(targets) == 4
-    assert all(part.is_meta for part in targets)
-    assert len(generate_text(model.train(), task, "a", 5, generator())) == 5
-
-
 class Alphabetical(nn.Module):
     """A model that's certain of the vocabulary's next letter, and records its input."""
 
@@ -295,16 +229,6 @@ def test_what_is_written_is_drawn_by_the_models_shares(task):
     before = torch.get_rng_state()
     assert generate_text(model, task, "The", 5, generator(1)) == written(task, torch.tensor(by_hand))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_position_matters_to_the_model(task):
-    """Without positions, swapping two earlier characters would not move the last one's scores."""
-    torch.manual_seed(0)
-    model = CharacterModel(task, width=16)
-    x = torch.tensor([[1, 2, 3, 4]])
-    assert max_difference(model(x)[:, -1], model(x[:, [1, 0, 2, 3]])[:, -1]) > 1e-4
-    torch.nn.init.zeros_(model.position.weight)
-    assert max_difference(model(x)[:, -1], model(x[:, [1, 0, 2, 3]])[:, -1]) < 1e-5
 
 
 def test_writing_goes_on_from_its_start_beyond_the_window(task):

@@ -178,14 +178,6 @@ def test_a_run_is_the_textbooks_loop():
     assert all(torch.equal(a, b) for a, b in both)
 
 
-def test_the_learning_rate_and_seed_of_a_run_to_which_none_is_given():
-    task = LookupTask(batch_size=8)
-    torch.manual_seed(1)
-    training = Training(LookupModel(task, width=4), task).run(2)
-    assert training.losses == by_hand(task, [task.batch(generator(step)) for step in range(2)], 0.01)[1]
-    assert torch.equal(training.examples, task.batch(generator(2**31))[0])
-
-
 def test_a_batch_depends_on_seed_and_step_alone():
     task = LookupTask(batch_size=2)
     runs = [Training(LookupModel(task, width=4), task, seed=seed, keep=False) for seed in (0, 1, 2, 2**32 - 1)]
@@ -193,16 +185,6 @@ def test_a_batch_depends_on_seed_and_step_alone():
     assert len({tuple(x.flatten().tolist()) for x in batches}) == 20  # no batch repeats
     assert torch.equal(runs[1].drawn(2)[0], batches[6])
     assert torch.equal(trained(task, [3], seed=1).drawn(2)[0], batches[6])  # regardless of earlier batches
-
-
-def test_no_seed_takes_another_ones_batches():
-    task, starts = LookupTask(batch_size=2), []
-    for seed in range(20):
-        training = Training(LookupModel(task, width=4), task, seed=seed, keep=False)
-        training.drawn(0)
-        starts.append(training.generator.initial_seed())
-    starts.sort()
-    assert min(b - a for a, b in zip(starts, [*starts[1:], starts[0] + 2**32], strict=True)) > 10_000_000
 
 
 def test_dropout_draws_from_the_seed_of_the_run_in_every_step():
@@ -270,22 +252,6 @@ def test_the_bar_of_a_run_that_ends_early_is_full_only_where_the_run_has_reached
     assert bars.pop() == (3, 3)
     trained(Interrupting([2], batch_size=16), [9])
     assert bars.pop() == (2, 9)
-
-
-def test_a_run_tells_how_far_it_is(capsys):
-    task = LookupTask(batch_size=2)
-    training = Training(LookupModel(task, width=4), task, keep=False).run(3, name="one head")
-    last = capsys.readouterr().err.split("\r")[-1]
-    assert last.startswith("one head: 100%")
-    assert "3/3" in last
-    assert f"loss={training.losses[-1]:.3f}" in last
-
-
-def test_the_examples_and_the_model_are_on_the_device():
-    task = LookupTask(batch_size=2)
-    training = Training(LookupModel(task, width=4), task, keep=False, device="meta")  # meta tensors have only shapes
-    assert {part.device.type for part in (*training.drawn(0), training.examples, training.answers)} == {"meta"}
-    assert {p.device.type for p in training.model.parameters()} == {"meta"}
 
 
 def reader(**sizes):
