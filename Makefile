@@ -38,20 +38,25 @@ test-unit: ## run the unit tests alone (ARGS=... for pytest)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
 NOTEBOOKS ?= $(wildcard notebooks/*.ipynb)
-NBVAL = -p tools.notebooks.own_sockets --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile
+NBVAL = -p tools.notebooks.own_sockets --nbval --nbval-current-env --nbval-cell-timeout=120 --numprocesses=logical --dist=loadfile \
+	--timeout=300 --timeout-method=signal
 
 test-notebooks: ## execute every lesson and compare it with its stored outputs (ARGS=... for pytest)
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) $(NOTEBOOKS) $(ARGS)
 
+# How many seconds a test may take that takes minutes. By a signal, the programs that it started are ended too.
+LONG = --timeout=1800
+LONG_WITH_PROGRAMS = $(LONG) --timeout-method=signal
+
 test-slow: ## run the tests that take minutes, the solutions' notebooks among them
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) notebooks/solutions
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow $(LONG) tests $(ARGS)
 
 test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope tests/browser $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) tests/browser $(ARGS)
 
 site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 	$(ENSURE) site
@@ -59,7 +64,7 @@ site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env -d build/doctrees -c docs $(ARGS) . build/site
 
 test-site: site ## and look at them in a browser: links, formulas, light and dark, requests, axe (needs Chromium)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval tests/site
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval $(LONG_WITH_PROGRAMS) tests/site
 
 classroom: ## start a hub for a class, as root: see classroom/README.md (ARGS=... for JupyterHub)
 	$(ENSURE) classroom
@@ -68,7 +73,7 @@ classroom: ## start a hub for a class, as root: see classroom/README.md (ARGS=..
 
 test-classroom: ## have five learners work in a real hub at once, and mark a class (the hub needs Linux, root, Node; ARGS=... for pytest)
 	$(ENSURE) classroom
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs -s tests/classroom $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs -s $(LONG_WITH_PROGRAMS) tests/classroom $(ARGS)
 
 lint: ## check code and notebooks with ruff, and who imports whom
 	$(ENSURE) test

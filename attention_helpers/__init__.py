@@ -1,6 +1,6 @@
-"""The code that the attention notebooks share, in the order in which the course meets it.
+"""The code that the attention notebooks share, in the order in which the course introduces it.
 
-Importing it loads torch and nothing heavier; figures live in `attention_helpers.plots`.
+Importing it loads torch and nothing heavier; figures are in `attention_helpers.plots`.
 """
 
 from .sentences import Sentence, load_sentence

@@ -1,4 +1,4 @@
-"""Where the course's data lie: a wheel carries them beside this file, a checkout has them in ../data."""
+"""Where the course's data files are: next to this file in a wheel, in ../data in a checkout."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def data_file(name):
-    """The path of a file of data/. In no other place is it looked for: an editable installation leaves old copies."""
+    """The path of a file in data/. We look nowhere else, because editable installations leave old copies behind."""
     beside = PACKAGE / "data" / name
     return beside if beside.exists() else PACKAGE.parent / "data" / name

@@ -1,4 +1,4 @@
-"""The four verbs of attention: score, hide the future, weigh, mix. Every layer of the course is made of them."""
+"""The four steps of attention: score, hide the future, weight, average. Every layer in the course uses them."""
 
 import torch
 
@@ -9,9 +9,9 @@ def attention_scores(queries, keys):
     """Dot product of every query with every key: how well do they match?
 
     queries: (..., num_queries, d_k); keys: (..., num_keys, d_k). Returns scores (..., num_queries,
-    num_keys), one row a query.
-    Errors: TypeError for anything but floating-point tensors of one dtype, ValueError for a rank
-    below 2, widths that differ or two devices.
+    num_keys), one row per query.
+    Errors: TypeError unless both are floating-point tensors of the same dtype; ValueError for a
+    rank below 2, or widths or devices that differ.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1 (QK^T).
     """
     check_tensor("queries", queries, layout="(..., num_queries, d_k)")
@@ -27,7 +27,7 @@ def causal_mask(num_tokens, device=None):
     """Boolean mask of the future: True, meaning "hide", where the key comes after the query.
 
     num_tokens: at least 1. Returns (num_tokens, num_tokens), on `device`.
-    Errors: TypeError for a num_tokens that is no whole number, ValueError below 1.
+    Errors: TypeError if num_tokens isn't a whole number, ValueError if it's below 1.
     Source: Vaswani et al. 2017, section 3.2.3 (leftward information flow is prevented).
     """
     num_tokens = check_size("num_tokens", num_tokens)
@@ -36,19 +36,19 @@ def causal_mask(num_tokens, device=None):
 
 
 def attention_weights(scores, mask=None, scale=1.0):
-    """Softmax over the keys: each row of scores becomes shares that sum to 1.
+    """Softmax over the keys: each row of scores becomes weights that sum to 1.
 
-    scores: (..., num_queries, num_keys); mask: boolean, True hides, of a shape that broadcasts to
-    that of scores; scale: the scores are multiplied by it first, 1 / sqrt(d_k) in a layer. Returns
-    weights in the shape of scores. A row with every key hidden is NaN, and so is one whose scores
-    overflow: there is nothing to share.
-    Errors: TypeError for a mask that is not boolean, or scores that are no floating-point tensor;
-    ValueError for a mask that does not fit or is on another device, or a scale that is not finite.
+    scores: (..., num_queries, num_keys); mask: boolean, True hides, any shape that broadcasts to
+    the shape of scores; scale: multiplies the scores first, 1 / sqrt(d_k) in a layer. Returns
+    weights in the shape of scores. A row is NaN if all its keys are hidden or its scores overflow,
+    because its softmax is then undefined.
+    Errors: TypeError if mask isn't boolean or scores isn't a floating-point tensor; ValueError if
+    mask doesn't fit or is on another device, or if scale isn't finite.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     check_tensor("scores", scores, layout="(..., num_queries, num_keys)")
     check_finite("scale", scale)
-    scaled = scores * scale  # a new tensor, so that masking it in place changes no one else's
+    scaled = scores * scale  # a new tensor, so that masking in place leaves `scores` alone
     if mask is not None:
         check_mask(mask, scores)
         scaled.masked_fill_(mask, -torch.inf)
@@ -56,18 +56,18 @@ def attention_weights(scores, mask=None, scale=1.0):
 
 
 def context_vectors(weights, values):
-    """Mix the values: each context vector is the sum of all values, weighted by one row of weights.
+    """Weighted averages of the values: each row of weights gives one context vector.
 
     weights: (..., num_queries, num_keys); values: (..., num_keys, d_v). Returns (..., num_queries,
     d_v).
-    Errors: TypeError for anything but floating-point tensors of one dtype, ValueError for a rank
-    below 2, numbers of keys that differ or two devices.
+    Errors: TypeError unless both are floating-point tensors of the same dtype; ValueError for a
+    rank below 2, or numbers of keys or devices that differ.
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     check_tensor("weights", weights, layout="(..., num_queries, num_keys)")
     check_tensor("values", values, layout="(..., num_keys, d_v)")
     if weights.shape[-1] != values.shape[-2]:
         got = f"values {tuple(values.shape)} for weights {tuple(weights.shape)}"
-        raise ValueError(f"values must have one row a key, got {got}")
+        raise ValueError(f"values must have one row per key, got {got}")
     check_alike(weights=weights, values=values)
     return weights @ values  # (..., num_queries, d_v)

@@ -11,17 +11,17 @@ class Dropout(nn.Module):
 
     In eval mode nothing changes.
 
-    Builds of torch have drawn nn.Dropout's mask from a generator of their own on Intel CPUs, so one
-    seed gave two masks on two machines. Here the mask is one comparison of uniform float64 numbers,
-    which has no such second path. For a contiguous input it is the mask that nn.Dropout draws from
-    the same seed on the machines where that follows torch's own generator; an input whose memory is
-    laid out otherwise gets its mask in index order.
+    On Intel CPUs, some builds of torch draw nn.Dropout's mask from a separate generator, so the
+    same seed gives different masks on different machines. Here the mask is a comparison of uniform
+    float64 numbers, which always come from torch's own generator. If nn.Dropout uses that generator
+    too, one seed gives both the same mask for a contiguous input; for any other memory layout, the
+    mask here is drawn in index order.
 
-    p: in [0, 1). generator: a torch.Generator to draw from, or None for torch's global one. Nothing
-    is drawn at p = 0 or in eval. The mask is drawn on the generator's device if there is one, else
-    on the input's, or on the CPU where the input's device has no float64 (Apple's mps), and then
-    moved. While it is drawn it takes 8 bytes an entry. Shape: any, kept. Errors: ValueError or
-    TypeError for p outside [0, 1) or an input that is no floating tensor.
+    p: in [0, 1). generator: a torch.Generator to draw from, or None for torch's global one. At
+    p = 0 or in eval mode, nothing is drawn. The mask is drawn on the generator's device (without
+    one, on the input's; on the CPU if that has no float64, like Apple's mps) and then moved.
+    Drawing it takes 8 bytes per entry. Shape: any, kept. Errors: ValueError or TypeError for p
+    outside [0, 1) or an input that isn't a floating-point tensor.
     Source: Srivastava et al. 2014, "Dropout", section 10 (inverted scaling); mask issue: pytorch
     issue 121595.
     """

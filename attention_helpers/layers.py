@@ -1,8 +1,8 @@
 """The layers, in the order in which the course builds them; each changes one thing.
 
 Names: d_in is the width of a token, d_out of its context vector; head_dim = d_out / num_heads;
-num_tokens may be anything up to context_length. Every layer has `steps(x)`, which hands out what
-`forward` computes on its way.
+num_tokens can be anything up to context_length. Every layer has `steps(x)`, which returns the
+intermediate results of `forward`.
 """
 
 from typing import NamedTuple
@@ -18,8 +18,7 @@ from .dropout import Dropout
 class Steps(NamedTuple):
     """What a layer computes for one input, in order; shapes are given for one head.
 
-    A layer with several heads has one more dimension in the first five: (b, num_heads, num_tokens,
-    ...).
+    With several heads, the first five have one more dimension: (b, num_heads, num_tokens, ...).
     """
 
     queries: torch.Tensor  # (..., num_tokens, head_dim)
@@ -34,8 +33,8 @@ class SelfAttention_v1(nn.Module):
     """Self-attention with three plain matrices, drawn uniformly from [0, 1).
 
     x: (num_tokens, d_in) or (b, num_tokens, d_in). Returns context vectors, d_out wide.
-    Errors: TypeError for a size that is no whole number or an x that is no floating-point tensor of
-    the layer's dtype; ValueError for a size below 1 or an x of the wrong rank, width or device.
+    Errors: TypeError if a size isn't a whole number or x isn't a floating-point tensor of the
+    layer's dtype; ValueError for a size below 1, or an x of the wrong rank, width or device.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1; its Q, K, V are
     x W_query, x W_key, x W_value.
     """
@@ -62,10 +61,9 @@ class SelfAttention_v1(nn.Module):
 
 
 class SelfAttention_v2(nn.Module):
-    """Self-attention with nn.Linear: a better start for the weights, and a bias if asked for.
+    """Self-attention with nn.Linear: better initial weights, and an optional bias.
 
-    Shapes, errors and source as in SelfAttention_v1; TypeError too for a qkv_bias that is not True
-    or False.
+    Shapes, errors and source as in SelfAttention_v1; TypeError too if qkv_bias isn't True or False.
     """
 
     def __init__(self, d_in, d_out, qkv_bias=False):
@@ -91,10 +89,10 @@ class SelfAttention_v2(nn.Module):
 
 
 def forget_mask(module, state_dict, prefix, *_):
-    """Before loading: drop a `mask` that other versions saved, and make ours anew (after to_empty it is garbage)."""
+    """Before loading: drop a `mask` that other versions saved, and rebuild ours (after to_empty it's garbage)."""
     state_dict.pop(prefix + "mask", None)
     saved = state_dict.get(prefix + "W_query.weight")
-    on_meta = module.mask.is_meta and saved is not None  # then load_state_dict(..., assign=True) brings the device
+    on_meta = module.mask.is_meta and saved is not None  # then load_state_dict(..., assign=True) sets the device
     module.mask = causal_mask(module.context_length, saved.device if on_meta else module.mask.device)
 
 
@@ -102,8 +100,8 @@ class CausalAttention(nn.Module):
     """Self-attention in which no token reads a later one, with dropout on the weights.
 
     x: (b, num_tokens, d_in) with num_tokens up to context_length. Returns (b, num_tokens, d_out).
-    dropout: probability in [0, 1). The mask moves with the layer, and is neither trained nor saved.
-    Errors: as in SelfAttention_v2; ValueError too for a dropout outside [0, 1) or more tokens than
+    dropout: probability in [0, 1). The mask moves with the layer but is neither trained nor saved.
+    Errors: as in SelfAttention_v2; also ValueError for dropout outside [0, 1) or more tokens than
     context_length.
     Source: Vaswani et al. 2017, section 3.2.3 (masking); dropout on the weights as in GPT-2.
     """
@@ -140,8 +138,8 @@ class MultiHeadAttentionWrapper(nn.Module):
     """Several CausalAttention layers side by side; d_out is the width of each head.
 
     x: (b, num_tokens, d_in). Returns (b, num_tokens, num_heads * d_out), head after head.
-    Errors: as in CausalAttention; TypeError or ValueError too for a num_heads that is no whole
-    number from 1 on.
+    Errors: as in CausalAttention; also TypeError or ValueError unless num_heads is a whole number
+    of at least 1.
     Source: Vaswani et al. 2017, section 3.2.2, without the output projection W^O.
     """
 
@@ -166,8 +164,7 @@ class MultiHeadAttention(nn.Module):
     """All heads in one matrix product: d_out is split among num_heads, then projected once more.
 
     x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out).
-    Errors: as in MultiHeadAttentionWrapper; ValueError too for a num_heads that does not divide
-    d_out.
+    Errors: as in MultiHeadAttentionWrapper; also ValueError if num_heads doesn't divide d_out.
     Source: Vaswani et al. 2017, section 3.2.2: W_query, W_key, W_value hold the W_i of all heads
     side by side, out_proj is W^O (with a bias).
     """

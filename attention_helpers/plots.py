@@ -1,7 +1,7 @@
-"""Figures on plain arrays: draw_* makes artists, show_figure displays a figure and its caption.
+"""Figures of plain arrays: draw_* functions create artists, show_figure displays a figure and its caption.
 
-No pyplot here: a slider's callback may run on a second thread, and pyplot keeps one current figure for all of them.
-Arrays may be numpy's or tensors; colours are safe for colour-blind readers (viridis, Okabe and Ito's set).
+We don't use pyplot, because a slider's callback can run on a second thread and pyplot has one current figure for all.
+Arrays can be NumPy arrays or tensors; colours are safe for colour-blind readers (viridis, Okabe and Ito's set).
 """
 
 from io import BytesIO
@@ -13,17 +13,17 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from PIL import Image
 
-SHOWN_DPI = 80  # pixels an inch on the page; drawn twice as fine, for screens of twice the pixel density
-LEFT_EDGE = (-0.04, -0.015, -0.015, -0.04)  # where a row's bar stands, in widths of the axes
+SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
+LEFT_EDGE = (-0.04, -0.015, -0.015, -0.04)  # where a row's bar is, in axes widths
 ROW = np.array([-0.5, -0.5, 0.5, 0.5])
-NUMBERS_UP_TO = 8  # cells a side: beyond that, numbers no longer fit
-HIDDEN = ListedColormap(["0.92"])  # a masked cell is no zero: grey and hatched, off the colour scale
-# Okabe and Ito's colours, the pale yellow last: one a head, the same everywhere.
+NUMBERS_UP_TO = 8  # cells per side: beyond that, numbers no longer fit
+HIDDEN = ListedColormap(["0.92"])  # a masked cell isn't a zero: grey and hatched, off the colour scale
+# Okabe and Ito's colours, the pale yellow last: one per head, the same everywhere.
 HEAD_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 
 
 class Heatmap(NamedTuple):
-    """The artists of one heatmap: its image, its numbers, the hatching of its hidden cells."""
+    """The artists of one heatmap: its image, its numbers and the hatching over its hidden cells."""
 
     image: object
     numbers: list
@@ -31,7 +31,7 @@ class Heatmap(NamedTuple):
 
 
 def as_array(values):
-    """Any array or tensor as float64 numpy; a tensor is detached first. ValueError for complex numbers."""
+    """Any array or tensor as a float64 NumPy array; tensors are detached first. ValueError for complex numbers."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.resolve_conj() if values.is_complex() else values.double()
@@ -41,7 +41,7 @@ def as_array(values):
 
 
 def as_table(values):
-    """As as_array; ValueError unless it has two dimensions, and something in it."""
+    """Like as_array; ValueError unless it has two dimensions and isn't empty."""
     table = as_array(values)
     if table.ndim != 2 or table.size == 0:
         raise ValueError(f"values must be a table (rows, columns), got the shape {table.shape}")
@@ -49,7 +49,7 @@ def as_table(values):
 
 
 def as_row(name, values):
-    """As as_array; ValueError unless it has one dimension, and something in it."""
+    """Like as_array; ValueError unless it has one dimension and isn't empty."""
     row = as_array(values)
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"{name} must be one row of numbers, at least one, got the shape {row.shape}")
@@ -57,19 +57,19 @@ def as_row(name, values):
 
 
 def check_labels(name, labels, count, kind="label"):
-    """ValueError unless there is one label (or another kind of thing) for each of `count` things."""
+    """ValueError unless there is one label (or head, colour, ...: see `kind`) for each of `count` items."""
     if len(labels) != count:
         raise ValueError(f"{name} must hold one {kind} for each of {count}, got {len(labels)}: {list(labels)}")
 
 
 def check_series(series):
-    """ValueError for nothing to draw."""
+    """ValueError if there is nothing to draw."""
     if len(series) == 0:
         raise ValueError("series must hold at least one name and its numbers, got none")
 
 
 def head_colour(head):
-    """The colour of a head, the same in every figure; from the ninth head on they come round again."""
+    """The colour of a head, the same in every figure; from the ninth head on, the colours repeat."""
     return HEAD_COLOURS[head % len(HEAD_COLOURS)]
 
 
@@ -81,10 +81,10 @@ def new_figure(columns=1, rows=1, width=4.6, height=3.8, three_d=False):
 
 
 def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, cmap="viridis", labels=None):
-    """A table in colours: a row a query, a column a key, unless `labels` (y, x) says otherwise.
+    """A matrix as colours: one row per query, one column per key, unless `labels` (y, x) says otherwise.
 
-    values: (rows, columns); limits: (lowest, highest) of the colours, by default those of the shown values;
-    hidden: boolean table, True for cells that are masked: they are hatched, not coloured. Returns a Heatmap.
+    values: (rows, columns); limits: (lowest, highest) value of the colour scale, by default the range of the shown
+    values; hidden: boolean, same shape, True for masked cells, which are hatched. Returns a Heatmap.
     """
     values = as_table(values)
     check_labels("rows", rows, values.shape[0])
@@ -112,12 +112,12 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
 
 
 def luminance(rgb):
-    """How light sRGB colours (..., 3) are, from 0 to 1, by WCAG. Above 0.179 black is read better than white."""
+    """WCAG's relative luminance, 0 to 1, of sRGB colours (..., 3). Above 0.179, black text is easier to read."""
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
 
 
 def write_numbers(heatmap, values, hide):
-    """Write each number in its cell, dark on light and light on dark; none where the cell is hidden."""
+    """Write each number in its cell, dark on light or light on dark; hidden cells get none."""
     colours = heatmap.image.cmap(heatmap.image.norm(values))
     light = luminance(colours[..., :3])
     for text, (i, j) in zip(heatmap.numbers, np.ndindex(values.shape), strict=False):
@@ -126,10 +126,10 @@ def write_numbers(heatmap, values, hide):
 
 
 def colour_rows(ax, heads):
-    """Put a bar in the colour of its head at the left of each row: `heads` names the head of every row."""
+    """Put a bar in its head's colour to the left of each row; `heads` gives the head of each row."""
     check_labels("heads", heads, len(ax.get_yticks()), "head")
     ax.tick_params(axis="y", length=0, pad=14)
-    across = ax.get_yaxis_transform()  # x as a share of the axes' width, y in rows
+    across = ax.get_yaxis_transform()  # x as a fraction of the axes' width, y in rows
     return [
         ax.fill(LEFT_EDGE, n + ROW, color=head_colour(head), transform=across, clip_on=False)[0]
         for n, head in enumerate(heads)
@@ -137,7 +137,7 @@ def colour_rows(ax, heads):
 
 
 def draw_bars(ax, series, labels, title="", ylabel=""):
-    """Bars side by side: `series` maps a name to one number a label. Returns the bars, a list a series."""
+    """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series."""
     check_series(series)
     width = 0.8 / len(series)
     bars = []
@@ -154,7 +154,7 @@ def draw_bars(ax, series, labels, title="", ylabel=""):
 
 
 def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
-    """Lines with markers: `series` maps a name to one number an x. log: which axes are logarithmic ("", "x", "xy")."""
+    """Lines with markers: `series` maps a name to one number per x. log: the logarithmic axes ("", "x" or "xy")."""
     check_series(series)
     x, lines = as_row("x", x), []
     for n, (name, y) in enumerate(series.items()):
@@ -182,7 +182,7 @@ def draw_histogram(ax, values, bins, title="", xlabel="", ylabel="how many"):
 
 
 def draw_arrows(ax, vectors, labels, title="", *, colours=None):
-    """Vectors of width 2 or 3 as arrows from the origin (`ax` flat or 3-D to match), each with its label."""
+    """Labelled arrows from the origin, for vectors of width 2 or 3 (`ax` must be flat or 3-D to match)."""
     vectors = as_table(vectors)
     check_labels("labels", labels, len(vectors))
     if vectors.shape[1] not in (2, 3):
@@ -196,14 +196,14 @@ def draw_arrows(ax, vectors, labels, title="", *, colours=None):
         colour = head_colour(0) if colours is None else colours[n]
         ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)
         ax.plot(*vector[:, None], marker="o", color=colour, markersize=5)
-        # every other label goes below its tip, so that neighbours do not cover each other
+        # every other label goes below its tip, so that neighbours don't overlap
         ax.text(*vector * 1.05, label, color=colour, fontsize=9, va="top" if n % 2 == 0 else "bottom")
     axis_names = {"xlabel": "entry 0", "ylabel": "entry 1", "zlabel": "entry 2"}
     ax.set(title=title, **dict(list(axis_names.items())[: vectors.shape[1]]))
 
 
 def strongest(values, rows, columns):
-    """Say a table in words: the largest entry of each row, "Your → journey 0.24, ..."."""
+    """A matrix in words: the largest entry of each row, "Your → journey 0.24, ..."."""
     values = as_table(values)
     check_labels("rows", rows, values.shape[0])
     check_labels("columns", columns, values.shape[1])
@@ -212,7 +212,7 @@ def strongest(values, rows, columns):
 
 
 def png_bytes(figure):
-    """A figure as PNG, drawn at twice the size at which it is shown; 256 colours keep a notebook's file small."""
+    """A figure as PNG, at twice the size it's shown at; 256 colours keep the notebook file small."""
     figure.set_dpi(2 * SHOWN_DPI)
     agg = FigureCanvasAgg(figure)
     agg.draw()
@@ -223,8 +223,8 @@ def png_bytes(figure):
 
 
 def show_figure(figure, caption):
-    """Display a figure in a notebook, and under it its caption: words and numbers, for those who cannot see it."""
-    from IPython.display import Markdown, display  # only a notebook needs it
+    """Display a figure in a notebook, with a caption that gives its numbers to readers who can't see it."""
+    from IPython.display import Markdown, display  # only notebooks need it
 
     if not (isinstance(caption, str) and any(sign.isdigit() for sign in caption)):
         raise ValueError(f"caption must say the figure's numbers in words, got {caption!r}")

@@ -1,4 +1,4 @@
-"""Layers with weights from a seed of their own: an explorer must not move the notebook's random numbers."""
+"""Layers with weights from their own seed, so that explorers leave the notebook's random numbers alone."""
 
 import re
 from functools import cache
@@ -8,7 +8,7 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 DRAWING = {init.kaiming_uniform_, init.uniform_, init.normal_, torch.rand, torch.randn}
-# Other operations that may draw, some of which take no generator: theirs stands in for torch's while they run.
+# Other operations that might draw. Some take no generator, so ours replaces torch's global state while they run.
 BORROWING = re.compile(
     "rand|normal|uniform|dropout|attention|bernoulli|multinomial|exponential|poisson|geometric|cauchy|rrelu|gumbel"
 )
@@ -16,12 +16,12 @@ BORROWING = re.compile(
 
 @cache
 def borrows(name):
-    """Whether an operation of this name may draw; asked of each that runs, and there are but so many names."""
+    """Whether an operation with this name might draw. Cached, because we ask for every operation that runs."""
     return bool(BORROWING.search(name))
 
 
 class DrawnFrom(TorchFunctionMode):
-    """What is drawn in here, from no generator that is named, comes from one of its own; on this thread alone."""
+    """While active, draws that name no generator come from this one; other threads aren't affected."""
 
     def __init__(self, generator):
         super().__init__()
@@ -37,7 +37,7 @@ class DrawnFrom(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def lend(self, function, args, kwargs):
-        """Call a function that draws from torch's global generator, which afterwards is as it was."""
+        """Call a function that draws from torch's global generator, then restore that generator."""
         before = torch.get_rng_state()
         torch.set_rng_state(self.generator.get_state())
         try:
@@ -48,6 +48,6 @@ class DrawnFrom(TorchFunctionMode):
 
 
 def seeded(layer_class, seed, *sizes, **options):
-    """The layer that layer_class(*sizes, **options) makes after torch.manual_seed(seed), the global seed left alone."""
+    """layer_class(*sizes, **options) as after torch.manual_seed(seed), but without changing the global seed."""
     with DrawnFrom(torch.Generator().manual_seed(seed)):
         return layer_class(*sizes, **options)

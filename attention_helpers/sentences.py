@@ -1,4 +1,4 @@
-"""A toy sentence: its tokens and one embedding each, read from data/."""
+"""A toy sentence: its tokens and one embedding per token, read from data/."""
 
 import json
 from os import PathLike
@@ -23,9 +23,8 @@ def load_sentence(name, path=SENTENCES):
     """Read one toy sentence by name: "journey" (6 tokens of width 3) or "cat" (3 tokens of width 6).
 
     Returns a Sentence: tokens, and embeddings of shape (num_tokens, d_in).
-    Errors: TypeError for a name that is no string or a path that is none; ValueError for a name that the file does not
-    have, or for a file that is not what it should be (it names the file and what was expected); FileNotFoundError if
-    there is none.
+    Errors: TypeError if name isn't a string or path isn't a path; ValueError if the file has no sentence of that name,
+    or isn't valid (the message names the file and what was expected); FileNotFoundError if there is no such file.
     Source of the numbers: data/README.md.
     """
     if not isinstance(name, str):
@@ -39,7 +38,7 @@ def load_sentence(name, path=SENTENCES):
         tokens = sentences[name]["tokens"]
         embeddings = torch.tensor(sentences[name]["embeddings"], dtype=torch.float32)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: sentence {name!r} must have tokens and a table of embeddings ({error!r})") from None
+        raise ValueError(f"{path}: sentence {name!r} must have tokens and a matrix of embeddings ({error!r})") from None
     if not isinstance(tokens, list) or embeddings.ndim != 2 or len(tokens) != len(embeddings):
         raise ValueError(
             f"{path}: sentence {name!r} must have a list of tokens and one row of embeddings for each, "

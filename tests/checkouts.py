@@ -1,6 +1,7 @@
 """Copies of the checkout, on which tests let the tools loose."""
 
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,12 @@ def copy_of_checkout(folder):
         (checkout / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
     return checkout
+
+
+def outside_make(**more):
+    """The environment without what the make that runs the tests would pass on to one that a test starts."""
+    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "PYTHON", "NOTEBOOK"}
+    return {name: value for name, value in os.environ.items() if name not in own} | more
 
 
 def program(path, text):

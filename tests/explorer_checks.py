@@ -1,4 +1,4 @@
-"""What each explorer has to show in any state, computed again by the layers or by torch's own."""
+"""What each explorer must show in any state, recomputed with the layers or with torch's functions."""
 
 import itertools
 import random
@@ -28,7 +28,7 @@ from tools.bench.made import MODEL, MODELS, RUN, SENTENCE, settings_of
 
 
 def states(explorer, most):
-    """The whole grid of control values, or `most` random states of it with every value of every control among them."""
+    """The complete grid of control values, or `most` random states that cover every value of every control."""
     lists = {name: settings_of(control) for name, control in explorer.controls.items()}
     if np.prod([len(values) for values in lists.values()]) <= most:
         return [dict(zip(lists, state, strict=True)) for state in itertools.product(*lists.values())]
@@ -40,7 +40,7 @@ def states(explorer, most):
 
 
 def legal(name, state):
-    """Controls that depend on others take a value that goes with them."""
+    """Give controls that depend on others a value that fits."""
     if state.get("weights") == "trained":
         state["num_heads"] = lookup_models.HEADS[state["seed"] % 3]
         width = lookup_models.WIDTHS[state["seed"] % 4]
@@ -54,7 +54,7 @@ def legal(name, state):
 
 
 def impossible(name, state):
-    """What the error says, if there is one."""
+    """The error's message, if there is one."""
     if name == "VariantsExplorer" and state["num_kv_heads"] > state["num_heads"]:
         return "must divide num_heads"
     if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
@@ -125,7 +125,7 @@ def check_heads(state, layer, x, dropout):
 
 
 def stored(width, num_heads):
-    """A trained reader as data/ has it, and the example that explorers show, embedded."""
+    """A trained LookupModel from data/, and the embedded example that explorers show."""
     reader = LookupModel(lookup_models.TASK, width, num_heads)
     with np.load(lookup_models.FILE) as sets:
         named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
@@ -180,7 +180,7 @@ def check_cost(state, num_tokens, num_heads):
     head_dim = 768 // num_heads
     assert state.table == num_heads * num_tokens**2 * 4
     assert state.cache == 2 * num_tokens * 768 * 4
-    products = [4 * num_tokens * 768 * 768, 2 * num_tokens**2 * head_dim * num_heads]  # each of them twice
+    products = [4 * num_tokens * 768 * 768, 2 * num_tokens**2 * head_dim * num_heads]  # each occurs twice
     assert sum(state.operations.values()) == 2 * sum(products)
 
 
@@ -206,7 +206,7 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
 
 
 def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens, embeddings):
-    """Torch's function on a layer of our own making; values that name their tokens make its result the weights."""
+    """Torch's function on a freshly made layer; with one-hot values per token, its result is the weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(123)
         wide, narrow = 8 * num_heads, 8 * num_kv_heads
@@ -235,7 +235,7 @@ def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens
 
 
 def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask, seed):
-    """Before the first step: the weights of the very model that the course trains, and what it answers."""
+    """Before the first step: the attention weights of the model that the course trains, and its answers."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if task == "next character":
@@ -297,7 +297,7 @@ CHECKS = {
 
 
 def plan(explorer, name, most):
-    """Legal states of the grid, in an order in which controls depend on each other."""
+    """Legal states of the grid, in the order in which controls depend on each other."""
     return [legal(name, state) for state in states(explorer, most)]
 
 
@@ -306,16 +306,16 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @contextmanager
 def naming(name, state):
-    """Let a failure name the explorer and its state."""
+    """Add the explorer and its state to a failure's message."""
     try:
         yield
-    except BaseException as error:  # pytest's own failures are no Exception
+    except BaseException as error:  # pytest's own failures aren't Exceptions
         error.add_note(f"{name} in the state {state}")
         raise
 
 
 def check(explorer, name):
-    """Hold what an explorer shows against its layer, and its picture against the form that all pictures have."""
+    """Check what an explorer shows against its layer, and its picture against the common format."""
     more = {"embeddings": explorer.embeddings} if name in ("SplitExplorer", "VariantsExplorer") else {}
     with naming(name, explorer.values):
         CHECKS[name](explorer.arrays, **explorer.values, **more)

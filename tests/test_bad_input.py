@@ -176,7 +176,7 @@ VERBS = [
     (lambda: attention_weights(ones(2, 2), scale="big"), TypeError, "scale", "got 'big'", NUMBER),
     (lambda: context_vectors(ones(2), ones(2, 3)), ValueError, "weights", "got (2,)", "num_queries, num_keys"),
     (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
-    (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row a key"),
+    (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
 ]
 OTHERS = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),

@@ -1,15 +1,12 @@
 """The classroom's parts that need neither hub nor nbgrader; `make test-classroom` runs the whole."""
 
 import ast
-import json
 import os
-import re
 import stat
 
 import nbformat
 import pytest
-import yaml
-from checkouts import ROOT, load
+from checkouts import ROOT
 from needs import needs_posix_shell
 
 from attention_helpers.exercises import NUMBERS
@@ -57,10 +54,9 @@ def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["make", "folder", "00"], r"^00 is no lesson with exercises: give one of 01, .*10\.$"),
-        (["collect", "folder", "03"], "^usage:"),
-        (["collect", "folder", "03", "no body"], r"^no body is no account of this machine\.$"),
-        (["mark"], "^usage:"),
+        (["make", "folder", "00"], "00 .*01, .*10"),
+        (["collect", "folder", "03", "no body"], "no body"),
+        (["mark"], "usage"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(marks, arguments, says):
@@ -68,10 +64,10 @@ def test_a_wrong_call_is_one_sentence(marks, arguments, says):
         marks.main(arguments)
 
 
-@pytest.mark.parametrize("text", ["", "no notebook", "[1]", '{"cells": 3}'])
+@pytest.mark.parametrize("text", ["", '{"cells": 3}'])
 def test_what_is_no_notebook_is_not_handed_in_and_stops_nobody_else(marks, tmp_path, capsys, text):
     marks.take(tmp_path, "03", "ada", text)
-    assert capsys.readouterr().out.startswith("ada has no notebook 03 that can be read: ")
+    assert "ada" in capsys.readouterr().out
     assert not [*tmp_path.rglob("*.ipynb")]
 
 
@@ -88,24 +84,20 @@ def test_the_hub_says_which_folders_keep_learners_out(set_up, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"sys.platform": "darwin"}, "is made for Linux."),
-        ({"os.geteuid": lambda: 1000}, "only root may do that (sudo make classroom)."),
-        (
-            {"closed_folders": lambda *_: ["/root", "/home/me"]},
-            "in /root, /home/me, where other accounts may not enter",
-        ),
-        ({"shutil.which": lambda _: None}, "and there is no npm."),
-        ({"node_version": lambda: 0}, "and there is no Node."),
-        ({"node_version": lambda: 18}, "and there is Node 18."),
+        ({"sys.platform": "darwin"}, "Linux"),
+        ({"os.geteuid": lambda: 1000}, "root"),
+        ({"closed_folders": lambda *_: ["/root", "/home/me"]}, "/root, /home/me"),
+        ({"shutil.which": lambda _: None}, "no npm"),
+        ({"node_version": lambda: 18}, "Node 18"),
         ({}, ""),
     ],
 )
 def test_the_hub_says_what_the_machine_lacks(set_up, monkeypatch, change, says):
-    whole = {"sys.platform": "linux", "os.geteuid": lambda: 0, "closed_folders": lambda *_: []}
-    whole |= {"shutil.which": lambda _: "/usr/bin/npm", "node_version": lambda: set_up.NODE}
-    for name, value in (whole | change).items():
+    complete = {"sys.platform": "linux", "os.geteuid": lambda: 0, "closed_folders": lambda *_: []}
+    complete |= {"shutil.which": lambda _: "/usr/bin/npm", "node_version": lambda: set_up.NODE}
+    for name, value in (complete | change).items():
         monkeypatch.setattr(f"classroom.set_up.{name}", value)
-    assert set_up.lacking().endswith(says) if says.endswith(".") else says in set_up.lacking()
+    assert says in set_up.lacking()
     assert bool(set_up.lacking()) == bool(change)
 
 
@@ -117,21 +109,6 @@ def test_the_model_is_for_all_to_read_and_for_nobody_to_change(set_up, tmp_path)
     assert [stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder / "weights")] == [0o755, 0o644]
 
 
-def test_the_proxy_is_pinned_whole(set_up):
-    wanted, lock = (json.loads((ROOT / "classroom" / name).read_text()) for name in set_up.LISTS)
-    assert wanted["engines"]["node"] == f">={set_up.NODE}"
-    for name, version in wanted["dependencies"].items():
-        assert lock["packages"][f"node_modules/{name}"]["version"] == version
-    assert all("integrity" in package for path, package in lock["packages"].items() if path)
-    assert "resolved" not in str(lock), "npm takes them from where it is told to, not from where the list was made"
-
-
-def test_the_container_starts_what_the_chart_names_under_a_python_that_has_the_pins():
-    file = (ROOT / "classroom" / "Dockerfile").read_text()
-    tool = load(ROOT, "setup/ensure_venv")
-    python = re.search(r"^FROM python:(\d+)\.(\d+)", file, flags=re.M)
-    assert tool.OLDEST <= (int(python[1]), int(python[2])) <= tool.NEWEST
-    values = yaml.safe_load((ROOT / "classroom" / "kubernetes-values.yaml").read_text())["singleuser"]
-    assert json.dumps(values["cmd"]) == re.search("^CMD (.*)", file, flags=re.M)[1]
-    assert (ROOT / values["cmd"][1].removeprefix("/course/")).is_file()
-    assert f"--uid {values['uid']} " in file
+def test_npm_takes_the_proxy_from_where_it_is_told_to():
+    lock = (ROOT / "classroom/package-lock.json").read_text(encoding="utf-8")
+    assert '"resolved"' not in lock, "made without --omit-lockfile-registry-resolved: see docs/upkeep.md"

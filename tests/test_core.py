@@ -1,4 +1,4 @@
-"""The four verbs, against loops and numbers worked out by hand."""
+"""The four functions of core, against loops and hand-computed numbers."""
 
 import math
 
@@ -82,7 +82,7 @@ def test_under_autocast_the_verbs_may_get_two_dtypes_for_torch_casts_them():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert attention_scores(queries, keys).dtype == context_vectors(torch.ones(4, 4), keys).dtype == torch.bfloat16
         with pytest.raises(TypeError, match="must have one dtype"):
-            attention_scores(queries.double(), keys)  # which autocast leaves as it is
+            attention_scores(queries.double(), keys)  # autocast doesn't touch float64
 
 
 def test_gradients_match_finite_differences():

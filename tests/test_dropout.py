@@ -1,4 +1,4 @@
-"""The portable Dropout: torch's own masks, the right scaling, and no hand on anybody else's random numbers."""
+"""The portable Dropout: torch's own masks, the right scaling, and no effect on anyone else's random numbers."""
 
 import copy
 import pickle
@@ -89,7 +89,7 @@ def test_repr_tells_p():
 
 
 def test_a_mask_is_drawn_on_the_generators_device_and_moved():
-    """Its numbers, and so the mask, are then the same wherever the input is."""
+    """So the mask is the same wherever the input is."""
     here, there = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
     Dropout(0.5, here)(torch.ones(50))
     assert Dropout(0.5, there)(torch.empty(50, device="meta")).is_meta
@@ -97,7 +97,7 @@ def test_a_mask_is_drawn_on_the_generators_device_and_moved():
 
 
 class Apple(torch.Tensor):
-    """A tensor as if on a device without float64, that notes where it is moved to."""
+    """A tensor that pretends to be on a device without float64, and records where it's moved to."""
 
     device = torch.device("mps")
     moved = ()

@@ -43,7 +43,7 @@ def test_what_was_right_once_is_known_to_the_next_kernel(workbook):
     assert exercise().check(abs).right is False
     assert Progress([exercise(), exercise("another")])().text == "**1 of 2 done.** ✓ Halving · ○ Halving"
     first.check(halves)
-    assert re.fullmatch(r"halving \d{4}-\d\d-\d\d\n", (workbook / record.FILE).read_text())
+    assert re.fullmatch(r"\nhalving \d{4}-\d\d-\d\d", (workbook / record.FILE).read_text())
 
 
 def test_the_start_page_shows_the_whole_course(workbook):

@@ -18,7 +18,7 @@ def explorer():
 
 
 def tiles(explorer):
-    """What a pointer is told over each head's tile, and how the tile is drawn."""
+    """The attributes of each head's tile, by its tooltip."""
     rects = [rect for rect in ET.fromstring(explorer.svg).iter(f"{SVG}rect") if len(rect)]
     return {rect[0].text.partition(":")[0]: rect for rect in rects if rect[0].text.startswith("layer ")}
 

@@ -1,4 +1,4 @@
-"""What single explorers show beside their arrays, lesson by lesson."""
+"""What each explorer shows besides its arrays, lesson by lesson."""
 
 import itertools
 import re
@@ -24,12 +24,12 @@ def explorer():
 
 
 def cells_of(root):
-    """What a pointer is told over each cell, and the cell's colour."""
+    """Each cell's tooltip and colour."""
     return {rect.find(f"{SVG}title").text: rect.get("fill") for rect in root.iter(f"{SVG}rect") if len(rect)}
 
 
 def test_the_picture_shows_the_arrays(explorer):
-    """Read the weights back from the cells' colours, and the numbers from what a pointer is told."""
+    """Read the weights back from the cells' colours, and the numbers from their tooltips."""
     e = explorer("ScoresExplorer")
     e.set(query=1, temperature=0.1)
     cells, names = cells_of(ET.fromstring(e.svg)), SENTENCE.tokens
@@ -47,7 +47,7 @@ def test_the_mask_explorer_pokes_and_computes_no_jacobian(monkeypatch):
 
 
 def test_what_dropout_took_is_marked(explorer):
-    """A cross for each weight that was there before dropout and is not after it; the masked ones are hatched."""
+    """A cross for each weight that dropout removed; the masked ones are hatched."""
     e = explorer("WrapperExplorer")
     e.set(num_heads=2, dropout=0.5, seed=7)
     taken = int(((e.arrays.shown == 0) & (e.arrays.weights > 0)).sum())
@@ -69,7 +69,7 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     e.controls["d_out"].value = 13
     assert e.values["num_heads"] == 1
     e.controls["d_out"].value = 16
-    assert e.values["num_heads"] == 4  # what was chosen comes back
+    assert e.values["num_heads"] == 4  # the chosen value is back
     assert e.message.value == ""
     e.set(d_out=15)
     assert "4 does not divide d_out = 15" in e.message.value  # as after a slider's move
@@ -109,7 +109,7 @@ def test_a_text_is_read_as_it_is_typed_and_the_place_follows_it(explorer):
     e.controls["text"].value = "a slo"
     assert (e.values["back"], e.arrays.written) == (4, " ")
     e.controls["text"].value = "a slow river"
-    assert e.values["back"] == 11  # what was chosen comes back
+    assert e.values["back"] == 11  # the chosen value is back
     e.set(back=0)
     assert "nothing is written there yet" in e.readout
     e.set(text="x" * 40)

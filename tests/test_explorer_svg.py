@@ -1,4 +1,4 @@
-"""The drawing room of the explorers: arrays become shapes that can be read back, told of and printed anywhere."""
+"""The explorers' drawings: read the arrays back from shapes, tooltips and static pictures."""
 
 import base64
 import io
@@ -19,12 +19,12 @@ TABLE = np.array([[0.0, 0.5, 1.0], [0.25, 0.25, 0.5], [0.1, 0.2, 0.7]])
 
 
 def parsed(piece):
-    """A Drawing as a tree, without the name space."""
+    """A Drawing as a tree, without the namespace."""
     return ET.fromstring(re.sub(r' xmlns="[^"]*"', "", drawing.printed([[piece]], "words")))
 
 
 def told(tree):
-    """Every shape that tells a pointer something, by what it tells."""
+    """Every shape that has a tooltip, by its tooltip."""
     return {title.text: shape for shape in tree.iter() for title in shape.findall("title")}
 
 
@@ -44,7 +44,7 @@ def test_cells_tell_their_names_and_numbers_and_have_their_colours():
 
 @pytest.mark.parametrize("value", [0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875])
 def test_the_last_bits_of_a_round_number_change_nothing(value):
-    """So that another CPU's last bits change neither a colour nor a digit of what is stored."""
+    """Otherwise another CPU could change a colour or digit of a stored picture."""
     near = [np.float32(value) + n * np.spacing(np.float32(value)) for n in (-1, 0, 1)]
     assert len({cells.levels(np.array([v]), (0, 1))[0] for v in near}) == 1
     assert len({drawing.number(float(v)) for v in near}) == 1
@@ -72,7 +72,7 @@ def luminance(colour):
 
 
 def test_colours_can_be_told_apart_without_seeing_colour():
-    """More is lighter on the weights' map; zero is lightest on the signed one, and its two sides differ in blue."""
+    """On the weights' map larger is lighter; on the signed map zero is lightest, and its two sides differ in blue."""
     light = [luminance(fill) for fill in cells.WEIGHTS.fills]
     assert all(a < b for a, b in pairwise(light))
     signed = [luminance(fill) for fill in cells.SIGNED.fills]
@@ -80,7 +80,7 @@ def test_colours_can_be_told_apart_without_seeing_colour():
     assert all(a <= b for a, b in pairwise(signed[:33]))
     assert all(a >= b for a, b in pairwise(signed[32:]))
     blue = [int(fill[5:], 16) - int(fill[1:3], 16) for fill in cells.SIGNED.fills]
-    assert min(blue[:28]) > 0 > max(blue[36:])  # blue and red are told apart in every common colour blindness
+    assert min(blue[:28]) > 0 > max(blue[36:])  # all common kinds of colour blindness tell blue from red
 
 
 @pytest.mark.parametrize("palette", [cells.WEIGHTS, cells.SIGNED])
@@ -138,9 +138,9 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
     for i, j in ((0, 0), (7, 3), (19, 19)):
         shade = "#{:02x}{:02x}{:02x}".format(*pixels[corner[0] + i, corner[1] + j])
         assert fills.index(shade) == cells.levels(maps[0, i, j], (0, 1))
-    assert 0 < pixels[corner[0], corner[1] + 5, 3] < 255  # hidden: the page shines through
+    assert 0 < pixels[corner[0], corner[1] + 5, 3] < 255  # hidden: the page shows through
     right = np.argwhere(pixels[..., 3] == 255).max(axis=0)
-    assert pixels[right[0], right[1] - 19, 3] == 0  # what dropout took in head 3 is left out
+    assert pixels[right[0], right[1] - 19, 3] == 0  # dropped in head 3: left empty
 
 
 @pytest.mark.parametrize("tokens", [1, 6, 16, 17, 64])
@@ -164,7 +164,7 @@ def test_bars_are_as_long_as_their_numbers_and_fit_their_axis():
         float(shapes[words].get("height")) for words in ("Your, a: 0.5000", "journey, a: -0.2500", "starts, a: 3.0000")
     )
     assert half == pytest.approx(2 * quarter, abs=0.2)
-    assert cut == pytest.approx(2 * half, abs=0.2)  # a longer one ends at the axis' end
+    assert cut == pytest.approx(2 * half, abs=0.2)  # a longer bar is cut off at the end of the axis
     assert {"0.50", "-0.25", "3.00"} <= set(words_of(tree))
 
 
@@ -204,7 +204,7 @@ def test_a_colour_bar_stands_beside_the_last_map_of_a_row(count, n):
     patches = [float(x) for x in re.findall(r'<rect x="([\d.]+)" y="[\d.-]+" width="8"', both.svg)]
     assert max(patches) < at <= alone.width + cells.GAP
     if count == 1 and n == 3:
-        assert at < alone.width - 100  # one square map leaves room, and the bar does not stay behind it
+        assert at < alone.width - 100  # a single square map is narrower, and the bar moves with it
 
 
 def test_a_strip_has_a_band_in_the_colour_of_each_entrys_head():
@@ -225,17 +225,6 @@ def test_drawings_side_by_side_and_one_under_the_other_take_the_room_of_all():
     assert drawing.beside(one, two, gap=10)[1:] == (90, 40)
     assert drawing.below(one, two, gap=10)[1:] == (50, 70)
     assert 'translate(40.0,0.0)"><path/>' in drawing.beside(one, two, gap=10).svg
-
-
-def test_a_picture_takes_the_pages_colour_or_stands_on_white():
-    piece = drawing.Drawing("<g/>", 300, 100)
-    live, stored = drawing.live([[piece]], 'a "word"'), drawing.printed([[piece]], 'a "word"')
-    assert "var(--jp-ui-font-color1, #000)" in live
-    assert "var(" not in stored
-    assert '<rect width="100%" height="100%" fill="#fff">' in stored
-    for root in map(ET.fromstring, (live, stored)):
-        assert (root.get("role"), root.get("aria-label")) == ("img", 'a "word"')
-        assert [each.get("viewBox") for each in root.iter() if each.get("viewBox")] == ["0 0 300 100"]
 
 
 def test_drawings_of_a_row_break_where_a_page_is_narrow_and_are_printed_in_one_line():

@@ -54,7 +54,7 @@ def test_every_explorer_is_checked():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_explorer_moved_to_its_ends_and_reset(name):
-    """A static reader gets a picture; Reset brings the first one back; the notebook's random numbers stay."""
+    """Without widgets there is a picture; Reset restores the first one; the notebook's random numbers don't change."""
     random_state = torch.get_rng_state()
     e = make(name)
     check(e, name)
@@ -79,7 +79,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arrays_follow_from_values_alone(name, explorer):
-    """`compute` reads no control and keeps nothing: asked about other states between, it says the same again."""
+    """`compute` reads no control and stores nothing: it returns the same arrays after being asked for other states."""
     e = explorer(name)
     first = e._first
     before = e.compute(**first)
@@ -172,8 +172,8 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
             ValueError,
             r"must have the shape \(num_tokens, d_in\), got \(3,\)",
         ),
-        (Sentence([1], torch.ones(1, 3)), TypeError, "sentence must be a Sentence, its tokens strings, got Sentence"),
-        ("journey", TypeError, "sentence must be a Sentence, its tokens strings, got str: 'journey'"),
+        (Sentence([1], torch.ones(1, 3)), TypeError, "sentence must be a Sentence with str tokens, got Sentence"),
+        ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
     ],
 )
 def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
@@ -208,7 +208,7 @@ def test_500_moves_take_little_memory():
 
     e = explorers.SplitExplorer(SENTENCE)
     moves = plan(e, "SplitExplorer", 500)
-    for state in moves[::10]:  # what is kept for reuse, traces, is there before
+    for state in moves[::10]:  # fills the caches (traces) first
         e.set(**state)
     before = psutil.Process().memory_info().rss
     for state in moves:

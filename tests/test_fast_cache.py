@@ -1,4 +1,4 @@
-"""The cache of keys and values: token by token is the whole, in every mode, and what is no cache is said."""
+"""The KV cache: token by token equals the whole text, in every mode, and errors for anything that isn't a cache."""
 
 import itertools
 
@@ -44,7 +44,7 @@ def test_in_pieces_of_any_length_is_the_whole(sizes):
 
 
 def test_two_texts_may_go_on_from_one_cache():
-    """Neither writes over what the other reads, and the cache that both came from stays."""
+    """Neither overwrites what the other reads, and the cache they share doesn't change."""
     torch.manual_seed(0)
     fused, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval(), torch.randn(3, 1, 6, 3)
     x[1:, :, :4] = x[0, :, :4]  # three texts with the same beginning
@@ -58,7 +58,7 @@ def test_two_texts_may_go_on_from_one_cache():
 
 
 def test_the_cache_goes_on_in_the_memory_that_was_set_aside():
-    """A copy a token would make generation as slow as without a cache; a room for too many would waste memory."""
+    """A copy per token would make generation as slow as without a cache; too large a buffer would waste memory."""
     layer, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval(), torch.randn(2, 6, 3)
     with torch.no_grad():
         _, start = layer.step(x[:, :2])
@@ -71,11 +71,11 @@ def test_the_cache_goes_on_in_the_memory_that_was_set_aside():
         assert fork.buffer is not start.buffer
         assert (fork.buffer.filled, end.buffer.filled) == (3, 6)
         assert layer.step(x[:, 3:], fork)[1].buffer is fork.buffer
-    assert layer.step(x)[1].buffer is None  # a gradient may need what it holds
+    assert layer.step(x)[1].buffer is None  # backward may need what it holds
 
 
 def test_keys_that_were_changed_by_hand_are_those_that_are_read():
-    """As when a search keeps the best texts alone, and goes on from rows of a cache."""
+    """Beam search does this: it keeps only the best texts, and continues from rows of a cache."""
     torch.manual_seed(0)
     layer, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval(), torch.randn(2, 5, 3)
     with torch.no_grad():
@@ -106,7 +106,7 @@ def test_a_step_drops_nothing_in_training_mode_either():
     whole = layer.eval()(x)
     assert max_difference(layer.train().step(x)[0], whole) < 1e-6
     assert layer.training
-    assert max_difference(layer(x), whole) > 0.01  # forward does drop
+    assert max_difference(layer(x), whole) > 0.01  # forward does apply dropout
 
 
 def test_gradients_flow_through_the_cache():
@@ -168,7 +168,7 @@ def test_what_is_no_cache_of_these_texts(cache, error, said, grad):
 
 @pytest.mark.slow  # torch's arithmetic of shapes takes a second to import
 def test_a_cache_without_numbers():
-    """Shapes alone, for a model that fits no memory here."""
+    """Only shapes, for a model that's too large for this machine's memory."""
     with torch.device("meta"), torch.no_grad():
         layer = FusedMultiHeadAttention(3, 4, 6, 0.0, 2)
         _, cache = layer.step(torch.ones(1, 4, 3))

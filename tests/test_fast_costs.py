@@ -1,4 +1,4 @@
-"""What attention costs: the formulas against what layers do, and the measuring itself."""
+"""What attention costs: the formulas against real layers, and the measuring functions."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_parameters_are_those_of_the_layer(d_in, d_out, qkv_bias):
 
 @pytest.mark.parametrize(("num_tokens", "d_in", "d_out", "b"), [(5, 3, 4, 1), (7, 6, 8, 3)])
 def test_operations_are_two_for_each_term_of_each_product(num_tokens, d_in, d_out, b):
-    """Counted from the shapes of the very products: rows, columns and the terms of each sum."""
+    """Counted from the shapes of the products that run: rows, columns and the terms of each sum."""
     layer, x = MultiHeadAttention(d_in, d_out, 8, 0.0, 2), torch.randn(b, num_tokens, d_in)
     steps, linears = layer.steps(x), (layer.W_query, layer.W_key, layer.W_value)
     assert flops(num_tokens, d_in, d_out, b) == {
@@ -79,7 +79,7 @@ def test_bytes_are_those_of_the_tensors():
         (
             lambda: slope([1], [2]),
             ValueError,
-            "sizes must be two different ones at least, with a cost each, got 1 size",
+            "sizes must have at least two different values, with a cost for each, got 1 size",
         ),
         (lambda: slope([2, 2], [1, 3]), ValueError, "got 2 sizes, 1 of them different, and 2 costs"),
         (lambda: slope([1, 2, 3], [1, 2]), ValueError, "got 3 sizes, 3 of them different, and 2 costs"),
@@ -149,7 +149,7 @@ def test_times_are_those_of_the_runs_after_the_warm_ones(monkeypatch):
     assert timed({"a": longer_each_time}, runs=3, warm=2) == {"a": [3.0, 4.0, 5.0]}
     assert timed({"a": longer_each_time}, runs=1, warm=0) == {"a": [6.0]}
     assert len(timed({"a": longer_each_time})["a"]) == 7
-    assert len(calls) == 6 + 8  # one warm
+    assert len(calls) == 6 + 8  # one warm-up run each
 
 
 @pytest.mark.parametrize("qkv_bias", [False, True])

@@ -1,4 +1,4 @@
-"""The language model: a tiny one against torch's own functions, in the layout that models are trained in."""
+"""The language model: a tiny one against torch's own functions, in the layout used for training."""
 
 from types import SimpleNamespace
 
@@ -31,14 +31,14 @@ def token_ids():
 
 
 def turned(x):
-    """Rotary positions as models are trained with: entry i turns with entry i + head_dim / 2."""
+    """Rotary positions as used in training (half-split): entry i rotates with entry i + head_dim / 2."""
     frequencies = BASE ** (-torch.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
     angles = torch.outer(torch.arange(x.shape[-2]), frequencies).repeat(1, 2)
     return x * angles.cos() + torch.cat((-x[..., HEAD_DIM // 2 :], x[..., : HEAD_DIM // 2]), dim=-1) * angles.sin()
 
 
 def by_torch(weights, token_ids, ablate=()):
-    """The logits by torch's scaled_dot_product_attention and RMSNorm, none of our own code."""
+    """The logits from torch's scaled_dot_product_attention and RMSNorm, without any of our code."""
     x = weights["token_embd"][token_ids]
     for layer in range(LAYERS):
         part = {name.rpartition(".")[2]: w for name, w in weights.items() if name.startswith(f"blk.{layer}.")}
@@ -184,7 +184,7 @@ def test_repeated_texts_leave_the_first_symbols_out(vocab_size, first):
 
 
 def test_scores_of_maps_made_for_one_job():
-    """Three heads on 8 tokens: one reads the token before, one the first, one five tokens back where it can."""
+    """Three heads on 8 tokens: one reads the previous token, one the first, one five tokens back if it can."""
     tokens = torch.arange(8)
     read = torch.stack((tokens - 1, 0 * tokens, tokens - 5)).clamp(min=0)
     maps = F.one_hot(read, 8).float()

@@ -1,4 +1,4 @@
-"""The course's language model against transformers: figures that it computed once, and, slow, anew."""
+"""The course's language model against transformers: with its stored figures, and (slow) by running it again."""
 
 import json
 import zlib
@@ -27,7 +27,7 @@ def test_texts_become_the_codes_of_another_implementation_and_come_back(language
         assert language_model.decode(token_ids) == figures["text"]
 
 
-# The shortest, the longest and one with symbols of a chat; all, which cost a fifth of a second each, in the slow run.
+# The shortest, the longest and one with chat symbols; the slow run takes all of them, at 0.2 s each.
 SOME, ALL = (0, 2, 9), pytest.param(range(len(FIGURES)), marks=pytest.mark.slow)
 
 
@@ -50,7 +50,7 @@ def test_the_toy_sentence_is_completed(language_model):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_heads_are_found_by_their_jobs_and_switched_off(language_model, seed):
-    """The same five for each seed; without them repeated text is a catastrophe, an ordinary one is not."""
+    """The same five for each seed; ablating them is a catastrophe for repeated text, but not for ordinary text."""
     token_ids = repeated_tokens(language_model, seed=seed)
     maps = language_model.look(token_ids).maps[0]
     found = best_heads(weight_at(maps, 31, start=32))

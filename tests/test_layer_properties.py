@@ -1,4 +1,4 @@
-"""What must hold for every layer at every size: see sizes.py for the sizes, and how many of them."""
+"""Properties of every layer at every size; sizes.py draws the sizes and says how many."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What notebook 07 says of its trainings holds for ten seeds: the one that it stores, and nine others."""
+"""Notebook 07's claims about training hold for ten seeds: the one it uses and nine others."""
 
 import contextlib
 import io
@@ -15,19 +15,19 @@ from attention_helpers.training import loop as training
 
 
 def with_seed(source, seed):
-    """A cell's code with another seed in the place of each."""
+    """A cell's code with every seed replaced."""
     source = source.replace("torch.manual_seed(0)", f"torch.manual_seed({seed})")
     return source.replace("for seed in range(3)", f"for seed in range({3 * seed}, {3 * seed + 3})")
 
 
 def claims(printed, captions):
-    """The lines that a cell prints and its figure's caption, but for numbers after ≈ and another seed's example."""
+    """What a cell prints and its figure's caption, without numbers after ≈ and without another seed's example."""
     example = re.compile(r"\b[A-J] [0-9?]|(?<=asks for pair )[0-9]")
     return [sorted(example.sub("…", without_measured(text)) for text in texts) for texts in (printed, captions)]
 
 
 def stored(cell):
-    """The claims of a cell as the notebook holds them."""
+    """A cell's claims as stored in the notebook."""
     printed = [line for o in cell.outputs if o.output_type == "stream" for line in o.text.splitlines()]
     texts = [o.data.get("text/markdown", "") for o in cell.outputs if o.output_type != "stream"]
     return claims(printed, [text.removeprefix("*Figure:* ") for text in texts if text.startswith("*Figure:* ")])

@@ -1,4 +1,4 @@
-"""The parts of today's attention, each against torch's functions or another way to write it: never against our own."""
+"""The parts of today's attention, each against torch's functions or an independent way to write it."""
 
 import math
 import warnings
@@ -28,13 +28,13 @@ def drawn(*shape, seed=0, dtype=torch.float64):
 
 
 def attended(queries, keys, values, mask=None, bias=0.0):
-    """The four verbs: scale first, then the bias, then the mask."""
+    """Attention with a bias: scale first, then add the bias, then mask."""
     scores = attention_scores(queries, keys) * queries.shape[-1] ** -0.5
     return context_vectors(attention_weights(scores + bias, mask), values)
 
 
 def by_complex_numbers(x, positions, base):
-    """Rotary positions another way: neighbouring entries are one complex number, and turning is a product."""
+    """Rotary positions another way: neighbouring entries form a complex number, and rotating is multiplying."""
     half = x.shape[-1] // 2
     angles = torch.outer(positions.to(x.dtype), 1 / base ** (torch.arange(half, dtype=x.dtype) / half))
     pairs = torch.view_as_complex(x.unflatten(-1, (half, 2)).contiguous())
@@ -42,7 +42,7 @@ def by_complex_numbers(x, positions, base):
 
 
 def by_halves(x, positions, base):
-    """The other layout: entry i turns with entry i + head_dim / 2."""
+    """The half-split layout: entry i rotates with entry i + head_dim / 2."""
     half = x.shape[-1] // 2
     angles = positions[:, None] * torch.exp(-math.log(base) * torch.arange(half, dtype=x.dtype) / half)
     rotated = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
@@ -96,7 +96,7 @@ def test_each_text_of_a_batch_may_have_positions_of_its_own():
 
 
 def grouped_pairs():
-    """num_heads and num_kv_heads that divides it."""
+    """num_heads, and a num_kv_heads that divides it."""
     return st.tuples(st.integers(1, 4), st.integers(1, 3)).map(lambda pair: (pair[0] * pair[1], pair[0]))
 
 
@@ -122,7 +122,7 @@ def test_a_key_head_serves_neighbouring_query_heads():
 
 @over_sizes
 def test_a_window_is_torchs_mask(sizes):
-    """Row by row: a query sees itself and the window - 1 tokens before it, of all that came."""
+    """Row by row: a query sees itself and the window - 1 tokens before it, including past tokens."""
     window, past = 1 + sizes.seed % 7, sizes.spare
     hide = window_mask(sizes.num_tokens, window, past)
     for row in range(sizes.num_tokens):
@@ -171,7 +171,7 @@ def test_torchs_flex_attention_says_the_same(kind):
         return torch.where(seen, score, -torch.inf)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is slow when it is not compiled
+        warnings.simplefilter("ignore")  # that it's slow when it isn't compiled
         theirs = flex_attention(q, k, v, score_mod=score, enable_gqa=True)
     bias = alibi_bias(4, 7).double() if kind == "alibi" else 0.0
     mine = attended(q, repeat_kv(k, 4), repeat_kv(v, 4), window_mask(7, 3 if kind == "window" else 99), bias)
@@ -201,7 +201,7 @@ def test_a_row_of_padding_reads_itself_and_nothing_is_nan():
 
 @over_sizes
 def test_a_sink_is_one_more_key_of_value_zero(sizes):
-    """Torch's function with a column more: a key that scores 0 for every query, lifted by a float mask to the sink."""
+    """Torch's function with one more key, which scores 0 for every query; a float mask raises that to the sink."""
     sink, n = sizes.draw(sizes.num_heads).requires_grad_(), sizes.num_tokens
     q, k, v = sizes.draw(3, sizes.b, sizes.num_heads, n, sizes.head_dim)
     hide = causal_mask(n)
@@ -257,7 +257,7 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
         (lambda: window_mask(3, 1.5), TypeError, "window must be a whole number, got 1.5"),
         (lambda: window_mask(3, 2, True), TypeError, "past must be a whole number, got True"),
         (lambda: padding_mask([1, 4], 3), ValueError, "each at most 3, got [1, 4]"),
-        (lambda: padding_mask([], 3), ValueError, "lengths must be those of one text or more, each at most 3, got []"),
+        (lambda: padding_mask([], 3), ValueError, "lengths must hold at least one length, each at most 3, got []"),
         (lambda: padding_mask(2, 3), TypeError, "lengths must hold a whole number for each text, got 2"),
         (lambda: padding_mask([1.5], 3), TypeError, "lengths must hold a whole number for each text, got [1.5]"),
         (lambda: padding_mask([-1], 3), ValueError, "each of lengths must be at least 0, got -1"),

@@ -1,4 +1,4 @@
-"""The wrapper, the split class and torch's own attention are one function of the same weights.
+"""The wrapper, the split class and torch's own attention compute the same function of the same weights.
 
 Each implementation below takes the weights of MultiHeadAttention by name, so that a gradient with respect to a
 weight means the same in all of them.
@@ -93,4 +93,4 @@ def test_split_equals(implementation, dtype, sizes):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @over_sizes
 def test_split_equals_torch_multihead_attention(dtype, sizes):
-    assert_equal(torch_mha, sizes._replace(d_in=sizes.d_out), dtype)  # torch's knows no other d_in
+    assert_equal(torch_mha, sizes._replace(d_in=sizes.d_out), dtype)  # torch's layer requires it

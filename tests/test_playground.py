@@ -1,4 +1,4 @@
-"""The playground: it trains what the course trains, plays on one thread, disturbs nobody, and says what it measured."""
+"""The playground: it trains what the course trains, on one thread, disturbs nothing, and reports what it measured."""
 
 import gc
 import signal
@@ -29,7 +29,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def ground(monkeypatch):
-    """A small playground that draws as fast as it can; it is closed in the end."""
+    """A small playground that draws as fast as it can, and is closed at the end."""
     monkeypatch.setattr(playing, "FRAME", 0.0)
     monkeypatch.setattr(playing, "REST", 0.001)
     made = Playground()
@@ -202,7 +202,7 @@ def test_step_takes_as_many_steps_as_there_are_between_two_pictures(ground):
 
 
 def test_cells_and_the_thread_wait_for_each_other(ground):
-    """Hammered from two sides, it neither hangs nor shows one state's picture for another."""
+    """Under fire from two threads, it neither hangs nor shows the picture of another state."""
     ground.play()
     for n in range(12):
         ground.set(num_heads=(1, 2, 4)[n % 3], seed=n)
@@ -249,7 +249,7 @@ def test_one_of_a_kernel_plays(ground):
 
 
 def test_several_in_a_row_leave_nothing_behind(monkeypatch):
-    """As when a cell is run again and again: each closes the one before, though the cell's output still holds it."""
+    """Running a cell again closes its previous playground, even though the cell's output still refers to it."""
     gc.collect()
     before, outputs, runs = len(all_widgets._instances), [], []
     for execution in range(8):
@@ -279,7 +279,7 @@ def test_two_in_one_run_of_a_cell_both_stay(monkeypatch):
 
 
 class Shell:
-    """What an IPython shell with a kernel has that hears interrupts; its event loop runs when `turn` is called."""
+    """The parts of an IPython shell that deal with interrupts; its event loop runs when you call `turn`."""
 
     def __init__(self):
         self.heard, self.waiting = [], []
@@ -355,7 +355,7 @@ SIZES = {"d_out": 32, "num_heads": 1, "dropout": 0.0, "learning_rate": 1e-2}
 
 
 def said(step, right, task="two questions", learned=None, honest=(), **sizes):
-    """The headline on a run of which this was measured."""
+    """The headline for a run with these measurements."""
     measured = [Measured(0, 2.3, 2.3, 0.1, 0.1), Measured(step, 1.0, 1.0, right, right)]
     run = SimpleNamespace(step=step, learned=learned, measured=measured, honest=list(honest))
     return headline(run, task, **SIZES | sizes)

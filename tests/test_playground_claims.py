@@ -1,4 +1,4 @@
-"""What the playground's headline, and the notebooks around it, say of all runs holds for ten seeds of ten."""
+"""Claims about all runs, in the playground's headline and the notebooks, hold for ten seeds out of ten."""
 
 import itertools
 
@@ -22,7 +22,7 @@ def run_of(task, num_heads, d_out, learning_rate, dropout, seed, mask="causal"):
 
 
 def best(run, steps=LONGEST, until=1.1):
-    """The best share of held-out right answers up to a step, or up to where it reaches `until`."""
+    """The best held-out accuracy up to a step, or until it reaches `until`."""
     while run.step < steps and run.measured[-1].accuracy < until:
         run.take(EVERY)
     return max(each.accuracy for each in run.measured)
@@ -70,7 +70,7 @@ def test_what_the_start_page_says_fails_does(num_heads):
 def test_a_leak_is_named_where_there_is_one_and_nowhere_else(mask, d_out, num_heads):
     for seed in SEEDS[:: 1 if d_out == 32 else 3]:
         run = run_of("next character", num_heads, d_out, 1e-2, 0.0, seed, mask)
-        run.take(240 if d_out == 16 else 120)  # a narrow one learns to read the future more slowly
+        run.take(240 if d_out == 16 else 120)  # a narrow model learns to read the future more slowly
         honest = run.honest[-1]
         sentence = headline(run, "next character", num_heads=num_heads, d_out=d_out)
         assert sentence.startswith("It reads what it is to guess") == (mask == "leaky")

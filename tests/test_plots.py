@@ -1,4 +1,4 @@
-"""Figures show the arrays they were given: the artists' data is checked, since nobody compares pixels."""
+"""Figures show the arrays they were given; we check the artists' data, because comparing pixels is fragile."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every figure that the course's sources published, computed by the helpers and compared to 6e-5."""
+"""Every number that the course's sources published, computed by the helpers and compared to within 6e-5."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from attention_helpers import (
 
 FILE = Path(__file__).parent.parent / "data" / "published.json"
 FIGURES = {figure["id"]: figure for figure in json.loads(FILE.read_text(encoding="utf-8"))["figures"]}
-TOLERANCE = 6e-5  # four decimals; one figure lies 1e-7 from a rounding tie
+TOLERANCE = 6e-5  # four decimals; one number is 1e-7 from a rounding tie
 
 INPUTS = load_sentence("journey").embeddings
 BATCH = torch.stack((INPUTS, INPUTS))
@@ -46,7 +46,7 @@ def scores():
 
 
 def qkv():
-    """Queries, keys and values of the sentence, and their scores and weights, with the matrices of the lessons."""
+    """The sentence's queries, keys, values, scores and weights, with the lessons' matrices."""
     return seeded(123, SelfAttention_v1, 3, 2).steps(INPUTS)
 
 
@@ -176,7 +176,7 @@ def multi_head_wrapper():
 def multi_head_wrapper_leaky():
     layer = seeded(123, MultiHeadAttentionWrapper, 3, 2, 6, 0.0, num_heads=2)
     for head in layer.heads:
-        head.mask.fill_(False)  # what a masked_fill on a line of its own comes to
+        head.mask.fill_(False)  # same effect as a masked_fill whose result is thrown away
     return layer(BATCH)[0]
 
 

@@ -1,4 +1,4 @@
-"""The commands of the README and of the pages about the course: each leads somewhere, and the README's are run."""
+"""What the README and the pages about the course name is there, and the README's commands open the course."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from checkouts import FILES, ROOT, program
+from checkouts import ROOT, copy_of_checkout, outside_make, program
 from needs import needs_make, needs_posix_shell
 
 from tools.notebooks.lab import PRIVATE, TOKEN, address_of
@@ -21,33 +21,11 @@ from tools.setup.ensure_venv import LEVELS
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES.append(ROOT / "classroom" / "README.md")
-# Each command that stands in the README on lines of its own, and what runs it.
-RUN_BY = {
-    "make lab": "tests/test_readme.py",
-    "make test": ".ci/run",
-    r".venv\Scripts\python tools/setup/workbook.py fill": "tests/test_readme.py",
-    r".venv\Scripts\python -m jupyterlab": "tests/test_readme.py",
-    r".venv\Scripts\python -m pytest -p no:nbval tests": ".ci/run",  # by make test, which adds how many at once
-    r".venv\Scripts\python -m pytest --nbval --nbval-current-env notebooks": ".ci/run",
-    "py -3.12 tools/setup/ensure_venv.py lab": "tests/test_setup_venv.py",
-    "py -3.12 tools/setup/ensure_venv.py test": "tests/test_setup_venv.py",
-}
 
 
 def commands():
     blocks = re.findall(r"^```\n(.*?)^```", README, flags=re.M | re.S)
     return [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
-
-
-def test_every_command_of_the_readme_is_run_by_a_test():
-    assert [command for command in commands() if not command.startswith(tuple(RUN_BY))] == []
-    assert [known for known in RUN_BY if not any(command.startswith(known) for command in commands())] == []
-    assert all((ROOT / place).is_file() for place in RUN_BY.values())
-
-
-@pytest.mark.parametrize("line", re.findall(r"^.*(?:apt install|-m pip install|xcode-select).*$", README, flags=re.M))
-def test_what_no_test_runs_says_so(line):
-    assert "not run by a test" in line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -65,13 +43,9 @@ def test_every_target_and_file_that_a_page_names_is_there(page):
 
 @pytest.fixture
 def course(tmp_path):
-    """A copy in a folder whose name trips careless quoting."""
-    checkout = tmp_path / "ein Kurs für alle"
-    for name in ("tools", "notebooks", "attention_helpers"):
+    checkout = copy_of_checkout(tmp_path)
+    for name in ("notebooks", "attention_helpers"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    for name in FILES:
-        (checkout / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, checkout / name)
     return checkout
 
 
@@ -81,10 +55,10 @@ def opened(command, course, tmp_path):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     private = {name: str(tmp_path / name.lower()) for name in PRIVATE} | {"JUPYTER_RUNTIME_DIR": str(runtime)}
-    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "PYTHON", "NOTEBOOK"}
-    environment = {name: value for name, value in os.environ.items() if name not in own} | private
     with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=course, env=outside_make(**private), stdout=log, stderr=log, start_new_session=True
+        )
         try:
             yield address_of(process, Path(runtime))
         finally:

@@ -1,4 +1,4 @@
-"""The toy sentences, what is said of a broken data file, and the code that show_source shows."""
+"""The toy sentences, the errors for a broken data file, and the code that show_source shows."""
 
 import inspect
 import re
@@ -70,7 +70,7 @@ def test_source_is_shown_as_code_that_runs(thing):
     shown = show_source(thing).data
     title, code = re.fullmatch(r"`(.+)`\n\n```python\n(.+)\n```", shown, flags=re.S).groups()
     assert title == f"{thing.__module__}.{thing.__qualname__}"
-    compile(code, title, "exec")  # its indentation is whole
+    compile(code, title, "exec")  # its indentation is intact
     lines, expected = code.splitlines(), inspect.getsource(thing).rstrip().splitlines()
     assert [line.strip() for line in lines] == [line.strip() for line in expected]
 
@@ -78,5 +78,5 @@ def test_source_is_shown_as_code_that_runs(thing):
 def test_a_class_typed_in_a_cell_is_refused():
     scope = {"__name__": "__main__"}
     exec("class Typed: pass", scope)
-    with pytest.raises(TypeError, match=r"stand in a file, got .*Typed"):
+    with pytest.raises(TypeError, match=r"defined in a file, got .*Typed"):
         show_source(scope["Typed"])

@@ -1,6 +1,5 @@
 """The learner's copies: without answers, never overwritten, never lost, told of newer versions."""
 
-import hashlib
 import json
 import os
 import sys
@@ -8,14 +7,13 @@ import sys
 import pytest
 from checkouts import copy_of_checkout, load, program
 
-
-@pytest.fixture
-def checkout(tmp_path):
-    return copy_of_checkout(tmp_path)
+LESSON = "03_causal_masking.ipynb"
 
 
 @pytest.fixture
-def workbook(checkout):
+def workbook(tmp_path):
+    """The tool in a course of two notebooks, whose copies are made."""
+    checkout = copy_of_checkout(tmp_path)
     for name in ("00_start_here", "03_causal_masking"):
         program(checkout / f"notebooks/{name}.ipynb", f"course's {name}")
     tool = load(checkout, "setup/workbook")
@@ -35,61 +33,79 @@ def contents(workbook):
 
 
 def new_version(workbook):
-    (workbook.NOTEBOOKS / "03_causal_masking.ipynb").write_text("newer")
+    (workbook.NOTEBOOKS / LESSON).write_text("newer")
 
 
 def test_fill_copies_what_is_missing_and_overwrites_nothing(workbook, capsys):
     (workbook.WORKBOOK / "00_start_here.ipynb").write_text("mine")
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").unlink()
+    (workbook.WORKBOOK / LESSON).unlink()
     new_version(workbook)
     workbook.fill()
-    assert contents(workbook) == {"00_start_here.ipynb": "mine", "03_causal_masking.ipynb": "newer"}
+    assert contents(workbook) == {"00_start_here.ipynb": "mine", LESSON: "newer"}
     assert capsys.readouterr().out == "", "the learner's edits are not a newer version of the course"
 
 
 def test_fill_brings_the_newest_of_what_the_notebooks_show_and_link_to(workbook):
-    here, there = workbook.NOTEBOOKS, workbook.WORKBOOK
     for text in ("old", "new"):
-        program(here / "pictures/you_are_here_03.svg", text)
-        program(here / "glossary.md", text)
-        workbook.fill()
-        copies = there / "pictures/you_are_here_03.svg", there / "glossary.md"
-        assert [copy.read_bytes() for copy in copies] == [
-            (here / copy.relative_to(there)).read_bytes() for copy in copies
-        ]
+        for name in ("pictures/you_are_here_03.svg", "glossary.md"):
+            program(workbook.NOTEBOOKS / name, text)
+            workbook.fill()
+            assert (workbook.WORKBOOK / name).read_text() == text
 
 
 def test_newer_version_is_told_at_each_call(workbook, capsys):
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    (workbook.WORKBOOK / LESSON).write_text("mine")
     new_version(workbook)
     for _ in range(2):
         workbook.fill()
         (line,) = capsys.readouterr().out.splitlines()
-        assert line.startswith("03_causal_masking.ipynb: the course has a newer version; make reset NOTEBOOK=03")
-    assert contents(workbook)["03_causal_masking.ipynb"] == "mine"
+        assert line.startswith(LESSON)
+        assert "make reset NOTEBOOK=03 brings it" in line
+    assert contents(workbook)[LESSON] == "mine"
 
 
-@pytest.mark.parametrize("name", ["03", "03_causal_masking", "03_causal_masking.ipynb", "03_c"])
+@pytest.mark.parametrize("name", ["03", "03_causal_masking", LESSON, "03_c"])
 def test_reset_brings_the_new_and_keeps_the_old(workbook, name, capsys):
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    (workbook.WORKBOOK / LESSON).write_text("mine")
     new_version(workbook)
     workbook.main(["reset", name])
     capsys.readouterr()
     workbook.fill()
     assert capsys.readouterr().out == ""
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine again")
+    (workbook.WORKBOOK / LESSON).write_text("mine again")
     workbook.main(["reset", name])
     workbook.main(["reset", name])  # nothing to keep now
     assert contents(workbook) == {
         "00_start_here.ipynb": "course's 00_start_here",
-        "03_causal_masking.ipynb": "newer",
+        LESSON: "newer",
         "03_causal_masking.yours-1.ipynb": "mine",
         "03_causal_masking.yours-2.ipynb": "mine again",
     }
 
 
+def test_reset_of_one_notebook_keeps_the_records_of_the_others(workbook, capsys):
+    (workbook.WORKBOOK / LESSON).write_text("mine")
+    workbook.reset("00")
+    capsys.readouterr()
+    workbook.fill()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="on Windows only an administrator makes links")
+def test_links_to_what_is_not_there_are_kept_too(workbook):
+    """A notebook that the learner keeps on another disk, while that is not mounted."""
+    copy = workbook.WORKBOOK / LESSON
+    for number in (1, 2):
+        copy.unlink()
+        copy.symlink_to(f"/not mounted/{number}.ipynb")
+        workbook.reset("03")
+        assert copy.read_text() == "course's 03_causal_masking"
+    kept = [copy.with_name(f"03_causal_masking.yours-{number}.ipynb") for number in (1, 2)]
+    assert [os.readlink(path) for path in kept] == ["/not mounted/1.ipynb", "/not mounted/2.ipynb"]
+
+
 def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
-    copy = workbook.WORKBOOK / "03_causal_masking.ipynb"
+    copy = workbook.WORKBOOK / LESSON
     copy.write_text("mine")
     new_version(workbook)
     replace = os.replace
@@ -104,64 +120,55 @@ def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
                 workbook.reset("03")
         assert "mine" in contents(workbook).values()
         workbook.fill()
-        assert contents(workbook)[copy.name] == "newer"
+        assert contents(workbook)[LESSON] == "newer"
         copy.write_text("mine")
 
 
-@pytest.mark.parametrize("record", [None, "{ torn", "[]", "{}", "\x00"])
+@pytest.mark.parametrize("record", [None, "{ torn"])
 def test_lost_record_is_told_once_and_loses_nothing(workbook, record, capsys):
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
+    (workbook.WORKBOOK / LESSON).write_text("mine")
     workbook.VERSIONS.unlink()
     if record is not None:
         workbook.VERSIONS.write_text(record)
     workbook.fill()
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("03_causal_masking.ipynb: the course's version may be newer")
+    assert line.startswith(f"{LESSON}: the course's version may be newer")
     workbook.fill()
     assert capsys.readouterr().out == ""
     new_version(workbook)
     workbook.fill()
-    assert "03_causal_masking.ipynb: the course has a newer version" in capsys.readouterr().out
-    assert contents(workbook)["03_causal_masking.ipynb"] == "mine"
+    assert f"{LESSON}: the course has a newer version" in capsys.readouterr().out
+    assert contents(workbook)[LESSON] == "mine"
 
 
-@pytest.mark.parametrize("name", ["", "9", "3", "0", "../notebooks/00_start_here"])
+@pytest.mark.parametrize("name", ["", "9", "0"])
 def test_unknown_notebook_lists_what_there_is(workbook, name):
-    before = contents(workbook)
-    with pytest.raises(SystemExit, match=r"^NOTEBOOK=.*give one of 00_start_here, 03_causal_masking"):
+    with pytest.raises(SystemExit, match="00_start_here, 03_causal_masking"):
         workbook.main(["reset", name])
-    assert contents(workbook) == before
 
 
-def test_checkout_without_notebooks_is_one_sentence(checkout):
-    with pytest.raises(SystemExit, match="holds no notebook"):
-        load(checkout, "setup/workbook").main(["fill"])
-
-
-def test_workbook_that_cannot_be_made_is_one_sentence(checkout):
+def test_workbook_that_cannot_be_made_is_one_sentence(tmp_path):
+    checkout = copy_of_checkout(tmp_path)
     program(checkout / "notebooks/00_start_here.ipynb", "")
     (checkout / "workbook").write_text("a file")
-    with pytest.raises(SystemExit, match=r"^Cannot keep the workbook: .*workbook"):
+    with pytest.raises(SystemExit, match="workbook"):
         load(checkout, "setup/workbook").main(["fill"])
 
 
 def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):
-    program(workbook.NOTEBOOKS / "solutions" / "03_solutions.ipynb", "course's solutions")
+    program(workbook.NOTEBOOKS / "solutions/03_solutions.ipynb", "course's solutions")
     workbook.fill()
-    copy = workbook.WORKBOOK / "solutions" / "03_solutions.ipynb"
+    copy = workbook.WORKBOOK / "solutions/03_solutions.ipynb"
     assert copy.read_text() == "course's solutions"
     copy.write_text("mine")
-    (workbook.NOTEBOOKS / "solutions" / "03_solutions.ipynb").write_text("newer")
+    (workbook.NOTEBOOKS / "solutions/03_solutions.ipynb").write_text("newer")
     workbook.fill()
     assert "make reset NOTEBOOK=solutions/03 brings it" in capsys.readouterr().out
-    assert workbook.choose("03").name == "03_causal_masking.ipynb"
+    workbook.main(["reset", "03"])
+    assert copy.read_text() == "mine"
     workbook.main(["reset", "solutions/03"])
     assert copy.read_text() == "newer"
     assert (copy.parent / "03_solutions.yours-1.ipynb").read_text() == "mine"
-    assert "Yours is now workbook/solutions/03_solutions.yours-1.ipynb." in capsys.readouterr().out
-
-
-LESSON = "03_causal_masking.ipynb"
 
 
 def code(source, *outputs, count=7):
@@ -174,7 +181,6 @@ def shown(**data):
 
 
 def notebook(*cells):
-    """A notebook's text in which the sources stand in lines, as Jupyter writes them."""
     return json.dumps({"cells": list(cells), "metadata": {"a": 1}, "nbformat": 4, "nbformat_minor": 5})
 
 
@@ -182,13 +188,6 @@ def notebook_of(tool, picture):
     """Make of a lesson's file a notebook in which a picture is stored, its text in lines as Jupyter writes it."""
     output = shown(**{"image/svg+xml": ["<svg>\n", f"{picture}</svg>"]})
     program(tool.NOTEBOOKS / LESSON, notebook(code(["1"], output)))
-
-
-def saved(tool, source=None):
-    """Let a learner change the copy's cell, or not, run and save it: Jupyter may write the same cell in other bytes."""
-    path = tool.WORKBOOK / LESSON
-    [cell] = json.loads(path.read_text())["cells"]
-    path.write_text(notebook(code("".join(cell["source"]) if source is None else source, shown(), count=3)))
 
 
 def test_a_copy_holds_pictures_of_explorers_and_no_other_output(unsigned):
@@ -206,6 +205,7 @@ def test_a_copy_holds_pictures_of_explorers_and_no_other_output(unsigned):
 
 @pytest.mark.slow  # ipykernel takes a second to import
 def test_a_copy_says_of_its_language_what_a_kernel_says(workbook):
+    """If it said anything else, Lab would call the notebook changed as soon as it's opened."""
     from ipykernel.ipkernel import IPythonKernel
 
     assert IPythonKernel.language_info == workbook.LANGUAGE
@@ -214,7 +214,7 @@ def test_a_copy_says_of_its_language_what_a_kernel_says(workbook):
 def test_a_copy_that_was_only_run_is_not_told_of_and_not_set_aside(unsigned, capsys):
     notebook_of(unsigned, "old")
     unsigned.reset("03")
-    saved(unsigned)
+    (unsigned.WORKBOOK / LESSON).write_text(notebook(code("1", shown(), count=3)))  # the same source in other bytes
     notebook_of(unsigned, "another picture, the same cells")
     capsys.readouterr()
     unsigned.fill()
@@ -227,59 +227,25 @@ def test_a_copy_that_was_only_run_is_not_told_of_and_not_set_aside(unsigned, cap
     assert json.loads(contents(unsigned)[LESSON])["cells"] == [code(["2"], count=None)]
 
 
-@pytest.mark.parametrize("change", ["2", "1 ", ""])
-def test_a_copy_with_a_changed_cell_is_set_aside(unsigned, change, capsys):
-    notebook_of(unsigned, "old")
-    unsigned.reset("03")
-    saved(unsigned, change)
-    unsigned.fill()
-    assert "the course has a newer version" not in capsys.readouterr().out
-    unsigned.reset("03")
-    kept = json.loads(contents(unsigned)["03_causal_masking.yours-1.ipynb"])
-    assert kept["cells"][0]["source"] == change
-
-
-def test_a_cell_that_became_text_is_a_change(unsigned):
-    one, other = code("1"), {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "1"}
-    assert unsigned.version(notebook(one).encode()) != unsigned.version(notebook(other).encode())
-    assert unsigned.version(notebook(code("ab"), code("c")).encode()) != unsigned.version(
-        notebook(code("a"), code("bc")).encode()
-    )
-
-
-def of_file(path):
-    """The record of a copy as it was kept at first: of all that is in the file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@pytest.mark.parametrize("touched", [False, True])
-@pytest.mark.parametrize("newer", [False, True])
-def test_a_record_of_whole_files_is_moved_over_without_a_word(unsigned, touched, newer, capsys):
-    notebook_of(unsigned, "old")
-    copy = unsigned.WORKBOOK / LESSON
-    copy.write_bytes((unsigned.NOTEBOOKS / LESSON).read_bytes())  # as it was: with all outputs
-    unsigned.write_versions(unsigned.read_versions() | {LESSON: of_file(copy)})
-    if touched:
-        saved(unsigned, "mine")
-    if newer:
-        program(unsigned.NOTEBOOKS / LESSON, notebook(code(["2"])))
-    for _ in range(2):
-        unsigned.fill()
-        assert ("the course has a newer version" in capsys.readouterr().out) is newer
-    unsigned.reset("03")
-    assert ("03_causal_masking.yours-1.ipynb" in contents(unsigned)) is touched
-    unsigned.fill()
-    assert "newer version; " not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
-    "text", ['{"cells": 1}', '{"cells": [1]}', '{"cells": [{}]}', '{"cells": [{"cell_type": "a"}]}']
+    "changed",
+    [
+        notebook(code("2")),
+        notebook(code("1 ")),
+        notebook(),
+        notebook({"cell_type": "markdown", "id": "a", "metadata": {}, "source": "1"}),
+        '{"cells": [1]}',  # no notebook any more
+    ],
 )
-def test_a_copy_that_is_no_notebook_any_more_is_kept(unsigned, text):
-    (unsigned.WORKBOOK / LESSON).write_text(text)
-    unsigned.fill()
+def test_a_copy_with_a_changed_cell_is_set_aside(unsigned, changed, capsys):
+    notebook_of(unsigned, "old")
     unsigned.reset("03")
-    assert contents(unsigned)["03_causal_masking.yours-1.ipynb"] == text
+    (unsigned.WORKBOOK / LESSON).write_text(changed)
+    capsys.readouterr()
+    unsigned.fill()
+    assert capsys.readouterr().out == ""
+    unsigned.reset("03")
+    assert contents(unsigned)["03_causal_masking.yours-1.ipynb"] == changed
 
 
 @pytest.mark.slow  # nbformat takes a second to import, and nothing else in the quick tests needs it
@@ -289,7 +255,7 @@ def test_copies_are_trusted_by_jupyter_until_they_are_changed(workbook, tmp_path
 
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "not" / "there yet"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
-    copy = workbook.WORKBOOK / "03_causal_masking.ipynb"
+    copy = workbook.WORKBOOK / LESSON
 
     def is_trusted():
         with NotebookNotary() as notary:
@@ -303,7 +269,6 @@ def test_copies_are_trusted_by_jupyter_until_they_are_changed(workbook, tmp_path
     workbook.fill()
     assert is_trusted()
     copy.write_text(copy.read_text().replace("by fill", "by another"))
-    assert not is_trusted()
     workbook.fill()
     assert not is_trusted(), "what is not the course's own is not the course's to trust"
     assert "cannot sign" not in capsys.readouterr().out
@@ -313,18 +278,7 @@ def test_a_copy_that_cannot_be_signed_is_made_all_the_same_and_told(workbook, mo
     monkeypatch.setitem(sys.modules, "nbformat", None)
     notebook_of(workbook, "by reset")
     workbook.reset("03")
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").unlink()
+    (workbook.WORKBOOK / LESSON).unlink()
     workbook.fill()
     assert capsys.readouterr().out.count("Jupyter cannot sign (") == 2
-    assert "by reset" in contents(workbook)["03_causal_masking.ipynb"]
-
-
-@pytest.mark.parametrize("text", ["", "words", "[1", "1", "[]", "null", "{}", "\udc80"])
-def test_a_call_that_makes_no_copy_of_a_notebook_does_not_load_nbformat(workbook, text, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "nbformat", None)
-    notebook_of(workbook, "there already")
-    (workbook.WORKBOOK / "03_causal_masking.ipynb").write_text("mine")
-    (workbook.NOTEBOOKS / "05_odd.ipynb").write_bytes(text.encode(errors="surrogateescape"))
-    workbook.fill()
-    assert "cannot sign" not in capsys.readouterr().out
-    assert (workbook.WORKBOOK / "05_odd.ipynb").exists()
+    assert "by reset" in contents(workbook)[LESSON]

@@ -1,4 +1,4 @@
-"""A language model small enough for a test, in a GGUF file as published ones come in."""
+"""A language model small enough for a test, in a GGUF file like those of published models."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ MERGES = [
     "Ġ the",
     "Ã ¼",
     "1 9",
-]  # by bytes: ü is two of them; digits stand alone before they could merge
+]  # in bytes, so ü is two; digits are split off before they could merge
 
 
 def vocabulary():
@@ -21,7 +21,7 @@ def vocabulary():
 
 
 def drawn_weights(seed=0, tied=True):
-    """Weights as a model was trained with, by our names: rotary positions turn entry i with entry i + head_dim / 2."""
+    """Weights as in training, under our names: rotary positions rotate entry i with entry i + head_dim / 2."""
     generator = torch.Generator().manual_seed(seed)
     keys, symbols = KEY_HEADS * D_MODEL // HEADS, len(vocabulary())
     shapes = {"token_embd": (symbols, D_MODEL), "output_norm": (D_MODEL,)} | (
@@ -36,7 +36,7 @@ def drawn_weights(seed=0, tied=True):
 
 
 def as_files_have_it(name, weight):
-    """The rows of W_query and W_key in the order of a file: pairs that turn together become neighbours."""
+    """The rows of W_query and W_key in a file's order: entries that rotate together become neighbours."""
     if not name.endswith(("attn_q", "attn_k")):
         return weight
     head_dim = D_MODEL // HEADS
@@ -55,7 +55,7 @@ FIELDS = {
 
 
 def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=None):
-    """Write such a file. fields: whole numbers, or texts, instead of ours or beside them. kinds: how to compress."""
+    """Write such a file. fields: whole numbers or texts that replace ours or are added. kinds: how to compress."""
     from gguf import GGUFWriter, quantize
 
     writer = GGUFWriter(path, family)

@@ -16,7 +16,7 @@ import torch
 
 from . import record
 from .compare import alike, finding, in_words
-from .mistakes import Misconception, Mistake, edited, written
+from .mistakes import Mistake, edited, written
 from .reply import Progress, Reply
 from .running import kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
@@ -53,7 +53,6 @@ class Exercise:
     solution: Any
     cases: Callable
     mistakes: list = field(default_factory=list)
-    misconceptions: list[Misconception] = field(default_factory=list)  # until every lesson has mistakes
     hints: list[str] = field(default_factory=list)
     why: str = ""
     call: Callable = call_directly
@@ -84,12 +83,6 @@ class Exercise:
     @cached_property
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
-        if self.misconceptions:
-            wrongs = [
-                compiled(m.wrong, self.answer_name) if isinstance(m.wrong, str) else m.wrong
-                for m in self.misconceptions
-            ]
-            return [Mistake(m.name, wrong, m.reply) for m, wrong in zip(self.misconceptions, wrongs, strict=True)]
         known = {}
         for entry in self.mistakes:
             if isinstance(entry, str):
@@ -155,18 +148,13 @@ class Exercise:
         for got, right in zip(given, expected, strict=True):
             names = self._argument_names(len(got.before))
             if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
-                with_what = ", ".join(
-                    f"{name} {in_words(value)}" for name, value in zip(names, got.before, strict=True)
-                )
-                return f"{found} This was with {with_what}."
+                return f"{found} This was with {in_words(names, got.before)}."
         return ""
 
     def _argument_names(self, count):
         """A name for each argument of a case: the one that the solution, or `call`, gives it."""
         direct = self.call is call_directly
-        names = (
-            [*inspect.signature(self.solution).parameters] if direct else [*inspect.signature(self.call).parameters][1:]
-        )
+        names = [*inspect.signature(self.solution if direct else self.call).parameters][0 if direct else 1 :]
         return (names + names[-1:] * count)[:count]  # the last is perhaps *values, which takes several
 
     def _kind_of_inputs(self):
@@ -177,21 +165,13 @@ class Exercise:
 
     def _reply_of_mistake(self, given, expected):
         """The reply of the first known mistake that does what was given in every call, or ""."""
-        for mistake in self.known_mistakes:
-            wrong = self.outcomes(mistake.wrong)
-            if self._all_alike(wrong, given, expected) and not self._all_alike(wrong, expected, expected):
-                return mistake.reply
-        return ""
-
-    def _all_alike(self, ones, others, expected):
-        calls = zip(ones, others, expected, strict=True)
-        return all(alike(one, other, right.error, self.tolerance) for one, other, right in calls)
+        fits = (m for m in self.known_mistakes if alike(self.outcomes(m.wrong), given, expected, self.tolerance))
+        return next((mistake.reply for mistake in fits), "")
 
     def wrong_ways(self):
         """What the check replies to each of the known mistakes, as a table. Errors: none."""
-        replies = {mistake.name: mistake.reply.replace("|", "\\|") for mistake in self.known_mistakes}
-        rows = [f"| {name} | {reply} |" for name, reply in replies.items()]
+        rows = ["| {} | {} |".format(m.name, m.reply.replace("|", "\\|")) for m in self.known_mistakes]
         return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
 
 
-__all__ = ["Exercise", "Misconception", "Progress", "Reply"]
+__all__ = ["Exercise", "Progress", "Reply"]

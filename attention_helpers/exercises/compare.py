@@ -36,14 +36,18 @@ def changed_argument(outcome, names):
     return first(name for name, before, after in arguments if difference(before, after, 0.0))
 
 
-def alike(one, other, asked, tolerance):
-    """Whether two calls returned the same and did the same to their arguments, or ended in the same error.
+def alike(ones, others, expected, tolerance):
+    """Whether each of two lists of outcomes has the same values, errors and arguments afterwards.
 
-    asked: an error that's asked for here; its message is the learner's to choose.
+    expected: the solution's outcomes. If one is an error, an error of its kind is the same in whichever words.
     """
+    return all(same_outcome(*three, tolerance) for three in zip(ones, others, expected, strict=True))
+
+
+def same_outcome(one, other, expected, tolerance):
     if one.error is None and other.error is None:
         return not difference((one.value, one.after), (other.value, other.after), tolerance)
-    as_asked = asked is not None and isinstance(one.error, type(asked))
+    as_asked = expected.error is not None and isinstance(one.error, type(expected.error))
     return type(one.error) is type(other.error) and (as_asked or str(one.error) == str(other.error))
 
 
@@ -108,14 +112,12 @@ def number_difference(expected, got, tolerance, name):
         got = got.item()
     if not isinstance(got, Real) or isinstance(got, bool) != isinstance(expected, bool):  # True isn't a count
         return should_be(name, kind(expected), got)
-    count = isinstance(expected, Integral)  # must be right to the last digit
-    if got == expected or (got != got and expected != expected):
+    if isinstance(expected, Integral):
+        tolerance = 0  # a count must be right to the last digit
+    both_nan = got != got and expected != expected
+    if both_nan or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance):
         return ""
-    if not count and math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance):
-        return ""
-    whole = isinstance(got, Integral) or (count and float(got).is_integer())  # of a count, every digit matters
-    shown = f"{got:g}" if not whole else str(got if isinstance(got, Integral) else int(got))
-    return sentence(f"{name} is {shown}, and should not be.")
+    return sentence(f"{name} is {got if isinstance(got, Integral) else f'{got:.10g}'}, and should not be.")
 
 
 def first(findings):
@@ -152,8 +154,12 @@ def shown(value):
     return f"{value.item():.4g}" if value.is_floating_point() else str(value.item())
 
 
-def in_words(value):
-    """An argument in a few words: a tensor by its shape."""
+def in_words(names, case):
+    """A call's arguments in a few words each: a tensor by its shape."""
+    return ", ".join(f"{name} {argument_in_words(value)}" for name, value in zip(names, case, strict=True))
+
+
+def argument_in_words(value):
     if isinstance(value, torch.Tensor):
         return f"of shape {tuple(value.shape)}"
     if isinstance(value, torch.nn.Module):

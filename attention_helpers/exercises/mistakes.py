@@ -14,9 +14,6 @@ class Mistake(NamedTuple):
     reply: str
 
 
-Misconception = Mistake
-
-
 def edited(solution, old, new):
     """The solution, a function or class, with `old` replaced by `new` everywhere in its source.
 

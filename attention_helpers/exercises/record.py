@@ -19,15 +19,11 @@ def file():
     return folder / FILE if (folder / MARK).exists() else None
 
 
-def content():
-    """The file's text, or "" if there is none."""
-    path = file()
-    return path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
-
-
 def done():
     """The names of the exercises that were right once: the first word of each line."""
-    return {line.split()[0] for line in content().splitlines() if line.strip()}
+    path = file()
+    text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+    return {line.split()[0] for line in text.splitlines() if line.strip()}
 
 
 def note(name):
@@ -35,11 +31,9 @@ def note(name):
     path = file()
     if path is None or name in done():
         return ""
-    edited = content()
-    end_of_line = "\n" if edited and not edited.endswith("\n") else ""  # that an editor left out
     try:
         with path.open("a", encoding="utf-8") as lines:
-            lines.write(f"{end_of_line}{name} {date.today()}\n")
+            lines.write(f"\n{name} {date.today()}")  # the newline first: an edit may have dropped the last one
     except OSError as error:
         return f"(Not noted in {FILE}, so a new kernel will not know: {error}.)"
     return ""

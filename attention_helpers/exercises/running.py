@@ -52,9 +52,6 @@ def kept_state():
             torch.set_printoptions(**print_options)
 
 
-kept_random_state = kept_state  # until every lesson leaves this to `run`
-
-
 def own_line(error):
     """An error in one sentence, with the last line of the learner's own code that it passed through."""
     if isinstance(error, SyntaxError) and error.text:

@@ -1,4 +1,4 @@
-"""Explorers: one a lesson. Move a control, and the layers that the lesson shows compute the picture anew."""
+"""Explorers, one per lesson. Move a control, and the lesson's own layers compute the picture again."""
 
 from .layer import LayerExplorer
 from .lesson_01 import ScoresExplorer

@@ -1,4 +1,4 @@
-"""What all explorers share: controls, a picture that follows them, readouts, and a line that explains."""
+"""What all explorers share: controls, a picture that follows them, readouts and a message."""
 
 import html
 import re
@@ -11,23 +11,23 @@ from ..checks import check_tensor
 from ..sentences import Sentence
 from .svg import live, printed
 
-NAMED = "104px"  # one width for all controls' names, so that the controls stand in columns
+NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
 MESSAGE = '<span role="status">{}</span>'
-# In a dark page a list's own arrow is black on black, and a button that is pressed looks like one that is not.
+# On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
 LOOKS = """<style>.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}</style>"""
 
 
 def slider(name, value, low, high, tooltip, step=None):
-    """A slider over whole numbers, or over others if there is a step."""
+    """A slider for whole numbers, or for floats if a step is given."""
     kind, more = (widgets.FloatSlider, {"step": step}) if step else (widgets.IntSlider, {})
     return kind(value, min=low, max=high, description=name, tooltip=tooltip, **more)
 
 
 def stops(name, options, value, tooltip):
-    """A slider over given options, or over pairs of a word and an option."""
+    """A slider for the given options, or for pairs of a label and an option."""
     made = widgets.SelectionSlider(options=options, description=name, tooltip=tooltip)
-    made.value = value  # given at once, the first of all options would have no label
+    made.value = value  # set afterwards, or the first option would have no label
     return made
 
 
@@ -40,34 +40,34 @@ def dropout(name="dropout", value=0.0):
 
 
 class Explorer(widgets.VBox):
-    """Controls on top, under them a message, the picture and readouts that follow from the controls' values.
+    """Controls on top; below them a message, a picture and readouts, all computed from the controls' values.
 
-    A subclass has parts that never mix: the controls, what is computed from their values, and how that is shown, in a
-    picture and in words. Only `make_controls` and `make_extras` know a widget.
+    A subclass keeps three things apart: the controls, what is computed from their values, and how that is shown, as a
+    picture and in words. Only `make_controls` and `make_extras` know about widgets.
 
     explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
-    what was computed from them. Shapes and units: see each explorer's arrays, each control's label.
-    Errors: `set` raises ValueError for a control that there is not, a value that it cannot take or a state that cannot
-    be, and changes nothing.
+    what was computed from them. Shapes and units: see each explorer's arrays and each control's label.
+    Errors: `set` raises ValueError for an unknown control, a value that the control can't take or an impossible state,
+    and then changes nothing.
     """
 
     def __init__(self):
-        self._lock = threading.RLock()  # callbacks may come on a second thread while a cell calls set
+        self._lock = threading.RLock()  # callbacks can run on a second thread while a cell calls set
         self._held = False
         self.controls = self.make_controls()
         self._first = self.values
-        self._wanted = self.values  # what was last asked for; a value that had to give way comes back when it can
+        self._wanted = self.values  # last requested values; one that isn't possible now returns when it is
         self.view, self.message = widgets.HTML(), widgets.HTML()
-        self.message.layout.min_height = "1.8em"  # its place is kept, so that the picture under it never jumps
+        self.message.layout.min_height = "1.8em"  # always there, so that the picture below never jumps
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
-            control.style.description_width = NAMED  # a new style would leave the old one behind, open for good
+            control.style.description_width = NAMED  # a new style object would leak the old one
             if isinstance(control, widgets.ToggleButtons):
-                control.style.button_width = "auto"  # as wide as their words
-                control.add_class("widget-inline-hbox")  # which they lack, alone of all: the name stands beside them
+                control.style.button_width = "auto"  # as wide as their labels
+                control.add_class("widget-inline-hbox")  # only this widget lacks it: name to the left
             if isinstance(control, widgets.Text):
-                control.layout.grid_area = "auto / 1 / auto / -1"  # a row of its own, so that a sentence fits
+                control.layout.grid_area = "auto / 1 / auto / -1"  # its own row, so that a sentence fits
             control.layout.width = "auto"
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
@@ -78,43 +78,43 @@ class Explorer(widgets.VBox):
         looks = widgets.HTML(LOOKS, layout={"display": "none"})
         super().__init__([grid, self.message, self.view, looks])
         self.add_class("attention-explorer")
-        self.add_class(type(self).__name__)  # by which a page with several of them tells them apart
+        self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self._show(*self._settled(self._wanted))
 
     def make_controls(self):
-        """The controls by name, in their first state."""
+        """The controls by name, in their initial state."""
         raise NotImplementedError
 
     def compute(self, **values):
-        """All that is shown, a named tuple that follows from the values alone; ValueError for an impossible state."""
+        """Everything shown, as a named tuple that depends only on the values; ValueError for an impossible state."""
         raise NotImplementedError
 
     def picture(self, arrays):
-        """The arrays as rows of Drawings, lists each of one size in every state."""
+        """The arrays as rows (lists) of Drawings, whose sizes are the same in every state."""
         raise NotImplementedError
 
     def in_words(self, arrays):
-        """What the picture shows, for those who cannot see it."""
+        """What the picture shows, for readers who can't see it."""
         raise NotImplementedError
 
     def readouts(self, arrays):
-        """The table under the picture: texts, or Markup, by name."""
+        """The table below the picture: text or Markup, by name."""
         raise NotImplementedError
 
     def make_extras(self):
-        """Widgets that move controls and hold no value of their own."""
+        """Widgets that move controls but have no value of their own."""
         return []
 
     def choices(self, values):
-        """The options, by name, of the controls whose options follow from other values, each after those."""
+        """Options, by name, for controls whose options depend on other values; each control after those it needs."""
         return {}
 
     def note(self, wanted, values):
-        """What to say of a state; `wanted` differs from it where a value had to give way."""
+        """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
         return ""
 
     def unused(self, values):
-        """The names of controls that do nothing in a state: they are greyed."""
+        """The names of controls that do nothing in a state; they are greyed out."""
         return set()
 
     @property
@@ -123,7 +123,7 @@ class Explorer(widgets.VBox):
         return {name: control.value for name, control in self.controls.items()}
 
     def set(self, **values):
-        """Move controls from code, all at once or not at all."""
+        """Move controls from code: all of them, or none if one value is refused."""
         with self._lock:
             follow = self.choices(self._wanted).keys()
             for name, value in values.items():
@@ -132,7 +132,7 @@ class Explorer(widgets.VBox):
                 if name not in follow:
                     check_value(name, self.controls[name], value)
             wanted = self._wanted | {name: value for name, value in values.items() if name not in follow}
-            for name in [name for name in follow if name in values]:  # each after those that it follows
+            for name in [name for name in follow if name in values]:  # each after those it depends on
                 refuse_unless(values[name] in (options := self.choices(wanted)[name]), name, options, values[name])
                 wanted |= {name: values[name]}
             settled = self._settled(wanted)
@@ -140,7 +140,7 @@ class Explorer(widgets.VBox):
             self._show(*settled)
 
     def _settled(self, wanted):
-        """The state that can be, as near as possible to the one that is wanted; its arrays; and what to say."""
+        """The possible state nearest to the wanted one, its arrays, and its message."""
         values = dict(wanted)
         for name, options in self.choices(wanted).items():
             if values[name] not in options:
@@ -149,8 +149,8 @@ class Explorer(widgets.VBox):
             return values, self.compute(**values), self.note(wanted, values)
 
     def _moved(self, change):
-        """A learner moved a control: show its state, or explain why it cannot be; then the last picture stays."""
-        with self._lock:  # a second thread waits; the same thread is `_show` at work
+        """A learner moved a control: show the new state, or keep the picture and explain why it isn't possible."""
+        with self._lock:  # a second thread waits; on the same thread, `_show` is at work
             if self._held:
                 return
             [name] = [name for name, control in self.controls.items() if control is change["owner"]]
@@ -161,9 +161,9 @@ class Explorer(widgets.VBox):
                 self.message.value = MESSAGE.format(f"⚠ {html.escape(str(error))}")
 
     def _show(self, values, arrays, note):
-        """Bring picture, words and controls to a state that was computed."""
+        """Bring picture, words and controls to a computed state."""
         self._draw(arrays)
-        self._shown, self._held = values, True  # controls that move now draw nothing
+        self._shown, self._held = values, True  # controls that move now don't draw
         for name, options in self.choices(values).items():
             if list(self.controls[name].options) != list(options):
                 self.controls[name].options = list(options)
@@ -173,15 +173,15 @@ class Explorer(widgets.VBox):
         self.message.value = MESSAGE.format(html.escape(note)) if note else ""
 
     def _draw(self, arrays):
-        """Bring picture and words to arrays, and leave the controls where a hand may be moving them."""
+        """Update picture and words, but not the controls, which the learner may be moving."""
         alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
         self.arrays, self.alt, self._rows, self.readout = arrays, alt, rows, readout
         self.svg = live(rows, alt)
-        # one message: the picture and its numbers change together, and sooner than by two
+        # one widget message: picture and numbers change together, and sooner than with two
         self.view.value = self.svg + readout
 
     def _repr_mimebundle_(self, **kwargs):
-        """The live widget, and for places without one the picture, on white, and a line of text."""
+        """The live widget, plus a static picture on white and a line of text for places without widgets."""
         return super()._repr_mimebundle_(**kwargs) | {
             "image/svg+xml": printed(self._rows, self.alt),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
@@ -189,15 +189,13 @@ class Explorer(widgets.VBox):
 
 
 class SentenceExplorer(Explorer):
-    """An explorer of a Sentence of at most `most` tokens; it sees the embeddings as float32, without a gradient."""
+    """An explorer of a Sentence of at most `most` tokens; it uses the embeddings as float32, without gradients."""
 
     most = 8
 
     def __init__(self, sentence):
         if not isinstance(sentence, Sentence) or not all(isinstance(token, str) for token in sentence.tokens):
-            raise TypeError(
-                f"sentence must be a Sentence, its tokens strings, got {type(sentence).__name__}: {sentence!r}"
-            )
+            raise TypeError(f"sentence must be a Sentence with str tokens, got {type(sentence).__name__}: {sentence!r}")
         tokens, embeddings = list(sentence.tokens), sentence.embeddings
         check_tensor("sentence.embeddings", embeddings, (2,), "(num_tokens, d_in)")
         if not 1 <= len(tokens) <= self.most or len(tokens) != len(embeddings):
@@ -214,17 +212,17 @@ class SentenceExplorer(Explorer):
 
 
 def answer_quietly(control):
-    """Let a control's messages end without the events that mark a cell's end.
+    """Handle a control's messages without triggering the events that mark the end of a cell.
 
-    ipykernel sends them after each message, on a second thread if it came on one; at a cell's end, matplotlib's inline
-    backend closes all of pyplot's figures. A cell that draws with pyplot meanwhile would lose its figure.
+    ipykernel triggers them after each message, on the message's thread, and at a cell's end matplotlib's inline backend
+    closes all pyplot figures. A cell that is drawing with pyplot at that moment would lose its figure.
     """
     if control.comm is not None:
         control.comm.handle_msg = control._handle_msg
 
 
 def check_value(name, control, value):
-    """ValueError for a value that a control does not take; a slider itself would clip it silently."""
+    """ValueError for a value that a control can't take; a slider itself would silently clip it."""
     if hasattr(control, "options"):
         refuse_unless(value in (options := [option for _, option in control._options_full]), name, options, value)
     elif hasattr(control, "min"):
@@ -238,7 +236,7 @@ def check_value(name, control, value):
 
 
 def refuse_unless(fits, name, rule, value):
-    """rule: what the value must be, in words, or a list or range of what it may be."""
+    """rule: what the value must be, in words, or a list or range of the allowed values."""
     if not fits:
         if isinstance(rule, range):
             rule = f"from {rule[0]} to {rule[-1]} in steps of {rule.step}"
@@ -247,7 +245,7 @@ def refuse_unless(fits, name, rule, value):
 
 
 class Markup(str):
-    """A readout that is HTML already; all others are plain text."""
+    """A readout that is already HTML; all others are plain text."""
 
 
 def marked(text):
@@ -255,7 +253,7 @@ def marked(text):
 
 
 def table(rows):
-    """Readouts as an HTML table: a name and a text each; what stands between backticks is code."""
+    """Readouts as an HTML table of names and texts; text between backticks becomes code."""
     head = '<tr><th scope="row" style="text-align:left;white-space:nowrap;padding-right:1em">'
     cells = [(html.escape(name), text if isinstance(text, Markup) else marked(text)) for name, text in rows.items()]
     return "<table>" + "".join(f"{head}{name}</th><td>{text}</td></tr>" for name, text in cells) + "</table>"

@@ -1,4 +1,4 @@
-"""Notebooks 03 and 06: sliders for a layer that the learner has typed, and what can be said of it."""
+"""Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
 
 import html
 
@@ -13,7 +13,7 @@ from .svg import Drawing, beside, text
 from .svg_maps import colour_bar, head_maps, heatmap, strip
 
 MOST_MAPS = 12
-# Of each kind of argument: its slider's first, lowest and highest value, and what it is.
+# For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
 SLIDERS = {
     "d_out": (4, 1, 24, "The width of what comes out"),
     "head_dim": (2, 1, 8, "The width of one head"),
@@ -24,15 +24,14 @@ SLIDERS = {
 
 
 class LayerExplorer(SentenceExplorer):
-    """Sliders for a class of your own: all its attention maps, what moves what, and a verdict a line.
+    """Sliders for your own class: all its attention maps, its influence map, and a list of verdicts.
 
-    attention: a class, or function, that makes a layer from sizes with the names that people use (d_in, d_out,
-    num_heads, dropout, qkv_bias, context_length, ...); arguments: those that are to stay as they are, and those that
-    have other names. The layer takes (1, num_tokens, d_in), or (num_tokens, d_in), and returns a row a token, alone or
-    first of a tuple. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState. Verdicts are of
-    eval mode.
-    Errors: as Explorer; TypeError for an argument that the class does not take, or that it needs and nobody knows;
-    ValueError with the line of an error in the class. Where a slider leads to one it is shown, and the picture stays.
+    attention: a class or function that makes a layer from sizes with the usual names (d_in, d_out, num_heads, dropout,
+    qkv_bias, context_length, ...); arguments: those that should stay fixed, and those with other names. The layer takes
+    (1, num_tokens, d_in) or (num_tokens, d_in), and returns one row per token, alone or first in a tuple. sentence: a
+    Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState. Verdicts are for eval mode.
+    Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess;
+    ValueError with the line of an error in the class. If a slider causes an error, it's shown and the picture stays.
     """
 
     def __init__(self, attention, sentence, **arguments):
@@ -60,7 +59,7 @@ class LayerExplorer(SentenceExplorer):
         return controls
 
     def find_first_state(self, controls):
-        """Begin with a number of heads that the class takes: as many as its default or two, or else fewer, or three."""
+        """Start with a number of heads that the class accepts: its default or two if possible, else one or three."""
         [name] = [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"] or [None]
         values, errors = {name: control.value for name, control in controls.items()}, []
         for num_heads in dict.fromkeys([values.get(name), 1, 3] if name else [None]):
@@ -73,7 +72,7 @@ class LayerExplorer(SentenceExplorer):
         raise errors[0]
 
     def layer_of(self, training, seed, **values):
-        """What the class makes of the controls' values."""
+        """The layer that the class makes from the controls' values."""
         widths = {name: self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
         with learners_code():
             layer = seeded(self.attention, seed, **widths | values | self.arguments)

@@ -1,4 +1,4 @@
-"""Notebook 01: one query, its scores and weights, and the context vector they lead to."""
+"""Notebook 01: one query, its scores and weights, and the resulting context vector."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 
 
 
 class ScoresState(NamedTuple):
-    """What the picture shows: all tokens at once; `query` is the row that asks."""
+    """What the picture shows, for all tokens; `query` is the chosen row."""
 
     query: int
     scores: torch.Tensor  # (num_tokens, num_tokens)
@@ -30,9 +30,9 @@ def attend(embeddings, query, temperature):
 
 
 class ScoresExplorer(SentenceExplorer):
-    """Pick the token that asks, and a temperature by which its scores are divided before softmax.
+    """Choose the query token, and a temperature that divides the scores before softmax.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a ScoresState. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a ScoresState. Errors: as in Explorer.
     """
 
     def make_controls(self):

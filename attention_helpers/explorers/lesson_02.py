@@ -16,7 +16,7 @@ from .words import entropy_in_bits
 
 
 class QKVState(NamedTuple):
-    """What the picture shows; `variance` is that of what enters softmax, over the whole table."""
+    """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
 
     scores: torch.Tensor  # (num_tokens, num_tokens), before scaling
     weights: torch.Tensor  # (num_tokens, num_tokens)
@@ -45,7 +45,7 @@ def attend(embeddings, source, d_out, seed, scaling, qkv_bias):
 class QKVExplorer(SentenceExplorer):
     """Change the width of queries and keys, their input, the seed, the scaling and the bias.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a QKVState. Units: entropy in bits. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a QKVState. Units: entropy in bits. Errors: as in Explorer.
     """
 
     def make_controls(self):

@@ -1,4 +1,4 @@
-"""Notebook 03: four ways to mask, or not to, and what a poke at one token moves."""
+"""Notebook 03: four ways to mask, or not to, and what perturbing one token moves."""
 
 from typing import NamedTuple
 
@@ -23,19 +23,19 @@ METHODS = {
 
 
 class MaskState(NamedTuple):
-    """What the picture shows; `moved` says by how much each row's context vector moves when `poked` is poked."""
+    """What the picture shows; `moved` is how far each row's context vector moves when token `poked` is perturbed."""
 
     method: str
     poked: int
     amount: float
     weights: torch.Tensor  # (num_tokens, num_tokens)
-    influence: torch.Tensor  # (num_tokens, num_tokens): row i moves by so much when token j is poked
+    influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
 
     moved = property(lambda self: self.influence[:, self.poked])  # (num_tokens,)
 
 
 class Masked(torch.nn.Module):
-    """A CausalAttention whose weights are masked in one of the METHODS; x: (1, num_tokens, d_in)."""
+    """A CausalAttention with weights masked by one of the METHODS; x: (1, num_tokens, d_in)."""
 
     def __init__(self, layer, method):
         super().__init__()
@@ -68,10 +68,10 @@ def attend(embeddings, num_tokens, method, poked, amount):
 
 
 class MaskExplorer(SentenceExplorer):
-    """Choose how the future is masked, poke one token, and see which rows move.
+    """Choose how to mask the future, perturb one token, and see which rows move.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a MaskState. Units: the poke is a length in the units of the
-    embeddings, the influence in those of the context. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a MaskState. Units: the perturbation's length is in units of the
+    embeddings, the influence in units of the context vectors. Errors: as in Explorer.
     """
 
     def make_controls(self):

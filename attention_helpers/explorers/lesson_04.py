@@ -1,4 +1,4 @@
-"""Notebook 04: dropout on causal weights: one mask, what it leaves, and the average over many."""
+"""Notebook 04: dropout on causal weights: one mask, the weights it leaves, and the average over many masks."""
 
 from typing import NamedTuple
 
@@ -14,18 +14,18 @@ from .svg import bars, beside
 from .svg_maps import colour_bar, heatmap
 
 DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-BINS = 12  # of row sums, each a quarter wide; the last one holds all that is above
+BINS = 12  # of row sums, each 0.25 wide; the last one is open-ended
 
 
 class DropoutState(NamedTuple):
-    """What the picture shows; the first draw stands for "one mask"."""
+    """What the picture shows; "one mask" is the first draw."""
 
     weights: torch.Tensor  # (num_tokens, num_tokens), before dropout
     kept: torch.Tensor  # (num_tokens, num_tokens), True where the first draw keeps an entry
     dropped: torch.Tensor  # (num_tokens, num_tokens), the weights after the first draw
     average: torch.Tensor  # (num_tokens, num_tokens), over all draws
     row_sums: torch.Tensor  # (draws, num_tokens)
-    histogram: torch.Tensor  # (BINS,), shares of the row sums
+    histogram: torch.Tensor  # (BINS,), fractions of the row sums
 
 
 def attend(embeddings, p, seed, training, draws):
@@ -45,7 +45,7 @@ def attend(embeddings, p, seed, training, draws):
 class DropoutExplorer(SentenceExplorer):
     """Drop attention weights with probability p, once or many times, in training or in eval mode.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a DropoutState. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a DropoutState. Errors: as in Explorer.
     """
 
     def make_controls(self):

@@ -1,4 +1,4 @@
-"""Notebook 05: heads side by side, each with weights of its own, and their contexts in one row."""
+"""Notebook 05: heads side by side, each with its own weights, and their contexts in one row."""
 
 from .base import dropout, seed, stops
 from .lookup_models import HEADS, WIDTHS, switch
@@ -9,9 +9,9 @@ from .words import listed
 
 
 class WrapperExplorer(HeadsExplorer):
-    """Change how many heads stand side by side, how wide each is, dropout and seed; or look at trained heads.
+    """Change the number of heads, the width of each, dropout and seed; or look at trained heads.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Entropy in bits. Errors: see Explorer.
+    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Entropy in bits. Errors: as in Explorer.
     """
 
     def make_controls(self):

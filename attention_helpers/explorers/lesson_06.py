@@ -1,4 +1,4 @@
-"""Notebook 06: the whole layer, one width split among heads, up to 64 tokens, with the trace of every operation."""
+"""Notebook 06: the complete layer, one width split among heads, up to 64 tokens, with a trace of every operation."""
 
 import html
 
@@ -16,7 +16,7 @@ MOST_WIDE = 96
 class SplitExplorer(HeadsExplorer):
     """Change width, heads, dropout, tokens and seed of random weights, or look at trained ones, step by step.
 
-    sentence: a Sentence; tokens beyond its end are random rows. Arrays: a HeadsState. Errors: see Explorer.
+    sentence: a Sentence; tokens after its end are random rows. Arrays: a HeadsState. Errors: as in Explorer.
     """
 
     most = MOST_TOKENS
@@ -82,12 +82,12 @@ class SplitExplorer(HeadsExplorer):
 
 
 def divisors(d_out):
-    """The numbers of heads that a width can be split among, as many as a picture holds."""
+    """The numbers of heads that divide a width, up to as many as fit in the picture."""
     return [n for n in range(1, min(d_out, MOST_HEADS) + 1) if d_out % n == 0]
 
 
 def offered(d_out, num_heads):
-    """The numbers of heads up to the most, those that do not divide d_out in grey, and why."""
+    """The numbers of heads up to MOST_HEADS, with those that don't divide d_out struck out, and why."""
     options = divisors(d_out)
     words = [
         f"<b>{n}</b>" if n == num_heads else str(n) if n in options else f'<s style="opacity:0.65">{n}</s>'

@@ -1,4 +1,4 @@
-"""The whole of a MultiHeadAttention in one picture, from tokens to output, beside the code that computes it."""
+"""A complete MultiHeadAttention in one picture, from tokens to output, next to the code that computes it."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from .multi_head import lightest, taken_from
 from .svg import LEFT, MARK, PALE, TOP, Drawing, below, beside, moved, tag, text, title_of
 from .svg_maps import SIGNED, Grid, around_zero, colour_bar, head_maps, levels, names_beside, pixels
 
-PLACES = {  # where one can be in the layer, and how the lines of code begin that compute what is there
+PLACES = {  # the places in the layer, and the beginnings of the code lines that compute them
     "tokens": "b, num_tokens",
     "queries": "queries",
     "keys": "keys",
@@ -25,13 +25,13 @@ PLACES = {  # where one can be in the layer, and how the lines of code begin tha
     "output": "return",
 }
 ORDER = list(PLACES)
-WIDTH, GAP, ENTRIES = 502, 14, 128  # of the left half; between strips; entries of a strip that are shapes of their own
+WIDTH, GAP, ENTRIES = 502, 14, 128  # left half; between strips; most entries drawn as separate shapes
 CODE = 482  # the right half's width
 
 
 @lru_cache
 def code():
-    """The lines that compute: what MultiHeadAttention.steps assigns, and what forward returns."""
+    """The lines that compute something: assignments in MultiHeadAttention.steps, and what forward returns."""
     text = inspect.getsource(MultiHeadAttention.steps) + inspect.getsource(MultiHeadAttention.forward)
     return [line for line in map(str.strip, text.splitlines()) if re.match(r"\w+(, \w+)* = |return self", line)]
 
@@ -41,7 +41,7 @@ def lines_at(where):
 
 
 def with_sizes(line, state):
-    """A line of code, the sizes in its comment as they are now."""
+    """A line of code, with the current sizes in its comment."""
     num_heads, num_tokens, head_dim = state.steps.queries.shape[1:]
     sizes = {"b": 1, "num_heads": num_heads, "num_tokens": num_tokens, "head_dim": head_dim}
     start, hash_sign, comment = line.partition("#")
@@ -50,7 +50,7 @@ def with_sizes(line, state):
 
 
 def listing(state):
-    """The code, with a mark at what computes where one is."""
+    """The code, with a mark on the lines that compute the current place."""
     parts, lit = [text(0, TOP - 12, "the code of the layer", "start", 13, font_weight="bold")], lines_at(state.where)
     for n, line in enumerate(code()):
         y = TOP + 15.5 * n
@@ -61,7 +61,7 @@ def listing(state):
 
 
 def reached(svg, state, places, x, y, width, height):
-    """Pale as long as it is not computed, framed where one is."""
+    """The drawing, pale if it isn't computed yet, framed if it's the current place."""
     if ORDER.index(state.where) < ORDER.index(places[0]):
         return tag("g", svg, opacity="0.15")
     room = {"x": x - 3, "y": y - 9, "width": width + 6, "height": height + 12}
@@ -69,7 +69,7 @@ def reached(svg, state, places, x, y, width, height):
 
 
 def strip(state, places, vectors, x, width, height, formula, num_heads=0):
-    """Vectors (num_tokens, entries), a row each, from (x, TOP) on; with num_heads, a band over each head's entries."""
+    """Vectors (num_tokens, entries), one per row, at (x, TOP); with num_heads, a band above each head's entries."""
     vectors = as_table(vectors)
     limits = around_zero(vectors)
     if vectors.size <= ENTRIES:
@@ -83,20 +83,20 @@ def strip(state, places, vectors, x, width, height, formula, num_heads=0):
 
 @lru_cache(maxsize=64)
 def entries(tokens, columns, width, height):
-    """What strips of one shape share."""
+    """The grid that strips of one shape share."""
     return Grid(tokens, list(map(str, range(columns))), width, height, None, SIGNED, tell="{}, entry {}")
 
 
 @lru_cache
 def bands(x, width, num_heads):
-    """The heads' colours above a strip, as wide as their entries."""
+    """Bands in the heads' colours above a strip, as wide as their entries."""
     each = width / (num_heads or 1)
     places = [{"x": x + n * each + 0.5, "width": each - 1, "fill": head_colour(n)} for n in range(num_heads)]
     return "".join(tag("rect", y=TOP - 6, height=5, **place) for place in places)
 
 
 def projections(state):
-    """Tokens, and their queries, keys and values, banded by head."""
+    """Tokens and their queries, keys and values, with bands for the heads."""
     height, x, steps = 145, LEFT, state.steps
     parts = names_beside(state.tokens, TOP, height / len(state.tokens))
     parts.append(strip(state, ["tokens"], state.x, x, 60, height, "x"))
@@ -109,7 +109,7 @@ def projections(state):
 
 
 def maps(state):
-    """A map a head: the scores, what the mask hides of them, the weights, or what dropout left of those."""
+    """One map per head: the scores, the masked scores, the weights, or the weights after dropout."""
     limits, palette, tell = lightest(state), {}, "{} reads {}"
     shown, hidden, taken = state.weights, causal_mask(len(state.tokens)), None
     if state.where in ("scores", "mask"):
@@ -120,7 +120,7 @@ def maps(state):
     grid = head_maps(shown, state.tokens, limits, hidden, taken, WIDTH - 72, 276, **palette, tell=tell)
     bar = colour_bar(limits, **palette, height=150, more=not palette)
     both = beside(Drawing(reached(grid.svg, state, ORDER[4:8], LEFT, 11, WIDTH - 72 - LEFT, 206), *grid[1:]), bar)
-    here = state.where if state.where in ORDER[4:8] else "dropout"  # which of them is drawn
+    here = state.where if state.where in ORDER[4:8] else "dropout"  # which of the four is drawn
     names = [tag("tspan", name, font_weight="bold" if name == here else "normal") for name in ORDER[4:8]]
     chain = tag("text", " → ".join(names), x=LEFT, y=14, font_size=13)
     return below(Drawing(chain, WIDTH, 20), both, gap=4)
@@ -130,7 +130,7 @@ def mixed(state):
     """The heads' contexts side by side, and the output."""
     room, formula, names = (LEFT, CODE - LEFT - 4, 95), "weights · values, head after head", state.tokens
     context = strip(state, ORDER[8:10], state.context, *room, formula, len(state.weights))
-    context += "".join(names_beside(names, TOP, 95 / len(names)))  # once is enough: a page is slow with many texts
+    context += "".join(names_beside(names, TOP, 95 / len(names)))  # only once, because many texts make a page slow
     output = strip(state, ORDER[10:], state.output, *room, "out_proj(context)")
     return below(*(Drawing(svg, CODE, 143) for svg in (context, output)), gap=10)
 

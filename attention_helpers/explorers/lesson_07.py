@@ -1,4 +1,4 @@
-"""Notebook 07: scrub through a training run; type a text, and see what trained models read and expect."""
+"""Notebook 07: scrub through a training run; type a text, and see what trained models attend to and predict."""
 
 from typing import NamedTuple
 
@@ -17,19 +17,19 @@ FIRST = "The river "
 
 
 class LearningState(NamedTuple):
-    """What the picture shows of one example, at one step of the run."""
+    """What the picture shows: one example at one step of the run."""
 
     step: int
     loss: float  # in nats
-    accuracy: torch.Tensor  # (questions,), shares of right answers
+    accuracy: torch.Tensor  # (questions,)
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    tokens: list  # the example in words; the last token asks
+    tokens: list  # the example in words; the last token is the question
 
 
 class LearningExplorer(Explorer):
     """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
 
-    training: with two snapshots or more, else a ValueError. Arrays: a LearningState. Errors: see Explorer.
+    training: has at least two snapshots. Arrays: a LearningState. Errors: as in Explorer; ValueError for fewer.
     """
 
     def __init__(self, training):
@@ -47,7 +47,7 @@ class LearningExplorer(Explorer):
         }
 
     def make_extras(self):
-        """A button that plays; it moves the slider within the page."""
+        """A play button, which moves the slider within the page."""
         play = widgets.Play(min=0, max=len(self.snapshots) - 1, interval=250, description="play")
         self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
         return [play]
@@ -93,28 +93,28 @@ class LearningExplorer(Explorer):
 
 
 class Reading(NamedTuple):
-    """What one model makes of the text."""
+    """One model's attention and predictions for the text."""
 
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    shares: torch.Tensor  # (characters,), of what comes next
+    shares: torch.Tensor  # (characters,), probabilities of the next character
 
 
 class TypedState(NamedTuple):
-    """What the picture shows; the models read all of `text`, and their guesses are those of its place `place`."""
+    """What the picture shows; the models read all of `text`, and their predictions are those at position `place`."""
 
     text: str
     place: int
     vocabulary: list
     readings: dict  # a Reading by the model's name
 
-    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what does come next, or ""
+    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what actually comes next, or ""
 
 
 class TextExplorer(Explorer):
-    """Type a text: each model's maps, and its guesses for the character after one place of it.
+    """Type a text, and see each model's maps and its predictions for the character after one position.
 
-    models: CharacterModels by name, of one size; one named "leaky" has no mask. task: the Characters they were trained
-    on; of a longer text than its window the end is read. Arrays: a TypedState. Errors: see Explorer.
+    models: CharacterModels by name, all of one size; one named "leaky" has no mask. task: the Characters they were
+    trained on; the models read only the last `window` characters. Arrays: a TypedState. Errors: as in Explorer.
     """
 
     def __init__(self, models, task):
@@ -168,7 +168,7 @@ class TextExplorer(Explorer):
         return f"After “{state.text[: state.place + 1]}” ({written}) the models expect: {guesses}."
 
     def guesses(self, state):
-        """Each model's most likely next characters, and what it gives to the one that is written."""
+        """Each model's most likely next characters, and its probability for the one that is written."""
         for name, reading in state.readings.items():
             values, token_ids = reading.shares.topk(4)
             words = shares([visible(state.vocabulary[token_id]) for token_id in token_ids], values)
@@ -181,7 +181,7 @@ class TextExplorer(Explorer):
 
 
 def read(model, token_ids, place):
-    """The maps of token_ids (1, num_tokens), and the shares of what comes after a place; the model's mode stays."""
+    """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
     training, token_ids = model.training, token_ids.to(device_of(model))
     shares = model.eval()(token_ids)[0, place].softmax(dim=-1).cpu()  # (characters,)
     weights = model.maps(token_ids)[0].cpu()  # (num_heads, num_tokens, num_tokens)

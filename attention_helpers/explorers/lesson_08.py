@@ -1,4 +1,4 @@
-"""Notebook 08: what a layer costs, by a formula, beside what was measured."""
+"""Notebook 08: what a layer costs, by formula and as measured."""
 
 import math
 from typing import NamedTuple
@@ -12,25 +12,25 @@ LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
 
 
 def place(num_tokens):
-    """Where a length stands on the axis, a step for each doubling."""
+    """Where a length is on the axis, one step per doubling."""
     return math.log2(num_tokens / LENGTHS[0])
 
 
 class CostState(NamedTuple):
-    """What the picture shows: operations by part, and bytes of float32, for one sentence."""
+    """What the picture shows: FLOPs by part, and bytes of float32, for one sentence."""
 
     num_tokens: int
     num_heads: int
     operations: dict
-    table: int  # one table of scores for all heads
+    table: int  # the score matrices of all heads
     cache: int  # keys and values
 
 
 class CostExplorer(Explorer):
-    """Change the number of tokens and heads, and see where the operations and the memory go.
+    """Change the number of tokens and heads, and see where the FLOPs and the memory go.
 
-    measured: bytes by number of tokens, by name, to stand beside the formula's curves: {"split": {512: 42467328}}.
-    width: d_in = d_out. Arrays: a CostState. Units: operations, bytes. Errors: see Explorer.
+    measured: bytes by number of tokens, by name, shown with the formula's curves: {"split": {512: 42467328}}.
+    width: d_in = d_out. Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
     """
 
     def __init__(self, measured, width=768):

@@ -1,4 +1,4 @@
-"""Notebook 09: positions, shared key heads and a window, on up to 16 tokens."""
+"""Notebook 09: positions, shared KV heads and a window, on up to 16 tokens."""
 
 from typing import NamedTuple
 
@@ -16,23 +16,23 @@ from .words import size_in_words
 
 POSITIONS = ("rotary", "ALiBi", "none")
 HEAD_DIM, SEED, LAYERS = 8, 123, 2
-SHARP = 5.0  # as drawn, the weights make scores so small that all maps look alike
+SHARP = 5.0  # multiplies the initial weights, whose scores are so small that all maps look alike
 
 
 class VariantsState(NamedTuple):
-    """What the picture shows; `sees` is what one layer lets a token read, `reaches` what LAYERS of them do."""
+    """What the picture shows; `sees` is what a token reads in one layer, `reaches` its receptive field after LAYERS."""
 
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     sees: torch.Tensor  # (num_tokens, num_tokens)
     reaches: torch.Tensor  # (num_tokens, num_tokens)
     num_kv_heads: int
     parameters: int
-    cache: int  # bytes of float32 that one layer keeps for the next token
+    cache: int  # bytes of one layer's KV cache in float32
 
 
 @torch.no_grad()
 def share_keys(embeddings, positions, num_heads, num_kv_heads, window, num_tokens):
-    """From control values to arrays: a ModernAttention on the first num_tokens rows of embeddings."""
+    """From control values to arrays: ModernAttention on the first num_tokens rows of embeddings."""
     base = 10_000.0 if positions == "rotary" else None
     sizes = embeddings.shape[1], num_heads * HEAD_DIM, num_heads, num_kv_heads
     layer = seeded(ModernAttention, SEED, *sizes, window=window, base=base)
@@ -51,9 +51,9 @@ def share_keys(embeddings, positions, num_heads, num_kv_heads, window, num_token
 
 
 class VariantsExplorer(SentenceExplorer):
-    """Change the positions, the query heads, the key heads that they share, the window and the number of tokens.
+    """Change the positions, the query heads, the KV heads that they share, the window and the number of tokens.
 
-    sentence: a Sentence, which begins again after its end. Arrays: a VariantsState. Errors: see Explorer.
+    sentence: a Sentence, repeated to fill the tokens. Arrays: a VariantsState. Errors: as in Explorer.
     """
 
     def extended(self, tokens, embeddings):
@@ -106,11 +106,11 @@ class VariantsExplorer(SentenceExplorer):
         return " ".join([about, *each])
 
     def last_token(self, state):
-        """How many tokens the last one sees in one layer, and through LAYERS of them."""
+        """How many tokens the last one sees in one layer, and through LAYERS layers."""
         return int(state.sees[-1].sum()), int(state.reaches[-1].sum())
 
 
 def served(state):
-    """For each query head, the key head that it reads, counted from 1."""
+    """For each query head, the KV head that it reads, counted from 1."""
     group = len(state.weights) // state.num_kv_heads
     return [head // group + 1 for head in range(len(state.weights))]

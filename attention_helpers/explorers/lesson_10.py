@@ -1,4 +1,4 @@
-"""Notebook 10: all heads of a language model on a text of your own, with heads to ablate."""
+"""Notebook 10: all heads of a language model on your own text, with heads to ablate."""
 
 from typing import NamedTuple
 
@@ -12,18 +12,18 @@ from .base import MESSAGE, Explorer, slider
 from .svg import LEFT, MARK, Drawing, bars, moved, number, tag, text, title_of
 from .svg_maps import GREY, HEAD, NOTHING, WEIGHTS, colour_bar, levels, pixels
 
-MOST, SHOWN, KEPT = 64, 6, 8  # tokens of a text; likely next tokens; forwards that are remembered
+MOST, SHOWN, KEPT = 64, 6, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, TILE = 300, 20  # pixels: the side of the map, and of each head in the atlas
 
 
 class ReadingState(NamedTuple):
-    """What the picture shows: of a text, all maps; of one head, who reads whom; after one token, what may come next."""
+    """What the picture shows: a text's maps, one head's map, and predictions after one token."""
 
     words: list  # num_tokens
     maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the chosen heads ablated
-    shares: torch.Tensor  # (2, SHOWN), of the likeliest next tokens: all heads, and with the chosen ones ablated
-    next_words: list  # SHOWN, the likeliest while all heads are on
+    shares: torch.Tensor  # (2, SHOWN), probabilities of next tokens: with all heads, and with the chosen ones ablated
+    next_words: list  # SHOWN, the most likely with all heads
     ablate: tuple
     layer: int
     head: int
@@ -31,15 +31,15 @@ class ReadingState(NamedTuple):
 
 
 class ReadingExplorer(Explorer):
-    """Type a text, choose a head and a token, ablate heads, and see what may come next.
+    """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
 
-    model: a LanguageModel; its text, when first shown; the text may have up to MOST tokens. Layers,
-    heads and tokens count from 0. Arrays: a ReadingState. Errors: see Explorer.
+    model: a LanguageModel; text: the initial text, of up to MOST tokens. Layers, heads and tokens
+    count from 0. Arrays: a ReadingState. Errors: as in Explorer.
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
         self.model, self.first_text, self.forwards = model, text, {}
-        maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, and the same again: see head_roles
+        maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, then the same again: see head_roles
         self.roles = {
             "induction": best_heads(weight_at(maps, 31, start=32)),
             "previous token": best_heads(weight_at(maps, 1)),
@@ -60,14 +60,14 @@ class ReadingExplorer(Explorer):
         }
 
     def report(self, layer):
-        """Say how far a forward is, while one of this explorer's runs."""
+        """Show the progress of this explorer's own forward passes."""
         if self._running:
             self.message.value = MESSAGE.format(f"layer {layer} of {len(self.model.blocks)}")
 
     _running = False
 
     def look(self, text, ablate):
-        """Codes (1, num_tokens), logits (num_tokens, vocab_size) and maps of a text; the last few are remembered."""
+        """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; the last few are cached."""
         token_ids = self.model.encode(text)
         if token_ids.shape[1] > MOST:
             raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
@@ -129,12 +129,12 @@ VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 
 
 def plain(word):
-    """A token's text with its spaces and ends of line made visible; what no page can show is �."""
+    """A token's text with visible spaces and line ends; unprintable characters become �."""
     return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
 
 
 def reads(rows, words, count=3):
-    """Of each row of a map, the tokens that it gives most to, each with its weight: a text a row."""
+    """For each row of a map, a text: the tokens with the largest weights, and those weights."""
     shown, best = [plain(word) for word in words], rows.topk(min(count, len(words)))
     told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
@@ -145,7 +145,7 @@ def shares_in_words(words, shares):
 
 
 def one_map(state):
-    """One head's map, MAP pixels wide; a pointer on a row is told whom that token reads, and one row is framed."""
+    """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
     weights, n = state.maps[state.layer, state.head].double().numpy(), len(state.words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     sheet = np.where(future, GREY, levels(weights, (0, 1))).astype(np.uint8)
@@ -161,16 +161,16 @@ def one_map(state):
 
 
 def atlas(state):
-    """All heads, each a tile, a column a layer, a layer's heads below one another; the chosen one is framed.
+    """All heads as tiles, one column per layer, one row per head; the chosen tile is framed.
 
-    A map of more tokens than a tile has pixels is drawn by the largest weights there.
+    A map with more tokens than a tile has pixels is max-pooled.
     """
     (layers, heads, n, _), most = state.maps.shape, TILE - 1
     maps = adaptive_max_pool2d(state.maps, most) if n > most else state.maps
     steps = pad(torch.from_numpy(levels(maps.double().numpy(), (0, 1))), (0, 1, 0, 1), value=NOTHING)
     sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy().astype(np.uint8)  # (heads * (n + 1), ...)
     width, height = layers * TILE, heads * TILE
-    smooth = n > TILE / 2  # where an image's pixels are near the page's, a row or column would be left out
+    smooth = n > TILE / 2  # pixelated, so small an image would lose rows or columns
     parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height, look="auto" if smooth else "pixelated")]
     ablate, firsts = set(state.ablate), state.maps[..., 0].mean(dim=-1).tolist()
     for layer in range(layers):

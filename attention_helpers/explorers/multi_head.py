@@ -1,4 +1,4 @@
-"""Notebooks 05 and 06: one heatmap a head; stacked heads, and heads split from one width."""
+"""Notebooks 05 and 06: one heatmap per head, for stacked heads and for heads split from one width."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,11 +16,11 @@ from .svg_maps import colour_bar, head_maps
 from .words import entropy_in_bits
 
 MOST_HEADS, MOST_TOKENS = 12, 64
-GREYED = {"num_tokens": "the tokens are the task's seven", "seed": "nothing is drawn"}  # why, with trained weights
+GREYED = {"num_tokens": "the tokens are the task's seven", "seed": "nothing is drawn"}  # with trained weights
 
 
 class HeadsState(NamedTuple):
-    """What the picture shows; `shown` are the weights that the context is mixed by, after dropout."""
+    """What the picture shows; `shown` are the weights after dropout, which average the values."""
 
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), before dropout
     shown: torch.Tensor  # (num_heads, num_tokens, num_tokens)
@@ -28,16 +28,16 @@ class HeadsState(NamedTuple):
     entropy: torch.Tensor  # (num_heads,), mean over the rows, in bits, before dropout
     parameters: int
     tokens: list
-    accuracy: torch.Tensor | None  # (2,), shares of right answers to either question, of trained weights
+    accuracy: torch.Tensor | None  # (2,), on each question, with trained weights
     x: torch.Tensor  # (num_tokens, d_in)
-    steps: Steps  # of a batch of one
-    output: torch.Tensor | None = None  # (num_tokens, width), where there is an output projection
-    operations: str = ""  # the trace of the call, where it is shown
+    steps: Steps  # for a batch of one
+    output: torch.Tensor | None = None  # (num_tokens, width), if there is an output projection
+    operations: str = ""  # the trace of the call, if it is shown
     where: str = "output"  # how far the picture goes
 
 
 def run(layer, x, seed, tokens, accuracy=None):
-    """Steps of a layer in training mode for x (num_tokens, d_in), with masks from the seed, and what they left."""
+    """A layer's steps in training mode for x (num_tokens, d_in), with dropout masks drawn from the seed."""
     generator, kept = torch.Generator().manual_seed(seed), []
     for dropout in (module for module in layer.modules() if isinstance(module, Dropout)):
         dropout.generator = generator
@@ -53,14 +53,14 @@ def run(layer, x, seed, tokens, accuracy=None):
 
 
 def stack_heads(embeddings, tokens, num_heads, d_out, dropout, seed):
-    """From control values to arrays: a MultiHeadAttentionWrapper on embeddings (num_tokens, d_in)."""
+    """From control values to arrays: MultiHeadAttentionWrapper on embeddings (num_tokens, d_in)."""
     num_tokens, d_in = embeddings.shape
     layer = seeded(MultiHeadAttentionWrapper, seed, d_in, d_out, num_tokens, dropout, num_heads)
     return run(layer, embeddings, seed, tokens)
 
 
 def stack_trained(num_heads, d_out, dropout, seed):
-    """The heads of a trained MultiHeadAttention as a wrapper's, each with its rows of the matrices."""
+    """A wrapper with the heads of a trained MultiHeadAttention, each with its rows of the matrices."""
     found = trained(num_heads * d_out, num_heads)
     num_tokens, d_in = found.x.shape
     layer = seeded(MultiHeadAttentionWrapper, 0, d_in, d_out, num_tokens, dropout, num_heads)
@@ -72,13 +72,13 @@ def stack_trained(num_heads, d_out, dropout, seed):
 
 
 def split_heads(embeddings, tokens, d_out, num_heads, dropout, num_tokens, seed):
-    """From control values to arrays: a MultiHeadAttention on the first num_tokens rows of embeddings."""
+    """From control values to arrays: MultiHeadAttention on the first num_tokens rows of embeddings."""
     layer = seeded(MultiHeadAttention, seed, embeddings.shape[1], d_out, len(embeddings), dropout, num_heads)
     return run(layer, embeddings[:num_tokens], seed, tokens[:num_tokens])
 
 
 def split_trained(d_out, num_heads, dropout, seed):
-    """The same of a layer that was trained, on its own example."""
+    """The same for a trained layer, on its own example."""
     found = trained(d_out, num_heads)
     layer = seeded(MultiHeadAttention, 0, d_out, d_out, len(found.x), dropout, num_heads)
     layer.load_state_dict(found.state)
@@ -87,14 +87,14 @@ def split_trained(d_out, num_heads, dropout, seed):
 
 @lru_cache(maxsize=256)
 def operations(d_in, d_out, num_heads, num_tokens, dropping):
-    """The trace of a MultiHeadAttention in training mode, as text: the same for all weights of these sizes."""
+    """The trace of a MultiHeadAttention in training mode, as text; it depends only on these sizes."""
     layer = seeded(MultiHeadAttention, 0, d_in, d_out, MOST_TOKENS, 0.5 * dropping, num_heads)
     with DrawnFrom(torch.Generator()), torch.no_grad():
         return str(trace(layer, torch.zeros(1, num_tokens, d_in)))
 
 
 class HeadsExplorer(SentenceExplorer):
-    """What both explorers of heads share: a heatmap a head, in one grid, and one colour bar."""
+    """What both explorers of heads share: one heatmap per head, in one grid, and one colour bar."""
 
     def unused(self, values):
         greyed = {"num_tokens"} if values["dropout"] else {"num_tokens", "seed"}
@@ -113,7 +113,7 @@ class HeadsExplorer(SentenceExplorer):
         return head_maps(state.shown, state.tokens, limits, future, taken_from(state), width, height, bar=bar)
 
     def answers(self, state):
-        """What a trained layer is for, and how well it does it, as a readout."""
+        """A trained layer's task and accuracy, as a readout."""
         if state.accuracy is None:
             return {}
         first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
@@ -130,12 +130,12 @@ class HeadsExplorer(SentenceExplorer):
 
 
 def taken_from(state):
-    """Which weights dropout took, if it did anything."""
+    """Which weights dropout removed; None if it did nothing."""
     if state.shown.data_ptr() == state.weights.data_ptr():
         return None
     return (state.shown == 0) & (state.weights > 0)
 
 
 def lightest(state):
-    """The colours' limits: with many tokens the weights are small, and the lightest colour must come down to them."""
+    """The colours' limits; with many tokens the weights are small, so the lightest colour stands for less than 1."""
     return 0.0, min(1.0, 4 / state.shown.shape[-1])

@@ -1,6 +1,6 @@
-"""Arrays to SVG: bars, lines and arcs, and how drawings are put together. Tables of cells stand in cells.py.
+"""Arrays to SVG: bars, lines, arcs, and how to combine drawings. Heatmaps are in svg_maps.py.
 
-Lengths are in the picture's own pixels, which the page stretches. Words and axes take the page's colour, dark or light.
+Lengths are in the picture's own pixels, which the page scales. Text and axes take the page's colour, dark or light.
 """
 
 import html
@@ -11,16 +11,16 @@ import numpy as np
 
 from ..plots import as_array, check_labels, head_colour
 
-SMALL, EM = 11, 0.6  # the size of most type, and how wide a character is at most, in sizes of type
-TOP, LEFT, BOTTOM = 26, 64, 58  # around a chart: its title, names at the left, names below and what they are
-MARK = "#D55E00"  # vermilion: no shade of the colour maps comes near it
+SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a character, in font sizes
+TOP, LEFT, BOTTOM = 26, 64, 58  # margins of a chart: title, names at the left, names and axis label below
+MARK = "#D55E00"  # vermilion, which is far from every shade of the colour maps
 NAME = 9  # characters of a name that are shown
 AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
 PALE = {"fill_opacity": 0.7}
 
 
 class Drawing(NamedTuple):
-    """A piece of SVG and the room that it takes, from (0, 0) on."""
+    """A piece of SVG and its size, starting at (0, 0)."""
 
     svg: str
     width: float
@@ -28,7 +28,7 @@ class Drawing(NamedTuple):
 
 
 def tag(kind, inside="", says="", **attributes):
-    """An SVG element; says: what a pointer that rests on it is told."""
+    """An SVG element; says: its tooltip."""
     words = (f'{name.replace("_", "-")}="{rounded(value)}"' for name, value in attributes.items())
     told = f"<title>{html.escape(says)}</title>" if says else ""
     return f"<{kind} {' '.join(words)}>{told}{inside}</{kind}>"
@@ -51,7 +51,7 @@ def title_of(words, width):
 
 
 def number(value, decimals=2):
-    """A number as text. The last bits of a CPU cannot flip a digit where the value is a round one, as 0.125 is."""
+    """A number as text, nudged so that a CPU's last bits can't flip a digit of values like 0.125."""
     words = f"{value + 1e-7:.{decimals}f}"
     return words if words.strip("-0.") else words.removeprefix("-")
 
@@ -65,7 +65,7 @@ def moved(svg, x, y):
 
 
 def beside(first, *others, gap=14, down=False):
-    """Drawings in a row, their upper edges at one height."""
+    """Drawings in a row, aligned at the top."""
     for other in others:
         x, y = (0, first.height + gap) if down else (first.width + gap, 0)
         room = max(first.width, x + other.width), max(first.height, y + other.height)
@@ -74,22 +74,22 @@ def beside(first, *others, gap=14, down=False):
 
 
 def below(*drawings, gap=8):
-    """Drawings one under the other, their left edges in one line."""
+    """Drawings in a column, aligned at the left."""
     return beside(*drawings, gap=gap, down=True)
 
 
 def whole(drawing, style, back="", **more):
-    """An SVG of its own."""
+    """A complete SVG element."""
     look = {"viewBox": f"0 0 {drawing.width:.0f} {drawing.height:.0f}", "fill": "currentColor", "style": style}
     names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif"}
     return tag("svg", back + drawing.svg, **names, **look, **more)
 
 
 def live(rows, words):
-    """Rows of drawings as HTML in the page's colour, dark or light; a row breaks where its drawings do not fit.
+    """Rows of drawings as HTML in the page's colour, dark or light; a row wraps if its drawings don't fit.
 
-    words: what they show, for those who cannot see it. A drawing may grow by a fifth, and shrink by 15 % beside others,
-    by 25 % alone; then the row scrolls.
+    words: what they show, for readers who can't see it. A drawing can grow by 20%, and shrink by 15% in a row or by 25%
+    on its own; after that, the row scrolls.
     """
     room = "flex:{0:.0f} 1 {1:.0f}px;max-width:{2:.0f}px;min-width:{3:.0f}px".format
     shown = [[whole(part, room(w := part.width, 0.85 * w, 1.2 * w, 0.75 * w)) for part in row] for row in rows]
@@ -99,26 +99,26 @@ def live(rows, words):
 
 
 def printed(rows, words):
-    """Rows of drawings as one SVG on white, for places that are no page."""
+    """Rows of drawings as one SVG on white, for everything that isn't a live page."""
     drawing = below(*(beside(*row) for row in rows))
     ground, look = tag("rect", width="100%", height="100%", fill="#fff"), f"max-width:{1.2 * drawing.width:.0f}px"
     return whole(drawing, f"color:#000;{look}", ground, role="img", aria_label=html.escape(words))
 
 
 def names_below(names, places, y, room):
-    """Names at their places along an axis, slanted where they are wider than their room; none where even that fails."""
+    """Names along an axis, slanted if they're wider than their room; none if even that doesn't fit."""
     shown = [shortened(name) for name in names] if room >= SMALL else []
     longest = max(map(len, shown), default=0) * EM * SMALL
     if longest <= room:
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
-    steep = min(SMALL / room, (BOTTOM - 26) / longest)  # so that they clear each other, and what stands below them
+    steep = min(SMALL / room, (BOTTOM - 26) / longest)  # so that they don't touch each other or what is below
     slant = f"rotate({-math.degrees(math.asin(max(steep, 0.574))):.0f} {{:.1f}} {{:.1f}})".format  # 35 degrees or more
     slanted = zip(places, shown, strict=True)
     return "".join(text(x, y + 11, name, "end", transform=slant(x, y + 11)) for x, name in slanted)
 
 
 def legend(names, x, y):
-    """Names in a row, each after a patch of its colour; nothing for a single one."""
+    """Names in a row, each after a patch of its colour; nothing for a single name."""
     parts = []
     for n, name in enumerate(names if len(names) > 1 else []):
         parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=head_colour(n)) + text(x + 13, y, name, "start"))
@@ -127,12 +127,12 @@ def legend(names, x, y):
 
 
 def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180):
-    """Bars side by side, each with its number; `series` maps a name to one number a name of `names`.
+    """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
 
-    limits: what the axis spans, the same for all states of an explorer; a longer bar ends at its end.
+    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there.
     """
     table = {kind: as_array(values).tolist() for kind, values in series.items()}
-    (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers at the bars' ends
+    (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers on top of the bars
     each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
     size = min(SMALL, each / (EM * max(len(number(value)) for values in table.values() for value in values)))
     y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
@@ -153,9 +153,9 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180):
 
 
 def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210):
-    """Curves over evenly spaced places, each a list by name; measured points by name, as {place: value}.
+    """Curves, lists by name, over evenly spaced positions; measured points by name, as {position: value}.
 
-    names: of some places, by place; here: the place of a rule; ends: what the axis of y spans, positive if log.
+    names: x labels by position; here: the position of a vertical line; ends: the range of the y axis, positive if log.
     """
     bend, count = math.log10 if log else float, len(next(iter(curves.values())))
     left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(bend, ends)
@@ -181,9 +181,9 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
 
 
 def arcs(weights, names, source, title="", width=240, height=90):
-    """From one token to all that it reads: an arc each, the wider the larger its weight, over the names.
+    """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider arc.
 
-    weights: (num_tokens,), or (num_heads, num_tokens) for arcs in each head's colour.
+    weights: (num_tokens,), or (num_heads, num_tokens) for arcs in the heads' colours.
     """
     weights = np.atleast_2d(as_array(weights)).tolist()
     check_labels("names", names, len(weights[0]))
@@ -193,9 +193,9 @@ def arcs(weights, names, source, title="", width=240, height=90):
     for head, row in enumerate(weights):
         of = f" by head {head + 1}" if len(weights) > 1 else ""
         for x, name, weight in zip(places, names, row, strict=True):
-            rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # none hides another
+            rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # so that no arc hides another
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
-            if x == start:  # what it reads of itself: a small loop
+            if x == start:  # its weight on itself: a small loop
                 bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
             ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": f"{0.45 + 0.5 * weight:.2f}"}
             says = f"{names[source]} reads {name}{of}: {number(weight, 4)}"

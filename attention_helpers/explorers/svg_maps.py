@@ -1,4 +1,4 @@
-"""Arrays to SVG: tables of cells in colours, one alone or one a head, their colour bars, and strips of vectors."""
+"""Arrays to SVG: heatmaps, single or one per head, their colour bars, and strips of vectors."""
 
 import base64
 import html
@@ -15,35 +15,35 @@ from ..plots import as_array, as_table, check_labels, head_colour, luminance
 from . import svg as draw
 from .svg import BOTTOM, LEFT, TOP, Drawing, moved, number, tag, text
 
-STEPS = 65  # odd, so that 0.5 and all other halves of halves lie in the middle of a step, not between two
-CELLS_UP_TO = 16  # cells a side that are shapes of their own; beyond, a table is one small image
-GAP, HEAD = 14, 24  # between tables of a grid; above each, for the name of its head
+STEPS = 65  # odd, so that 0.5, 0.25, ... are in the middle of a step, not between two
+CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
+GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
 GREY, LINES, NOTHING = STEPS, STEPS + 1, STEPS + 2  # an image's other colours: hidden, its hatching, no cell
-OPAQUE = bytes([255] * STEPS + [40, 120, 0])  # data cover; hatching lets the page shine through
+OPAQUE = bytes([255] * STEPS + [40, 120, 0])  # alpha: data is opaque, the page shows through the hatching
 
 
-Colours = namedtuple("Colours", "fills inks palette")  # inks: black or white, whichever is read better on a colour
+Colours = namedtuple("Colours", "fills inks palette")  # inks: black or white, whichever is easier to read on the colour
 
 
 def colours(name):
     rgb = colormaps[name](np.linspace(0, 1, STEPS))[:, :3]
-    inks = ["#000" if each > 0.179 else "#fff" for each in luminance(rgb)]  # at least 4.5 to 1
+    inks = ["#000" if each > 0.179 else "#fff" for each in luminance(rgb)]  # contrast of at least 4.5:1
     palette = (rgb * 255).round().astype(np.uint8).tobytes() + bytes([128] * 9)
     return Colours([to_hex(each) for each in rgb], inks, palette)
 
 
-WEIGHTS, SIGNED = colours("viridis"), colours("RdBu_r")  # from 0 up; and with zero, the lightest, in the middle
+WEIGHTS, SIGNED = colours("viridis"), colours("RdBu_r")  # from 0 up; and diverging, with the lightest colour at zero
 
 
 def levels(values, limits):
-    """The step of each value, from 0 at the lower limit to STEPS - 1 at the upper; the nearest of both beyond them."""
+    """The colour step of each value, from 0 at the lower limit to STEPS - 1 at the upper, clipped beyond them."""
     low, high = limits
     share = (np.asarray(values) - low) / ((high - low) or 1)
-    return np.rint(np.fmin(np.fmax(share, 0), 1) * (STEPS - 1)).astype(int)  # fmax takes 0 for what is no number
+    return np.rint(np.fmin(np.fmax(share, 0), 1) * (STEPS - 1)).astype(int)  # fmax turns NaN into 0
 
 
 def hatching(hidden, w, h):
-    """Hidden cells, grey and with slanted lines, as paths: an SVG pattern is lost where its first user is not shown."""
+    """Hidden cells, grey and hatched, as paths, because an SVG pattern is lost if its first user isn't shown."""
     spots, strokes = np.argwhere(hidden).tolist(), max(1, round(min(w, h) / 9))
     ends = [(min(t, 1), max(t - 1, 0)) for t in (k / strokes for k in range(1, 2 * strokes))]
     slant = "m{:.2f} {:.2f}l{:.2f} {:.2f}m{:.2f} {:.2f}".format  # there, the line, and back to the cell's corner
@@ -61,7 +61,7 @@ def crosses(taken, w, h):
 
 
 class Grid:
-    """What tables of one shape share: where their cells stand, what a pointer is told, how numbers are written."""
+    """What maps of one shape share: their cells' positions, tooltips, and how numbers are written."""
 
     def __init__(self, rows, columns, width, height, limits, palette, hidden=None, tell="{} reads {}"):
         self.limits, self.palette, self.w, self.h = limits, palette, width / len(columns), height / len(rows)
@@ -75,7 +75,7 @@ class Grid:
         self.cells = list(zip(starts, tellings, strict=True))
 
     def draw(self, values, taken=None, decimals=2, limits=None, told=4):
-        """One table, from (0, 0) on; the cells of `taken` have a × for a number; without decimals there are none."""
+        """One map, starting at (0, 0); cells in `taken` get a × for a number; decimals=None writes no numbers."""
         numbers, steps = values[self.shown].tolist(), levels(values, limits or self.limits)[self.shown].tolist()
         fills, each = self.palette.fills, zip(self.cells, steps, numbers, strict=True)
         cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.{told}f}</title></rect>" for (a, b), step, value in each])
@@ -85,7 +85,7 @@ class Grid:
         return svg + crosses(gone, self.w, self.h) if gone.any() else svg
 
     def write(self, numbers, decimals, steps, keep):
-        """The numbers, where the longest of them fits its cell."""
+        """The numbers, if the longest one fits its cell."""
         if decimals is None:
             return ""
         longest = max(len(number(value, decimals)) for value in (max(numbers), min(numbers)))
@@ -104,10 +104,10 @@ class Grid:
 
 def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, column=None,
             limits=(0, 1), palette=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}"):  # fmt: skip
-    """A table of up to CELLS_UP_TO cells a side in colours, with names and numbers where they fit.
+    """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
-    hidden, taken: cells that a mask hides, that dropout took. row, column: the one to frame. labels: what rows and
-    columns are.
+    hidden, taken: cells that a mask hides, cells that dropout removed. row, column: the one to frame. labels: what the
+    rows and columns are.
     """
     values = as_table(values)
     check_labels("rows", rows, values.shape[0])
@@ -128,28 +128,28 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
 
 
 def names_beside(names, top, each):
-    """Names at the left of rows that are `each` high, where they fit."""
+    """Names to the left of rows of height `each`, if they fit."""
     shown = [draw.shortened(name) for name in names] if each >= draw.SMALL else []
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 
 
 def head_maps(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
           palette=WEIGHTS, tell="{} reads {}", bar=None):  # fmt: skip
-    """A table of weights a head (num_heads, num_tokens, num_tokens), as large as fits the room.
+    """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
-    hidden: (num_tokens, num_tokens); taken: as maps, or None; row: the one to frame in each; bar: their colour bar,
-    beside the last of a row, with room of its own. Up to CELLS_UP_TO tokens each cell is a shape that names itself;
-    beyond, all are one image, which is as quick to make and to show as one is.
+    hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to frame in each map; bar: a colour bar,
+    drawn to the right of the maps in extra space. Up to CELLS_UP_TO tokens, each cell is a shape with a tooltip; above
+    that, all maps are one image, which takes no longer than one map.
     """
     maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
     taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
     room, above = width - LEFT + GAP, height - BOTTOM
     sides = {c: min(room / c - GAP, above / -(-count // c) - HEAD) for c in range(1, count + 1)}
-    across = max(sides, key=sides.get)  # the fewest that are as large: 4 as 2 and 2, not as 3 and 1
+    across = max(sides, key=sides.get)  # the fewest columns of that size: 4 as 2 and 2, not as 3 and 1
     side = sides[across]
     right, down = GAP, HEAD
-    if n > CELLS_UP_TO:  # gaps of whole cells, so that cells and gaps are pixels of one image
-        side *= 0.96  # room for gaps that grow
+    if n > CELLS_UP_TO:  # whole cells as gaps, so that all are pixels of one image
+        side *= 0.96  # room for wider gaps
         right, down = (math.ceil(gap * n / side) * side / n for gap in (GAP, HEAD))
     places = [divmod(head, across) for head in range(count)]
     corners = [(LEFT + j * (side + right), i * (side + down) + down) for i, j in places]
@@ -178,7 +178,7 @@ def frame(x, y, width, height, stroke):
 
 
 def as_image(maps, limits, hidden, taken, corners, cell, palette):
-    """All heads as one image of a pixel a cell; hidden cells hatched, those that dropout took left out."""
+    """All heads as one image, one pixel per cell; hidden cells are hatched, cells that dropout removed are empty."""
     n, blocks = maps.shape[1], levels(maps, limits)
     slanted = np.add.outer(np.arange(n), np.arange(n)) % 4 == 0
     blocks[taken] = NOTHING
@@ -191,7 +191,7 @@ def as_image(maps, limits, hidden, taken, corners, cell, palette):
 
 
 def pixels(sheet, palette, x, y, width, height, kind="PNG", look="pixelated"):
-    """An image of a pixel a cell, each a step of the palette; as BMP it is made sooner, and all of it is opaque."""
+    """An image with one pixel per cell, each a step of the palette; BMP is faster to make, but has no transparency."""
     picture, file = Image.fromarray(sheet.astype(np.uint8), "P"), BytesIO()
     picture.putpalette(palette.palette)
     picture.save(file, kind, compress_level=1, transparency=OPAQUE)
@@ -201,8 +201,8 @@ def pixels(sheet, palette, x, y, width, height, kind="PNG", look="pixelated"):
 
 
 def colour_bar(limits, palette=WEIGHTS, height=190, more=False):
-    """What the colours mean: one bar for tables that share their limits. more: the last colour is for larger, too."""
-    fills = enumerate(palette.fills[-3::-5])  # every fifth: a page is slow with many shapes
+    """A colour bar, one for all maps with the same limits. more: the last colour also stands for larger values."""
+    fills = enumerate(palette.fills[-3::-5])  # every fifth, because many shapes make a page slow
     steps = "".join(f'<rect y="{5 * n}" width="12" height="5.5" fill="{fill}"/>' for n, fill in fills)
     (low, high), sign = limits, "≥ " if more else ""
     words = {1.0: f"{low:.2g}", 0.0: f"{sign}{high:.2g}"} | ({0.5: "0"} if low < 0 else {})
@@ -212,13 +212,13 @@ def colour_bar(limits, palette=WEIGHTS, height=190, more=False):
 
 
 def around_zero(values):
-    """Limits as far below zero as above it."""
+    """Limits that are symmetric around zero."""
     most = float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max()) or 1.0
     return -most, most
 
 
 def strip(vectors, names, owners, title="", width=560, height=130):
-    """Vectors (num_tokens, width), a row each, on the signed colour map; `owners` names each column's head."""
+    """Vectors (num_tokens, width), one per row, on the signed colour map; `owners` gives each column's head."""
     vectors, each = as_table(vectors), width / len(owners)
     table = heatmap(
         vectors, names, list(map(str, range(len(owners)))), title, side=height, width=width, palette=SIGNED,

@@ -1,10 +1,10 @@
-"""Numbers in words, for readouts and for those who cannot see the picture."""
+"""Numbers in words, for readouts and for readers who can't see the picture."""
 
 import torch
 
 
 def entropy_in_bits(weights):
-    """How spread out each row of weights is: 0 bits for one key alone, log2(n) for n equal ones. Shape: (...,)."""
+    """Entropy of each row of weights: 0 bits if one key has it all, log2(n) if n keys share equally. Shape: (...,)."""
     return torch.special.entr(weights).sum(dim=-1) / torch.tensor(2.0, dtype=weights.dtype).log()
 
 

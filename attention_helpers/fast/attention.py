@@ -1,4 +1,4 @@
-"""The same attention, for speed and length: one product for queries, keys and values, no table of scores, a cache."""
+"""The same attention, faster: one product for queries, keys and values, no stored score matrix, a KV cache."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ PARTS = "W_query", "W_key", "W_value"
 
 
 class KVBuffer:
-    """Memory for the keys and values of context_length tokens, filled from the front."""
+    """Memory for the keys and values of context_length tokens, filled from the start."""
 
     def __init__(self, both, filled):
         self.both, self.filled = both, filled  # both: (2, b, num_heads, context_length, head_dim)
 
     def ends_with(self, cache):
-        """Whether the memory is filled with this cache and no further, so that more may be written behind it."""
+        """Whether the buffer holds exactly this cache, so that more can be written after it."""
         past = cache.keys.shape[2]
         here = zip(cache[:2], self.both[:, :, :, :past], strict=True)
         same = all(part.shape == mine.shape and part.data_ptr() == mine.data_ptr() for part, mine in here)
@@ -28,7 +28,7 @@ class KVBuffer:
 
 
 class Cache(NamedTuple):
-    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each, and where they stand."""
+    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each, and their buffer."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -36,13 +36,13 @@ class Cache(NamedTuple):
 
 
 class FusedMultiHeadAttention(nn.Module):
-    """MultiHeadAttention in fewer, larger steps: it computes the same, and never stores the scores.
+    """MultiHeadAttention in fewer, larger operations: the same result, without storing the scores.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). From one seed it starts with the
-    weights of MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order. With
-    dropout in training the results are those of MultiHeadAttention in distribution; torch promises
-    no more, though on a CPU the masks may be the same. There it then stores the whole table of
-    weights after all, so its memory grows with the square of num_tokens.
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). The same seed gives the same initial
+    weights as in MultiHeadAttention; W_qkv holds W_query, W_key and W_value, in this order. With
+    dropout in training, results agree with MultiHeadAttention only in distribution; torch promises
+    no more, though on a CPU the masks can be the same. On a CPU, dropout also makes torch store the
+    complete weight matrix, so memory grows with the square of num_tokens.
     Errors: as in MultiHeadAttention.
     Source: Dao et al. 2022, "FlashAttention", algorithm 1.
     """
@@ -64,7 +64,7 @@ class FusedMultiHeadAttention(nn.Module):
 
     @torch.no_grad()
     def join(self, parts):
-        """Copy the weights and biases of three layers into W_qkv, one below the other."""
+        """Copy the weights and biases of three layers into W_qkv, stacked by rows."""
         self.W_qkv.weight.copy_(torch.cat([part.weight for part in parts]))
         if self.W_qkv.bias is not None:
             self.W_qkv.bias.copy_(torch.cat([part.bias for part in parts]))
@@ -83,31 +83,31 @@ class FusedMultiHeadAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out))
 
     def step(self, x, cache=None):
-        """The result for the tokens x that come after those in the cache, and the cache with them.
+        """The output for the tokens x, which follow those in the cache, and the extended cache.
 
-        x: (b, num_tokens, d_in), often one token. It applies no dropout, in training mode neither.
-        Errors: as in forward; TypeError or ValueError too for a cache that does not fit x, or that
-        is full.
+        x: (b, num_tokens, d_in), often one token. Applies no dropout, not even in training mode.
+        Errors: as in forward; also TypeError or ValueError for a cache that doesn't fit x or is
+        full.
         Source: Pope et al. 2022, "Efficiently Scaling Transformer Inference", section 2.
         """
         check_input(x, self.d_in, ranks=(3,), into=self.W_qkv)
         queries, keys, values = self.split_heads(x)
         past = self.past_of(cache, keys)
         cache = self.extended(cache, past, keys, values)
-        show = None  # one token sees all, and needs no mask
+        show = None  # a single token sees all and needs no mask
         if x.shape[1] > 1:
             show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
         context = scaled_dot_product_attention(queries, cache.keys, cache.values, attn_mask=show)
         return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), cache
 
     def extended(self, cache, past, keys, values):
-        """The cache with new keys and values behind the old ones, which are copied only if they must be."""
-        if torch.is_grad_enabled():  # what a gradient will need must not be written over
+        """The cache with new keys and values after the old ones, which are copied only if necessary."""
+        if torch.is_grad_enabled():  # never overwrite what backward will need
             old = (keys[:, :, :0], values[:, :, :0]) if cache is None else cache[:2]
             return Cache(torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2))
         buffer = None if cache is None else cache.buffer
-        if buffer is None or not buffer.ends_with(cache):  # none yet, or another text went on from here
-            with torch.inference_mode(False):  # else nothing could be written there outside of inference_mode
+        if buffer is None or not buffer.ends_with(cache):  # no buffer yet, or another text was continued in it
+            with torch.inference_mode(False):  # or nobody could write to it outside inference_mode
                 both = keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim)
             buffer = KVBuffer(both, past)
             if past:
@@ -118,7 +118,7 @@ class FusedMultiHeadAttention(nn.Module):
         return Cache(*buffer.both[:, :, :, : buffer.filled], buffer)
 
     def past_of(self, cache, new):
-        """How many tokens a cache holds, which must fit the `new` keys: 0 for None."""
+        """How many tokens a cache holds, 0 for None. The cache must fit the `new` keys."""
         if not isinstance(cache, Cache | None):
             raise TypeError(f"cache must be a Cache that step returned, or None, got {type(cache).__name__}")
         if cache is not None:
@@ -134,9 +134,9 @@ class FusedMultiHeadAttention(nn.Module):
     @classmethod
     @torch.no_grad()
     def from_split(cls, split):
-        """The fused layer with the weights, dropout, mode, device and dtype of a MultiHeadAttention, exactly.
+        """The fused layer with exactly the weights, dropout, mode, device and dtype of a MultiHeadAttention.
 
-        Errors: TypeError for another kind of layer.
+        Errors: TypeError for any other kind of layer.
         """
         if not isinstance(split, MultiHeadAttention):
             raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
@@ -148,7 +148,7 @@ class FusedMultiHeadAttention(nn.Module):
 
     @torch.no_grad()
     def to_split(self):
-        """The MultiHeadAttention with the same weights, dropout, mode, device and dtype, exactly. Errors: none."""
+        """The MultiHeadAttention with exactly the same weights, dropout, mode, device and dtype. Errors: none."""
         bias = self.W_qkv.bias is not None
         split = MultiHeadAttention(*sizes(self), self.dropout, self.num_heads, bias).to(self.W_qkv.weight)
         for name, weight in zip(PARTS, self.W_qkv.weight.chunk(3), strict=True):
@@ -160,11 +160,11 @@ class FusedMultiHeadAttention(nn.Module):
 
 
 class TorchAttention(nn.Module):
-    """nn.MultiheadAttention with the weights of a MultiHeadAttention, causal, in the fastest of its correct forms.
+    """A causal nn.MultiheadAttention with the weights of a MultiHeadAttention, called in the fastest correct way.
 
-    x: (b, num_tokens, d_in), with d_in = d_out, since torch's knows no other. Returns (b, num_tokens, d_out). It always
-    has biases for queries, keys and values; where split has none, they are 0.
-    Errors: TypeError for another kind of layer; ValueError for d_in other than d_out.
+    x: (b, num_tokens, d_in) with d_in = d_out, as torch's layer requires. Returns (b, num_tokens, d_out). It always
+    has biases for queries, keys and values; if split has none, they are 0.
+    Errors: TypeError for any other kind of layer; ValueError if d_in isn't d_out.
     """
 
     def __init__(self, split):
@@ -172,7 +172,7 @@ class TorchAttention(nn.Module):
         if not isinstance(split, MultiHeadAttention):
             raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
         if split.d_in != split.d_out:
-            raise ValueError(f"d_in must be d_out for torch's own, got d_in={split.d_in}, d_out={split.d_out}")
+            raise ValueError(f"d_in must equal d_out for torch's layer, got d_in={split.d_in}, d_out={split.d_out}")
         self.attention = nn.MultiheadAttention(split.d_out, split.num_heads, batch_first=True)
         self.attention.to(split.W_query.weight)
         three = split.W_query, split.W_key, split.W_value
@@ -186,10 +186,10 @@ class TorchAttention(nn.Module):
         self.register_buffer("hide", hide.to(split.W_query.weight), persistent=False)
 
     def forward(self, x):
-        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask: with a boolean one it takes a slower path
+        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask, because a boolean one takes a slower path
         return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]
 
 
 def sizes(layer):
-    """What both constructors begin with."""
+    """The first arguments of both constructors."""
     return layer.d_in, layer.d_out, layer.context_length

@@ -1,4 +1,4 @@
-"""What attention costs: counted by a formula, and measured here, in time and in memory."""
+"""What attention costs in time and memory, by formula and by measurement."""
 
 import math
 import os
@@ -8,19 +8,19 @@ from collections.abc import Iterable
 
 from ..checks import check_finite, check_flag, check_size
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler, by which memory is measured, else talks into cells
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler, which measures memory, prints into cells
 
 
 def check_sizes(**sizes):
-    """Check sizes by their names: whole numbers from 1 on."""
+    """Check that each size, given by name, is a whole number of at least 1."""
     for name, size in sizes.items():
         check_size(name, size)
 
 
 def parameters(d_in, d_out, qkv_bias=False):
-    """How many numbers a MultiHeadAttention trains: three matrices, out_proj and biases. num_heads does not matter.
+    """Parameters of a MultiHeadAttention: three matrices, out_proj and biases. num_heads doesn't matter.
 
-    Errors: TypeError or ValueError for sizes that are no whole numbers from 1 on, or a qkv_bias not True or False.
+    Errors: TypeError or ValueError if a size isn't a whole number of at least 1, or qkv_bias isn't True or False.
     """
     check_sizes(d_in=d_in, d_out=d_out)
     check_flag("qkv_bias", qkv_bias)
@@ -28,11 +28,11 @@ def parameters(d_in, d_out, qkv_bias=False):
 
 
 def flops(num_tokens, d_in, d_out, b=1):
-    """Floating-point operations of one forward pass, by part: a multiplication and an addition a term of each product.
+    """FLOPs of one forward pass, by part: a multiplication and an addition per term of each matrix product.
 
-    All sizes are whole numbers from 1 on. Softmax, masks and biases are left out, and the full table of scores is
-    counted, hidden half included. num_heads does not matter: more heads are narrower. Errors: TypeError or ValueError
-    for another size.
+    We leave out softmax, masks and biases, and count the full score matrix, including the hidden half. num_heads
+    doesn't matter, because more heads are narrower. Errors: TypeError or ValueError if a size isn't a whole number of
+    at least 1.
     """
     check_sizes(num_tokens=num_tokens, d_in=d_in, d_out=d_out, b=b)
     return {
@@ -44,21 +44,21 @@ def flops(num_tokens, d_in, d_out, b=1):
 
 
 def table_bytes(num_tokens, num_heads, b=1, bytes_per_number=4):
-    """The memory of one table of scores for all heads: (b, num_heads, num_tokens, num_tokens). Errors: as in flops."""
+    """Bytes of the score matrices of all heads, (b, num_heads, num_tokens, num_tokens). Errors: as in flops."""
     check_sizes(num_tokens=num_tokens, num_heads=num_heads, b=b, bytes_per_number=bytes_per_number)
     return b * num_heads * num_tokens**2 * bytes_per_number
 
 
 def cache_bytes(num_tokens, d_out, b=1, bytes_per_number=4):
-    """The memory of the keys and values of num_tokens tokens, in one layer. Errors: as in flops."""
+    """Bytes of one layer's KV cache for num_tokens tokens. Errors: as in flops."""
     check_sizes(num_tokens=num_tokens, d_out=d_out, b=b, bytes_per_number=bytes_per_number)
     return 2 * b * num_tokens * d_out * bytes_per_number
 
 
 def peak_bytes(f, *args):
-    """The most memory that f(*args) holds at once on the CPU, in bytes, beyond what was there before.
+    """The most memory that f(*args) holds at once on the CPU, in bytes, on top of what was there before.
 
-    Counted at torch's allocator, so scratch space inside of an operation counts, too. Returns an int.
+    Counted at torch's allocator, so scratch space inside operations counts too. Returns an int.
     """
     from torch.profiler import ProfilerActivity, profile
 
@@ -74,9 +74,9 @@ def peak_bytes(f, *args):
 
 
 def timed(functions, runs=7, warm=1):
-    """The seconds that each function takes, as lists of `runs`, by name: in turns, so that all meet the same machine.
+    """Seconds per call: a list of `runs` timings for each function, taken in turns so that conditions are equal.
 
-    functions: by name, called without arguments. Errors: TypeError or ValueError for a number of runs below 1.
+    functions: by name, called without arguments. Errors: TypeError or ValueError for runs below 1.
     """
     seconds = {name: [] for name in functions}
     for run in range(check_size("runs", runs) + check_size("warm", warm, minimum=0)):
@@ -89,14 +89,14 @@ def timed(functions, runs=7, warm=1):
 
 
 def medians(seconds):
-    """The median of each list, by name."""
+    """The median of each list of timings, by name."""
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
 def slope(sizes, costs):
-    """By which power costs grow with sizes: the slope of a straight line through their logarithms (least squares).
+    """The power by which costs grow with sizes: the slope of a least-squares line through their logarithms.
 
-    Errors: TypeError or ValueError for anything but positive numbers, lengths that differ, or fewer than two sizes.
+    Errors: TypeError or ValueError unless all numbers are positive, for lengths that differ, or fewer than two sizes.
     """
     logarithms = {}
     for name, numbers in {"sizes": sizes, "costs": costs}.items():
@@ -109,5 +109,5 @@ def slope(sizes, costs):
     x, y = logarithms.values()
     if len(x) != len(y) or len(set(x)) < 2:
         got = f"{len(x)} sizes, {len(set(x))} of them different, and {len(y)} costs"
-        raise ValueError(f"sizes must be two different ones at least, with a cost each, got {got}")
+        raise ValueError(f"sizes must have at least two different values, with a cost for each, got {got}")
     return statistics.linear_regression(x, y).slope

@@ -1,4 +1,4 @@
-"""What a GGUF file of the llama family holds, decoded: config, weights by our names, tokenizer; or what it lacks."""
+"""Decode a GGUF file of the llama family: config, weights under our names, tokenizer; or say what is wrong with it."""
 
 from typing import NamedTuple
 
@@ -10,22 +10,22 @@ ARCHITECTURE = "llama"
 
 
 class ModelConfig(NamedTuple):
-    """What a model of the llama family is made of."""
+    """The sizes and constants of a model of the llama family."""
 
-    vocab_size: int  # in the vocabulary
-    d_model: int  # the width of a token between the layers
-    d_inner: int  # the width between the two halves of a feed-forward part
+    vocab_size: int  # tokens in the vocabulary
+    d_model: int  # the width of the residual stream
+    d_inner: int  # the hidden width of an MLP
     num_layers: int
-    num_heads: int  # of queries, in each layer
+    num_heads: int  # query heads per layer
     num_kv_heads: int
     base: float  # of the rotary positions
-    eps: float  # what RMSNorm adds to the mean square that it divides by
-    context_length: int  # the longest text that the model was trained on, in tokens
+    eps: float  # added to the mean square in RMSNorm
+    context_length: int  # the longest text the model was trained on, in tokens
     end: int | None  # the id of the token that ends a text
 
 
 class ModelFile(NamedTuple):
-    """All that a model's file says: weights in float32, named as LanguageModel's parameters; the tokenizer as JSON."""
+    """A model file's contents: weights in float32, named like LanguageModel's parameters; the tokenizer as JSON."""
 
     config: ModelConfig
     weights: dict
@@ -33,12 +33,12 @@ class ModelFile(NamedTuple):
 
 
 def decoded(path):
-    """A ModelFile from a GGUF file of the llama family, its numbers as they were before they were compressed, nearly.
+    """A ModelFile from a GGUF file of the llama family, with its weights dequantized.
 
-    The file's rows of W_query and W_key stand in an order in which rotary positions turn neighbours,
-    as `variants.rotate` does.
-    Errors: OSError for a file that is not there; ValueError for one that is damaged, cut or of
-    another kind, naming what cannot be read.
+    The file orders the rows of W_query and W_key for interleaved rotary positions, the layout of
+    `modern.parts.rotate`.
+    Errors: OSError if there is no such file; ValueError if it's damaged, incomplete or of another
+    kind, naming what can't be read.
     Source: the GGUF format, github.com/ggml-org/ggml, docs/gguf.md.
     """
     from gguf import GGUFReader
@@ -48,8 +48,10 @@ def decoded(path):
         fields = {name: field.contents() for name, field in reader.fields.items()}
     except OSError:
         raise
-    except Exception as error:  # whatever a reader runs into where the bytes are not what it takes them for
-        raise ValueError(f"{path} is no whole GGUF file, but damaged, cut or of another kind ({error})") from error
+    except Exception as error:  # the reader can raise anything if the bytes aren't what it expects
+        raise ValueError(
+            f"{path} isn't a complete GGUF file; it's damaged, cut or of another kind ({error})"
+        ) from error
     try:
         config = config_in(fields)
         weights = weights_in(reader.tensors, layout(config))
@@ -59,7 +61,7 @@ def decoded(path):
 
 
 def config_in(fields):
-    """The ModelConfig that a file names; ValueError for another family than llama, or what our layers do not know."""
+    """The ModelConfig in a file; ValueError for a family other than llama, or for features that our layers lack."""
     family = fields.get("general.architecture")
     if family != ARCHITECTURE:
         raise ValueError(f"its general.architecture must be {ARCHITECTURE!r}, got {family!r}")
@@ -75,7 +77,7 @@ def config_in(fields):
     }
     for name, count in counts.items():
         if not isinstance(count, int) or count < 1:
-            raise ValueError(f"its {name} must be a whole number from 1 on, got {count}")
+            raise ValueError(f"its {name} must be a whole number of at least 1, got {count}")
     *counts, context_length = counts.values()
     check_rotary(own, counts[0] // num_heads)
     base, eps = own.get("rope.freq_base", 10_000.0), own.get("attention.layer_norm_rms_epsilon", 1e-5)
@@ -84,7 +86,7 @@ def config_in(fields):
 
 
 def check_rotary(own, head_dim):
-    """ValueError unless all entries of a head turn, at frequencies that nothing scales."""
+    """ValueError unless all entries of a head rotate, with unscaled frequencies."""
     for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
         if own.get(name, head_dim) != head_dim:
             raise ValueError(f"its {name} must be embedding_length / head_count = {head_dim}, got {own[name]}")
@@ -93,7 +95,7 @@ def check_rotary(own, head_dim):
 
 
 def layout(config):
-    """Our name and the shape of every tensor, by the name that a file gives it."""
+    """Our name and the shape of every tensor, by its name in the file."""
     d, inner = config.d_model, config.d_inner
     keys = config.num_kv_heads * (d // config.num_heads)
     names = {"token_embd": ("embedding", (config.vocab_size, d)), "output_norm": ("norm", (d,))}
@@ -114,9 +116,9 @@ def layout(config):
 
 
 def weights_in(tensors, names):
-    """The weights by our names, float32; ValueError for a tensor too few or too many, misshapen, or not decodable.
+    """The weights under our names, float32; ValueError if a tensor is missing, unknown, misshapen or not decodable.
 
-    Where there is no output_layer, the embedding serves as it.
+    If there is no output layer, the embedding doubles as one.
     """
     there = {tensor.name: tensor for tensor in tensors}
     names = {"output.weight": ("output_layer.weight", names["token_embd.weight"][1])} | names
@@ -129,7 +131,7 @@ def weights_in(tensors, names):
 
 
 def decode(tensor, shape):
-    """One tensor, float32, in memory of its own: what the file hands out cannot be written to."""
+    """One tensor as float32, copied because the file's own memory is read-only."""
     from gguf import dequantize
 
     try:

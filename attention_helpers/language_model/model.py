@@ -1,4 +1,4 @@
-"""A published language model, whole: its attention is made of this course's parts, its weights come from its file."""
+"""A complete published language model: attention from this course's parts, weights from the model's file."""
 
 from typing import NamedTuple
 
@@ -13,17 +13,17 @@ from .model_file import read_model
 
 
 class ModelOutput(NamedTuple):
-    """What the model computes for a text, and how each head got there."""
+    """The model's logits for a text, and every head's attention weights."""
 
-    logits: torch.Tensor  # (b, num_tokens, vocab_size), a score for each token that might come next
+    logits: torch.Tensor  # (b, num_tokens, vocab_size), one per possible next token
     maps: torch.Tensor  # (b, num_layers, num_heads, num_tokens, num_tokens), the attention weights
 
 
 class Block(nn.Module):
-    """One layer: attention, then a feed-forward part, each added to what came in.
+    """One layer: attention, then an MLP, each added to the residual stream.
 
     x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x.
-    ablate: the numbers of the heads whose context is set to 0.
+    ablate: the indices of the heads whose context is set to 0.
     Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020,
     "GLU Variants Improve Transformer" (arXiv 2002.05202).
     """
@@ -57,12 +57,12 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """A model of the llama family: for every token of a text a score for each that might come next.
+    """A model of the llama family: for every token of a text, logits for the next token.
 
-    token_ids: whole numbers (b, num_tokens), as encode gives them. Returns logits (b, num_tokens,
-    vocab_size). ablate: heads to switch ablate, pairs (layer, head), both from 0: their context is 0.
-    Errors: TypeError for token_ids that are no tensor of whole numbers; ValueError for one outside the
-    vocabulary, no token or more than context_length, or an ablate that names no head.
+    token_ids: whole numbers (b, num_tokens), as encode returns them. Returns logits (b, num_tokens,
+    vocab_size). ablate: heads whose context is set to 0, pairs (layer, head), both from 0.
+    Errors: TypeError if token_ids isn't a tensor of whole numbers; ValueError for an id outside the
+    vocabulary, no token or more than context_length, or a pair in ablate that isn't a head.
     Source: as for Block.
     """
 
@@ -81,7 +81,7 @@ class LanguageModel(nn.Module):
         return self.output_layer(self.norm(x))
 
     def look(self, token_ids, ablate=()):
-        """A ModelOutput: the logits, and the maps of all heads. Errors: as for the class."""
+        """A ModelOutput: the logits and all heads' maps. Errors: as for the class."""
         x, maps = self.embedded(token_ids), []
         for block, heads in zip(self.blocks, self.ablated_heads(ablate), strict=True):
             x, weights, _ = block(x, heads)
@@ -89,9 +89,9 @@ class LanguageModel(nn.Module):
         return ModelOutput(self.output_layer(self.norm(x)), torch.stack(maps, dim=1))
 
     def step(self, token_ids, caches=None, ablate=()):
-        """The logits (b, vocab_size) after the last of token_ids, which come after those in the caches; and the caches.
+        """Prefill or decode: the logits (b, vocab_size) after the last of token_ids, and the caches extended by them.
 
-        caches: those that the step before returned, one a layer, or None. Errors: as for the class.
+        caches: the ones the previous step returned, one per layer, or None. Errors: as for the class.
         """
         caches = [None] * len(self.blocks) if caches is None else caches
         x, longer = self.embedded(token_ids, past_of(caches[0])), []
@@ -108,7 +108,7 @@ class LanguageModel(nn.Module):
         return self.embedding(token_ids)
 
     def ablated_heads(self, ablate):
-        """The heads to ablate, a list for each layer."""
+        """The heads to ablate, one list per layer."""
         lists = [[] for _ in range(self.config.num_layers)]
         for pair in ablate:
             layer, head = (check_size("each number of ablate", number, minimum=0) for number in pair)
@@ -121,7 +121,7 @@ class LanguageModel(nn.Module):
         return lists
 
     def encode(self, text):
-        """The token ids of a text, (1, num_tokens). TypeError for what is no text, ValueError for an empty one."""
+        """The token ids of a text, (1, num_tokens). TypeError if it isn't a string, ValueError if it's empty."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         if not text:
@@ -129,16 +129,16 @@ class LanguageModel(nn.Module):
         return torch.tensor([self.tokenizer.encode(text).ids])
 
     def decode(self, token_ids):
-        """The text that token ids (num_tokens,) encode; a character that they hold part of is �."""
+        """The text of token ids (num_tokens,); an incomplete character becomes �."""
         return self.tokenizer.decode(torch.as_tensor(token_ids).flatten().tolist(), skip_special_tokens=False)
 
     def words(self, token_ids):
-        """Each of the token ids (num_tokens,) as a text of its own; a word's space stands before it."""
+        """Each of the token ids (num_tokens,) as its own text; a word starts with its space."""
         return [self.decode(token_id) for token_id in torch.as_tensor(token_ids).flatten()]
 
 
 class Undrawn(TorchFunctionMode):
-    """Layers that are made under it draw no weights. (Drawn on the meta device they would bring sympy, a second.)"""
+    """While active, new layers draw no weights. (On the meta device, drawing would import sympy, which takes 1 s.)"""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         drawing = function in (nn.init.kaiming_uniform_, nn.init.normal_)
@@ -146,16 +146,16 @@ class Undrawn(TorchFunctionMode):
 
 
 def load_model(path=None, folder=None):
-    """The course's language model, ready to be read: its weights need no gradient.
+    """The course's language model, in eval mode, with weights that need no gradient.
 
-    path: another GGUF file of the llama family. folder: where the decoded weights are kept, by
-    default cache_folder(); the first load takes some seconds, the next ones about one.
-    Errors: as read_model's.
+    path: another GGUF file of the llama family. folder: where the decoded weights are cached, by
+    default cache_folder(); the first load takes a few seconds, later ones about one.
+    Errors: as in read_model.
     """
     from tokenizers import Tokenizer
 
     file = read_model(path, folder)
-    with torch.device("meta"), Undrawn():  # sizes alone: the weights come from the file
+    with torch.device("meta"), Undrawn():  # only sizes: the weights come from the file
         model = LanguageModel(file.config, Tokenizer.from_str(file.tokenizer))
     model.load_state_dict(file.weights, assign=True)
     if model.output_layer.weight.data_ptr() == model.embedding.weight.data_ptr():  # one matrix, as in most small models
@@ -164,9 +164,9 @@ def load_model(path=None, folder=None):
 
 
 def next_tokens(model, text, count=5, ablate=()):
-    """The likeliest `count` tokens after a text, each with its probability, the likeliest first.
+    """The `count` most likely tokens after a text, each with its probability, most likely first.
 
-    Errors: as the model's.
+    Errors: as in the model.
     """
     shares = model(model.encode(text), ablate)[0, -1].softmax(dim=-1)  # (vocab_size,)
     best = shares.topk(min(check_size("count", count), len(shares)))
@@ -174,12 +174,12 @@ def next_tokens(model, text, count=5, ablate=()):
 
 
 def choose(logits, temperature=0.0, top_k=None, generator=None):
-    """The next token's token_id, a whole number, from logits (vocab_size,).
+    """The id of the next token, a whole number, from logits (vocab_size,).
 
-    temperature: the logits are divided by it before softmax; 0 takes the likeliest token. top_k:
-    only that many of the likeliest may be drawn.
-    Errors: TypeError or ValueError for a temperature below 0, or a top_k that is no whole number
-    from 1 on.
+    temperature: divides the logits before softmax; 0 always takes the most likely token (greedy).
+    top_k: draw only from that many of the most likely tokens.
+    Errors: TypeError or ValueError for a temperature below 0, or if top_k isn't a whole number of
+    at least 1.
     Source: top-k: Fan et al. 2018, "Hierarchical Neural Story Generation" (arXiv 1805.04833), section 5.1.
     """
     if check_finite("temperature", temperature) < 0:
@@ -195,8 +195,8 @@ def choose(logits, temperature=0.0, top_k=None, generator=None):
 def generate(model, text, num_tokens=20, temperature=0.0, top_k=None, generator=None, ablate=()):
     """What the model writes after a text: up to num_tokens tokens, fewer if it ends the text.
 
-    temperature, top_k, generator: see choose. Keys and values of earlier tokens are kept, so each
-    token goes through the layers once. Errors: as the model's and choose's.
+    temperature, top_k, generator: see choose. With a KV cache, each token goes through the layers
+    only once. Errors: as in the model and choose.
     """
     token_ids, caches, written = model.encode(text), None, []
     for _ in range(check_size("num_tokens", num_tokens)):

@@ -1,14 +1,14 @@
-"""A model's tokenizer: byte-level byte-pair encoding, made from the vocabulary and merges that its file stores."""
+"""A model's tokenizer: byte-level byte-pair encoding (BPE) from the vocabulary and merges in the model's file."""
 
-# What a text is cut into before pairs are merged, by the name that a file gives it.
-CUTS = {"smollm": True, "gpt-2": False, "default": False}  # whether digits stand alone
-CONTROL, USER_DEFINED = 3, 4  # kinds of tokens that are whole words of their own
+# How a text is split before pairs are merged, by its name in the file.
+CUTS = {"smollm": True, "gpt-2": False, "default": False}  # whether each digit is split off
+CONTROL, USER_DEFINED = 3, 4  # kinds of tokens that are never split
 
 
 def tokenizer_json(fields):
-    """A tokenizer as JSON, that `tokenizers.Tokenizer.from_str` reads; ValueError for a kind that is not known here.
+    """A tokenizer as JSON for `tokenizers.Tokenizer.from_str`; ValueError for a kind that we don't support.
 
-    fields: those of a GGUF file. No beginning token is added, whatever the file says.
+    fields: those of a GGUF file. Never adds a beginning token, even if the file asks for one.
     Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units"
     (arXiv 1508.07909), on bytes: Radford et al. 2019 (GPT-2), section 2.2.
     """
@@ -23,7 +23,7 @@ def tokenizer_json(fields):
     try:
         merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
         tokenizer = Tokenizer(models.BPE({word: token_id for token_id, word in enumerate(words)}, merges))
-    except Exception as error:  # tokenizers raises nothing narrower
+    except Exception as error:  # tokenizers has no narrower exception
         raise ValueError(f"its merges do not fit its tokens ({error})") from error
     digits = [pre_tokenizers.Digits(individual_digits=True)] if CUTS[cut] else []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])

@@ -1,1 +1,1 @@
-"""What this year's models change: positions, shared keys, windows, sinks, and layers built from them (notebook 09)."""
+"""What today's models change: positions, shared KV heads, windows, sinks, and layers built from them (notebook 09)."""

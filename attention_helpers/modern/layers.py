@@ -1,4 +1,4 @@
-"""Two layers made of the parts in `variants`: one as today's models have it, and one that reads another text."""
+"""Two layers built from `parts`: attention as today's models use it, and cross-attention to another text."""
 
 from typing import NamedTuple
 
@@ -12,22 +12,22 @@ from .parts import check_base, check_even, check_groups, repeat_kv, rotate, wind
 
 
 class RollingCache(NamedTuple):
-    """Keys and values of the last tokens, (b, num_kv_heads, kept, head_dim) each, and how many came before in all."""
+    """Keys and values of the last tokens, (b, num_kv_heads, kept, head_dim) each, and how many tokens came so far."""
 
-    keys: torch.Tensor  # rotated already, each by its own position
+    keys: torch.Tensor  # already rotated, each by its own position
     values: torch.Tensor
     past: int
 
 
 class ModernAttention(nn.Module):
-    """MultiHeadAttention as today's models have it: rotary positions, grouped heads, a window if asked for, no bias.
+    """Attention in today's models: rotary positions, grouped heads, an optional window, no bias.
 
-    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). num_kv_heads: heads of keys and values,
-    each shared by num_heads / num_kv_heads query heads; window: how many keys a query sees at most,
-    itself among them, None for all before it; base: that of the rotary positions, None for none.
-    There is no context_length: rotary positions go on, and the masks are made for each x.
-    Errors: as in MultiHeadAttention; ValueError too for a num_kv_heads that does not divide
-    num_heads, a window below 1, a base that is not above 0, or an odd head_dim unless base is None.
+    x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). num_kv_heads: heads of keys and
+    values, each shared by num_heads / num_kv_heads query heads; window: the most keys a query sees,
+    counting its own, or None for no limit; base: of the rotary positions, None for no positions.
+    There is no context_length, because rotary positions never end and masks are made for each x.
+    Errors: as in MultiHeadAttention; also ValueError if num_kv_heads doesn't divide num_heads, for
+    a window below 1, a base that isn't above 0, or an odd head_dim unless base is None.
     Source: Touvron et al. 2023, "Llama 2" (arXiv 2307.09288), section 2.2; the window: Jiang et al.
     2023, "Mistral 7B" (arXiv 2310.06825), section 2.
     """
@@ -65,7 +65,7 @@ class ModernAttention(nn.Module):
         return queries, keys, values
 
     def attend(self, queries, keys, values, mask=None):
-        """The steps for queries that are the last tokens among those of the keys."""
+        """The steps for queries that belong to the last of the keys' tokens."""
         num_tokens, past = queries.shape[2], keys.shape[2] - queries.shape[2]
         scores = attention_scores(queries, repeat_kv(keys, self.num_heads))  # (b, num_heads, num_tokens, num_keys)
         hide = window_mask(num_tokens, self.window or keys.shape[2], past, queries.device)
@@ -78,19 +78,19 @@ class ModernAttention(nn.Module):
         return Steps(queries, keys, values, scores, weights, context)
 
     def steps(self, x, mask=None):
-        """What forward computes on its way; keys and values have num_kv_heads heads."""
+        """The intermediate results of forward; keys and values have num_kv_heads heads."""
         return self.attend(*self.project(x), mask)
 
     def forward(self, x, mask=None):
-        """mask: what to hide beside the future and what left the window, as padding; it broadcasts to the scores."""
+        """mask: what else to hide, such as padding, besides the future and the window; broadcasts to the scores."""
         return self.out_proj(self.steps(x, mask).context)
 
     def step(self, x, cache=None):
-        """The result for the tokens x that come after those in the cache, and the cache with them.
+        """The output for the tokens x, which follow those in the cache, and the extended cache.
 
-        x: (b, num_tokens, d_in), any number of tokens. With a window the cache keeps the last
-        window - 1 tokens, all that the next one can still see.
-        Errors: as in forward; TypeError or ValueError too for a cache that does not fit x.
+        x: (b, num_tokens, d_in), any number of tokens. With a window, the cache keeps only the last
+        window - 1 tokens, which are all that the next token can see.
+        Errors: as in forward; also TypeError or ValueError for a cache that doesn't fit x.
         Source: as for the class.
         """
         past = past_of(cache)
@@ -100,35 +100,34 @@ class ModernAttention(nn.Module):
             keys = torch.cat((cache.keys, keys), dim=2)  # (..., kept + num_tokens, head_dim)
             values = torch.cat((cache.values, values), dim=2)
         context = self.attend(queries, keys, values).context
-        past += x.shape[1]  # only now forget: the first of x has seen further back than the last
+        past += x.shape[1]  # forget only now: the first token of x sees further back than the last
         return self.out_proj(context), RollingCache(self.last(keys), self.last(values), past)
 
     def last(self, x):
-        """The part of keys or values that the next token can still see, in memory of its own."""
+        """The part of keys or values that the next token can still see, in its own memory."""
         surplus = 0 if self.window is None else max(0, x.shape[2] - (self.window - 1))
         return x[:, :, surplus:].clone() if surplus else x
 
     def check_cache(self, cache, past, new):
-        """ValueError for a cache that does not hold what `past` tokens of these texts left, beside the `new` keys."""
+        """ValueError unless the cache holds what `past` tokens leave behind and fits the `new` keys."""
         kept = past if self.window is None else min(past, self.window - 1)
         check_cached(cache, new, "(b, num_kv_heads, kept, head_dim)", kept)
 
 
 def past_of(cache):
-    """How many tokens came before, 0 for None; TypeError for what is no cache."""
+    """How many tokens came before, 0 for None; TypeError if it isn't a cache."""
     if not isinstance(cache, RollingCache | None):
         raise TypeError(f"cache must be a RollingCache that step returned, or None, got {type(cache).__name__}")
     return 0 if cache is None else check_size("cache.past", cache.past, minimum=0)
 
 
 class CrossAttention(nn.Module):
-    """Attention from one text to another: queries from x, keys and values from `other`. Nothing there is the future.
+    """Attention to another text: queries from x, keys and values from `other`, no future to hide.
 
-    x: (b, num_tokens, d_in); other: (b, num_others, d_other); mask: boolean, True hides, of a shape
-    that broadcasts to (b, num_heads, num_tokens, num_others), as padding_mask's does. Returns
+    x: (b, num_tokens, d_in); other: (b, num_others, d_other); mask: boolean, True hides, any shape
+    that broadcasts to (b, num_heads, num_tokens, num_others), like a padding_mask. Returns
     (b, num_tokens, d_out).
-    Errors: as in MultiHeadAttention; TypeError or ValueError too for an `other` or a mask that does
-    not fit.
+    Errors: as in MultiHeadAttention; also TypeError or ValueError if `other` or mask doesn't fit.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3 (encoder-decoder
     attention).
     """
@@ -164,11 +163,11 @@ class CrossAttention(nn.Module):
 
 
 def check_other(other, d_other, x):
-    """The other text: as many of them as in x, of width d_other, of the dtype and device of x."""
+    """Errors unless `other` has width d_other, and the batch size, dtype and device of x."""
     check_tensor("other", other, (3,), f"(b, num_others, {d_other})")
     expected = x.shape[0], other.shape[1], d_other
     if other.shape != expected:
         raise ValueError(f"other must have the shape {expected}, got {tuple(other.shape)}")
     if (other.dtype, other.device) != (x.dtype, x.device):
         got = f"{other.dtype} on {other.device}"
-        raise ValueError(f"other must be as x is, {x.dtype} on {x.device}, got {got}")
+        raise ValueError(f"other must be like x, {x.dtype} on {x.device}, got {got}")

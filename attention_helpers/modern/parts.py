@@ -1,7 +1,7 @@
-"""What today's models add to attention, as small parts: positions, shared keys, a window, padding, a sink.
+"""What today's models add to attention, as small functions: positions, shared KV heads, a window, padding, a sink.
 
-Every mask is boolean and hides where it is True, as in `core`, so masks are joined by `|`. A bias is added to scores
-that are scaled already: `attention_weights(scores * scale + bias, mask)`.
+Every mask is boolean and True hides, as in `core`, so you can combine masks with `|`. A bias is added to the scaled
+scores: `attention_weights(scores * scale + bias, mask)`.
 """
 
 import torch
@@ -14,15 +14,15 @@ SIDES = "left", "right"
 
 
 def rotate(x, positions, base=10_000.0):
-    """Rotary positions: turn each pair of neighbours by an angle that grows with the position.
+    """Rotary positions (RoPE): rotate each pair of neighbours by an angle that grows with the position.
 
     x: queries or keys, (..., num_tokens, head_dim), head_dim even; positions: whole numbers,
-    (num_tokens,) or any shape that broadcasts to x's without head_dim. Pair i, entries 2i and
-    2i + 1, turns by base ** (-2i / head_dim) radians a token. Returns the shape and dtype of x; the
-    angles are computed in that dtype, but in float32 at least.
-    Errors: TypeError for an x that is no floating-point tensor, positions that are no whole numbers
-    or a base that is no number; ValueError for an odd head_dim, positions that do not fit x, or a
-    base that is not above 0.
+    (num_tokens,) or any shape that broadcasts to x.shape[:-1]. Pair i, entries 2i and 2i + 1,
+    rotates by base ** (-2i / head_dim) radians per token. Returns the shape and dtype of x; angles
+    are computed in that dtype, but at least in float32.
+    Errors: TypeError if x isn't a floating-point tensor, positions aren't whole numbers or base
+    isn't a number; ValueError for an odd head_dim, positions that don't fit x, or a base that
+    isn't above 0.
     Source: Su et al. 2021, "RoFormer" (arXiv 2104.09864), section 3.4.2, equation 34.
     """
     check_tensor("x", x, layout="(..., num_tokens, head_dim)")
@@ -30,7 +30,7 @@ def rotate(x, positions, base=10_000.0):
     base, head_dim = check_base(base), check_even(x.shape[-1])
     kind = torch.promote_types(x.dtype, torch.float32)
     exponents = torch.arange(0, head_dim, 2, device=x.device, dtype=kind) / head_dim  # (head_dim / 2,)
-    frequencies = base**-exponents  # radians a token
+    frequencies = base**-exponents  # radians per token
     angles = positions[..., None] * frequencies  # (..., num_tokens, head_dim / 2), radians
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]  # (..., num_tokens, head_dim / 2) each
@@ -39,22 +39,22 @@ def rotate(x, positions, base=10_000.0):
 
 
 def alibi_slopes(num_heads, device=None):
-    """How much a head's score falls with each token of distance: 2 ** (-8 h / num_heads), h from 1.
+    """How much a head's scores fall per token of distance: 2 ** (-8 h / num_heads), h from 1.
 
-    Returns (num_heads,), float32. Errors: as causal_mask's, for num_heads.
+    Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
     Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3. (Its released
-    code takes other slopes where num_heads is no power of two.)
+    code uses other slopes if num_heads isn't a power of two.)
     """
     heads = torch.arange(1, check_size("num_heads", num_heads) + 1, device=device)
     return 2.0 ** (-8.0 * heads / num_heads)
 
 
 def alibi_bias(num_heads, num_tokens, past=0, device=None):
-    """ALiBi: lower scores by a slope times the distance; to be added to scores that are scaled already.
+    """ALiBi: -slope * distance, 0 for a token's own key. Add it to scores that are already scaled.
 
     past: how many tokens came before the num_tokens queries. Returns (num_heads, num_tokens,
-    past + num_tokens), float32, -slope * distance, 0 on a token itself.
-    Errors: as causal_mask's, for num_heads, num_tokens and past (which may be 0).
+    past + num_tokens), float32.
+    Errors: as in causal_mask, for num_heads, num_tokens and past (which can be 0).
     Source: as for alibi_slopes.
     """
     distances = distances_of(num_tokens, past, device).abs()  # (num_tokens, past + num_tokens)
@@ -62,13 +62,13 @@ def alibi_bias(num_heads, num_tokens, past=0, device=None):
 
 
 def repeat_kv(x, num_heads):
-    """Hand each key head to its group of query heads: grouped-query attention, multi-query with one.
+    """Repeat each KV head for its group of query heads (GQA; with a single KV head, MQA).
 
     x: keys or values, (..., num_kv_heads, num_tokens, head_dim). Returns (..., num_heads,
-    num_tokens, head_dim): query head h reads key head h // (num_heads / num_kv_heads).
-    Errors: TypeError for an x that is no floating-point tensor or a num_heads that is no whole
-    number; ValueError for a rank below 3, or a num_heads that num_kv_heads does not divide.
-    Source: Ainslie et al. 2023, "GQA" (arXiv 2305.13245), section 2.2; one key head: Shazeer 2019
+    num_tokens, head_dim): query head h reads KV head h // (num_heads / num_kv_heads).
+    Errors: TypeError if x isn't a floating-point tensor or num_heads isn't a whole number;
+    ValueError for a rank below 3, or if num_kv_heads doesn't divide num_heads.
+    Source: Ainslie et al. 2023, "GQA" (arXiv 2305.13245), section 2.2; MQA: Shazeer 2019
     (arXiv 1911.02150).
     """
     check_tensor("x", x, range(3, 65), "(..., num_kv_heads, num_tokens, head_dim)")
@@ -77,11 +77,11 @@ def repeat_kv(x, num_heads):
 
 
 def window_mask(num_tokens, window, past=0, device=None):
-    """Boolean mask: True, "hide", where the key is in the future, or `window` tokens back or more.
+    """Boolean mask: True, "hide", where the key is in the future, or `window` or more tokens back.
 
-    A query sees `window` keys at most, itself among them. past: how many tokens came before the
+    A query sees at most `window` keys, counting its own. past: how many tokens came before the
     num_tokens queries. Returns (num_tokens, past + num_tokens).
-    Errors: as causal_mask's, for num_tokens, window and past (which may be 0).
+    Errors: as in causal_mask, for num_tokens, window and past (which can be 0).
     Source: Beltagy et al. 2020, "Longformer" (arXiv 2004.05150), section 3.1; causal, with a cache:
     Jiang et al. 2023, "Mistral 7B" (arXiv 2310.06825), section 2.
     """
@@ -90,19 +90,19 @@ def window_mask(num_tokens, window, past=0, device=None):
 
 
 def distances_of(num_tokens, past, device):
-    """How many tokens each key, past + num_tokens, lies before each of the last num_tokens of them."""
+    """How many tokens before its query each key is, (num_tokens, past + num_tokens)."""
     num_tokens, past = check_size("num_tokens", num_tokens), check_size("past", past, minimum=0)
     positions = torch.arange(past + num_tokens, device=device)
     return positions[past:, None] - positions
 
 
 def padding_mask(lengths, num_tokens, side="right", device=None):
-    """Boolean mask of the padding in a batch of unequal texts: True where a key is no token of its text.
+    """Boolean mask for a batch of texts of different lengths: True where a key is padding.
 
     lengths: how many tokens each text has, b whole numbers from 0 to num_tokens; side: where the
-    padding stands, "left" or "right". Returns (b, 1, 1, num_tokens), for all heads and queries.
-    Errors: TypeError for a size that is no whole number; ValueError for no lengths, a length above
-    num_tokens, or another side.
+    padding is, "left" or "right". Returns (b, 1, 1, num_tokens), for all heads and queries.
+    Errors: TypeError if a size isn't a whole number; ValueError for no lengths, a length above
+    num_tokens, or any other side.
     """
     num_tokens = check_size("num_tokens", num_tokens)
     try:
@@ -110,19 +110,19 @@ def padding_mask(lengths, num_tokens, side="right", device=None):
     except TypeError as error:
         raise TypeError(f"lengths must hold a whole number for each text, got {lengths!r}") from error
     if not lengths or max(lengths) > num_tokens:
-        raise ValueError(f"lengths must be those of one text or more, each at most {num_tokens}, got {lengths}")
+        raise ValueError(f"lengths must hold at least one length, each at most {num_tokens}, got {lengths}")
     if side not in SIDES:
         raise ValueError(f"side must be 'left' or 'right', got {side!r}")
     positions = torch.arange(num_tokens, device=device)
-    positions = positions.flip(0) if side == "left" else positions  # counted from where the text begins
+    positions = positions.flip(0) if side == "left" else positions  # counted from the unpadded side
     return (positions >= torch.tensor(lengths, device=device)[:, None])[:, None, None]  # (b, 1, 1, num_tokens)
 
 
 def show_self(mask):
-    """The mask with its diagonal shown: each token may read itself, so that no row is empty and NaN.
+    """The mask with its diagonal visible: every token can read itself, so no row is empty and NaN.
 
-    mask: boolean, (..., num_tokens, num_tokens). Returns its shape.
-    Errors: TypeError for a mask that is not boolean, ValueError for one that is not square.
+    mask: boolean, (..., num_tokens, num_tokens). Returns the same shape.
+    Errors: TypeError if mask isn't boolean, ValueError if it isn't square.
     """
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
         kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
@@ -133,12 +133,12 @@ def show_self(mask):
 
 
 def sink_weights(scores, sink, mask=None, scale=1.0):
-    """Attention weights with a sink: one more score a head, of no token, takes a share and is left out.
+    """Attention weights with a sink: an extra score per head, for no token, that takes some weight.
 
     scores, mask, scale: as for attention_weights; scores (..., num_heads, num_queries, num_keys).
-    sink: (num_heads,), a score that is not scaled. Returns the shape of scores: rows that sum to
-    less than 1, and to 0 where every key is hidden.
-    Errors: as attention_weights'; TypeError or ValueError too for a sink of another kind or shape.
+    sink: (num_heads,), one unscaled score per head. Returns the shape of scores, without the sink's
+    weight: rows sum to less than 1, and to 0 if all keys are hidden.
+    Errors: as in attention_weights; TypeError or ValueError too for a sink of another kind or shape.
     Source: OpenAI 2025, "gpt-oss model card" (arXiv 2508.10925), section 2.2; sinks in general:
     Xiao et al. 2023 (arXiv 2309.17453).
     """
@@ -155,7 +155,7 @@ def sink_weights(scores, sink, mask=None, scale=1.0):
 
 
 def check_positions(positions, x):
-    """Whole numbers, on x's device, that broadcast to x without its last dimension."""
+    """Errors unless positions are whole numbers on x's device that broadcast to x.shape[:-1]."""
     if not isinstance(positions, torch.Tensor) or positions.dtype not in WHOLE:
         kind = positions.dtype if isinstance(positions, torch.Tensor) else type(positions).__name__
         raise TypeError(f"positions must be a tensor of whole numbers, got {kind}")
@@ -180,7 +180,7 @@ def check_even(head_dim):
 
 
 def check_groups(num_heads, num_kv_heads):
-    """How many query heads read one key head; ValueError if it is no whole number."""
+    """How many query heads share one KV head; ValueError if that isn't a whole number."""
     if num_kv_heads == 0 or num_heads % num_kv_heads:
         raise ValueError(f"num_kv_heads must divide num_heads, got num_kv_heads={num_kv_heads}, num_heads={num_heads}")
     return num_heads // num_kv_heads

@@ -1,4 +1,4 @@
-"""A character model around one attention layer, masked or leaky, and the losses that tell the two apart."""
+"""A character model around one attention layer, masked or leaky, and the losses that reveal which it is."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ TEXT = data_file("small_town.txt")
 
 
 def load_text(path=TEXT):
-    """The course's own text, a string. Errors: FileNotFoundError that says what is missing. Source: data/README.md."""
+    """The course's own text, a string. Errors: FileNotFoundError that names the file. Source: data/README.md."""
     try:
         return Path(path).read_text(encoding="ascii")
     except FileNotFoundError:
@@ -21,11 +21,11 @@ def load_text(path=TEXT):
 
 
 class Characters:
-    """Predict each next character of a text; its last `held_out` characters are not trained on.
+    """Predict the next character of a text; the last `held_out` characters aren't used for training.
 
-    batch(generator) returns x and targets, token_ids (batch_size, window); targets are x, one character on. Errors:
-    TypeError or ValueError for a text that is no string, a size that is no whole number from 1 on, or a text too short
-    to hold a window in both parts.
+    batch(generator) returns x and targets, token ids (batch_size, window); targets is x shifted by one character.
+    Errors: TypeError or ValueError if text isn't a string, a size isn't a whole number of at least 1, or a part of the
+    text is too short for a window.
     """
 
     def __init__(self, text, window=32, batch_size=32, held_out=1500):
@@ -47,7 +47,7 @@ class Characters:
         return windows[:, :-1], windows[:, 1:]
 
     def unseen(self):
-        """x and targets (windows, window) from the held-out part, one window after the other."""
+        """x and targets (windows, window): the held-out part, cut into consecutive windows."""
         windows = self.held_out[:-1].unfold(0, self.window, self.window)
         return windows, self.held_out[1:].unfold(0, self.window, self.window)
 
@@ -55,12 +55,12 @@ class Characters:
         return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
     def accuracy(self, outputs, targets):
-        """The share of characters guessed right, (1,)."""
+        """The fraction of characters predicted correctly, (1,)."""
         return (outputs.argmax(dim=-1) == targets).float().mean().view(1)
 
 
 class LeakyMultiHeadAttention(MultiHeadAttention):
-    """MultiHeadAttention as it is when its masked_fill is thrown away: every token reads the future."""
+    """MultiHeadAttention with the result of masked_fill thrown away, so every token reads the future."""
 
     def steps(self, x):
         self.mask.fill_(False)
@@ -68,11 +68,11 @@ class LeakyMultiHeadAttention(MultiHeadAttention):
 
 
 class CharacterModel(nn.Module):
-    """Characters and positions, one attention layer, a residual, LayerNorm and an MLP as the output layer.
+    """Character and position embeddings, one attention layer, a residual, LayerNorm and an MLP.
 
-    x: token_ids (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns
-    logits (b, num_tokens, characters); the output layer has one hidden layer of GELUs.
-    Errors: see MultiHeadAttention; TypeError or ValueError too for an x of another task.
+    x: token ids (b, num_tokens) of a Characters task, with num_tokens up to its window. Returns
+    logits (b, num_tokens, characters). The output layer is the MLP: one hidden layer with GELU.
+    Errors: as in MultiHeadAttention; also TypeError or ValueError if x doesn't fit the task.
     """
 
     def __init__(self, task, width=64, num_heads=4, hidden=128, dropout=0.0, leaky=False):
@@ -100,15 +100,15 @@ class CharacterModel(nn.Module):
 
 
 def device_of(model):
-    """Where a model's parameters are, and so its input must be."""
+    """The device of a model's parameters, where its input must be too."""
     return next(model.parameters()).device
 
 
 @torch.no_grad()
 def prefix_losses(model, x, targets):
-    """The loss of the last character of every prefix of x (windows, window): the future is not there to be read.
+    """The loss at the last character of every prefix of x (windows, window), where there is no future to read.
 
-    Returns (window,), in nats: entry n - 1 for prefixes of n characters. The model is put in eval mode.
+    Returns (window,), in nats; entry n - 1 is for prefixes of n characters. Puts the model in eval mode.
     """
     model.eval()
     x, targets = x.to(device_of(model)), targets.to(device_of(model))
@@ -118,18 +118,17 @@ def prefix_losses(model, x, targets):
 
 @torch.no_grad()
 def held_out_loss(model, task):
-    """The loss of all positions of the held-out windows at once, in nats, as a validation loss is usually computed."""
+    """The usual validation loss, in nats: the mean over all positions of the held-out windows at once."""
     x, targets = (part.to(device_of(model)) for part in task.unseen())
     return task.loss(model.eval()(x), targets).item()
 
 
 @torch.no_grad()
 def generate_text(model, task, start, length, generator):
-    """Go on from the text `start` by `length` characters, each drawn from the model's softmax. Returns the new ones.
+    """Continue the text `start` by `length` characters, each drawn from the model's softmax. Returns the new ones.
 
-    They are drawn on the CPU, as the generator must be, wherever the model is. Errors: TypeError or ValueError for a
-    start that is no string, is empty or has a character that the vocabulary lacks, or a length that is no whole number
-    from 1 on.
+    The generator must be on the CPU; the model can be anywhere. Errors: TypeError or ValueError if start isn't a
+    string, is empty or has a character that isn't in the vocabulary, or if length isn't a whole number of at least 1.
     """
     if not isinstance(start, str):
         raise TypeError(f"start must be a string, got {type(start).__name__}")
@@ -144,7 +143,7 @@ def generate_text(model, task, start, length, generator):
 
 
 def known_words(text, reference):
-    """The share of words in a text that stand in the reference; the first and the last may be cut, and are left out."""
+    """The fraction of a text's words that occur in the reference. The first and last, often cut off, don't count."""
     words = "".join(character if character.isalpha() else " " for character in text.lower()).split()[1:-1]
     known = set("".join(character if character.isalpha() else " " for character in reference.lower()).split())
     return sum(word in known for word in words) / len(words) if words else 0.0

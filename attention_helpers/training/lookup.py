@@ -1,4 +1,4 @@
-"""The lookup task, whose right attention map is known, and a model that attends once to solve it."""
+"""A lookup task (associative recall), whose correct attention map is known, and a one-layer model for it."""
 
 import torch
 from torch import nn
@@ -8,13 +8,13 @@ from ..layers import MultiHeadAttention
 
 
 class LookupTask:
-    """Pairs of a letter and a digit, then a question: a letter, or two, whose digits are asked for.
+    """Pairs of a letter and a digit, then a question: one letter or two, whose digits are the answers.
 
     batch(generator) returns x, symbols (batch_size, pairs + 1, 2), and answers, digits (batch_size, questions). Each
-    token holds two symbols: a pair its letter and its digit, the question the letters asked for (or one and a blank).
-    The same letter is another symbol in a pair, in the first question and in the second.
-    Errors: TypeError or ValueError for a size that is no whole number from 1 on, for more pairs than letters, more
-    than 26 letters, or questions other than 1 or 2.
+    token holds two symbols: a letter and its digit in a pair, two letters (or one and a blank) in the question. A
+    letter has three different symbols: one in a pair, one as the first question, one as the second.
+    Errors: TypeError or ValueError if a size isn't a whole number of at least 1, for more pairs than letters, more
+    than 26 letters, or more than 2 questions.
     """
 
     def __init__(self, questions=1, letters=10, digits=10, pairs=6, batch_size=128):
@@ -45,11 +45,11 @@ class LookupTask:
         return nn.functional.cross_entropy(outputs.flatten(0, 1), answers.flatten())
 
     def accuracy(self, outputs, answers):
-        """The share of right answers to each question, (questions,)."""
+        """The accuracy on each question, from 0 to 1, (questions,)."""
         return (outputs.argmax(dim=-1) == answers).float().mean(dim=0)
 
     def words(self, tokens):
-        """A row of x, (pairs + 1, 2), as one would write it: ["B 7", "A 3", ..., "A ?"]."""
+        """A row of x, (pairs + 1, 2), as you'd write it: ["B 7", "A 3", ..., "A ?"]."""
         letter = [chr(ord("A") + symbol % self.letters) for symbol in tokens[:, 0].tolist()]
         pairs = [f"{a} {symbol - 3 * self.letters}" for a, symbol in zip(letter, tokens[:-1, 1].tolist(), strict=False)]
         second = chr(ord("A") + int(tokens[-1, 1]) % self.letters) if self.questions == 2 else ""
@@ -57,11 +57,11 @@ class LookupTask:
 
 
 class LookupModel(nn.Module):
-    """Embed symbols, attend once, and read the answers off the last token's context vector.
+    """Embed symbols, attend once, and predict the answers from the last token's context vector.
 
-    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). The
-    output layer is linear, or an MLP with `hidden` GELUs. Errors: see MultiHeadAttention; TypeError
-    or ValueError too for an x of another task.
+    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). The output
+    layer is linear, or an MLP with `hidden` GELU units. Errors: as in MultiHeadAttention; also
+    TypeError or ValueError if x doesn't fit the task.
     """
 
     def __init__(self, task, width=32, num_heads=1, hidden=0):

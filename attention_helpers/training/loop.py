@@ -1,4 +1,4 @@
-"""A plain training loop that can be watched, interrupted and gone on with."""
+"""A plain training loop that you can watch, interrupt and resume."""
 
 import signal
 from contextlib import contextmanager
@@ -12,31 +12,31 @@ from ..dropout import Dropout
 
 
 class Snapshot(NamedTuple):
-    """A training run as it stood after `step` steps: its loss is in nats."""
+    """A training run after `step` steps; the loss is in nats."""
 
     step: int
-    loss: float  # of a batch of its own, the same for all snapshots
-    accuracy: torch.Tensor  # (questions,), of the same examples
+    loss: float  # on a separate batch, the same for all snapshots
+    accuracy: torch.Tensor  # (questions,), on that batch
     state: dict  # the model's parameters by name
     maps: torch.Tensor  # (examples, num_heads, num_tokens, num_tokens)
 
 
 def worth_keeping(step):
-    """Which steps a run keeps: all to 30, every 10th to 100, every 50th beyond."""
+    """Which steps a run keeps: all up to 30, every 10th up to 100, then every 50th."""
     return step <= 30 or step % (10 if step <= 100 else 50) == 0
 
 
-FAR_APART = 2_654_435_769  # 2**32 by the golden ratio: so the steps of a few thousand seeds begin far from each other
+FAR_APART = 2_654_435_769  # 2**32 / golden ratio, so that a few thousand seeds start far apart
 
 
 class Training:
-    """A model on its way: run(steps) trains on from where it stands, and may be interrupted at any time.
+    """A model in training: run(steps) continues from the current step, and you can interrupt it at any time.
 
-    model: outputs = model(x), and maps(x) if its attention is to be kept. task: batch(generator), loss, accuracy.
-    The batch of a step, and dropout's masks in it, depend on seed and step alone: a run that was interrupted and went
-    on ends where one in one go ends. snapshots: see Snapshot; examples: x whose maps they hold, drawn for that alone.
-    The loss is in nats. Errors: TypeError or ValueError for a learning rate that is no positive number, a seed outside
-    [0, 2**32), or a model that does not fit the task.
+    model: has outputs = model(x), and maps(x) if keep. task: has batch(generator), loss and accuracy. The batch and
+    dropout masks of a step depend only on seed and step, so a run that was interrupted and resumed ends exactly where
+    an uninterrupted one does. snapshots: see Snapshot; examples: the x for their maps, never trained on. Losses are in
+    nats. Errors: TypeError or ValueError if the learning rate isn't a positive number, for a seed outside [0, 2**32),
+    or if the model doesn't fit the task.
     Source: AdamW, Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
     """
 
@@ -55,14 +55,14 @@ class Training:
         for module in model.modules():
             if isinstance(module, Dropout):
                 module.generator = self.generator
-        self.examples, self.answers = self.drawn(2**31)  # no run takes so many steps
+        self.examples, self.answers = self.drawn(2**31)  # no run takes that many steps
         self.check_fit()
         if keep:
             self.keep_snapshot()
 
     @torch.no_grad()
     def check_fit(self):
-        """ValueError unless the model takes what the task asks, and the task what the model answers."""
+        """ValueError unless the model accepts the task's x, and the task's loss accepts the model's outputs."""
         try:
             self.task.loss(self.model.eval()(self.examples), self.answers)
         except (IndexError, RuntimeError, ValueError) as error:
@@ -70,12 +70,12 @@ class Training:
             raise ValueError(f"model must fit the task's x and answers, but with them came {said}") from error
 
     def drawn(self, step):
-        """The batch of a step: the same each time it is asked for."""
-        self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch heeds these 32 bits alone
+        """The batch of a step, the same one each time."""
+        self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch uses only these 32 bits
         return [part.to(self.device) for part in self.task.batch(self.generator)]
 
     def take_step(self):
-        """One step of training, whole."""
+        """One complete training step."""
         x, answers = self.drawn(self.step)
         self.optimizer.zero_grad()
         outputs = self.model.train()(x)
@@ -87,10 +87,10 @@ class Training:
         self.step += 1
 
     def run(self, steps, until=None, name="training"):
-        """Take `steps` more steps, fewer if the lowest accuracy of a batch reaches `until`, or at an interrupt.
+        """Take `steps` more steps, or fewer: until the lowest accuracy of a batch reaches `until`, or an interrupt.
 
-        Returns self. An interrupt ends the run between two steps; run again to go on. Errors: TypeError or ValueError
-        for steps that are no whole number from 1 on, or an `until` outside (0, 1].
+        Returns self. An interrupt stops the run between two steps; call run again to continue. Errors: TypeError or
+        ValueError if steps isn't a whole number of at least 1, or for an `until` outside (0, 1].
         """
         from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
 
@@ -117,7 +117,7 @@ class Training:
 
     @torch.no_grad()
     def keep_snapshot(self):
-        """Remember the model as it stands, with its loss, accuracy and maps on examples of its own."""
+        """Store the model's current state, with its loss, accuracy and maps on the separate examples."""
         outputs = self.model.eval()(self.examples)
         loss = self.task.loss(outputs, self.answers).item()
         state = {name: value.clone() for name, value in self.model.state_dict().items()}
@@ -126,7 +126,7 @@ class Training:
 
 
 def end_here(bar, taken):
-    """Call the steps taken all there are to take: in a notebook, a bar that is not full at its end turns red."""
+    """Set the bar's total to the steps taken, because a notebook shows a bar in red if it ends before it's full."""
     start = bar.start_t
     bar.reset(total=taken)
     bar.start_t = bar.last_print_t = start
@@ -135,9 +135,9 @@ def end_here(bar, taken):
 
 @contextmanager
 def held_interrupt():
-    """Let an interrupt wait: the function that this yields says whether one came.
+    """Hold back interrupts, so that each step is completed. Yields a function that returns whether one came.
 
-    So a step is never torn. Outside the main thread, where no interrupt arrives, it says no.
+    Outside the main thread, where no interrupts arrive, it returns False.
     """
     came = []
     try:

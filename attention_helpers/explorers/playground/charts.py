@@ -1,15 +1,15 @@
-"""Two charts of what was measured of a run so far: its losses, and its share of right answers."""
+"""Two charts of a run so far: its losses and its accuracy."""
 
 import math
 
 from ...plots import head_colour
 from ..svg import AXIS, TOP, Drawing, below, line, tag, text, title_of
 
-COLOURS = {"training": 4, "held-out": 3, "honest, held-out": 5}  # of head_colour: those that no head here has
+COLOURS = {"training": 4, "held-out": 3, "honest, held-out": 5}  # head colours that no head here uses
 
 
 def measured_curves(measured, honest, width, height):
-    """The charts one under the other. measured: Measured, honest: Honest, each in the order of their steps."""
+    """The charts, one below the other. measured: a list of Measured, honest: of Honest, both ordered by step."""
     losses = {
         "training": [(each.step, each.loss) for each in measured],
         "held-out": [(each.step, each.held_loss) for each in measured],
@@ -29,7 +29,7 @@ def measured_curves(measured, honest, width, height):
 
 
 def end_of_axis(ends, value):
-    """The first of some ends of an axis that a value does not pass, or the last of them, doubled until it does not."""
+    """The first of `ends` that isn't below the value, or else the last one, doubled as often as needed."""
     end = next((end for end in ends if value <= end), ends[-1])
     while end < value < math.inf:
         end *= 2
@@ -37,7 +37,7 @@ def end_of_axis(ends, value):
 
 
 def chart(curves, title, until, high, width, height, scale=1):
-    """Curves by name, each of (step, value), up to `until` and `high`; scale: of the numbers that stand beside it."""
+    """Curves by name, lists of (step, value), up to `until` and `high`; scale: multiplies the axis labels."""
     left, right, top, bottom = 46, width - 10, TOP, TOP + height
     spot = lambda step, value: (left + step / until * (right - left), bottom - value / high * height)  # noqa: E731
     parts = [title_of(title, width), line(left, top, left, bottom), line(left, bottom, right, bottom)]

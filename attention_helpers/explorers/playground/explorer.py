@@ -1,4 +1,4 @@
-"""The playground: attention that learns while one watches, and fails where it must."""
+"""The playground's controls, picture and words."""
 
 import math
 import textwrap
@@ -20,32 +20,32 @@ from .headline import headline, percent
 from .player import Player
 from .runs import NEXT, TASKS, Run
 
-LONGEST = 500  # steps: then a playground that plays pauses, and goes on when Play is pressed again
-OPEN = set()  # the playgrounds that are not closed; ipywidgets keeps those alive, and so may this
-WIDTH, LINE = 640, 78  # of the headline, in the picture's pixels; and how many of its characters fit a line
+LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
+OPEN = set()  # playgrounds that aren't closed; ipywidgets keeps these alive anyway
+WIDTH, LINE = 640, 78  # the headline's width, in the picture's pixels, and characters per line
 
 
 class PlayState(NamedTuple):
-    """What the picture shows of a run, as it stands after its last step."""
+    """What the picture shows: a run after its latest step."""
 
     run: Run
     step: int
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
-    tokens: list  # that example in words
+    tokens: list  # the same example in words
     mask: str
-    measured: list  # a Measured for each picture up to here; losses in nats
-    honest: list  # an Honest now and then, of the next character
+    measured: list  # one Measured per picture so far; losses in nats
+    honest: list  # one Honest now and then, for the next character
     parameters: int
     headline: str
 
 
 class Playground(Explorer):
-    """Train one attention layer and watch it; a control that is moved begins anew from the seed, and keeps playing.
+    """Train one attention layer and watch it. Moving a control restarts training from the seed, and it keeps playing.
 
-    play() and pause() do what the button does; run(steps) trains from code and then shows where it stands, the same
-    each time. Held-out examples are scored in eval mode. One playground of a kernel plays: making or playing another
-    pauses it, running its cell again closes it, and so does close(). An interrupt of the kernel pauses it.
-    Arrays: a PlayState. Losses in nats. Errors: see Explorer.
+    play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
+    time. Held-out examples are evaluated in eval mode. Only one playground per kernel plays: making or playing another
+    pauses it, and so does interrupting the kernel. Running its cell again closes it, and so does close().
+    Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
     def __init__(self):
@@ -70,7 +70,7 @@ class Playground(Explorer):
         }
 
     def make_extras(self):
-        """A row of buttons, and how many steps there are between two pictures."""
+        """A row of buttons, and a slider for the number of steps per picture."""
         self.buttons = {}
         for name, icon, tooltip, pressed in (
             ("Play", "play", "Train on, picture after picture", lambda: self.pause() if self.playing else self.play()),
@@ -134,7 +134,7 @@ class Playground(Explorer):
         return rows
 
     def strongest(self, state):
-        """What each head reads most, in words."""
+        """Each head's largest weights, in words."""
         most = [row.topk(2) for row in state.weights[:, state.run.asks]]
         return "; ".join(
             f"head {head}: {shares([state.tokens[place] for place in places], weights)}"
@@ -152,7 +152,7 @@ class Playground(Explorer):
         return self.player.wanted
 
     def play(self):
-        """Train on, picture after picture, until pause() or for LONGEST steps."""
+        """Keep training, picture after picture, until pause() or for LONGEST steps."""
         for other in [*OPEN]:
             if other is not self:
                 other.pause()
@@ -160,14 +160,14 @@ class Playground(Explorer):
         self._show_button()
 
     def pause(self):
-        """Stop between two pictures; when this returns, none is drawn any more."""
+        """Stop between two pictures; once this returns, no more are drawn."""
         self.player.stop()
 
     def run(self, steps):
-        """Take so many steps at once, measured as often as playing does, and show where they led.
+        """Take `steps` steps at once, measured as often as when playing, and show the result.
 
-        An interrupt ends it between two steps. Errors: TypeError or ValueError for steps that are no whole number
-        from 1 on.
+        An interrupt stops it between two steps. Errors: TypeError or ValueError if steps isn't a whole number of at
+        least 1.
         """
         left = check_size("steps", steps)
         self.pause()
@@ -179,11 +179,11 @@ class Playground(Explorer):
             self._show_run()
 
     def restart(self):
-        """Back to step 0, and on from there if it plays."""
+        """Go back to step 0, and continue from there if it's playing."""
         self.set(**self._shown)
 
     def close(self):
-        """Stop for good, and let go of all that it holds."""
+        """Stop for good and release everything."""
         self.pause()
         OPEN.discard(self)
         self.arrays = self.arrays._replace(run=None)
@@ -211,7 +211,7 @@ class Playground(Explorer):
         self.buttons["Play"].description, self.buttons["Play"].icon = name, icon
 
     def _repr_mimebundle_(self, **kwargs):
-        """As of every explorer; while it plays, what lasts is the picture that it began with."""
+        """As in every explorer, but while playing the static picture is that of step 0."""
         bundle = super()._repr_mimebundle_(**kwargs)
         if self.playing:
             first = self.compute(**self.values)
@@ -224,14 +224,14 @@ def in_training(number, form):
 
 
 def this_cell():
-    """The notebook's name for the cell that runs, and the kernel's for this run of it; nothing outside a notebook."""
+    """The ids of the running cell and of this execution; None outside a notebook."""
     kernel = getattr(get_ipython(), "kernel", None)
     parent = kernel.get_parent() if kernel else {}
     return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
 
 
 def close_all(widget):
-    """Close a widget, its children, its style and its layout: ipywidgets keeps each of them until then."""
+    """Close a widget, its children, its style and its layout, because ipywidgets keeps each of them until then."""
     for part in (*getattr(widget, "children", ()), getattr(widget, "style", None), widget.layout):
         if isinstance(part, widgets.DOMWidget):
             close_all(part)

@@ -1,16 +1,16 @@
-"""The playground's headline: one sentence or two on what was measured, and on what would mend it.
+"""The playground's headline: one or two sentences on what was measured, and on what would fix it.
 
-What is said of a single run is read off its numbers. What is said of all runs of some settings, that they cannot learn
-or that others learn, a slow test holds over ten seeds of each: see `cannot` and `mends`.
+Claims about a single run come from its numbers. Claims about all runs with some settings (they can't learn, or others
+can) are checked by a slow test with ten seeds each: see `cannot` and `mends`.
 """
 
 import math
 
 from .runs import NEXT
 
-PATIENT = 150  # steps before a headline names what to change, where steps alone might do
-SURE = 50  # steps before it says that one head will not do: no number of steps does
-APART = 0.3  # nats between a loss and the honest one from which the future is said to be read
+PATIENT = 150  # steps before a headline suggests a change, if more steps might be enough
+SURE = 50  # steps before it says that one head isn't enough, since no number of steps is
+APART = 0.3  # nats: if the honest loss exceeds the usual one by more, the model reads the future
 
 
 def percent(share):
@@ -18,7 +18,7 @@ def percent(share):
 
 
 def good(task):
-    """By control, the values with which a look-up is learned in at most 500 steps, whatever the seed."""
+    """By control, the values with which the lookup task is learned in at most 500 steps, for any seed."""
     two = task == "two questions"
     return {
         "num_heads": (2, 4) if two else (1, 2, 4),
@@ -29,18 +29,18 @@ def good(task):
 
 
 def mends(task, **sizes):
-    """The nearest good value for each control that has another: with all of them the task is learned."""
+    """The nearest good value for each control that doesn't have one; with all of them, the task is learned."""
     apart = {name: values for name, values in good(task).items() if sizes[name] not in values}
     return {name: min(values, key=lambda value: abs(value - sizes[name])) for name, values in apart.items()}
 
 
 def cannot(task, num_heads):
-    """Whether no width, dropout or learning rate lets the task be learned: one head, two ordered answers."""
+    """Whether the task can't be learned with any width, dropout or learning rate: one head, two ordered answers."""
     return task == "two questions" and num_heads == 1
 
 
 def headline(run, task, **sizes):
-    """What to say of a Run with such control values."""
+    """The headline for a Run with these control values."""
     now, start = run.measured[-1], run.measured[0]
     if not math.isfinite(now.held_loss):
         return "The loss is no number any more: the steps were too large."
@@ -62,7 +62,7 @@ def headline(run, task, **sizes):
 
 
 def of_next_character(run, now, start):
-    """The leak, where two losses measured at one step tell of it; else how far the training got."""
+    """The leak, if the two losses measured at one step reveal it; else how far the training got."""
     if run.step == 0:
         return f"Untrained: {percent(now.accuracy)} of the next characters are guessed. Press Play."
     if not run.honest:

@@ -1,4 +1,4 @@
-"""A thread that draws picture after picture, and stops when it is told to, at an interrupt, and with its process."""
+"""A thread that draws picture after picture until it's stopped, interrupted, or its process ends."""
 
 import atexit
 import signal
@@ -7,14 +7,14 @@ import time
 
 from IPython import get_ipython
 
-FRAME, REST = 0.05, 0.01  # seconds from one picture to the next, and of them at least so many for everybody else
+FRAME, REST = 0.05, 0.01  # seconds per picture, and the least of them that other threads get
 
 
 class Player:
-    """Calls `draw` again and again on one thread of its own, holding `lock`, from start() to stop().
+    """Calls `draw` again and again on its own thread, holding `lock`, from start() to stop().
 
-    stopped: called after each end. Nothing is drawn once stop() has returned. An interrupt of the kernel stops it too,
-    while a cell runs or none does.
+    stopped: called after each stop. Nothing is drawn once stop() has returned. Interrupting the kernel stops it too,
+    whether or not a cell is running.
     """
 
     def __init__(self, lock, draw, stopped):
@@ -31,15 +31,15 @@ class Player:
                 self.thread.start()
 
     def stop(self):
-        """Draw no more; the picture under way is drawn to its end."""
-        self.wanted = False  # before the lock: so the thread hears it, however long others wait
+        """Stop drawing, after the current picture is finished."""
+        self.wanted = False  # before the lock, so that the thread sees it at once
         with self.lock:
             self.deaf()
             self.deaf = lambda: None
         self.stopped()
 
     def end(self):
-        """Stop, and wait for the thread: torch must not be at work when its process ends."""
+        """Stop, and wait for the thread, because torch mustn't be at work when its process ends."""
         self.stop()
         if thread := self.thread:
             thread.join()
@@ -49,7 +49,7 @@ class Player:
             started = time.perf_counter()
             with self.lock:
                 if not self.wanted:
-                    self.thread = None  # under the lock: whoever starts from here on needs a new one
+                    self.thread = None  # under the lock, so that the next start() makes a new thread
                     atexit.unregister(self.end)
                     return
                 try:
@@ -62,10 +62,10 @@ class Player:
 
 
 def hear_interrupts(stop):
-    """Call `stop` when the kernel is interrupted; returns a function that ends this. Without a kernel, do nothing.
+    """Call `stop` when the kernel is interrupted; returns a function that undoes this. Without a kernel, do nothing.
 
-    In a cell an interrupt is a KeyboardInterrupt of the main thread. Between cells ipykernel ignores it; only the main
-    thread may change that, which a button's callback need not be on: so its event loop does it.
+    While a cell runs, an interrupt is a KeyboardInterrupt on the main thread. Between cells ipykernel ignores it. Only
+    the main thread can change that, and a button's callback may be on another, so we use the kernel's event loop.
     """
     shell = get_ipython()
     kernel, before = getattr(shell, "kernel", None), []
@@ -77,7 +77,7 @@ def hear_interrupts(stop):
             stop()
 
     def between_cells(*_):
-        kernel.io_loop.add_callback(stop)  # not here, in the middle of whatever the event loop does
+        kernel.io_loop.add_callback(stop)  # not here, while the event loop may be busy
 
     def undo():
         if signal.getsignal(signal.SIGINT) is between_cells:

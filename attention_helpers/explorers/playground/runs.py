@@ -1,4 +1,4 @@
-"""A training that is watched: its task, its model, and what was measured of it so far."""
+"""A training run to watch: its task, its model and the measurements so far."""
 
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -13,24 +13,24 @@ from ...training.loop import Training
 QUESTIONS = {"two questions": 2, "one question": 1}
 NEXT = "next character"
 TASKS = [*QUESTIONS, NEXT]
-HELD_OUT = 2_718_281_828  # the held-out examples' seed; no step of the first 10,000 of any control's seed draws from it
-HONEST_EVERY = 20  # steps: the honest loss takes as long as all the rest of ten pictures
-LEARNED = 0.99  # the share of right answers, to the question that fares worst, from which a task counts as learned
-MOST_MEASURED = 400  # points of a curve; of more, every second is forgotten
+HELD_OUT = 2_718_281_828  # the held-out examples' seed; the first 10,000 steps of no seed use it
+HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten pictures
+LEARNED = 0.99  # a task counts as learned from this accuracy on, for the less accurate answer
+MOST_MEASURED = 400  # points per curve; beyond that, every second one is dropped
 
 
 class Measured(NamedTuple):
-    """What was measured after a step; of training, the mean over the batches since the measurement before."""
+    """Measurements after a step; training figures are means over the batches since the previous measurement."""
 
     step: int
-    loss: float  # nats, in training; not-a-number before the first step
+    loss: float  # nats, in training; NaN before the first step
     held_loss: float  # nats
-    right: float  # the share of right answers in training, to the question that fares worst
-    accuracy: float
+    right: float  # the accuracy in training, of the less accurate answer
+    accuracy: float  # held-out, of the less accurate answer
 
 
 class Honest(NamedTuple):
-    """The loss with no future to read, and the usual one beside it, in nats, on the same held-out text."""
+    """The loss with no future to read, and the usual loss, in nats, on the same held-out text."""
 
     step: int
     loss: float
@@ -39,7 +39,7 @@ class Honest(NamedTuple):
 
 @lru_cache
 def task_of(name):
-    """The task of a name, and held-out x and answers of it: the same ones for all seeds and sizes."""
+    """A task by name, with its held-out x and answers, which are the same for all seeds and sizes."""
     if name == NEXT:
         task = Characters(load_text())
         return task, *task.unseen()
@@ -48,7 +48,7 @@ def task_of(name):
 
 
 def model_of(task, d_out, num_heads, dropout, leaky, seed):
-    """A LookupModel or a CharacterModel of d_in = d_out, its weights from the seed alone."""
+    """A LookupModel or a CharacterModel with d_in = d_out, whose weights depend only on the seed."""
     if isinstance(task, Characters):
         return seeded(CharacterModel, seed, task, d_out, num_heads, dropout=dropout, leaky=leaky)
     model = seeded(LookupModel, seed, task, d_out, num_heads)
@@ -57,11 +57,11 @@ def model_of(task, d_out, num_heads, dropout, leaky, seed):
 
 
 class Run:
-    """A training from a seed, measured on held-out examples in eval mode, where dropout does nothing.
+    """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
-    take(steps) trains on. measured: a Measured for the start and one for each take, thinned out where they are many;
-    honest: an Honest about every HONEST_EVERY steps of the next character; learned: the step from which on all that was
-    measured is at least LEARNED, or None. Nothing of it touches the global generator.
+    take(steps) continues training. measured: a Measured for the start and for each take, thinned out if there are many;
+    honest: for the next character, an Honest about every HONEST_EVERY steps; learned: the step since which all held-out
+    accuracies are at least LEARNED, or None. The global generator is never used.
     """
 
     def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
@@ -76,12 +76,12 @@ class Run:
 
     @cached_property
     def training(self):
-        """Made at the first step: in a fresh kernel its optimizer takes a second to import, a picture need not wait."""
+        """Made at the first step, because importing the optimizer takes a second and the first picture needn't wait."""
         return Training(self.model, self.task, self.learning_rate, self.seed, keep=False)
 
     @torch.enable_grad()
     def take(self, steps):
-        """Take so many steps, and measure."""
+        """Take `steps` steps, then measure."""
         for _ in range(steps):
             self.training.take_step()
         before, self.step = self.step, self.training.step
@@ -108,16 +108,16 @@ class Run:
 
     @property
     def asks(self):
-        """The row of the map that is looked at: the question's, or one with a past and a future to read."""
+        """The map's row that we look at: the question's, or one with both a past and a future to read."""
         return self.x.shape[1] * 5 // 8 if self.name == NEXT else self.x.shape[1] - 1
 
     @torch.no_grad()
     def map(self):
-        """The weights of the first held-out example, (num_heads, num_tokens, num_tokens)."""
+        """The attention weights for the first held-out example, (num_heads, num_tokens, num_tokens)."""
         return self.model.eval().maps(self.x[:1])[0]
 
     def words(self):
-        """The tokens of that example."""
+        """The tokens of the same example."""
         if self.name == NEXT:
             return [{" ": "␣", "\n": "↵"}.get(c, c) for c in (self.task.vocabulary[i] for i in self.x[0].tolist())]
         return self.task.words(self.x[0])
