@@ -58,10 +58,18 @@ def save(page, path, count):
     """Save, and return the notebook once its file says that the last cell was the kernel's `count`th to run."""
     page.keyboard.press("Control+s")
     deadline = time.monotonic() + PATIENCE
-    while (saved := json.loads(path.read_text(encoding="utf-8")))["cells"][-1]["execution_count"] != count:
+    while not (saved := parsed(path)) or saved["cells"][-1]["execution_count"] != count:
         assert time.monotonic() < deadline, f"{path.name} was not saved"
         page.wait_for_timeout(50)
     return saved
+
+
+def parsed(path):
+    """The notebook in a file, or None while Jupyter is still writing it."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # half of it: not JSON, or cut within a character
+        return None
 
 
 def data_of(notebook):
