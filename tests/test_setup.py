@@ -50,11 +50,17 @@ def test_lab_fills_workbook_and_passes_port_and_arguments(checkout):
 
 
 @needs_make
-def test_test_runs_the_unit_tests_and_every_notebook(checkout):
-    units, notebooks = re.findall("-m pytest (.*)", make(checkout, "-n", "test").stdout)
-    assert units.split()[-1] == "tests"
-    assert "--nbval" in notebooks.split()
-    assert notebooks.split()[-1] == "notebooks"
+def test_test_runs_the_unit_tests_and_every_lesson_and_the_slow_tests_the_solutions(checkout):
+    (checkout / "notebooks/solutions").mkdir(parents=True)
+    for name in ("01_a.ipynb", "02_b.ipynb", "solutions/01_solutions.ipynb"):
+        (checkout / "notebooks" / name).touch()
+    units, lessons = (call.split() for call in re.findall("-m pytest (.*)", make(checkout, "-n", "test").stdout))
+    assert units[-1] == "tests"
+    assert "--nbval" in lessons
+    assert sorted(lessons[-2:]) == ["notebooks/01_a.ipynb", "notebooks/02_b.ipynb"]
+    solutions, _ = (call.split() for call in re.findall("-m pytest (.*)", make(checkout, "-n", "test-slow").stdout))
+    assert "--nbval" in solutions
+    assert solutions[-1] == "notebooks/solutions"
 
 
 @needs_posix_shell

@@ -24,7 +24,10 @@ import sys
 import time
 from pathlib import Path
 
+import ipywidgets
+import matplotlib.pyplot as plt
 import torch
+from jupyter_client.manager import start_new_kernel
 
 from attention_helpers import explorers
 from tools.bench.made import make, settings_of
@@ -114,10 +117,9 @@ def watched(method, part, spent):
 
     def call(*given, **named):
         clock = time.perf_counter()
-        try:
-            return method(*given, **named)
-        finally:
-            spent[part] += 1000 * (time.perf_counter() - clock)
+        result = method(*given, **named)
+        spent[part] += 1000 * (time.perf_counter() - clock)
+        return result
 
     return call
 
@@ -132,8 +134,6 @@ def forget():
 
 def draw_table(explorer, state):
     """The table of weights with its numbers and a colour bar; what an explorer shows besides isn't drawn."""
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots()
     figure.colorbar(ax.imshow(state.weights, vmin=0, vmax=1))
     ax.set_xticks(range(6), explorer.tokens, rotation=40)
@@ -145,8 +145,6 @@ def draw_table(explorer, state):
 
 def draw_heads(explorer, state):
     """The maps of twelve heads."""
-    import matplotlib.pyplot as plt
-
     _, axes = plt.subplots(3, 4, figsize=(9, 7))
     for head, ax in enumerate(axes.flat):
         ax.imshow(state.shown[head], vmin=0, vmax=4 / 64)
@@ -158,9 +156,6 @@ PLAIN = {"QKVExplorer": draw_table, "SplitExplorer 12x64": draw_heads}
 
 def plain_visits(start, most):
     """What each new seed takes by interact and pyplot, computed as the explorer does."""
-    import ipywidgets
-    import matplotlib.pyplot as plt
-
     explorer, shown = started(start), []
     values = explorer.values
 
@@ -181,8 +176,6 @@ def plain_visits(start, most):
 
 def from_kernel(package, *arguments):
     """What measured(*arguments) returns in a kernel of its own, of the attention_helpers in the folder `package`."""
-    from jupyter_client.manager import start_new_kernel
-
     manager, client = start_new_kernel(
         extra_arguments=["--log-level=ERROR"], cwd=package, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )

@@ -40,27 +40,6 @@ class Floor:
         return self.x @ self.W_out
 
 
-class Textbook(torch.nn.Module):
-    """MultiHeadAttention as it's widely published: everything in one forward, with a float mask; shares our modules."""
-
-    def __init__(self, split):
-        super().__init__()
-        self.split, self.dropout = split, torch.nn.Dropout(0.0)
-        self.register_buffer("mask", torch.triu(torch.ones(split.context_length, split.context_length), diagonal=1))
-
-    def forward(self, x):
-        b, num_tokens, _ = x.shape
-        shape = b, num_tokens, self.split.num_heads, self.split.head_dim
-        keys = self.split.W_key(x).view(shape).transpose(1, 2)
-        queries = self.split.W_query(x).view(shape).transpose(1, 2)
-        values = self.split.W_value(x).view(shape).transpose(1, 2)
-        scores = queries @ keys.transpose(2, 3)
-        scores.masked_fill_(self.mask.bool()[:num_tokens, :num_tokens], -torch.inf)
-        weights = self.dropout(torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1))
-        context = (weights @ values).transpose(1, 2).contiguous().view(b, num_tokens, self.split.d_out)
-        return self.split.out_proj(context)
-
-
 def wrapper_of(split):
     """The stacked heads with the split class's weights, and its out_proj after them."""
     stacked = MultiHeadAttentionWrapper(split.d_in, split.head_dim, split.context_length, 0.0, split.num_heads)
@@ -83,7 +62,6 @@ def layers_of(size):
     layers = {
         "wrapper": wrapper_of(split).eval(),
         "split": split,
-        "textbook": Textbook(split).eval(),
         "fused": FusedMultiHeadAttention.from_split(split),
         "nn.MHA": TorchAttention(split).eval(),
     }

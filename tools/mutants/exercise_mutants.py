@@ -20,46 +20,18 @@ from attention_helpers.exercises import NUMBERS
 from .survivors import EQUIVALENT, LET_THROUGH
 
 SECONDS = 2  # of work; a mutant may never end
-OPERATORS = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-}
-NAMES = [
-    {"triu", "tril"},
-    {"sum", "mean"},
-    {"max", "min"},
-    {"amax", "amin"},
-    {"argmax", "argmin"},
-    {"rand", "randn"},
-    {"zeros", "ones"},
-    {"zeros_like", "ones_like"},
-    {"exp", "exp2"},
-    {"softmax", "log_softmax"},
-    {"view", "reshape"},
-    {"cat", "stack"},
-    {"queries", "keys"},
-    {"keys", "values"},
-    {"W_query", "W_key"},
-    {"W_key", "W_value"},
-]
-SWAPPED = {name: other for pair in NAMES for name, other in (sorted(pair), sorted(pair, reverse=True))}
+PAIRS = [(ast.Add, ast.Sub), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
+PAIRS += [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Mult, ast.Div)]
+OPERATORS = dict([*PAIRS, *((b, a) for a, b in PAIRS)])
+OPERATORS |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
+SWAPPED = {"queries": "keys", "keys": "values", "values": "keys"}
+SWAPPED |= {"W_query": "W_key", "W_key": "W_value", "W_value": "W_key"}
+FUNCTIONS = """
+triu tril, sum mean, max min, amax amin, argmax argmin, rand randn, zeros ones, zeros_like ones_like,
+exp exp2, softmax log_softmax, view reshape, cat stack
+"""
+for one, other in [pair.split() for pair in FUNCTIONS.split(",")]:
+    SWAPPED |= {one: other, other: one}
 
 
 class TooLong(KeyboardInterrupt):
@@ -164,18 +136,14 @@ def nodes_of(statement):
 
 def mutated(tree, old, new):
     """The changed program, or None where it is none."""
-    marked = Replace(old, new).visit(copy_keeping(tree, old))
+    copied = copy.deepcopy(tree, {id(old): old})  # in which `old` is the same object, so that it can be found
+    marked = Replace(old, new).visit(copied)
     try:
         text = ast.unparse(without_docstrings(ast.fix_missing_locations(marked)))
         compile(text, "<mutant>", "exec")
     except (SyntaxError, ValueError, TypeError, AttributeError):
         return None
     return text
-
-
-def copy_keeping(tree, kept):
-    """A copy of a tree in which one node is the same object, so that it can be found."""
-    return copy.deepcopy(tree, {id(kept): kept})
 
 
 def is_docstring(statement):

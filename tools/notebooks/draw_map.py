@@ -22,12 +22,7 @@ PARTS = {
     "cost": ("time and memory", "time and memory"),
 }
 IN_A_HEAD = ["matrices", "scores", "scale", "mask", "softmax", "dropout", "mix"]
-LETTER, PAD, GAP, TALL = (
-    7.0,
-    8,
-    14,
-    28,
-)  # pixels: a letter's width in the font below, a box's edge, between boxes, a box
+LETTER, PAD, GAP, TALL = 7.0, 8, 14, 28  # pixels: a letter's width, around a box's text, between boxes, a box's height
 TOP, LEFT = 44, 72  # of the row of boxes
 FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="12"'
 LIT = 'fill="#ffd37a" stroke="#7a4a00" stroke-width="2"'

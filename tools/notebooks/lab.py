@@ -20,24 +20,13 @@ PATIENCE = 120  # seconds, of which a quiet machine needs few: a wait ends when 
 # Below the ports that systems give to connections. One that is taken Jupyter leaves, and writes down which it took.
 PORTS = range(10_000, 30_000)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--disable-gpu", "--disable-quic"]  # beside those that playwright always gives
 # Lab renders cells while the browser has nothing to do: on a busy machine a few every 3 s, in all more than a minute.
 # Where a browser cannot say that it is idle (Safari), Lab renders them one after the other, and so it does here.
 NEVER_IDLE = "delete window.requestIdleCallback"
 SAVING = "--ContentsManager.pre_save_hook=tools.setup.lab_hook.drop_dead_views"  # as make lab has it
-PRIVATE = [
-    *("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"),
-    *("JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"),
-]
+PRIVATE = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"]
+PRIVATE += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
 
 
 class Server(NamedTuple):

@@ -70,10 +70,8 @@ def main():
         box.locator("[role=img]").wait_for()
         first, *others = recorded(page, box)
         browser.close()
-    first.save(
-        PICTURES / "playground.webp", save_all=True, append_images=others, loop=0, quality=55, method=6,
-        duration=[FRAME] * len(others) + [LAST],
-    )  # fmt: skip
+    moving = {"save_all": True, "append_images": others, "duration": [FRAME] * len(others) + [LAST], "loop": 0}
+    first.save(PICTURES / "playground.webp", quality=55, method=6, **moving)
     others[-1].save(PICTURES / "playground.png", optimize=True)
     print(f"{1 + len(others)} pictures, {(PICTURES / 'playground.webp').stat().st_size / 1e3:.0f} kB")
 

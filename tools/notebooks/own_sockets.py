@@ -9,34 +9,21 @@ As a plugin of pytest (-p tools.notebooks.own_sockets) this gives nbval such ker
 
 import itertools
 import tempfile
-import threading
-from functools import cache
 
 import jupyter_client
 import zmq
 
 NAMED = zmq.has("ipc")
 SHORT = "/tmp" if NAMED else None  # where folders for sockets are made: their names may have 103 characters (macOS)
+FOLDER = tempfile.TemporaryDirectory(dir=SHORT)  # this process's own; it goes when the process ends
 numbers = itertools.count()
-making = threading.Lock()
-
-
-@cache
-def made_folder():
-    return tempfile.TemporaryDirectory(dir=SHORT)
-
-
-def folder():
-    """This process's own; it goes when the process ends. One at a time: two threads would make two, and lose one."""
-    with making:
-        return made_folder()
 
 
 class OwnSockets:
     """For a class of kernel managers: each has a connection file of its own, and its kernel's sockets beside that."""
 
     def __init__(self, **options):
-        own = {"transport": "ipc", "connection_file": f"{folder().name}/{next(numbers)}.json"} if NAMED else {}
+        own = {"transport": "ipc", "connection_file": f"{FOLDER.name}/{next(numbers)}.json"} if NAMED else {}
         super().__init__(**own | options)
 
 

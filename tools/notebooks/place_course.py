@@ -9,6 +9,8 @@ Only the cells' text changes, never their ids or outputs. A test holds what stan
 import re
 from itertools import groupby
 
+import nbformat
+
 from . import draw_map
 from .manifest import COURSE, LESSONS, NOTEBOOKS, START
 
@@ -69,13 +71,10 @@ def teaching(text):
         parts = "<br>".join(f"{part} {minutes}" for part, minutes in lesson.minutes)
         return link(lesson, "../notebooks/"), parts, f"{lesson.total} + {lesson.practice}", lesson.predict
 
-    def marks(lesson):
-        return [(lesson.number, title, "", "", "") for title in lesson.exercises]
-
     lessons = table(["Notebook", "Minutes a part", "Minutes", "To predict aloud"], map(row, LESSONS))
     sheet = table(
         ["", "Exercise", "Predicted first", "Check says right", "Can say why"],
-        [line for lesson in LESSONS for line in marks(lesson)],
+        [(lesson.number, title, "", "", "") for lesson in LESSONS for title in lesson.exercises],
     )
     first, between, last = TABLE.split(text)
     return f"{first}\n{lessons}\n\n{between}\n{sheet}\n\n{last}"
@@ -124,8 +123,6 @@ def place_of(heading, sources):
 
 
 def main():
-    import nbformat  # here, because it costs a second that the tests shall not pay
-
     for page, written in ((README, readme), (TEACHING, teaching)):
         page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
     for entry in COURSE:

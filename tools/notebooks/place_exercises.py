@@ -54,8 +54,7 @@ def lesson_cells(number):
 
 def lesson_of(number):
     """The lesson as the manifest has it."""
-    [lesson] = [lesson for lesson in LESSONS if lesson.number == number]
-    return lesson
+    return next(lesson for lesson in LESSONS if lesson.number == number)
 
 
 def solution_cells(number):
