@@ -92,7 +92,7 @@ class CharacterModel(nn.Module):
 
     def forward(self, x):
         tokens = self.embedded(x)
-        return self.output_layer(self.norm(tokens + self.attention(tokens)))  # (b, num_tokens, characters)
+        return self.output_layer(self.norm(tokens + self.attention(tokens)))  # (b, num_tokens, chars)
 
     def maps(self, x):
         """The attention weights (b, num_heads, num_tokens, num_tokens)."""
