@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..probes import eval_mode, poke_influence, rows
+from ..probes import eval_mode, perturbation_influence, rows
 from ..seeded import DrawnFrom
 from ..trace import trace
 from . import verdicts
@@ -113,7 +113,7 @@ def look_at(layer, x, seed, training=False, num_heads=None):
                 "as in the course?": verdicts.on_the_course(layer, call.x, call.context(call.x), num_heads),
                 "takes fewer tokens?": verdicts.on_fewer_tokens(call, call.x),
             }
-            moved = torch.zeros(num_tokens, num_tokens) if random else poke_influence(call.context, call.x, 1.0)
+            moved = torch.zeros(num_tokens, num_tokens) if random else perturbation_influence(call.context, call.x, 1.0)
         generator.manual_seed(seed)
         with learners_code():
             shown = judged

@@ -206,7 +206,7 @@ mend_the_leak = Exercise(
     title="Find and mend the leak",
     prompt="This layer should be causal, and leaks. Mend the one line that is wrong, for any `num_tokens` up "
     "to `context_length`, and keep the rest. To hunt, run the cell, then in a new one "
-    "`layer = MaskedAttention(3, 2, 6)`, and look at `influence(layer, inputs[None]).poke` "
+    "`layer = MaskedAttention(3, 2, 6)`, and look at `influence(layer, inputs[None]).perturbation` "
     "and `trace(layer, inputs[None])`.",
     solution=MaskedAttention,
     stub=inspect.getsource(MaskedAttention).replace("scaled = scaled.", "scaled."),
@@ -301,7 +301,7 @@ window_mask = Exercise(
 
 def leaks(layer, x):
     """True if moving a token of x (1, num_tokens, d_in) moves a row of layer(x) before it."""
-    return influence(layer, x).poke.triu(diagonal=1).max().item() > 1e-5
+    return influence(layer, x).perturbation.triu(diagonal=1).max().item() > 1e-5
 
 
 def moved_before(layer, x, j):
@@ -341,12 +341,12 @@ find_leaks = Exercise(
     misconceptions=[
         Misconception(
             "looks at the past",
-            lambda layer, x: influence(layer, x).poke.tril(diagonal=-1).max().item() > 1e-5,
+            lambda layer, x: influence(layer, x).perturbation.tril(diagonal=-1).max().item() > 1e-5,
             "You ask whether a token moves the rows after it. It should. A leak moves a row before it.",
         ),
         Misconception(
             "counts the token's own row",
-            lambda layer, x: influence(layer, x).poke.triu().max().item() > 1e-5,
+            lambda layer, x: influence(layer, x).perturbation.triu().max().item() > 1e-5,
             "You call every layer leaky. A poked token's own row may move: look at the rows before it.",
         ),
         Misconception(
@@ -368,8 +368,8 @@ find_leaks = Exercise(
     ],
     hints=[
         "Which entries of an `influence` table show that a later token moves an earlier row?",
-        "`influence` works in eval mode. Row i, column j of its `.poke` tells how far token j moves row i.",
-        "`influence(layer, x).poke.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
+        "`influence` works in eval mode. Row i, column j of its `.perturbation` tells how far token j moves row i.",
+        "`influence(layer, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
     ],
     why="A leak is a row i that moves with a later token j: an entry above the diagonal. `influence` pokes "
     "each token in eval mode and looks at the output, not the weights. The bound leaves room for rounding.",

@@ -62,7 +62,7 @@ EQUIVALENT = {
         ),
     },
     "find_leaks": {
-        "influence(layer, x).poke.triu(diagonal=1).max().item() > ... → influence(layer, x).poke.triu(diagonal=1).max().item() >=... in return influence(layer, x).poke.triu(diagonal=1).max().it...": (
+        "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max().i... in return influence(layer, x).perturbation.triu(diagonal=1)....": (
             "the layers give float32, and no float32 is exactly 1e-5"
         ),
     },
@@ -193,7 +193,7 @@ LET_THROUGH = {
         ),
     },
     "find_leaks": {
-        "influence(layer, x).poke.triu(diagonal=1).max().item() → influence(layer, x).poke.triu(diagonal=1).max() in return influence(layer, x).poke.triu(diagonal=1).max().it...": (
+        "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max() in return influence(layer, x).perturbation.triu(diagonal=1)....": (
             "a tensor with one truth value is taken for it, on purpose"
         ),
     },
