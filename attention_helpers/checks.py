@@ -4,15 +4,13 @@ import math
 import operator
 
 import torch
-from torch import nn
 
 ANY_RANK = range(65)  # torch itself stops at 64 dimensions
-# The dtypes in which a layer may compute, and the method by which tensors and layers are brought to each.
-CASTS = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
+LARGEST = torch.iinfo(torch.int64).max  # torch counts in 64 bits
 
 
 def check_size(name, value, minimum=1):
-    """Return `value` as an int of at least `minimum`; TypeError if it is no whole number, ValueError if too small."""
+    """Return `value` as an int of at least `minimum`; TypeError if it isn't a whole number, ValueError if too small."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     try:
@@ -21,18 +19,18 @@ def check_size(name, value, minimum=1):
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
     if size < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {size}")
+    if size > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, got {size}")
     return size
 
 
 def check_number(name, value):
-    """Return `value` as a float; TypeError if it is no real number, ValueError if it is too large for one."""
+    """Return `value` as a float; TypeError if it isn't a real number."""
     if isinstance(value, (bool, str, bytes)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     try:
         return float(value)
-    except OverflowError:
-        raise ValueError(f"{name} must be a number that fits a float, got {value!r}") from None
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
 
 
@@ -52,19 +50,23 @@ def check_flag(name, value):
 
 
 def check_heads(d_out, num_heads):
-    """ValueError unless the heads share the width evenly."""
+    """ValueError unless the heads share the width evenly; it names the numbers of heads nearby that would."""
     if d_out % num_heads:
-        divisors = [n for n in range(1, d_out + 1) if d_out % n == 0]
+        small = [n for n in range(1, math.isqrt(d_out) + 1) if d_out % n == 0]
+        near = sorted({*small, *(d_out // n for n in small)}, key=lambda n: abs(n - num_heads))[:8]
         raise ValueError(
             f"num_heads must divide d_out: got num_heads={num_heads}, d_out={d_out}; "
-            f"possible here: {', '.join(map(str, divisors))}"
+            f"possible here: {', '.join(map(str, sorted(near)))}"
         )
 
 
 def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
-    """TypeError unless `value` is a floating-point tensor, ValueError unless its rank is one of `ranks`."""
+    """TypeError unless `value` is a plain floating-point tensor, ValueError unless its rank is one of `ranks`."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.layout is not torch.strided or value.is_nested:
+        kind = "a nested one" if value.is_nested else value.layout
+        raise TypeError(f"{name} must be a plain tensor, got {kind}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must hold floating-point numbers, got {value.dtype}")
     allowed = value.ndim >= 2 if ranks is None else value.ndim in ranks
@@ -89,10 +91,10 @@ def check_cached(cache, new, layout, kept=None):
             )
 
 
-def check_input(x, d_in, ranks, context_length=None, into=None):
-    """Check a layer's input: its rank, its width d_in, that it is no longer than context_length, and its kind.
+def check_input(x, d_in, ranks, into, context_length=None):
+    """Check a layer's input: its rank, its width d_in, its length, its device and its dtype.
 
-    into: the matrix or nn.Linear that x is multiplied by; x must have its dtype and be on its device.
+    into: the matrix or nn.Linear that x is multiplied by. context_length: the most tokens that x may hold.
     """
     layout = f"(b, num_tokens, {d_in})" + (f" or (num_tokens, {d_in})" if 2 in ranks else "")
     check_tensor("x", x, ranks, layout)
@@ -103,28 +105,14 @@ def check_input(x, d_in, ranks, context_length=None, into=None):
             f"x must hold at most context_length={context_length} tokens, got {x.shape[-2]} in {tuple(x.shape)}"
         )
     weight = getattr(into, "weight", into)
-    if isinstance(weight, torch.Tensor) and (x.dtype != weight.dtype or x.device != weight.device):
-        check_kind(x, into, weight)
-
-
-def check_kind(x, into, weight):
-    """TypeError for another dtype than the layer's, ValueError for another device.
-
-    A projection that somebody wrapped or quantised may cast or move x by itself: it is left to say what it takes.
-    """
-    wrapped = isinstance(into, nn.Module) and (
-        type(into) is not nn.Linear or into._forward_pre_hooks or "forward" in vars(into)
-    )
-    if wrapped or type(weight) not in (torch.Tensor, nn.Parameter) or weight.dtype not in CASTS:
-        return
     if x.device != weight.device:
         raise ValueError(f"x must be on the layer's device {weight.device}, got {x.device}")
-    if not cast_by_autocast(x, weight):
-        numpy = "numpy makes float64, so " if x.dtype == torch.float64 else ""
-        cure = f"{numpy}write x.{CASTS[weight.dtype]}()"
-        if x.dtype in CASTS:
-            cure += f" (or layer.{CASTS[x.dtype]}())"
-        raise TypeError(f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}: {cure}")
+    if x.dtype != weight.dtype and not autocast_is_on(x.device):
+        numpy = " (numpy makes float64)" if x.dtype == torch.float64 else ""
+        raise TypeError(
+            f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}{numpy}: "
+            f"write x.to({weight.dtype}), or layer.to({x.dtype})"
+        )
 
 
 def check_alike(**tensors):
@@ -132,14 +120,14 @@ def check_alike(**tensors):
     (first, a), (second, b) = tensors.items()
     if a.device != b.device:
         raise ValueError(f"{first} and {second} must be on one device, got {a.device} and {b.device}")
-    if a.dtype != b.dtype and not cast_by_autocast(a, b):
+    if a.dtype != b.dtype and not autocast_is_on(a.device):
         cure = f": write {second}.to({first}.dtype), or the other way round"
         raise TypeError(f"{first} and {second} must have one dtype, got {a.dtype} and {b.dtype}{cure}")
 
 
-def cast_by_autocast(a, b):
-    """Whether autocast is on and brings both to one dtype before they are multiplied; it leaves float64 alone."""
-    return torch.is_autocast_enabled(a.device.type) and torch.float64 not in (a.dtype, b.dtype)
+def autocast_is_on(device):
+    """Whether torch may bring two dtypes together by itself, so that it's for torch to say what it can't."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)  # which "meta" doesn't have
 
 
 def check_token_ids(name, value, vocab_size, longest, symbols=()):

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ class Influence(NamedTuple):
     """How strongly token j (column) moves context vector i (row): twice (num_tokens, num_tokens)."""
 
     gradient: torch.Tensor  # norm of d context_i / d x_j; NaN if the layer has no gradient
-    poke: torch.Tensor  # largest change of context_i when x_j is moved
+    perturbation: torch.Tensor  # largest change of context_i when x_j is moved
 
 
 class Leak(NamedTuple):
@@ -39,30 +39,30 @@ class Leak(NamedTuple):
         return f"row {self.row} reads the future: it {change} when {self.how}"
 
 
-def influence(layer, x, poke=1.0):
+def influence(layer, x, size=1.0):
     """Measure which token of x moves which row of layer(x), in eval mode.
 
-    Two measures, because each can be blind: where a softmax is saturated the gradient is near 0 and a poke still
-    moves the row. A causal layer has zeros above the diagonal in both; zeros there do not prove that a layer is
-    causal, for a leak may need another poke: see find_leak.
+    There are two measures, because each can be blind: where a softmax is saturated, the gradient is near 0 and a
+    perturbation still moves the row. A causal layer has zeros above the diagonal in both. But zeros there don't prove
+    that a layer is causal, because a leak may need another perturbation: see find_leak.
 
     layer: a module or function from x to (..., num_tokens, d_out), the rows in the order of the tokens.
-    x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). poke: how far a token is moved, in units of x: along
-    one fixed random direction of that length.
-    Returns Influence(gradient, poke), each (num_tokens, num_tokens); gradient in units of output per unit of input,
-    poke in units of the output. Where torch has no gradient, as for flex_attention on a CPU, a warning says so and
-    gradient is NaN. The layer's mode and gradients stay as they were, and nothing is drawn from torch's global
-    random numbers.
-    Errors: TypeError for a layer that cannot be called or an x that is no floating-point tensor; ValueError for
-    another shape, an x without a token, a poke that is not finite or is 0; and for a layer that returns anything but
-    one row of real numbers a token, writes into x, differs from call to call, or cuts its result off from x.
+    x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). size: how far each token is moved, in units of x,
+    along one fixed random direction.
+    Returns Influence(gradient, perturbation), each (num_tokens, num_tokens); gradient in units of output per unit of
+    input, perturbation in units of the output. Where torch has no gradient, as for flex_attention on a CPU, a warning
+    says so and gradient is NaN. The layer's mode and gradients stay as they were, and nothing is drawn from torch's
+    global random numbers.
+    Errors: TypeError for a layer that can't be called or an x that isn't a floating-point tensor; ValueError for
+    another shape, an x without a token, a size that isn't finite or is 0; and for a layer that doesn't return one row
+    of real numbers per token, writes into x, differs from call to call, or cuts its result off from x.
     """
     x = checked(layer, x)
-    if check_finite("poke", poke) == 0:
-        raise ValueError(f"poke must not be 0, got {poke!r}")
+    if check_finite("size", size) == 0:
+        raise ValueError(f"size must not be 0, got {size!r}")
     with eval_mode(layer):
-        repeated(layer, x)
-        moved = poke_influence(layer, x, poke)
+        check_repeatable(layer, x)
+        moved = perturbation_influence(layer, x, size)
         return Influence(gradient_influence(layer, x, bool(moved.any())), moved)
 
 
@@ -79,20 +79,20 @@ def gradient_influence(layer, x, connected=True):
     try:
         with torch.inference_mode(False), torch.enable_grad():
             jacobian = torch.autograd.functional.jacobian(checked_rows, x.clone())
-    except RuntimeError as error:  # its result is there, so it is the gradient that fails
+    except RuntimeError as error:  # the layer has run before, so it is its gradient that fails
         reason = str(error).partition("\n")[0]
-        warnings.warn(f"layer has no gradient here, judge it by its poke alone ({reason})", stacklevel=3)
+        warnings.warn(f"layer has no gradient here, judge it by its perturbation alone ({reason})", stacklevel=3)
         return x.new_full((num_tokens, num_tokens), torch.nan)
     jacobian = jacobian.reshape(num_tokens, -1, num_tokens, d_in)  # (output row, its entries, input row, its entries)
     return jacobian.square().sum(dim=(1, 3)).sqrt()  # (num_tokens, num_tokens)
 
 
 @torch.no_grad()
-def poke_influence(layer, x, poke):
-    """Largest change of row i when token j is moved by `poke`, (num_tokens, num_tokens); see `influence`."""
+def perturbation_influence(layer, x, size):
+    """Largest change of row i when token j is moved by `size`, (num_tokens, num_tokens); see `influence`."""
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(x.shape[-1], generator=generator, dtype=torch.float64)
-    step = (poke * direction / direction.norm()).to(x)  # (d_in,)
+    step = (size * direction / direction.norm()).to(x)  # (d_in,)
     with eval_mode(layer):
         before, columns = rows(layer, x).clone(), []
         for j in range(x.shape[-2]):
@@ -104,54 +104,57 @@ def poke_influence(layer, x, poke):
 
 @torch.no_grad()
 def find_leak(layer, x):
-    """Look for a row of layer(x) that reads a later token, in eval mode: poke the later tokens, and watch it.
+    """Look for a row of layer(x) that reads a later token, in eval mode: poke the later tokens, and watch the row.
 
-    Each token, and all from it on, is moved by five sizes, up and down, along several directions and single entries;
-    set to zero; swapped with the next. The rows before it must stay as they are, but for rounding. A leak that takes
-    yet another poke is not found: that none was found does not prove that a layer is causal.
+    Each token, alone and together with all after it, is moved by five sizes, up and down, along several directions and
+    single entries, then set to zero; and it's swapped with the next. The rows before it must stay as they are, except
+    for rounding. A leak that takes yet another poke isn't found, so finding none doesn't prove that a layer is causal.
 
-    layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more; better a few, for
-    each costs 100 to 250 calls of layer.
+    layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A few are enough,
+    because each costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), all copies for a token go
+    through the layer as one batch; a layer that fails on the batch, or mixes its sentences, gets them one by one.
     Returns a Leak, false if no row moved. It needs no gradient, leaves out pokes whose results overflow, and keeps
     the layer's mode and torch's global random numbers as they were.
-    Errors: as in `influence`; ValueError too for one token alone, and for numbers in x or layer(x) that are not finite.
+    Errors: as in `influence`; ValueError too for a single token, and for numbers in x or layer(x) that aren't finite.
     """
     x = checked(layer, x)
     if x.shape[-2] < 2:
         raise ValueError(f"x must hold at least 2 tokens, for one alone has no future, got {tuple(x.shape)}")
     found, pokes = [], 0
     with eval_mode(layer):
-        before = repeated(layer, x)
+        before = check_repeatable(layer, x)
         for name, numbers in (("x", x), ("layer(x)", before)):
             if not numbers.isfinite().all():
                 raise ValueError(f"{name} must be finite, got {(~numbers.isfinite()).sum()} entries that are not")
-        for first, how, poked in all_pokes(x):
-            change = moved_rows(before, rows(layer, poked.clone()), first, poked)
-            found += [(row, how, change[row].item()) for row in change.nonzero().flatten().tolist()[:1]]
-            pokes += 1
-        repeated(layer, x, before)
+        for j in range(1, x.shape[-2]):  # no row comes before token 0
+            words, poked = perturbations(x, j)
+            change = moved_rows(before, all_rows(layer, x, poked, before), j, poked)  # (pokes, j)
+            pokes += len(words)
+            for row in change.any(dim=0).nonzero().flatten()[:1].tolist():  # the first that moved, if any did
+                n = change[:, row].nonzero()[0].item()  # by the first poke that moved it
+                found.append((row, words[n], change[n, row].item()))
+        check_repeatable(layer, x, before)
     return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), pokes)
 
 
-def all_pokes(x):
-    """What find_leak tries: (the first token that is poked, how it is, the poked x)."""
-    num_tokens = x.shape[-2]
-    scale = max(1.0, x.abs().max().item())
-    ways = [("set to zero", 0, 0)]
+def perturbations(x, j):
+    """What find_leak does to token j: each poke in words, and the poked sentences, (pokes, num_tokens, d_in)."""
+    num_tokens, d_in = x.shape[-2:]
+    x, scale = x.reshape(1, num_tokens, d_in), max(1.0, x.abs().max().item())
+    ways, steps = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)]
     for size in SIZES:
-        for name, direction in directions(x.shape[-1]).items():
-            step = (size * scale * direction).to(x)  # (d_in,)
-            ways += [(f"moved by {sign}{size * scale:.3g} along {name}", 1, int(f"{sign}1") * step) for sign in "+-"]
-    for j in range(1, num_tokens):  # no row comes before token 0
-        chosen = [(f"token {j} is", slice(j, j + 1)), (f"token {j} and all after it are", slice(j, None))]
-        for who, tokens in chosen[: num_tokens - j]:
-            for how, keep, step in ways:
-                poked = x.clone()
-                poked[..., tokens, :] = keep * poked[..., tokens, :] + step
-                yield j, f"{who} {how}", poked
-        if j + 1 < num_tokens:
-            order = [*range(j), j + 1, j, *range(j + 2, num_tokens)]
-            yield j, f"tokens {j} and {j + 1} are swapped", x[..., order, :]
+        for name, direction in directions(d_in).items():
+            ways += [f"moved by {sign}{size * scale:.3g} along {name}" for sign in "+-"]
+            steps += [size * scale * direction, -size * scale * direction]  # (d_in,)
+    moved = x + torch.stack(steps).to(x)[:, None]  # (ways, num_tokens, d_in)
+    moved[0] = 0.0
+    place = torch.arange(num_tokens, device=x.device)[:, None]
+    words, poked = [f"token {j} is {way}" for way in ways], [moved.where(place == j, x)]
+    if j + 1 < num_tokens:
+        words += [f"token {j} and all after it are {way}" for way in ways]
+        words += [f"tokens {j} and {j + 1} are swapped"]
+        poked += [moved.where(place >= j, x), x[:, [*range(j), j + 1, j, *range(j + 2, num_tokens)]]]
+    return words, torch.cat(poked)
 
 
 def directions(d_in):
@@ -164,21 +167,38 @@ def directions(d_in):
     return found | {f"entry {k}": (entries == k).double() for k in range(min(d_in, 8))}
 
 
-def moved_rows(before, after, first, poked):
-    """By how much each of the rows before `first` moved, (first,): infinity if it holds NaN now, 0 if it is rounding.
+def all_rows(layer, x, poked, before):
+    """The rows of layer for each poked sentence, (pokes, num_tokens, d_out); `before` are its rows for x.
 
-    All 0 if the later rows overflowed: 0 times infinity is NaN in a causal layer too.
+    In the batch, x is one more sentence. If its rows aren't `before` there, the layer mixes the sentences of a batch,
+    and gets them one by one. x is neither first nor last nor in the middle, so a layer that adds up the batch from
+    either end, reverses it, or reads its first sentence for all, is noticed.
     """
-    change = (after - before)[:first].abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
-    if not change.any() or not after[first:].isfinite().all():
-        return torch.zeros(first)
-    return change.where(change > rounding(before, after, poked), 0.0)
+    if x.ndim == 3:
+        n = len(poked) // 3
+        with suppress(Exception):  # it may well be made for one sentence at a time
+            after = layer(torch.cat((poked[:n], x, poked[n:]))).reshape(len(poked) + 1, *before.shape)
+            if max_difference(before, after[n]) <= rounding(x, before[None]):
+                return torch.cat((after[:n], after[n + 1 :]))
+    return torch.stack([rows(layer, sentence.reshape(x.shape)).clone() for sentence in poked])
 
 
-def rounding(*tensors):
-    """What a number may change by rounding, where those of tensors go into one sum."""
-    sizes = [tensor.nan_to_num(0.0, 0.0, 0.0).abs().max().item() for tensor in tensors]
-    return ROUNDING * max(torch.finfo(tensor.dtype).eps for tensor in tensors) * max(sizes)
+def moved_rows(before, after, first, poked):
+    """By how much each row before `first` moved, (pokes, first): infinity if it holds NaN now, 0 if it's rounding.
+
+    0 too if the later rows overflowed: 0 times infinity is NaN in a causal layer as well.
+    """
+    change = (after - before)[:, :first].abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    overflows = ~after[:, first:].isfinite().flatten(1).all(dim=1, keepdim=True)  # (pokes, 1)
+    limit = rounding(before[None], after, poked)[:, None]  # (pokes, 1)
+    return change.where((change > limit) & ~overflows, 0.0)
+
+
+def rounding(*batches):
+    """What a result may change by rounding, (b,), where the numbers of batches, (b, ...) or (1, ...), are summed."""
+    largest = [batch.nan_to_num(0.0, 0.0, 0.0).abs().flatten(1).amax(dim=1).double() for batch in batches]
+    eps = max(torch.finfo(batch.dtype).eps for batch in batches)
+    return ROUNDING * eps * torch.stack(torch.broadcast_tensors(*largest)).amax(dim=0)
 
 
 def checked(layer, x):
@@ -194,16 +214,16 @@ def checked(layer, x):
 
 
 @torch.no_grad()
-def repeated(layer, x, before=None):
+def check_repeatable(layer, x, before=None):
     """layer(x), called twice unless its result `before` is given: ValueError if it differs, or if x is changed."""
     given = x.clone()
-    after = rows(layer, given).clone()  # a layer may hand out one tensor again and again
+    after = rows(layer, given).clone()  # a layer may return one tensor again and again
     if not torch.equal(given, x) and not x.isnan().any():
         raise ValueError("layer must leave x as it is, but writes into it: begin with x = x.clone()")
     if before is None:
-        return repeated(layer, x, after)
+        return check_repeatable(layer, x, after)
     gap = max_difference(before.nan_to_num(), after.nan_to_num())
-    if gap > rounding(before, after) or not torch.equal(before.isnan(), after.isnan()):
+    if gap > rounding(before[None], after[None]) or not torch.equal(before.isnan(), after.isnan()):
         raise ValueError(
             f"layer must return the same for the same x, or no poke can be judged, got results {gap:.2g} apart: it "
             "draws or counts something. A module inside a function keeps its mode: call its eval() first"

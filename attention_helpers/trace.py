@@ -5,9 +5,7 @@ No error is raised and the numbers look plausible. The trace calls that row "nev
 """
 
 import gc
-import sys
 import weakref
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -86,35 +84,25 @@ class Trace:
 def trace(f, /, *args, **kwargs):
     """Call f(*args, **kwargs) and return a Trace: every torch operation that ran, and f's result.
 
-    f: any callable: a layer, a function, also one typed in a notebook cell. Shapes: any; bytes: bytes.
-    A row's note tells "view" (no new memory), "in place", "returns its input", "was there before" (x.grad), "bytes not
-    known" (sparse tensors), and "never used": no later operation read the result, f did not return it, and nothing
-    that lives on holds it (a list, an attribute, a buffer). In a row of wasted steps only the last is marked. What
-    torch's own code drops on its way is not, if you used anything of that call: BatchNorm's counter, an LSTM's last
-    state. Nor is a split of which you read one part; its note names the others.
-    Errors: TypeError if f cannot be called; RuntimeError if f is the first to call torch.compile; what f itself raises
-    comes through unchanged.
+    f: any callable, for example a layer, or a function typed in a notebook cell. Shapes: any; bytes: bytes.
+    A row's note says "view" (no new memory), "in place", "returns its input", "was there before" (x.grad), or "never
+    used": no later operation read the result, f did not return it, and nothing that lives on holds it (a list, an
+    attribute, a buffer). In a row of wasted steps only the last is marked, and a split counts as used if one of its
+    parts is.
+    Errors: TypeError if f can't be called; what f itself raises comes through unchanged.
 
     Limits. Only operations of the calling thread are seen, and only those that torch reports to Python: not the
-    inside of a scripted function or of nn.MultiheadAttention (whose fast path is off under a trace), nor what
-    nested_tensor reads, or nn.Parameter of a view. A compiled f runs as it was written, not compiled.
+    inside of a scripted function or of nn.MultiheadAttention (whose fast path is off under a trace). It follows memory,
+    so it's for plain tensors: not sparse or nested ones, nor what torch.func or torch.compile make of f. What torch's
+    own code drops on its way is marked as well, like the last state of an nn.LSTM that gets a sentence unbatched.
     Source: torch.overrides.TorchFunctionMode, "Extending PyTorch" in its documentation.
     """
     if not callable(f):
         hint = ": write trace(layer, x), not trace(layer(x))" if isinstance(f, torch.Tensor) else ""
         raise TypeError(f"f must be callable, got {type(f).__name__}{hint}")
     recorder = _Recorder()
-    # Compiled under a trace, f would compile the trace as well. Where the compiler is not loaded, nothing is compiled.
-    eager = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
-    try:
-        with eager, recorder:
-            result = f(*args, **kwargs)
-    except Exception as error:
-        if type(error).__module__.startswith("torch._dynamo"):
-            raise RuntimeError(
-                "f compiles a function while it is traced: call torch.compile before the trace"
-            ) from error
-        raise
+    with recorder:
+        result = f(*args, **kwargs)
     return Trace(result, recorder.finish(result))
 
 
@@ -132,28 +120,21 @@ class _Recorder(TorchFunctionMode):
         self.follow = []  # for each row, the references by which to tell whether it was used
         self.created = set()  # what came into being during the trace; other memory outlives it
         self.last_read = {}  # reference -> how many rows there were when it was last read
-        self.parts = {}  # row -> its outputs, if they are several views
-        self.calls = []  # for each row, a number for the call of torch's own Python code that ran it
-        self.frame = None  # the last such call; kept, so that the next is not taken for it
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         inputs = _tensors((args, kwargs))
-        objects = {weakref.ref(tensor) for tensor in inputs}
-        memory = {_memory(tensor) for tensor in inputs}  # before the call, which may give a tensor other memory
+        objects, memory = _references(inputs)  # before the call, which may give a tensor other memory
         result = func(*args, **kwargs)
         outputs = _tensors(result) or (inputs[:1] if _raw_name(func) == "__setitem__" else [])
         asks_only = not outputs and (_raw_name(func) == "__get__" or _name(func) in METADATA)
         self.read(objects if asks_only else objects | memory)  # a view is metadata: who asks for them has used it
         if outputs:
             new, note = self.judge(func, kwargs, outputs, objects, memory)
-            frame = _torch_frame(sys._getframe(1))
-            same_call = frame is not None and frame is self.frame
-            self.calls.append(self.calls[-1] if same_call else len(self.calls))
-            self.frame = frame
-            shapes = tuple(map(_shape, outputs))
+            shapes = tuple(tuple(tensor.shape) for tensor in outputs)
             output = shapes[0] if len(shapes) == 1 else shapes
-            self.rows.append(Row(_name(func), tuple(map(_shape, inputs)), output, sum(map(_bytes, new)), note))
+            new_bytes = sum(reference().nbytes() for reference in new)
+            self.rows.append(Row(_name(func), tuple(tuple(each.shape) for each in inputs), output, new_bytes, note))
         return result
 
     def read(self, references):
@@ -161,20 +142,15 @@ class _Recorder(TorchFunctionMode):
 
     def judge(self, func, kwargs, outputs, objects, memory):
         """Note by what to follow the outputs; return their new memory and the row's note, given what func read."""
-        views = {weakref.ref(tensor) for tensor in outputs if _memory(tensor) in memory and not _is_wrapped(tensor)}
+        views = {weakref.ref(tensor) for tensor in outputs if _memory(tensor) in memory}
         views -= objects  # those are the inputs themselves
         written = {_memory(tensor) for tensor in outputs if weakref.ref(tensor) not in views}
-        # A property hands out what is there already: x.grad may be new to the trace, but is not made by it.
+        # A property returns what is there already: x.grad may be new to the trace, but isn't made by it.
         new = set() if _raw_name(func) == "__get__" else written - self.last_read.keys()
-        if len(outputs) == len(views) > 1:
-            self.parts[len(self.follow)] = list(map(weakref.ref, outputs))
         self.follow.append(views | written)
         self.created |= views | new
-        for reference in written:
-            self.last_read.setdefault(reference, -1)
-
         if new:
-            return new, OPAQUE.get(_raw_name(func), "") if all(map(_is_storage, new)) else "bytes not known"
+            return new, OPAQUE.get(_raw_name(func), "")
         if views:
             return new, "view"
         if objects.isdisjoint(map(weakref.ref, outputs)):
@@ -183,31 +159,18 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, result):
         """The rows, with a note at each whose result was neither read later nor lives on."""
-        self.frame = None  # it holds what its call held
-        returned = _tensors(result)
-        self.read({weakref.ref(tensor) for tensor in returned} | {_memory(tensor) for tensor in returned})
+        objects, memory = _references(_tensors(result))
+        self.read(objects | memory)
         unread = {i: refs for i, refs in enumerate(self.follow) if not any(self.was_read(ref, i) for ref in refs)}
         if _alive(unread):
             gc.collect()  # it may be garbage in a reference cycle
-        dead = unread.keys() - _alive(unread)
-        for i in [i for i in dead if not self.dropped_by_torch(i)]:
+        for i in unread.keys() - _alive(unread):
             self.rows[i] = self.rows[i]._replace(note=f"{NEVER_USED}, {self.rows[i].note}".removesuffix(", "))
-        for i in self.parts.keys() - dead:
-            lost = [str(n) for n, ref in enumerate(self.parts[i], 1) if ref() is None and not self.was_read(ref, i)]
-            if lost:
-                note = f"{self.rows[i].note}, never read: part {', '.join(lost)} of {len(self.parts[i])}"
-                self.rows[i] = self.rows[i]._replace(note=note)
         return self.rows
 
     def was_read(self, reference, since):
         """Whether it was read after row `since`, or is older than the trace."""
         return reference not in self.created or self.last_read.get(reference, -1) > since
-
-    def dropped_by_torch(self, i):
-        """Whether torch's own code made row i on its way to something else that was used."""
-        call = [j for j, number in enumerate(self.calls) if number == self.calls[i]]
-        made = [j for j in call if self.rows[j].note not in ("in place", "returns its input")]
-        return any(ref() is not None or self.was_read(ref, call[-1]) for j in made for ref in self.follow[j])
 
 
 def _alive(rows):
@@ -224,14 +187,6 @@ def _name(func):
     if name == "__get__":
         return _raw_name(func.__self__)
     return name.strip("_") if name.startswith("__") else name
-
-
-def _torch_frame(frame):
-    """The outermost of torch's own Python functions around an operation: None if f's code called it directly."""
-    outermost = None
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
-        outermost, frame = frame, frame.f_back
-    return outermost
 
 
 def _writes_in_place(name, kwargs):
@@ -254,30 +209,10 @@ def _tensors(tree):
 
 
 def _memory(tensor):
-    """The storage, which all views share; for a tensor without one (a sparse one) the tensor itself."""
-    while _is_wrapped(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    try:
-        return weakref.ref(tensor.untyped_storage())
-    except NotImplementedError:
-        return weakref.ref(tensor)
+    """The storage, which all views of a tensor share."""
+    return weakref.ref(tensor.untyped_storage())
 
 
-def _is_wrapped(tensor):
-    """Whether torch.func (vmap, grad) wrapped it: then others read it unseen, and no public function unwraps it."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-
-
-def _is_storage(reference):
-    return isinstance(reference(), torch.UntypedStorage)
-
-
-def _bytes(reference):
-    return reference().nbytes() if _is_storage(reference) else 0
-
-
-def _shape(tensor):
-    try:
-        return tuple(tensor.shape)
-    except RuntimeError:  # a nested tensor has none
-        return ("?",) * tensor.dim()
+def _references(tensors):
+    """Of the tensors themselves, and of their memory."""
+    return {weakref.ref(tensor) for tensor in tensors}, {_memory(tensor) for tensor in tensors}

@@ -53,14 +53,6 @@ class TorchModuleMasked(TorchModule):
         return self.attention(x, x, x, attn_mask=future(x.shape[1]))
 
 
-class TorchModuleFloatMask(TorchModule):
-    """torch's own with a mask of minus infinities, and the hint that it is causal."""
-
-    def forward(self, x):
-        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
-        return self.attention(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)[0]
-
-
 class Einsum(Projections):
     """Scores and context by einsum, causal."""
 
@@ -159,15 +151,6 @@ class ByHandMaskedLate(Projections):
         return self.join(shares / shares.sum(-1, keepdim=True) @ v)
 
 
-class MultipliedAndSummed(Projections):
-    """No matrix product: values times weights, summed over the keys. Causal."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(dim=-1)
-        return self.join((weights.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2))
-
-
 class MaskThrownAway(Projections):
     """masked_fill without its underscore, result unused."""
 
@@ -227,14 +210,6 @@ class OverTime(Projections):
     def forward(self, x):
         scores, v = self.scaled(x)
         return self.join(torch.softmax(scores, dim=-2) @ v)
-
-
-class OverTimeMasked(Projections):
-    """softmax over the queries, of masked scores: each key's share follows from later queries."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(torch.softmax(scores.masked_fill(future(x.shape[1]), -torch.inf), dim=-2) @ v)
 
 
 class OverFeatures(Projections):
@@ -340,16 +315,6 @@ class FixedContext(Projections):
         return self.join(scores.masked_fill(self.mask, -torch.inf).softmax(-1) @ v)
 
 
-class Linear(Projections):
-    """Linear attention: sums of keys times values, no table of tokens at all. Causal."""
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        q, k = functional.elu(q) + 1, functional.elu(k) + 1
-        pairs = (k.unsqueeze(-1) * v.unsqueeze(-2)).cumsum(dim=2)
-        return self.join((q.unsqueeze(-2) @ pairs).squeeze(-2) / (q * k.cumsum(dim=2)).sum(-1, keepdim=True))
-
-
 class Convolution(nn.Module):
     """Each token and its two neighbours."""
 
@@ -370,21 +335,3 @@ class Perceptron(nn.Module):
 
     def forward(self, x):
         return self.layers(x)
-
-
-class CumulativeMean(nn.Module):
-    """The mean of all tokens so far."""
-
-    def __init__(self, d_in):
-        super().__init__()
-
-    def forward(self, x):
-        return x.cumsum(dim=1) / torch.arange(1, x.shape[1] + 1)[:, None]
-
-
-class MeanByTable(CumulativeMean):
-    """The same by a table of weights; they are the same whatever the tokens."""
-
-    def forward(self, x):
-        table = torch.ones(x.shape[1], x.shape[1]).tril()
-        return table / table.sum(-1, keepdim=True) @ x

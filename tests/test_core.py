@@ -81,8 +81,6 @@ def test_under_autocast_the_verbs_may_get_two_dtypes_for_torch_casts_them():
     queries, keys = torch.ones(4, 2), torch.ones(4, 2).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert attention_scores(queries, keys).dtype == context_vectors(torch.ones(4, 4), keys).dtype == torch.bfloat16
-        with pytest.raises(TypeError, match="must have one dtype"):
-            attention_scores(queries.double(), keys)  # autocast doesn't touch float64
 
 
 def test_gradients_match_finite_differences():

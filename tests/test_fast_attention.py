@@ -67,7 +67,7 @@ def test_from_split_needs_no_gradient_and_asks_for_them_later():
 def test_no_token_reads_the_future():
     layer = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval()
     x = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
-    assert not influence(layer, x).poke.triu(diagonal=1).any()
+    assert not influence(layer, x).perturbation.triu(diagonal=1).any()
 
 
 def test_dropout_acts_in_training_alone_and_keeps_the_mean():

@@ -128,11 +128,12 @@ def test_padding_never_changes_another_tokens_row(layer, lengths, side):
 def test_which_token_reads_which():
     x = drawn(1, 6, 4)
     layer = made(0, 4, 8, 2, 1, window=3).eval()
-    reached = influence(layer, x).poke > 1e-9
+    reached = influence(layer, x).perturbation > 1e-9
     expected = torch.ones(6, 6, dtype=torch.bool).tril().triu(-2)
     assert torch.equal(reached, expected)
-    two = influence(nn.Sequential(made(0, 4, 4, 2, 1, window=3), made(1, 4, 4, 2, 1, window=3)).eval(), x).poke > 1e-9
-    assert torch.equal(two, torch.ones(6, 6, dtype=torch.bool).tril().triu(-4))  # each layer reaches 2 further
+    two = nn.Sequential(made(0, 4, 4, 2, 1, window=3), made(1, 4, 4, 2, 1, window=3)).eval()
+    reached = influence(two, x).perturbation > 1e-9
+    assert torch.equal(reached, torch.ones(6, 6, dtype=torch.bool).tril().triu(-4))  # each layer reaches 2 further
 
 
 def test_the_cache_forgets_in_memory_too_and_old_caches_stay_as_they_are():

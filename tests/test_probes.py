@@ -1,5 +1,6 @@
 """The probes find a leak where there is one, and leave the layer as they found it."""
 
+import copy
 import math
 import warnings
 
@@ -10,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference, probes
-from attention_helpers.probes import all_pokes, poke_influence
+from attention_helpers.probes import perturbation_influence, perturbations
 
 SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 
@@ -24,9 +25,9 @@ def test_influence_is_triangular_if_causal_and_full_if_not(name):
         assert measure.triu(1).any() == (name not in CAUSAL)
 
 
-def test_gradient_and_poke_match_differences_by_hand():
+def test_gradient_and_perturbation_match_differences_by_hand():
     layer, x = build("SelfAttention_v2", SIZES).double(), SIZES.x()[0]
-    found = influence(layer, x, poke=1e-6)
+    found = influence(layer, x, size=1e-6)
     squares = torch.zeros(4, 4, dtype=torch.float64)
     for j in range(4):
         for k in range(3):
@@ -34,38 +35,38 @@ def test_gradient_and_poke_match_differences_by_hand():
             step[j, k] = 1e-5
             squares[:, j] += ((layer(x + step) - layer(x - step)) / 2e-5).square().sum(dim=-1)
     torch.testing.assert_close(found.gradient, squares.sqrt().detach(), rtol=1e-6, atol=1e-8)
-    assert (found.poke <= 1e-6 * found.gradient * 1.001).all()  # one direction moves a row no more than the norm
-    assert found.poke.sum() > 1e-7 * found.gradient.sum()
+    assert (found.perturbation <= 1e-6 * found.gradient * 1.001).all()  # no direction moves a row further
+    assert found.perturbation.sum() > 1e-7 * found.gradient.sum()
 
 
-def test_poke_has_the_length_asked_for_and_moves_one_token():
-    moved = influence(nn.Identity(), torch.zeros(3, 5, dtype=torch.float64), poke=2.0).poke
+def test_perturbation_has_the_length_asked_for_and_moves_one_token():
+    moved = influence(nn.Identity(), torch.zeros(3, 5, dtype=torch.float64), size=2.0).perturbation
     assert torch.equal(moved, torch.diag(moved.diag()))
     assert moved[0, 0] <= 2.0
-    norm = influence(lambda x: x.norm(dim=-1, keepdim=True), torch.zeros(3, 5, dtype=torch.float64), poke=-2.0).poke
-    torch.testing.assert_close(norm, 2.0 * torch.eye(3, dtype=torch.float64))
+    lengths = influence(lambda x: x.norm(dim=-1, keepdim=True), torch.zeros(3, 5, dtype=torch.float64), size=-2.0)
+    torch.testing.assert_close(lengths.perturbation, 2.0 * torch.eye(3, dtype=torch.float64))
 
 
-def test_poke_moves_every_entry_of_a_token_and_each_by_another_amount():
+def test_perturbation_moves_every_entry_of_a_token_and_each_by_another_amount():
     x = torch.zeros(2, 5, dtype=torch.float64)
-    alone = [influence(lambda x, k=k: x[:, k : k + 1], x).poke[0, 0].item() for k in range(5)]
+    alone = [influence(lambda x, k=k: x[:, k : k + 1], x).perturbation[0, 0].item() for k in range(5)]
     assert min(alone) > 1e-3
     assert len(set(alone)) == 5
     assert math.hypot(*alone) == pytest.approx(1.0)
 
 
-def test_poke_alone_is_that_of_influence_and_in_eval_mode_too():
+def test_the_perturbation_alone_is_that_of_influence_and_in_eval_mode_too():
     layer, x = build("MultiHeadAttention", SIZES, dropout=0.5).train(), SIZES.x(torch.float32)
-    assert torch.equal(poke_influence(layer, x, 0.7), influence(layer, x, poke=0.7).poke)
+    assert torch.equal(perturbation_influence(layer, x, 0.7), influence(layer, x, size=0.7).perturbation)
     assert layer.training
     assert layer.dropout.training
 
 
 def test_finds_a_leak_where_the_softmax_is_saturated():
     x = torch.tensor([[100.0, 0.0], [99.0, 1.0], [-5.0, 2.0]])
-    found = influence(lambda x: torch.softmax(x[:, :1] @ x[:, :1].T, dim=-1) @ x[:, 1:], x, poke=30.0)
+    found = influence(lambda x: torch.softmax(x[:, :1] @ x[:, :1].T, dim=-1) @ x[:, 1:], x, size=30.0)
     assert found.gradient[0, 1] < 1e-6
-    assert found.poke[0, 1] > 0.5
+    assert found.perturbation[0, 1] > 0.5
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -99,22 +100,22 @@ def test_works_without_grad_and_for_both_ranks():
 
 def test_train_mode_dropout_does_not_look_like_a_leak():
     layer = MultiHeadAttention(3, 4, 6, dropout=0.9, num_heads=2).train()
-    assert not influence(layer, torch.ones(1, 6, 3)).poke.triu(1).any()
+    assert not influence(layer, torch.ones(1, 6, 3)).perturbation.triu(1).any()
 
 
 # ---- layers that influence cannot judge
 
 
 class Counter(nn.Module):
-    """Adds the number of its calls so far, from call number `start` on."""
+    """Adds `step` for each of its calls so far, from call number `start` on."""
 
-    def __init__(self, start=0):
+    def __init__(self, start=0, step=1.0):
         super().__init__()
-        self.calls, self.start = 0, start
+        self.calls, self.start, self.step = 0, start, step
 
     def forward(self, x):
         self.calls += 1
-        return x + max(0, self.calls - self.start)
+        return x + self.step * (self.calls - self.start) if self.calls > self.start else x + 0
 
 
 def add_in_place(x):
@@ -126,20 +127,23 @@ def with_dropout(x):
     return nn.Dropout(0.5)(x)  # made in training mode, out of reach
 
 
-UNJUDGED = [
-    (with_dropout, "layer must return the same .* call its eval"),
-    (lambda x: x + torch.randn_like(x), "layer must return the same"),
-    (Counter(), "layer must return the same .* got results 1 apart"),
-    (add_in_place, r"layer must leave x as it is, .* x = x.clone\(\)"),
-    (lambda x: x.unsqueeze_(0) + 0, "layer must leave x as it is"),
-    (lambda x: x * 1j, "layer must return real .* got torch.complex64"),
-    (lambda x: x.argsort(), "layer must return real .* got torch.int64"),
-]
+UNJUDGED = {
+    "dropout out of reach": (with_dropout, "the same .* call its eval"),
+    "counts": (Counter(), "the same .* got results 1 apart"),
+    "turns from 0 to NaN": (nn.Sequential(nn.Threshold(2.0, 0.0), Counter(start=1, step=torch.nan)), "the same"),
+    "writes into x": (add_in_place, "leave x as it is"),
+    "complex": (lambda x: x * 1j, "real .* got torch.complex64"),
+    "whole numbers": (lambda x: x.argsort(), "real .* got torch.int64"),
+    "two rows per token": (lambda x: x.repeat(2, 1), r"3 in all, got \(6, 2\)"),
+    "two tables of rows": (lambda x: x.repeat(1, 2, 1, 1), r"3 in all, got \(1, 2, 3, 2\)"),
+    "too few rows": (lambda x: x[:2], r"3 in all, got \(2, 2\)"),
+}
 
 
 @pytest.mark.parametrize("probe", [influence, find_leak])
-@pytest.mark.parametrize(("layer", "said"), UNJUDGED)
+@pytest.mark.parametrize(("layer", "said"), UNJUDGED.values(), ids=UNJUDGED)
 def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
+    layer = copy.deepcopy(layer)  # which begins to count at 0
     x = torch.ones(3, 2)
     torch.manual_seed(0)
     with pytest.raises(ValueError, match=said):
@@ -147,16 +151,15 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
     assert torch.equal(x, torch.ones(3, 2))
 
 
-@pytest.mark.parametrize(
-    "cut_off",
-    [
-        lambda x: (2 * x).detach(),
-        torch.no_grad()(lambda x: 2 * x),
-        lambda x: torch.from_numpy(2 * x.detach().numpy()),
-        lambda x: F.one_hot(x.argmax(dim=-1), 2).float(),
-        lambda x: torch.ones(2, requires_grad=True) * x.detach(),  # it has a gradient, but not to x
-    ],
-)
+CUT_OFF = {
+    "detach": lambda x: (2 * x).detach(),
+    "no_grad": torch.no_grad()(lambda x: 2 * x),
+    "numpy": lambda x: torch.from_numpy(2 * x.detach().numpy()),
+    "a gradient, but not to x": lambda x: torch.ones(2, requires_grad=True) * x.detach(),
+}
+
+
+@pytest.mark.parametrize("cut_off", CUT_OFF.values(), ids=CUT_OFF)
 def test_a_result_that_is_cut_off_from_x_is_no_gradient_of_zero(cut_off):
     x = torch.tensor([[1.0, 0.9], [2.0, 2.1], [0.0, -0.1]])
     with pytest.raises(ValueError, match="layer must not cut its result off from x"):
@@ -167,7 +170,7 @@ def test_a_result_that_is_cut_off_from_x_is_no_gradient_of_zero(cut_off):
 def test_a_layer_that_reads_nothing_has_no_influence_and_no_leak():
     found = influence(lambda x: torch.ones(3, 2), torch.ones(3, 2))
     assert not found.gradient.any()
-    assert not found.poke.any()
+    assert not found.perturbation.any()
     assert not find_leak(lambda x: torch.ones(3, 2), torch.ones(3, 2))
 
 
@@ -183,14 +186,14 @@ def needs_no_grad(x):
     return x.cumsum(dim=0)
 
 
-@pytest.mark.parametrize("layer", [needs_no_grad, NoBackward.apply, lambda x: torch.from_numpy(x.numpy().cumsum(0))])
-def test_without_a_backward_the_poke_alone_judges_and_a_warning_says_so(layer):
-    with pytest.warns(UserWarning, match="layer has no gradient here, judge it by its poke alone") as caught:
+@pytest.mark.parametrize("layer", [needs_no_grad, NoBackward.apply], ids=["while it runs", "afterwards"])
+def test_without_a_backward_the_perturbation_alone_judges_and_a_warning_says_so(layer):
+    with pytest.warns(UserWarning, match="layer has no gradient here, judge it by its perturbation alone") as caught:
         found = influence(layer, torch.ones(3, 2))
     assert caught[0].filename == __file__
     assert found.gradient.isnan().all()
     assert found.gradient.shape == (3, 3)
-    assert torch.equal(found.poke > 0, ~causal_mask(3))
+    assert torch.equal(found.perturbation > 0, ~causal_mask(3))
 
 
 def test_the_usual_layer_raises_no_warning_and_inference_mode_is_left_for_the_gradient():
@@ -220,34 +223,6 @@ def einsum(x):
     return torch.einsum("ij,jd->id", scores.softmax(dim=-1), x)
 
 
-class Torch(nn.Module):
-    """torch's own layer."""
-
-    def __init__(self, mask):
-        super().__init__()
-        self.attention, self.mask = nn.MultiheadAttention(WIDTH, 2, dropout=0.5, batch_first=True), mask
-
-    def forward(self, x):
-        return self.attention(x, x, x, attn_mask=self.mask, need_weights=False)[0]
-
-
-class Grouped(nn.Module):
-    """Two heads of queries share one of keys and values."""
-
-    def __init__(self, is_causal):
-        super().__init__()
-        self.queries, self.keys, self.values = (nn.Linear(WIDTH, 2 * heads) for heads in (2, 1, 1))
-        self.is_causal = is_causal
-
-    def forward(self, x):
-        queries, keys, values = (
-            linear(x).view(1, N, -1, 2).transpose(1, 2) for linear in (self.queries, self.keys, self.values)
-        )
-        keys, values = keys.repeat_interleave(2, dim=1), values.repeat_interleave(2, dim=1)
-        context = F.scaled_dot_product_attention(queries, keys, values, is_causal=self.is_causal)
-        return context.transpose(1, 2).reshape(1, N, 4)
-
-
 def by_fft(x):
     """A causal convolution whose rounding spreads over all rows."""
     kernel = torch.linspace(1.0, 0.2, N)[:, None]
@@ -261,9 +236,6 @@ with torch.random.fork_rng(devices=[]):
     SOUND = {
         "attention": attend,
         "einsum": einsum,
-        "torch's own": Torch(MASK),
-        "torch's own, float mask": Torch(nn.Transformer.generate_square_subsequent_mask(N)),
-        "grouped heads": Grouped(True),
         "ours": MultiHeadAttention(WIDTH, 4, N, 0.5, 2),
         "cumsum": lambda x: x.cumsum(dim=-2),
         "all less the rest": lambda x: x.sum(dim=0) - x.flip(0).cumsum(dim=0).flip(0),
@@ -273,14 +245,13 @@ with torch.random.fork_rng(devices=[]):
         "no attention at all": nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, 2), nn.LayerNorm(2)),
         "half precision, which overflows": lambda x: attend(x.half()).float(),
         "bfloat16": lambda x: attend(x.bfloat16()),
+        "values that overflow": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ (1e35 * x),
     }
     LEAKY = {
         "no mask": lambda x: (x @ x.mT).softmax(dim=-1) @ x,
         "thrown away": lambda x: ((s := x @ x.mT).masked_fill(MASK, -torch.inf), s.softmax(dim=-1) @ x)[1],
         "off by one": lambda x: (x @ x.mT).masked_fill(MASK.triu(2), -torch.inf).softmax(dim=-1) @ x,
         "softmax over the queries": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=0) @ x,
-        "torch's own": Torch(None),
-        "grouped heads": Grouped(False),
         "both ways": lambda x: BOTH_WAYS(x)[0],
         "convolution": lambda x: MIDDLE(x.T).T,
         "normalised over time": lambda x: F.layer_norm(attend(x).T, (N,)).T,
@@ -300,13 +271,9 @@ with torch.random.fork_rng(devices=[]):
     }
 
 
-def into(layer, x):
-    return x[None] if isinstance(layer, (Torch, Grouped, MultiHeadAttention)) else x
-
-
 def test_any_two_entries_are_poked_together_and_apart_up_and_down_and_each_alone():
     x = torch.zeros(2, 6, dtype=torch.float64)
-    moves = torch.stack([poked[1] for _, _, poked in all_pokes(x)])  # (pokes, 6); x is 0, and so its largest entry 1
+    moves = perturbations(x, 1)[1][:, 1]  # (pokes, 6); x is 0, so its scale is 1
     for size in probes.SIZES:
         for i in range(6):
             alone = torch.eye(6)[i].double() * size
@@ -319,7 +286,7 @@ def test_any_two_entries_are_poked_together_and_apart_up_and_down_and_each_alone
 
 @pytest.mark.parametrize("name", SOUND)
 def test_no_leak_is_found_in_a_causal_layer(name):
-    leak = find_leak(SOUND[name], into(SOUND[name], tokens()))
+    leak = find_leak(SOUND[name], tokens()[None] if name == "ours" else tokens())
     assert not leak
     assert leak.row is None
     assert str(leak) == f"no leak found by {leak.pokes} pokes"
@@ -327,7 +294,7 @@ def test_no_leak_is_found_in_a_causal_layer(name):
 
 @pytest.mark.parametrize("name", LEAKY)
 def test_a_leak_is_found_whatever_poke_it_takes(name):
-    leak = find_leak(LEAKY[name], into(LEAKY[name], tokens()))
+    leak = find_leak(LEAKY[name], tokens())
     assert leak
     assert leak.row == 0
     assert leak.change > 0
@@ -355,7 +322,45 @@ def test_a_layer_that_hands_out_one_tensor_each_time_hides_no_leak():
         return out.copy_(x.flip(0))
 
     assert find_leak(layer, tokens())
-    assert poke_influence(layer, tokens(), 1.0)[0, -1] > 0
+    assert perturbation_influence(layer, tokens(), 1.0)[0, -1] > 0
+
+
+class BatchForTime(nn.Module):
+    """An LSTM without batch_first: it takes the batch for the time, so each sentence gets the state of others."""
+
+    def __init__(self, bidirectional):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            self.lstm = nn.LSTM(WIDTH, 3, bidirectional=bidirectional)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+MIXING = {  # name: (a layer that mixes the sentences of a batch, whether a single sentence leaks)
+    "batch for time": (BatchForTime(False), False),
+    "batch for time, both ways": (BatchForTime(True), False),
+    "sums from the last sentence on": (lambda x: x.flip(0).cumsum(dim=0).flip(0), False),
+    "reverses the batch": (lambda x: x.flip(0), False),
+    "scales by the whole batch": (lambda x: x * (1 if len(x) == 1 else x.abs().max()), False),
+    "scales by its first sentence": (lambda x: x / (1 + x[0].norm()), True),
+    "reads its first sentence only": (lambda x: (x[0] @ x[0].T).softmax(dim=-1) @ x[0], True),
+    "takes one sentence only": (lambda x: x.view(1, N, WIDTH).softmax(dim=1), True),
+}
+
+
+@pytest.mark.parametrize(("layer", "leaks"), MIXING.values(), ids=MIXING)
+def test_what_goes_on_between_the_sentences_of_a_batch_is_no_leak_and_hides_none(layer, leaks):
+    assert bool(find_leak(layer, tokens()[None])) == leaks
+
+
+@pytest.mark.parametrize("shape", [(1, N, WIDTH), (N, WIDTH)])
+def test_pokes_go_through_as_a_batch_if_the_layer_is_given_one(shape):
+    calls = []
+    leak = find_leak(lambda x: calls.append(len(x)) or x.cumsum(dim=-2), tokens().view(shape))
+    assert not leak
+    assert (len(calls) < 10) == (len(shape) == 3)
+    assert leak.pokes > 100
 
 
 def test_a_layer_that_begins_to_drift_while_it_is_judged_is_told_so():

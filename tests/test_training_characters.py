@@ -109,9 +109,9 @@ def test_the_leaky_layer_reads_the_future_even_after_loading():
     torch.manual_seed(0)
     layer = LeakyMultiHeadAttention(6, 6, 5, 0.0, 2)
     x = torch.randn(1, 5, 6)
-    assert influence(layer, x).poke[0, 4] > 0
+    assert influence(layer, x).perturbation[0, 4] > 0
     layer.load_state_dict(layer.state_dict())
-    assert influence(layer, x).poke[0, 4] > 0
+    assert influence(layer, x).perturbation[0, 4] > 0
 
 
 def test_a_model_gives_a_score_for_every_next_character_and_its_maps(task):

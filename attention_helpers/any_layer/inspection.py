@@ -2,14 +2,12 @@
 
 import inspect
 import io
-import sys
-import threading
 from contextlib import contextmanager, redirect_stdout
 from typing import NamedTuple
 
 import torch
 
-from ..probes import eval_mode, poke_influence, rows
+from ..probes import eval_mode, perturbation_influence, rows
 from ..seeded import DrawnFrom
 from ..trace import trace
 from . import verdicts
@@ -69,9 +67,9 @@ def learners_code():
     """Name the line of an error, print nothing, and leave torch's global random numbers as they are."""
     random_state = torch.get_rng_state()
     try:
-        with redirect_stdout(Muted(sys.stdout)):
+        with redirect_stdout(io.StringIO()):
             yield
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         line = error_line(error)
         where = f"your layer fails in {line}: " if line else ""
         what = "" if isinstance(error, ValueError) and not line else f"{type(error).__name__}: "
@@ -79,16 +77,6 @@ def learners_code():
     finally:
         if not torch.equal(torch.get_rng_state(), random_state):  # a torch.manual_seed in the learner's code
             torch.set_rng_state(random_state)
-
-
-class Muted(io.TextIOBase):
-    """A stream that takes no word from this thread, and passes on those of others: a cell that prints meanwhile."""
-
-    def __init__(self, stream):
-        self.stream, self.thread = stream, threading.get_ident()
-
-    def write(self, words):
-        return len(words) if threading.get_ident() == self.thread else self.stream.write(words)
 
 
 def try_out(layer, x, seed):
@@ -113,7 +101,7 @@ def look_at(layer, x, seed, training=False, num_heads=None):
                 "as in the course?": verdicts.on_the_course(layer, call.x, call.context(call.x), num_heads),
                 "takes fewer tokens?": verdicts.on_fewer_tokens(call, call.x),
             }
-            moved = torch.zeros(num_tokens, num_tokens) if random else poke_influence(call.context, call.x, 1.0)
+            moved = torch.zeros(num_tokens, num_tokens) if random else perturbation_influence(call.context, call.x, 1.0)
         generator.manual_seed(seed)
         with learners_code():
             shown = judged

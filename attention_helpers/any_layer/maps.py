@@ -1,14 +1,14 @@
-"""Find every attention map in a call of any layer, by watching its operations: the layer need not hand them out.
+"""Find every attention map in a call of any layer, by watching its operations, so the layer needn't return them.
 
-A map is a table of weights, num_tokens by num_tokens, that follows from the input and whose rows, or columns, sum to 1:
-so a softmax is found, and an exp divided by its sum, whatever the names. Two of torch's functions make no such table
-that could be seen; theirs is computed again, from their arguments.
+A map is a table of weights, num_tokens by num_tokens, that is computed from the input and whose rows, or columns, sum
+to 1. So a softmax is found, and an exp divided by its sum, whatever their names. scaled_dot_product_attention and
+nn.MultiheadAttention show no such table, so theirs is computed again, from their arguments.
 """
 
 import inspect
 import linecache
 import sys
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,20 +19,20 @@ from ..trace import _name, _tensors
 
 NEAR = 1e-3  # how far from 1 a sum of weights may lie
 NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ is not among them
-PRODUCTS = {"matmul", "mm", "bmm", "linear", "einsum"}
+PRODUCTS = {"matmul", "mm", "bmm", "einsum"}
 
 
-class AttentionMap(NamedTuple):
-    """The weights that one operation of a call made; a row for each query, a column for each key.
+@dataclass
+class AttentionMap:
+    """The weights that one operation of a call made; a row for each query, a column for each key."""
 
-    operation: its place among all operations of the call. made_by: its name. line: where it was called.
-    """
-
-    operation: int
-    made_by: str
-    line: str
+    operation: int  # its place among all operations of the call
+    made_by: str  # the operation's name
+    line: str  # where it was called
     weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax or its like made them
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), by which values were mixed: after dropout, or a mask
+    mixed: bool = False  # whether a product has mixed the values by them: what happens after that changes nothing
+    keys: int = -1  # while it is watched, the dimension over which that product sums
 
 
 class Watched(NamedTuple):
@@ -47,9 +47,10 @@ def find_maps(layer, x):
     """Call layer(x) without gradients, and return a Watched.
 
     layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
-    Where there are as many features as tokens, a softmax over features looks like a map; so layer is called once more,
-    with a token less, and what does not shrink is left out (but where that call fails, or does other things).
-    Not found: a softmax over fewer keys at a time, and what leaves torch. Errors: what layer raises on x.
+    If there are as many features as tokens, a softmax over features looks like a map. So layer is called once more,
+    with one token less, and a table that doesn't shrink is left out (unless that call fails, or does other things).
+    Not found: a softmax over some of the keys, and what leaves torch. A mask or dropout after the softmax is followed
+    up to a matrix product or einsum with the values. Errors: what layer raises on x.
     """
     watched, fewer = watch(layer, x), x.shape[-2] - 1
     try:
@@ -90,40 +91,38 @@ class _Watcher(TorchFunctionMode):
             self.operations.append((name, shape, line_of(own_frame(sys._getframe(1)))))
             if name in AGAIN:
                 self.add(AGAIN[name](*args, **kwargs))
-            if not {id(tensor) for tensor in inputs}.isdisjoint(self.from_x) and not makes_anew(name):
+            if not {id(tensor) for tensor in inputs}.isdisjoint(self.from_x):
                 self.from_x |= {id(tensor) for tensor in outputs}
                 self.follow(name, args, inputs, outputs[0])
         return result
 
     def follow(self, name, args, inputs, output):
-        """Note what an operation does to the maps among its inputs, or that its output is a new one."""
-        owners = {id(tensor): self.tables[id(tensor)] for tensor in inputs if id(tensor) in self.tables}
-        maps = {id(owner): owner for owner in owners.values()}
-        if len(maps) != 1:  # none, or heads that are put together
+        """Note what an operation does to the map among its inputs, or that its output is a new one."""
+        known = [(n, tensor, self.tables[id(tensor)]) for n, tensor in enumerate(inputs) if id(tensor) in self.tables]
+        if len({id(found) for *_, found in known}) != 1:  # none, or heads that are put together
             if self.holds_weights(output):
-                self.found = [found for found in self.found if id(found) not in maps]
+                self.found = [each for each in self.found if not any(each is found for *_, found in known)]
                 self.tables[id(output)] = self.add(output)
             return
-        [found] = maps.values()
-        place, operand = next((n, tensor) for n, tensor in enumerate(inputs) if id(tensor) in owners)
-        keys = contracted(name, place, args, operand) if is_table(operand.shape, self.num_tokens) else None
-        mixes = not is_table(operand.shape, self.num_tokens) and len(inputs) > 1 and name != "setitem"
-        if found.used is None and (keys or mixes):
-            found.used, found.keys = (operand.clone() if keys else found.last), keys or -1
-        elif found.used is None and output.numel() == found.last.numel():
+        place, operand, found = known[0]
+        keys = contracted(name, place, args) if is_table(operand.shape, self.num_tokens) else None
+        if found.mixed:
+            return
+        if keys:
+            found.used, found.keys, found.mixed = operand.clone(), keys, True
+        elif output.numel() == found.used.numel():
             self.tables[id(output)] = found
             if is_table(output.shape, self.num_tokens):
-                found.last = output.clone()
+                found.used = output.clone()
                 if self.holds_weights(output):
-                    found.weights = found.last
+                    found.weights = found.used
 
     def add(self, weights):
         """A new map, found in the last operation."""
         name, _, line = self.operations[-1]
         if is_table(weights.shape, self.num_tokens):
             weights = weights.clone()
-            more = {"weights": weights, "last": weights, "used": weights if name in AGAIN else None, "keys": -1}
-            self.found.append(SimpleNamespace(operation=len(self.operations) - 1, made_by=name, line=line, **more))
+            self.found.append(AttentionMap(len(self.operations) - 1, name, line, weights, weights, name in AGAIN))
             return self.found[-1]
 
     def holds_weights(self, tensor):
@@ -136,35 +135,21 @@ class _Watcher(TorchFunctionMode):
         return any((total.isnan() | ((total - 1).abs() < NEAR)).all() and not total.isnan().all() for total in sums)
 
     def maps(self):
-        return [
-            AttentionMap(
-                found.operation,
-                found.made_by,
-                found.line,
-                *(
-                    (tensor if found.keys == -1 else tensor.mT).reshape(-1, self.num_tokens, self.num_tokens)
-                    for tensor in (found.weights, found.last if found.used is None else found.used)
-                ),
-            )
-            for found in self.found
-        ]
+        shape = -1, self.num_tokens, self.num_tokens
+        for each in self.found:
+            tables = (table if each.keys == -1 else table.mT for table in (each.weights, each.used))
+            each.weights, each.used = (table.reshape(shape) for table in tables)
+        return self.found
 
 
 def is_table(shape, num_tokens):
     return len(shape) > 1 and shape[-2] == shape[-1] == num_tokens
 
 
-def makes_anew(name):
-    """Whether a result has no more than the shape of its input: torch.ones_like."""
-    return name.endswith("_like") or name.startswith("new_")
-
-
-def contracted(name, place, args, operand):
-    """Over which dimension of a table a product sums, -1 or -2: that of the keys. None if it is no such product."""
-    if name not in PRODUCTS:
-        return {"rmatmul": -2 + place}.get(name)
+def contracted(name, place, args):
+    """Over which dimension of a table a product sums, -1 or -2: that of the keys. None if it isn't a product."""
     if name != "einsum" or not isinstance(args[0], str):
-        return -2 if place and name != "linear" else -1
+        return -1 - place if name in PRODUCTS else None
     taken, _, given = args[0].replace(" ", "").partition("->")
     letters = taken.split(",")[place]
     return next((dim for dim in (-1, -2) if letters[dim] not in given), None)

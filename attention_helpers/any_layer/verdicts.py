@@ -3,12 +3,10 @@
 `layer` is here any callable, in eval mode if it has modes; x one sentence, (num_tokens, d_in) or (1, num_tokens, d_in).
 """
 
-from functools import lru_cache
-
 import torch
 
 from ..layers import CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper, SelfAttention_v1, SelfAttention_v2
-from ..probes import ROUNDING, Leak, all_pokes, find_leak, max_difference, repeated, rounding, rows
+from ..probes import find_leak, max_difference
 from .maps import NEAR, error_line
 
 RANDOM = "cannot be judged: it is random, in eval mode too"
@@ -35,54 +33,6 @@ def draws(layer, x, generator=torch.default_generator):
     return not torch.equal(before, generator.get_state())
 
 
-@torch.no_grad()
-def find_leak_at_once(layer, x):
-    """find_leak, with all its pokes in one batch (b, num_tokens, d_in) where the layer allows that."""
-    before = repeated(layer, x)
-    if not before.isfinite().all() or not x.isfinite().all():
-        return find_leak(layer, x)  # which says why it cannot be judged
-    first, words, batch = pokes_of(tuple(x.flatten().tolist()), x.shape, x.dtype)
-    change = moved_at_once(before, all_rows(layer, x, before, batch), first, batch)
-    found = [
-        (row, words[n], change[n, row].item())
-        for n, row in ((n, change[n].nonzero()[0].item()) for n in change.any(dim=-1).nonzero().flatten().tolist())
-    ]
-    repeated(layer, x, before)
-    return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), len(words) - 2)
-
-
-def all_rows(layer, x, before, batch):
-    """layer of each sentence in a batch, (b, num_tokens, d_out); one by one where it takes no batch, or mixes them.
-
-    It mixes them if x, the first and the last of the batch, becomes something else than when it is alone.
-    """
-    try:
-        after = layer(batch.clone()).flatten(2)
-        if max(max_difference(before, after[n]) for n in (0, -1)) <= rounding(before, x):
-            return after
-    except Exception:  # it may well be made for one sentence
-        pass
-    return torch.stack([rows(layer, poked.reshape(x.shape).clone()).clone() for poked in batch])
-
-
-@lru_cache(maxsize=4)
-def pokes_of(numbers, shape, dtype):
-    """All pokes of a sentence: (the first token that is poked, what is done, the batch of them), x first and last."""
-    x = torch.tensor(numbers, dtype=dtype).reshape(1, *shape[-2:])
-    firsts, words, poked = zip((0, "", x), *all_pokes(x), (0, "", x), strict=True)
-    return torch.tensor(firsts), words, torch.cat(poked)
-
-
-def moved_at_once(before, after, first, poked):
-    """moved_rows for all pokes at once, (pokes, num_tokens): 0 from the first token on that was poked."""
-    earlier = torch.arange(before.shape[0]) < first[:, None]  # (pokes, num_tokens)
-    change = (after - before).abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)  # (pokes, num_tokens)
-    overflows = (~after.isfinite().all(dim=-1) & ~earlier).any(dim=-1)  # (pokes,)
-    sizes = torch.stack([each.nan_to_num(0.0, 0.0, 0.0).abs().flatten(1).amax(dim=1) for each in (after, poked)])
-    limit = ROUNDING * torch.finfo(before.dtype).eps * sizes.amax(dim=0).clamp(min=before.abs().max())  # (pokes,)
-    return change.where(earlier & (change > limit[:, None]) & ~overflows[:, None], 0.0)
-
-
 def on_the_future(layer, x, maps, generator=torch.default_generator):
     """Whether an earlier row of the context follows from a later token. generator: what layer draws from, if it does.
 
@@ -91,7 +41,7 @@ def on_the_future(layer, x, maps, generator=torch.default_generator):
     try:
         if draws(layer, x, generator):
             return RANDOM
-        leak = find_leak_at_once(lambda x: context_of(layer(x)), x)
+        leak = find_leak(lambda x: context_of(layer(x)), x)
     except ValueError as error:
         return f"cannot be judged: {error}"
     except Exception as error:  # poked, it fails in the learner's own code

@@ -167,7 +167,7 @@ mend_the_leak = Exercise(
     title="Find and mend the leak",
     prompt="This layer should be causal, and leaks. Mend the one line that is wrong, for any `num_tokens` up "
     "to `context_length`, and keep the rest. To hunt, run the cell, then in a new one "
-    "`layer = MaskedAttention(3, 2, 6)`, and look at `influence(layer, inputs[None]).poke` "
+    "`layer = MaskedAttention(3, 2, 6)`, and look at `influence(layer, inputs[None]).perturbation` "
     "and `trace(layer, inputs[None])`.",
     solution=MaskedAttention,
     stub=inspect.getsource(MaskedAttention).replace("scaled = scaled.", "scaled."),
@@ -278,7 +278,7 @@ window_mask = Exercise(
 
 def leaks(layer, x):
     """True if moving a token of x (1, num_tokens, d_in) moves a row of layer(x) before it."""
-    return influence(layer, x).poke.triu(diagonal=1).max().item() > 1e-5
+    return influence(layer, x).perturbation.triu(diagonal=1).max().item() > 1e-5
 
 
 class CentredAttention(CausalAttention):
@@ -322,7 +322,7 @@ find_leaks = Exercise(
         ),
         (
             "looks at the weights",
-            "influence(layer, x).poke",
+            "influence(layer, x).perturbation",
             "layer.steps(x).weights",
             "One layer here has causal weights and leaks after them. Judge by `layer(x)` instead.",
         ),
@@ -331,8 +331,8 @@ find_leaks = Exercise(
     ],
     hints=[
         "Which entries of an `influence` table show that a later token moves an earlier row?",
-        "`influence` works in eval mode. Row i, column j of its `.poke` tells how far token j moves row i.",
-        "`influence(layer, x).poke.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
+        "`influence` works in eval mode. Row i, column j of its `.perturbation` tells how far token j moves row i.",
+        "`influence(layer, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
     ],
     why="A leak is a row i that moves with a later token j: an entry above the diagonal. `influence` pokes "
     "each token in eval mode and looks at the output, not the weights. The bound leaves room for rounding.",

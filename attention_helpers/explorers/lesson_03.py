@@ -8,7 +8,7 @@ import torch
 from .. import plots
 from ..core import causal_mask, context_vectors
 from ..layers import CausalAttention
-from ..probes import poke_influence
+from ..probes import perturbation_influence
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
 from .svg import beside
@@ -64,7 +64,7 @@ def attend(embeddings, num_tokens, method, poked, amount):
         raise ValueError(f"token {poked} is not among the first {num_tokens}: poke an earlier one, or take more tokens")
     layer = Masked(seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0), method).eval()
     x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
-    return MaskState(method, poked, amount, layer.weights(x)[0], poke_influence(layer, x, amount))
+    return MaskState(method, poked, amount, layer.weights(x)[0], perturbation_influence(layer, x, amount))
 
 
 class MaskExplorer(SentenceExplorer):

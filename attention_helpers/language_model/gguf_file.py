@@ -54,6 +54,8 @@ def decoded(path):
         ) from error
     try:
         config = config_in(fields)
+        if config.num_layers > len(reader.tensors):
+            raise ValueError(f"its block_count is {config.num_layers}, but it holds only {len(reader.tensors)} tensors")
         weights = weights_in(reader.tensors, layout(config))
         return ModelFile(config, weights, tokenizer_json(fields))
     except ValueError as error:
@@ -86,12 +88,14 @@ def config_in(fields):
 
 
 def check_rotary(own, head_dim):
-    """ValueError unless all entries of a head rotate, with unscaled frequencies."""
+    """ValueError unless all entries of a head rotate, with unscaled frequencies, and no window hides the past."""
     for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
         if own.get(name, head_dim) != head_dim:
             raise ValueError(f"its {name} must be embedding_length / head_count = {head_dim}, got {own[name]}")
-    if own.get("rope.scaling.type", "none") != "none":
-        raise ValueError(f"its rotary positions are scaled ({own['rope.scaling.type']}), which our layers do not do")
+    plain = {"rope.scaling.type": ("none",), "rope.scaling.factor": (0, 1), "attention.sliding_window": (0,)}
+    for name, values in plain.items():
+        if own.get(name, values[0]) not in values:
+            raise ValueError(f"its {name} is {own[name]}, which our layers do not do")
 
 
 def layout(config):

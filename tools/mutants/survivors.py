@@ -55,7 +55,7 @@ EQUIVALENT = {
         "ones.triu(diagonal=1) | ones.tril(diagonal=-window) → ones.tril(diagonal=-window) | ones.triu(diagonal=1) in return ones.triu(diagonal=1) | ones.tril(diagonal=-window)": NO_ORDER,
     },
     "find_leaks": {
-        "influence(layer, x).poke.triu(diagonal=1).max().item() > ... → influence(layer, x).poke.triu(diagonal=1).max().item() >=... in return influence(layer, x).poke.triu(diagonal=1).max().it...": "the layers give float32, and no float32 is exactly 1e-5",
+        "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max().i... in return influence(layer, x).perturbation.triu(diagonal=1)....": "the layers give float32, and no float32 is exactly 1e-5",
     },
     "two_lookups": {
         "100 → 101 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
@@ -128,6 +128,6 @@ LET_THROUGH = {
         "(queries * keys).sum(dim=-1).var().item() → (queries * keys).sum(dim=-1).var() in variances.append((queries * keys).sum(dim=-1).var().item())": "a tensor of one number is taken for that number, on purpose",
     },
     "find_leaks": {
-        "influence(layer, x).poke.triu(diagonal=1).max().item() → influence(layer, x).poke.triu(diagonal=1).max() in return influence(layer, x).poke.triu(diagonal=1).max().it...": "a tensor with one truth value is taken for it, on purpose",
+        "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max() in return influence(layer, x).perturbation.triu(diagonal=1)....": "a tensor with one truth value is taken for it, on purpose",
     },
 }
