@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from .beyond import OlderNotebook
 from .checks import check_finite, check_tensor
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, in units of x or of its largest entry
@@ -19,6 +20,10 @@ class Influence(NamedTuple):
 
     gradient: torch.Tensor  # norm of d context_i / d x_j; NaN if the layer has no gradient
     perturbation: torch.Tensor  # largest change of context_i when x_j is moved
+
+    @property
+    def poke(self):
+        raise OlderNotebook
 
 
 class Leak(NamedTuple):

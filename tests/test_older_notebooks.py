@@ -6,7 +6,12 @@ from IPython.core.interactiveshell import InteractiveShell
 
 @pytest.mark.parametrize(("session", "number"), [("/home/ann/workbook/07_watch.ipynb", "07"), ("", "NN")])
 @pytest.mark.parametrize(
-    "cell", ["from attention_helpers.beyond.training import Training", "from attention_helpers.beyond import costs"]
+    "cell",
+    [
+        "from attention_helpers.beyond.training import Training",
+        "from attention_helpers.beyond import costs",
+        "import torch; from attention_helpers import influence; influence(torch.sin, torch.ones(2, 3)).poke",
+    ],
 )
 def test_an_old_import_shows_one_sentence_and_the_way_out(cell, session, number, monkeypatch, capsys):
     monkeypatch.setenv("JPY_SESSION_NAME", session)

