@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .beyond import OlderNotebook
+from ._older import OlderNotebook
 from .checks import check_finite, check_tensor
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, in units of x or of its largest entry
