@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_named(tmp_path, weights, change, says):
 def test_what_says_that_nothing_is_scaled_or_hidden_is_read(tmp_path, weights):
     fields = {"rope.scaling.type": "none", "rope.scaling.factor": 1, "attention.sliding_window": 0}
     path = write_gguf(tmp_path / "plain.gguf", weights, {f"llama.{name}": value for name, value in fields.items()})
-    assert decoded(path).sizes.num_layers == LAYERS
+    assert decoded(path).config.num_layers == LAYERS
 
 
 def test_weights_have_memory_of_their_own(tiny):
