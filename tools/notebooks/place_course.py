@@ -65,19 +65,15 @@ def overview():
 
 
 def teaching(text):
-    """The teachers' page, with its tables of minutes and of marks as they should be."""
+    """The teachers' page, with its table of minutes as it should be."""
 
     def row(lesson):
         parts = "<br>".join(f"{part} {minutes}" for part, minutes in lesson.minutes)
         return link(lesson, "../notebooks/"), parts, f"{lesson.total} + {lesson.practice}", lesson.predict
 
+    before, after = TABLE.split(text)
     lessons = table(["Notebook", "Minutes a part", "Minutes", "To predict aloud"], map(row, LESSONS))
-    sheet = table(
-        ["", "Exercise", "Predicted first", "Check says right", "Can say why"],
-        [(lesson.number, title, "", "", "") for lesson in LESSONS for title in lesson.exercises],
-    )
-    first, between, last = TABLE.split(text)
-    return f"{first}\n{lessons}\n\n{between}\n{sheet}\n\n{last}"
+    return f"{before}\n{lessons}\n\n{after}"
 
 
 def head(notebook, source):
