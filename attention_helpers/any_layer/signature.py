@@ -27,10 +27,7 @@ def kinds_of(attention, given):
     if not callable(attention) or (hasattr(attention, "forward") and not inspect.isclass(attention)):
         hint = f": write {name}, without making a layer of it" if callable(attention) else ""
         raise TypeError(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
-    try:
-        parameters = inspect.signature(attention).parameters.values()
-    except (TypeError, ValueError):
-        raise TypeError(f"attention must be a class whose arguments can be read, got {attention!r}") from None
+    parameters = inspect.signature(attention).parameters.values()
     named = {each.name: each.default for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
     for extra in given.keys() - named.keys():
         if not any(each.kind == each.VAR_KEYWORD for each in parameters):

@@ -109,8 +109,8 @@ class Playground(Explorer):
         run, next_character = state.run, state.run.name == NEXT
         hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
         limits = (0, 0.5) if next_character else (0, 1)
-        nothing, bar = torch.zeros_like(state.weights), colour_bar(limits, height=195, more=next_character)
-        table = head_maps(state.weights, state.tokens, limits, hidden, nothing, 430, 390, run.asks, bar=bar)
+        bar = colour_bar(limits, height=195, more=next_character)
+        table = head_maps(state.weights, state.tokens, limits, hidden, None, 430, 390, run.asks, bar=bar)
         asks = f"character {run.asks + 1}" if next_character else "the question"
         said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
         lines = textwrap.wrap(state.headline, LINE)[:3]
