@@ -1,12 +1,11 @@
-"""What every function and layer asks of its input, said once: each error names argument, value and rule."""
+"""Input checks that functions and layers share. Each error names the argument, its value and the rule."""
 
 import math
 import operator
 
 import torch
 
-ANY_RANK = range(65)  # torch itself stops at 64 dimensions
-LARGEST = torch.iinfo(torch.int64).max  # torch counts in 64 bits
+ANY_RANK = range(65)  # torch allows at most 64 dimensions
 
 
 def check_size(name, value, minimum=1):
@@ -19,18 +18,16 @@ def check_size(name, value, minimum=1):
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
     if size < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {size}")
-    if size > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST}, got {size}")
     return size
 
 
 def check_number(name, value):
     """Return `value` as a float; TypeError if it isn't a real number."""
-    if isinstance(value, (bool, str, bytes)):
+    if isinstance(value, (bool, str)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     try:
         return float(value)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
+    except (TypeError, ValueError, RuntimeError):  # torch raises the last for a tensor of several numbers
         raise TypeError(f"{name} must be a number, got {value!r}") from None
 
 
@@ -50,10 +47,10 @@ def check_flag(name, value):
 
 
 def check_heads(d_out, num_heads):
-    """ValueError unless the heads share the width evenly; it names the numbers of heads nearby that would."""
+    """ValueError unless num_heads divides d_out; the message lists the nearest numbers of heads that do."""
     if d_out % num_heads:
-        small = [n for n in range(1, math.isqrt(d_out) + 1) if d_out % n == 0]
-        near = sorted({*small, *(d_out // n for n in small)}, key=lambda n: abs(n - num_heads))[:8]
+        divisors = [n for n in range(1, d_out + 1) if d_out % n == 0]
+        near = sorted(divisors, key=lambda n: abs(n - num_heads))[:8]
         raise ValueError(
             f"num_heads must divide d_out: got num_heads={num_heads}, d_out={d_out}; "
             f"possible here: {', '.join(map(str, sorted(near)))}"
@@ -61,12 +58,12 @@ def check_heads(d_out, num_heads):
 
 
 def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
-    """TypeError unless `value` is a plain floating-point tensor, ValueError unless its rank is one of `ranks`."""
+    """TypeError unless `value` is a floating-point tensor, ValueError unless its rank is one of `ranks`.
+
+    ranks: without it, any rank from 2. layout: the shape that the error asks for.
+    """
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-    if value.layout is not torch.strided or value.is_nested:
-        kind = "a nested one" if value.is_nested else value.layout
-        raise TypeError(f"{name} must be a plain tensor, got {kind}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must hold floating-point numbers, got {value.dtype}")
     allowed = value.ndim >= 2 if ranks is None else value.ndim in ranks
@@ -75,9 +72,9 @@ def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
 
 
 def check_cached(cache, new, layout, kept=None):
-    """Check that a cache's keys and values fit the `new` keys (b, heads, num_tokens, head_dim), and hold `kept` tokens.
+    """Check that a cache's keys and values fit the `new` keys, (b, heads, num_tokens, head_dim).
 
-    Without `kept`, as many as its keys.
+    kept: how many tokens the cache should hold. Without it, the keys can be of any number, and the values must match.
     """
     for name, part in {"keys": cache.keys, "values": cache.values}.items():
         check_tensor(f"cache.{name}", part, ranks=(4,), layout=layout)
@@ -92,9 +89,9 @@ def check_cached(cache, new, layout, kept=None):
 
 
 def check_input(x, d_in, ranks, into, context_length=None):
-    """Check a layer's input: its rank, its width d_in, its length, its device and its dtype.
+    """Check a layer's input x: its rank, width d_in, number of tokens, device and dtype.
 
-    into: the matrix or nn.Linear that x is multiplied by. context_length: the most tokens that x may hold.
+    into: the matrix or nn.Linear that multiplies x. context_length: the most tokens that x can hold.
     """
     layout = f"(b, num_tokens, {d_in})" + (f" or (num_tokens, {d_in})" if 2 in ranks else "")
     check_tensor("x", x, ranks, layout)
@@ -107,7 +104,7 @@ def check_input(x, d_in, ranks, into, context_length=None):
     weight = getattr(into, "weight", into)
     if x.device != weight.device:
         raise ValueError(f"x must be on the layer's device {weight.device}, got {x.device}")
-    if x.dtype != weight.dtype and not autocast_is_on(x.device):
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         numpy = " (numpy makes float64)" if x.dtype == torch.float64 else ""
         raise TypeError(
             f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}{numpy}: "
@@ -116,22 +113,23 @@ def check_input(x, d_in, ranks, into, context_length=None):
 
 
 def check_alike(**tensors):
-    """TypeError unless two tensors have one dtype, ValueError unless they are on one device."""
+    """TypeError unless two tensors have the same dtype, ValueError unless they're on the same device.
+
+    Under autocast, dtypes can differ, because torch converts them itself.
+    """
     (first, a), (second, b) = tensors.items()
     if a.device != b.device:
         raise ValueError(f"{first} and {second} must be on one device, got {a.device} and {b.device}")
-    if a.dtype != b.dtype and not autocast_is_on(a.device):
-        cure = f": write {second}.to({first}.dtype), or the other way round"
-        raise TypeError(f"{first} and {second} must have one dtype, got {a.dtype} and {b.dtype}{cure}")
-
-
-def autocast_is_on(device):
-    """Whether torch may bring two dtypes together by itself, so that it's for torch to say what it can't."""
-    return device.type != "meta" and torch.is_autocast_enabled(device.type)  # which "meta" doesn't have
+    if a.dtype != b.dtype and not torch.is_autocast_enabled(a.device.type):
+        fix = f"write {second}.to({first}.dtype), or the other way round"
+        raise TypeError(f"{first} and {second} must have one dtype, got {a.dtype} and {b.dtype}: {fix}")
 
 
 def check_token_ids(name, value, vocab_size, longest, symbols=()):
-    """Check what an embedding looks up, token ids (b, num_tokens, *symbols): whole numbers from 0 to vocab_size - 1."""
+    """Check an embedding's input: token ids (b, num_tokens, *symbols), whole numbers from 0 to vocab_size - 1.
+
+    longest: the most tokens. symbols: further dimensions, if each token consists of several symbols.
+    """
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if value.dtype not in (torch.int64, torch.int32):
@@ -147,7 +145,7 @@ def check_token_ids(name, value, vocab_size, longest, symbols=()):
 
 
 def check_mask(mask, scores):
-    """TypeError for a mask that is not boolean (which side would a 1 be on?), ValueError for one that does not fit."""
+    """TypeError for a mask that isn't boolean (would a 1 hide or show?), ValueError for one that doesn't fit scores."""
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
         kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
         raise TypeError(f"mask must be a boolean tensor, True where a key is hidden, got {kind}")

@@ -1,4 +1,4 @@
-"""Questions to put to a layer: which input moves which output, is the future read, and do two results agree?"""
+"""Test a layer from outside: which input moves which output, does it read the future, and do two results agree?"""
 
 import math
 import warnings
@@ -11,8 +11,8 @@ from torch import nn
 from ._older import OlderNotebook
 from .checks import check_finite, check_tensor
 
-SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, in units of x or of its largest entry
-ROUNDING = 16  # a change of so many epsilons of the largest number around is none
+SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
+ROUNDING = 16  # changes of up to so many epsilons of the largest number involved count as rounding
 
 
 class Influence(NamedTuple):
@@ -27,10 +27,10 @@ class Influence(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What find_leak found: true if a row reads the future, and as text a sentence that says so."""
+    """What find_leak found: true if a row reads the future. As text, it's a sentence."""
 
     row: int | None  # the first row that reads a later token; None if no poke showed one
-    how: str  # what was done to the later tokens when it moved
+    how: str  # what we did to the later tokens when this row moved
     change: float  # how far it moved, in units of the output
     pokes: int  # how many were tried
 
@@ -60,7 +60,7 @@ def influence(layer, x, size=1.0):
     global random numbers.
     Errors: TypeError for a layer that can't be called or an x that isn't a floating-point tensor; ValueError for
     another shape, an x without a token, a size that isn't finite or is 0; and for a layer that doesn't return one row
-    of real numbers per token, writes into x, differs from call to call, or cuts its result off from x.
+    of real numbers per token, writes into x, returns different results for the same x, or cuts its result off from x.
     """
     x = checked(layer, x)
     if check_finite("size", size) == 0:
@@ -72,7 +72,7 @@ def influence(layer, x, size=1.0):
 
 
 def gradient_influence(layer, x, connected=True):
-    """Norm of d row_i / d x_j, (num_tokens, num_tokens); see `influence`. connected: whether it must not be cut off."""
+    """Norm of d row_i / d x_j, (num_tokens, num_tokens); see `influence`. connected: whether x must get a gradient."""
     num_tokens, d_in = x.shape[-2:]
 
     def checked_rows(x):
@@ -84,7 +84,7 @@ def gradient_influence(layer, x, connected=True):
     try:
         with torch.inference_mode(False), torch.enable_grad():
             jacobian = torch.autograd.functional.jacobian(checked_rows, x.clone())
-    except RuntimeError as error:  # the layer has run before, so it is its gradient that fails
+    except RuntimeError as error:  # the layer itself has run before, so only its gradient can fail
         reason = str(error).partition("\n")[0]
         warnings.warn(f"layer has no gradient here, judge it by its perturbation alone ({reason})", stacklevel=3)
         return x.new_full((num_tokens, num_tokens), torch.nan)
@@ -116,7 +116,7 @@ def find_leak(layer, x):
     for rounding. A leak that takes yet another poke isn't found, so finding none doesn't prove that a layer is causal.
 
     layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A few are enough,
-    because each costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), all copies for a token go
+    because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), all copies for a token go
     through the layer as one batch; a layer that fails on the batch, or mixes its sentences, gets them one by one.
     Returns a Leak, false if no row moved. It needs no gradient, leaves out pokes whose results overflow, and keeps
     the layer's mode and torch's global random numbers as they were.
@@ -124,7 +124,7 @@ def find_leak(layer, x):
     """
     x = checked(layer, x)
     if x.shape[-2] < 2:
-        raise ValueError(f"x must hold at least 2 tokens, for one alone has no future, got {tuple(x.shape)}")
+        raise ValueError(f"x must hold at least 2 tokens, because a single one has no future, got {tuple(x.shape)}")
     found, pokes = [], 0
     with eval_mode(layer):
         before = check_repeatable(layer, x)
@@ -163,7 +163,10 @@ def perturbations(x, j):
 
 
 def directions(d_in):
-    """Ways to move a token, name -> (d_in,); any two entries go together once and apart once, the first eight alone."""
+    """Directions in which to move a token, name -> (d_in,).
+
+    Any two entries move together in one and against each other in another; the first eight also move alone.
+    """
     entries = torch.arange(d_in)
     found = {"all its entries": torch.ones(d_in, dtype=torch.float64)}
     for bit in range((d_in - 1).bit_length()):
@@ -175,13 +178,13 @@ def directions(d_in):
 def all_rows(layer, x, poked, before):
     """The rows of layer for each poked sentence, (pokes, num_tokens, d_out); `before` are its rows for x.
 
-    In the batch, x is one more sentence. If its rows aren't `before` there, the layer mixes the sentences of a batch,
-    and gets them one by one. x is neither first nor last nor in the middle, so a layer that adds up the batch from
-    either end, reverses it, or reads its first sentence for all, is noticed.
+    We add x itself to the batch. If its rows aren't `before` there, the layer mixes the sentences of a batch, so it
+    gets them one by one. x is neither first nor last nor in the middle, so that we also notice a layer that adds up
+    the batch from either end, reverses it, or reads only its first sentence.
     """
     if x.ndim == 3:
         n = len(poked) // 3
-        with suppress(Exception):  # it may well be made for one sentence at a time
+        with suppress(Exception):  # the layer may only take one sentence at a time
             after = layer(torch.cat((poked[:n], x, poked[n:]))).reshape(len(poked) + 1, *before.shape)
             if max_difference(before, after[n]) <= rounding(x, before[None]):
                 return torch.cat((after[:n], after[n + 1 :]))
@@ -189,9 +192,9 @@ def all_rows(layer, x, poked, before):
 
 
 def moved_rows(before, after, first, poked):
-    """By how much each row before `first` moved, (pokes, first): infinity if it holds NaN now, 0 if it's rounding.
+    """How far each row before `first` moved, (pokes, first): infinity if it now holds NaN, 0 if it's only rounding.
 
-    0 too if the later rows overflowed: 0 times infinity is NaN in a causal layer as well.
+    Also 0 if the later rows overflowed, because 0 times infinity is NaN in a causal layer too.
     """
     change = (after - before)[:, :first].abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
     overflows = ~after[:, first:].isfinite().flatten(1).all(dim=1, keepdim=True)  # (pokes, 1)
@@ -200,14 +203,14 @@ def moved_rows(before, after, first, poked):
 
 
 def rounding(*batches):
-    """What a result may change by rounding, (b,), where the numbers of batches, (b, ...) or (1, ...), are summed."""
+    """The largest change by rounding in sums of the numbers in these batches, each (b, ...) or (1, ...): (b,)."""
     largest = [batch.nan_to_num(0.0, 0.0, 0.0).abs().flatten(1).amax(dim=1).double() for batch in batches]
     eps = max(torch.finfo(batch.dtype).eps for batch in batches)
     return ROUNDING * eps * torch.stack(torch.broadcast_tensors(*largest)).amax(dim=0)
 
 
 def checked(layer, x):
-    """x without its history, after all that can be said of the two before layer is called."""
+    """x without its gradient history, after every check that's possible without calling the layer."""
     if not callable(layer):
         raise TypeError(f"layer must be callable, got {type(layer).__name__}")
     check_tensor("x", x, (2, 3), "(num_tokens, d_in) or (1, num_tokens, d_in)")
@@ -220,9 +223,12 @@ def checked(layer, x):
 
 @torch.no_grad()
 def check_repeatable(layer, x, before=None):
-    """layer(x), called twice unless its result `before` is given: ValueError if it differs, or if x is changed."""
+    """The rows of layer(x). ValueError if the layer writes into x, or returns other rows in a second call.
+
+    before: the rows of an earlier call, if there was one.
+    """
     given = x.clone()
-    after = rows(layer, given).clone()  # a layer may return one tensor again and again
+    after = rows(layer, given).clone()  # a layer may return the same tensor every time
     if not torch.equal(given, x) and not x.isnan().any():
         raise ValueError("layer must leave x as it is, but writes into it: begin with x = x.clone()")
     if before is None:
@@ -237,7 +243,7 @@ def check_repeatable(layer, x, before=None):
 
 
 def check_connected(y, x):
-    """ValueError if no gradient can come back from y to x."""
+    """ValueError if no gradient reaches x from y."""
     if not y.requires_grad or torch.autograd.grad(y.sum(), x, retain_graph=True, allow_unused=True)[0] is None:
         raise ValueError(
             "layer must not cut its result off from x: a poke moves it, and yet no gradient comes back. Look for "
@@ -246,7 +252,7 @@ def check_connected(y, x):
 
 
 def rows(layer, x):
-    """layer(x) as (num_tokens, d_out), a row a token."""
+    """layer(x) as (num_tokens, d_out), one row per token."""
     y = layer(x)
     if not isinstance(y, torch.Tensor) or y.ndim < 2 or y.shape[:-1].numel() != x.shape[-2]:
         got = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
@@ -258,7 +264,7 @@ def rows(layer, x):
 
 @contextmanager
 def eval_mode(layer):
-    """Put a module, and all inside it, into eval mode; afterwards each is in the mode in which it was."""
+    """Put a module and its submodules into eval mode, and give each its old mode back afterwards."""
     modes = {m: m.training for m in layer.modules()} if isinstance(layer, nn.Module) else {}
     try:
         for module in modes:
@@ -270,9 +276,9 @@ def eval_mode(layer):
 
 
 def max_difference(a, b):
-    """Largest absolute difference between two tensors of one shape, as a float; 0.0 where both are equal infinities.
+    """Largest absolute difference between two tensors of the same shape, as a float; equal infinities differ by 0.0.
 
-    a, b: any shape, the same for both. Units: theirs. NaN if either holds one, so that no comparison with a bound
+    a, b: any shape, the same for both. Units: theirs. NaN if either holds NaN, so that no comparison with a bound
     passes by accident.
     Errors: TypeError for anything but tensors, ValueError for shapes that differ.
     """
@@ -285,4 +291,4 @@ def max_difference(a, b):
         return 0.0
     wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
     a, b = a.detach().to(wide), b.detach().to(wide)
-    return (a - b).abs().masked_fill(a == b, 0.0).max().item()  # infinity less itself would be NaN
+    return (a - b).abs().masked_fill(a == b, 0.0).max().item()  # because infinity minus infinity is NaN

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 NEVER_USED = "never used"
 OPAQUE = {"multi_head_attention_forward": "opaque: torch runs it as a whole, the trace does not see inside"}
-# Questions that do not look at a tensor's values: no rows, and no use of its memory.
+# These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
 METADATA = {
     "data_ptr", "dim", "element_size", "get_device", "has_names", "hash", "is_complex", "is_contiguous",
     "is_floating_point", "is_inference", "is_pinned", "is_same_size", "is_set_to", "is_shared", "is_signed", "len",
@@ -36,9 +36,9 @@ class Row(NamedTuple):
 
 
 class Trace:
-    """What `trace` saw: `result` is what the call returned, `rows` has a Row an operation, in order.
+    """What `trace` recorded: `result` is what the call returned, `rows` holds one Row per operation, in order.
 
-    It shows itself as a table in a notebook, and as plain text by print or str.
+    A notebook shows it as a table, and print or str as plain text.
     """
 
     def __init__(self, result, rows):
@@ -57,13 +57,13 @@ class Trace:
         lines = [m + "  ".join(map(str.ljust, cells, widths)) for m, cells in zip(marks, table, strict=True)]
         return "\n".join([*map(str.rstrip, lines), self._summary()])
 
-    __repr__ = __str__  # not the tensors themselves, and no memory address
+    __repr__ = __str__  # neither the tensors themselves nor a memory address
 
     def _repr_markdown_(self):
         lines = [["row", *Row._fields], ["---"] * 6]
         for row, (number, operation, *cells) in zip(self.rows, self._cells(), strict=True):
             cells = [number, f"`{operation}`", *cells]
-            if row.unused:  # an arrow, bold type and the note: nothing depends on colour
+            if row.unused:  # an arrow, bold type and the note, because not everybody sees colours
                 cells = [cell and f"**{cell}**" for cell in (f"→ {number}", *cells[1:])]
             lines.append(cells)
         return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{self._summary()}"
@@ -84,17 +84,17 @@ class Trace:
 def trace(f, /, *args, **kwargs):
     """Call f(*args, **kwargs) and return a Trace: every torch operation that ran, and f's result.
 
-    f: any callable, for example a layer, or a function typed in a notebook cell. Shapes: any; bytes: bytes.
-    A row's note says "view" (no new memory), "in place", "returns its input", "was there before" (x.grad), or "never
-    used": no later operation read the result, f did not return it, and nothing that lives on holds it (a list, an
-    attribute, a buffer). In a row of wasted steps only the last is marked, and a split counts as used if one of its
-    parts is.
+    f: any callable, for example a layer, or a function typed in a notebook cell. Shapes: any. Memory: in bytes.
+    A row's note can be "view" (no new memory), "in place", "returns its input", "was there before" (x.grad), or "never
+    used", which means that no later operation read the result, f didn't return it, and nothing that outlives the call
+    holds it (a list, an attribute, a buffer). If several wasted steps follow each other, only the last is marked. A
+    split counts as used if one of its parts is.
     Errors: TypeError if f can't be called; what f itself raises comes through unchanged.
 
-    Limits. Only operations of the calling thread are seen, and only those that torch reports to Python: not the
-    inside of a scripted function or of nn.MultiheadAttention (whose fast path is off under a trace). It follows memory,
-    so it's for plain tensors: not sparse or nested ones, nor what torch.func or torch.compile make of f. What torch's
-    own code drops on its way is marked as well, like the last state of an nn.LSTM that gets a sentence unbatched.
+    Limits: we only see operations of the calling thread that torch reports to Python, so we don't see inside a scripted
+    function or nn.MultiheadAttention (whose fast path is off under a trace). Since we follow memory, this is for plain
+    tensors, not for sparse or nested ones, or for functions made by torch.func or torch.compile. Results that torch's
+    own code throws away are marked too, such as the last state of an nn.LSTM that gets an unbatched sentence.
     Source: torch.overrides.TorchFunctionMode, "Extending PyTorch" in its documentation.
     """
     if not callable(f):
@@ -107,45 +107,46 @@ def trace(f, /, *args, **kwargs):
 
 
 class _Recorder(TorchFunctionMode):
-    """Notes what every operation reads and writes, by weak references to tensors and to their storages (the memory).
+    """Records what every operation reads and writes, with weak references to tensors and their storages (the memory).
 
-    A new result is followed by its storage, for it may be used through a view; a view is followed as an object.
-    Ids would not do, because Python gives a dead object's id to the next; strong references would keep alive
-    what f forgets. A weak reference is equal to another only if both are of the same object.
+    We follow a new result by its storage, because it can be used through a view, and a view by its tensor object. Ids
+    don't work, because Python reuses a dead object's id. Strong references don't work either, because they would keep
+    alive what f drops. Two weak references are equal only if both refer to the same object.
     """
 
     def __init__(self):
         super().__init__()
         self.rows = []
         self.follow = []  # for each row, the references by which to tell whether it was used
-        self.created = set()  # what came into being during the trace; other memory outlives it
+        self.created = set()  # what was made during the trace; other memory outlives it
         self.last_read = {}  # reference -> how many rows there were when it was last read
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        inputs = _tensors((args, kwargs))
-        objects, memory = _references(inputs)  # before the call, which may give a tensor other memory
+        inputs = tensors_in((args, kwargs))
+        objects, memory = _references(inputs)  # before the call, which can give a tensor other memory
         result = func(*args, **kwargs)
-        outputs = _tensors(result) or (inputs[:1] if _raw_name(func) == "__setitem__" else [])
-        asks_only = not outputs and (_raw_name(func) == "__get__" or _name(func) in METADATA)
-        self.read(objects if asks_only else objects | memory)  # a view is metadata: who asks for them has used it
+        outputs = tensors_in(result) or (inputs[:1] if _raw_name(func) == "__setitem__" else [])
+        asks_only = not outputs and (_raw_name(func) == "__get__" or operation_name(func) in METADATA)
+        self.read(objects if asks_only else objects | memory)  # reading a view's metadata uses the view
         if outputs:
             new, note = self.judge(func, kwargs, outputs, objects, memory)
             shapes = tuple(tuple(tensor.shape) for tensor in outputs)
             output = shapes[0] if len(shapes) == 1 else shapes
             new_bytes = sum(reference().nbytes() for reference in new)
-            self.rows.append(Row(_name(func), tuple(tuple(each.shape) for each in inputs), output, new_bytes, note))
+            shapes_in = tuple(tuple(tensor.shape) for tensor in inputs)
+            self.rows.append(Row(operation_name(func), shapes_in, output, new_bytes, note))
         return result
 
     def read(self, references):
         self.last_read.update(dict.fromkeys(references, len(self.rows)))
 
     def judge(self, func, kwargs, outputs, objects, memory):
-        """Note by what to follow the outputs; return their new memory and the row's note, given what func read."""
+        """Note how to follow the outputs; return their new memory and a note. objects, memory: what func read."""
         views = {weakref.ref(tensor) for tensor in outputs if _memory(tensor) in memory}
-        views -= objects  # those are the inputs themselves
+        views -= objects  # these are the inputs themselves
         written = {_memory(tensor) for tensor in outputs if weakref.ref(tensor) not in views}
-        # A property returns what is there already: x.grad may be new to the trace, but isn't made by it.
+        # A property returns what already exists: we may not have seen x.grad before, but this call didn't make it.
         new = set() if _raw_name(func) == "__get__" else written - self.last_read.keys()
         self.follow.append(views | written)
         self.created |= views | new
@@ -158,18 +159,18 @@ class _Recorder(TorchFunctionMode):
         return new, "in place" if _writes_in_place(_raw_name(func), kwargs) else "returns its input"
 
     def finish(self, result):
-        """The rows, with a note at each whose result was neither read later nor lives on."""
-        objects, memory = _references(_tensors(result))
+        """The rows; those whose result was never read and no longer exists get a note."""
+        objects, memory = _references(tensors_in(result))
         self.read(objects | memory)
         unread = {i: refs for i, refs in enumerate(self.follow) if not any(self.was_read(ref, i) for ref in refs)}
         if _alive(unread):
-            gc.collect()  # it may be garbage in a reference cycle
+            gc.collect()  # a reference cycle may keep garbage alive
         for i in unread.keys() - _alive(unread):
             self.rows[i] = self.rows[i]._replace(note=f"{NEVER_USED}, {self.rows[i].note}".removesuffix(", "))
         return self.rows
 
     def was_read(self, reference, since):
-        """Whether it was read after row `since`, or is older than the trace."""
+        """Whether something was read after row `since`, or is older than the trace."""
         return reference not in self.created or self.last_read.get(reference, -1) > since
 
 
@@ -181,7 +182,7 @@ def _raw_name(func):
     return getattr(func, "__name__", type(func).__name__)
 
 
-def _name(func):
+def operation_name(func):
     """What a learner would call the operation: matmul for __matmul__, T for the property T."""
     name = _raw_name(func)
     if name == "__get__":
@@ -195,7 +196,7 @@ def _writes_in_place(name, kwargs):
     return ends_in_one or name.startswith(("__i", "__setitem__")) or "out" in kwargs or kwargs.get("inplace")
 
 
-def _tensors(tree):
+def tensors_in(tree):
     """All tensors in nested tuples, lists, dicts and slices."""
     if isinstance(tree, torch.Tensor):
         return [tree]
@@ -205,14 +206,14 @@ def _tensors(tree):
         tree = (tree.start, tree.stop, tree.step)
     elif not isinstance(tree, (tuple, list)):
         return []
-    return [tensor for part in tree for tensor in _tensors(part)]
+    return [tensor for part in tree for tensor in tensors_in(part)]
 
 
 def _memory(tensor):
-    """The storage, which all views of a tensor share."""
+    """A weak reference to the storage, which all views of a tensor share."""
     return weakref.ref(tensor.untyped_storage())
 
 
 def _references(tensors):
-    """Of the tensors themselves, and of their memory."""
+    """Weak references to tensors, and to their memory."""
     return {weakref.ref(tensor) for tensor in tensors}, {_memory(tensor) for tensor in tensors}

@@ -1,8 +1,8 @@
-"""Look at a layer that somebody else wrote, in any way it may behave: what it computes, and what is said of it."""
+"""Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
 import inspect
 import io
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import NamedTuple
 
 import torch
@@ -15,12 +15,12 @@ from .maps import error_line, find_maps
 
 
 class LayerState(NamedTuple):
-    """What the picture shows of one layer; `verdicts` are sentences by name, `judged`: whether pokes can tell."""
+    """What the picture shows of one layer. verdicts: sentences by name; judged: False if the layer is random."""
 
-    maps: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax made them
-    shown: torch.Tensor  # (num_maps, num_tokens, num_tokens), by which values are mixed
+    maps: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax returned them
+    shown: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they average the values
     context: torch.Tensor  # (num_tokens, width)
-    influence: torch.Tensor  # (num_tokens, num_tokens): row i moves by so much when token j is poked, in eval mode
+    influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is poked, in eval mode
     judged: bool
     verdicts: dict
     given: tuple  # the shape of what the layer was given
@@ -32,8 +32,8 @@ class LayerState(NamedTuple):
 class Taking:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
-    A forward of three arguments gets the sentence as queries, keys and values. Errors of the learner's code become
-    ValueErrors that name the line.
+    A forward with the three arguments q, k and v gets the sentence for each of them. An error in the learner's code
+    becomes a ValueError that names the line.
     """
 
     def __init__(self, layer, x):
@@ -46,14 +46,11 @@ class Taking:
             try:
                 rows(self.context, self.x)
             except Exception:
-                try:
+                with suppress(Exception):  # if it takes neither, the learner sees what's wrong with the batch
                     rows(self.context, x)
-                except Exception:
-                    pass  # it takes neither: what is wrong with a batch is what the learner is told
-                else:
                     self.x = x
-                    return
-                raise
+                if self.x is not x:
+                    raise
 
     def __call__(self, x):
         return self.layer(*[x] * self.times)
@@ -64,7 +61,7 @@ class Taking:
 
 @contextmanager
 def learners_code():
-    """Name the line of an error, print nothing, and leave torch's global random numbers as they are."""
+    """Name the line of an error, hide prints, and restore torch's global random state."""
     random_state = torch.get_rng_state()
     try:
         with redirect_stdout(io.StringIO()):
@@ -80,13 +77,17 @@ def learners_code():
 
 
 def try_out(layer, x, seed):
-    """One call of a layer, as look_at begins. Errors: as there."""
+    """Call a layer once, as look_at does first. Errors: as in look_at."""
     with DrawnFrom(torch.Generator().manual_seed(seed)):
         Taking(layer, x)
 
 
 def look_at(layer, x, seed, training=False, num_heads=None):
-    """From a layer and one sentence (num_tokens, d_in) to what is shown; all that it draws comes from the seed."""
+    """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
+
+    num_heads: for a layer that doesn't have the attribute itself. Errors: ValueError with the line for an error in the
+    learner's code, and for a layer that doesn't return one row of real numbers per token.
+    """
     generator, num_tokens = torch.Generator().manual_seed(seed), len(x)
     with DrawnFrom(generator):
         call = Taking(layer, x)

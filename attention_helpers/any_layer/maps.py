@@ -1,13 +1,15 @@
-"""Find every attention map in a call of any layer, by watching its operations, so the layer needn't return them.
+"""Find all attention maps in a call of any layer by watching its operations, so the layer needn't return them.
 
-A map is a table of weights, num_tokens by num_tokens, that is computed from the input and whose rows, or columns, sum
-to 1. So a softmax is found, and an exp divided by its sum, whatever their names. scaled_dot_product_attention and
-nn.MultiheadAttention show no such table, so theirs is computed again, from their arguments.
+A map is a matrix (num_tokens, num_tokens) that is computed from the input and whose rows, or columns, sum to 1. So we
+find a softmax, but also an exp divided by its sum, whatever their names. scaled_dot_product_attention and
+nn.MultiheadAttention don't show their weights, so we compute those again from the arguments.
 """
 
 import inspect
+import itertools
 import linecache
 import sys
+import traceback
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,10 +17,10 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ..trace import _name, _tensors
+from ..trace import operation_name, tensors_in
 
-NEAR = 1e-3  # how far from 1 a sum of weights may lie
-NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ is not among them
+NEAR = 1e-3  # how far from 1 a sum of weights can be
+NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ isn't one of them
 PRODUCTS = {"matmul", "mm", "bmm", "einsum"}
 
 
@@ -26,17 +28,17 @@ PRODUCTS = {"matmul", "mm", "bmm", "einsum"}
 class AttentionMap:
     """The weights that one operation of a call made; a row for each query, a column for each key."""
 
-    operation: int  # its place among all operations of the call
+    operation: int  # its index among all operations of the call
     made_by: str  # the operation's name
     line: str  # where it was called
-    weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax or its like made them
-    used: torch.Tensor  # (num_maps, num_tokens, num_tokens), by which values were mixed: after dropout, or a mask
-    mixed: bool = False  # whether a product has mixed the values by them: what happens after that changes nothing
-    keys: int = -1  # while it is watched, the dimension over which that product sums
+    weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they came out of softmax or a similar operation
+    used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
+    mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
+    keys: int = -1  # until `maps` returns it, the dimension over which that product sums
 
 
 class Watched(NamedTuple):
-    """What a call returned, its attention maps, and of each operation (name, shape of its result, line)."""
+    """What a call returned, its attention maps, and (name, shape of the result, line) for each operation."""
 
     result: object
     maps: list
@@ -47,15 +49,16 @@ def find_maps(layer, x):
     """Call layer(x) without gradients, and return a Watched.
 
     layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
-    If there are as many features as tokens, a softmax over features looks like a map. So layer is called once more,
-    with one token less, and a table that doesn't shrink is left out (unless that call fails, or does other things).
-    Not found: a softmax over some of the keys, and what leaves torch. A mask or dropout after the softmax is followed
-    up to a matrix product or einsum with the values. Errors: what layer raises on x.
+    If there are as many features as tokens, a softmax over features looks like a map. So we call the layer a second
+    time with one token fewer, and leave out matrices that don't shrink (unless this call fails, or runs other
+    operations). We don't find a softmax over only some of the keys, or anything computed outside torch. We follow a
+    mask or dropout after the softmax up to the matrix product or einsum with the values.
+    Errors: what layer raises on x.
     """
     watched, fewer = watch(layer, x), x.shape[-2] - 1
     try:
         shorter = watch(layer, x[..., :-1, :]).operations
-    except Exception:  # the caller asked about x alone
+    except Exception:  # the caller only asked about x
         return watched
     if len(shorter) != len(watched.operations):
         return watched
@@ -64,7 +67,7 @@ def find_maps(layer, x):
 
 
 def watch(layer, x):
-    """`find_maps` from one call alone."""
+    """`find_maps` from a single call."""
     watcher = _Watcher(x)
     with torch.no_grad(), watcher:
         result = layer(x)
@@ -72,23 +75,23 @@ def watch(layer, x):
 
 
 class _Watcher(TorchFunctionMode):
-    """Follows what comes from x, and each table of weights until values are mixed by it."""
+    """Follows what is computed from x, and each matrix of weights until it averages the values."""
 
     def __init__(self, x):
         super().__init__()
         self.num_tokens, self.operations, self.found = x.shape[-2], [], []
-        self.kept = [x]  # all tensors of the call: the id of one that is gone would be given to another
+        self.kept = [x]  # all tensors of the call, because Python reuses the ids of deleted ones
         self.from_x = {id(x)}
-        self.tables = {}  # id of a tensor -> the map that it is, maybe in another shape or masked since
+        self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, _name(func)
-        inputs, result = _tensors((args, kwargs)), func(*args, **kwargs)
-        outputs = inputs[:1] if name == "setitem" else _tensors(result)
+        kwargs, name = kwargs or {}, operation_name(func)
+        inputs, result = tensors_in((args, kwargs)), func(*args, **kwargs)
+        outputs = inputs[:1] if name == "setitem" else tensors_in(result)
         if outputs:
             self.kept += inputs + outputs
             shape = tuple(outputs[0].shape)
-            self.operations.append((name, shape, line_of(own_frame(sys._getframe(1)))))
+            self.operations.append((name, shape, calling_line(sys._getframe(1))))
             if name in AGAIN:
                 self.add(AGAIN[name](*args, **kwargs))
             if not {id(tensor) for tensor in inputs}.isdisjoint(self.from_x):
@@ -97,9 +100,9 @@ class _Watcher(TorchFunctionMode):
         return result
 
     def follow(self, name, args, inputs, output):
-        """Note what an operation does to the map among its inputs, or that its output is a new one."""
+        """Note what an operation does to the map among its inputs, or that its output is a new map."""
         known = [(n, tensor, self.tables[id(tensor)]) for n, tensor in enumerate(inputs) if id(tensor) in self.tables]
-        if len({id(found) for *_, found in known}) != 1:  # none, or heads that are put together
+        if len({id(found) for *_, found in known}) != 1:  # no map, or several heads put together
             if self.holds_weights(output):
                 self.found = [each for each in self.found if not any(each is found for *_, found in known)]
                 self.tables[id(output)] = self.add(output)
@@ -126,10 +129,8 @@ class _Watcher(TorchFunctionMode):
             return self.found[-1]
 
     def holds_weights(self, tensor):
-        """Whether it is a table of shares. A row whose keys are all hidden is NaN, and no reason to miss the others."""
-        if not is_table(tensor.shape, self.num_tokens) or not tensor.is_floating_point():
-            return False
-        if (tensor < 0).any():
+        """Whether a tensor holds weights that sum to 1. A row whose keys are all hidden is NaN; we judge the others."""
+        if not is_table(tensor.shape, self.num_tokens) or not tensor.is_floating_point() or (tensor < 0).any():
             return False
         sums = [tensor.sum(dim=dim) for dim in (-1, -2)]
         return any((total.isnan() | ((total - 1).abs() < NEAR)).all() and not total.isnan().all() for total in sums)
@@ -147,7 +148,10 @@ def is_table(shape, num_tokens):
 
 
 def contracted(name, place, args):
-    """Over which dimension of a table a product sums, -1 or -2: that of the keys. None if it isn't a product."""
+    """The dimension of a matrix of weights, -1 or -2, over which a product sums: the keys'. None for other operations.
+
+    place: which of the product's operands the matrix is.
+    """
     if name != "einsum" or not isinstance(args[0], str):
         return -1 - place if name in PRODUCTS else None
     taken, _, given = args[0].replace(" ", "").partition("->")
@@ -156,7 +160,7 @@ def contracted(name, place, args):
 
 
 def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """What scaled_dot_product_attention mixes unit vectors to: its weights, before dropout."""
+    """The weights of scaled_dot_product_attention, before dropout: what it returns if the values are unit vectors."""
     units = torch.eye(key.shape[-2], dtype=value.dtype).expand(*key.shape[:-1], key.shape[-2])
     return functional.scaled_dot_product_attention(
         query, key, units, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
@@ -173,31 +177,19 @@ def module_weights(*args, **kwargs):
 AGAIN = {"scaled_dot_product_attention": fused_weights, "multi_head_attention_forward": module_weights}
 
 
-def own_frame(frame):
-    """The innermost frame, from `frame` outwards, of code that is neither ours nor a library's; None at `watch`."""
-    while frame is not None and frame.f_code is not watch.__code__:
+def own_lines(frames):
+    """The learner's lines among pairs (frame, line number), each as "line 12, `scores = queries @ keys`"."""
+    for frame, number in frames:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
-            return frame
-        frame = frame.f_back
-    return None
+            yield f"line {number}, `{linecache.getline(frame.f_code.co_filename, number).strip()}`"
 
 
-def line_of(frame):
-    """ "line 12, `scores = queries @ keys`", or nothing for no frame."""
-    if frame is None:
-        return ""
-    return named_line(frame.f_code.co_filename, frame.f_lineno)
-
-
-def named_line(file, number):
-    return f"line {number}, `{linecache.getline(file, number).strip()}`"
+def calling_line(frame):
+    """The learner's line from which `frame` was called, or "" if only the course's code and libraries did."""
+    inside_watch = itertools.takewhile(lambda pair: pair[0].f_code is not watch.__code__, traceback.walk_stack(frame))
+    return next(own_lines(inside_watch), "")
 
 
 def error_line(error):
-    """The last line of the learner's own that an error passed through, as line_of; or nothing."""
-    lines, step = [""], error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
-            lines.append(named_line(step.tb_frame.f_code.co_filename, step.tb_lineno))
-        step = step.tb_next
-    return lines[-1]
+    """The learner's last line that an error passed through, or ""."""
+    return ["", *own_lines(traceback.walk_tb(error.__traceback__))][-1]

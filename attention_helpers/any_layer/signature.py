@@ -1,4 +1,4 @@
-"""What to pass to a constructor that somebody else wrote: the names that people give to the sizes of an attention."""
+"""What to pass to a constructor that somebody else wrote, judged by the usual names of an attention layer's sizes."""
 
 import inspect
 
@@ -17,19 +17,17 @@ KINDS = {name: kind for kind, names in NAMES.items() for name in names.split()}
 
 
 def kinds_of(attention, given):
-    """What each of a class's arguments is, name -> (kind, default); `given` ones, and unknown defaults, left out.
+    """The kind of each of a class's arguments, as name -> (kind, default).
 
-    Errors: TypeError for what is no class or function that makes a layer, for a given argument that it does not take,
-    and for one that it needs and nobody knows.
+    It leaves out the arguments in `given`, and those with a default whose kind we don't know.
+    Errors: TypeError for anything but a class or function that makes a layer, for a given argument that it doesn't
+    take, and for a required one whose kind we don't know.
     """
     name = name_of(attention)
     if not callable(attention) or (hasattr(attention, "forward") and not inspect.isclass(attention)):
         hint = f": write {name}, without making a layer of it" if callable(attention) else ""
         raise TypeError(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
-    try:
-        parameters = inspect.signature(attention).parameters.values()
-    except (TypeError, ValueError):
-        raise TypeError(f"attention must be a class whose arguments can be read, got {attention!r}") from None
+    parameters = inspect.signature(attention).parameters.values()
     named = {each.name: each.default for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
     for extra in given.keys() - named.keys():
         if not any(each.kind == each.VAR_KEYWORD for each in parameters):
@@ -50,7 +48,7 @@ def name_of(attention):
 
 
 def kind_of(name, default):
-    """The kind of an argument; None for one that is left at its default, such as a num_kv_heads=None."""
+    """The kind of an argument; None for one that keeps its default, such as num_kv_heads=None."""
     if default is None or name in ("training", "seed"):
         return None
     return KINDS.get(name) or ("flag" if isinstance(default, bool) else None)

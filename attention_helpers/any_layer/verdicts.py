@@ -1,6 +1,7 @@
-"""What can be said of any attention layer, a sentence each: what it reads, what it wastes, whether it is the course's.
+"""Verdicts on any attention layer, one sentence each: what it reads, what it wastes, whether it equals the course's.
 
-`layer` is here any callable, in eval mode if it has modes; x one sentence, (num_tokens, d_in) or (1, num_tokens, d_in).
+Everywhere here, `layer` is a callable, in eval mode if it has modes, and x is one sentence, (num_tokens, d_in) or
+(1, num_tokens, d_in).
 """
 
 import torch
@@ -13,12 +14,12 @@ RANDOM = "cannot be judged: it is random, in eval mode too"
 
 
 def context_of(result):
-    """The context among what a layer returned: the first of a tuple or list."""
+    """The context in what a layer returned: the first entry of a tuple or list."""
     return result[0] if isinstance(result, (tuple, list)) and result else result
 
 
 def failure(error):
-    """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of what it says."""
+    """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of its message."""
     return ": ".join(filter(None, [error_line(error), type(error).__name__, first_line(error)]))
 
 
@@ -26,17 +27,17 @@ def first_line(error):
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def draws(layer, x, generator=torch.default_generator):
-    """Whether a call takes random numbers from the generator; it goes on from there."""
+def draws(layer, x, generator):
+    """Whether a call of the layer takes random numbers from the generator, which moves on."""
     before = generator.get_state()
     layer(x)
     return not torch.equal(before, generator.get_state())
 
 
-def on_the_future(layer, x, maps, generator=torch.default_generator):
-    """Whether an earlier row of the context follows from a later token. generator: what layer draws from, if it does.
+def on_the_future(layer, x, maps, generator):
+    """Whether an earlier row of the context depends on a later token, judged by the pokes of find_leak.
 
-    Judged by the pokes of find_leak. Where the maps show what is wrong with the mask, or nothing, that is said too.
+    If it does, the sentence also says what the maps show about the mask. generator: where a random layer draws from.
     """
     try:
         if draws(layer, x, generator):
@@ -44,13 +45,13 @@ def on_the_future(layer, x, maps, generator=torch.default_generator):
         leak = find_leak(lambda x: context_of(layer(x)), x)
     except ValueError as error:
         return f"cannot be judged: {error}"
-    except Exception as error:  # poked, it fails in the learner's own code
+    except Exception as error:  # a poke made the learner's own code fail
         return f"cannot be judged: with other numbers it fails in {failure(error)}"
     return f"{leak}{'. ' + mask_in_words(maps) if leak and maps else ''}"
 
 
 def mask_in_words(maps):
-    """What the weights above the diagonal tell of a layer that reads the future."""
+    """What the weights above the diagonal reveal about a layer that reads the future."""
     used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
     if not used.triu(1).any():
         return "No map has a weight there: it comes in where the weights are made, or after them"
@@ -62,7 +63,7 @@ def mask_in_words(maps):
 
 
 def on_row_sums(maps, num_tokens, random=False):
-    """Whether the weights by which values are mixed are shares: each row sums to 1. random: whether dropout is on."""
+    """Whether each row of the weights that average the values sums to 1. random: whether the layer is, in eval mode."""
     if not maps:
         return f"no map found: no operation made a table of shares (..., {num_tokens}, {num_tokens}) from the tokens"
     used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
@@ -86,14 +87,14 @@ def near_one(sums):
 
 
 def on_unused(rows, operations):
-    """The operations whose result nobody used, with their lines. rows: a Trace's; operations: as watched besides."""
+    """The operations whose result nobody used. rows: a Trace's; operations: a Watched's, which know their lines."""
     lines = [line for _, _, line in operations] if len(operations) == len(rows) else [""] * len(rows)
     dead = [f"{row.operation}{' in ' * bool(line)}{line}" for row, line in zip(rows, lines, strict=True) if row.unused]
     return "; ".join(dead) or "none"
 
 
 def on_fewer_tokens(layer, x):
-    """Whether it takes a sentence with a token less, as a text model must."""
+    """Whether the layer takes a sentence with one token fewer, as a text model must."""
     try:
         layer(x[..., :-1, :])
     except Exception as error:
@@ -102,9 +103,9 @@ def on_fewer_tokens(layer, x):
 
 
 def on_the_course(layer, x, context, num_heads=None):
-    """Whether it computes what the layer of the course does that its state dict fits.
+    """Whether a layer computes the same as the course's layer with the same parameters, if there is one.
 
-    context: what layer makes of x, any shape. num_heads: that of a layer which does not say so itself.
+    context: what layer returns for x, any shape. num_heads: for a layer that doesn't have the attribute itself.
     """
     twins = [twin for twin in course_layers(layer, x, num_heads) if fits(twin, layer)]
     if not twins:
@@ -119,7 +120,7 @@ def on_the_course(layer, x, context, num_heads=None):
 
 
 def course_layers(layer, x, num_heads):
-    """The course's layers of the sizes of `layer`, as far as its state dict tells them; with weights of their own."""
+    """Layers of the course, newly initialized, with the sizes that the state dict of `layer` shows."""
     state = layer.state_dict() if isinstance(layer, torch.nn.Module) else {}
     num_tokens, heads = x.shape[-2], getattr(layer, "num_heads", num_heads) or 1
     plain, linear, first = (state.get(name) for name in ("W_query", "W_query.weight", "heads.0.W_query.weight"))
@@ -148,7 +149,7 @@ def fits(twin, layer):
 
 
 def gap(context, twin, x):
-    """The largest difference between a context and what a twin returns for x; infinity for another shape, or NaN."""
+    """The largest difference between a context and what the twin returns for x; infinity for another shape, or NaN."""
     theirs = twin.eval()(x if x.ndim == 3 else x[None]).reshape(-1)
     numbers = context.reshape(-1)
     difference = max_difference(numbers, theirs) if numbers.shape == theirs.shape else torch.inf

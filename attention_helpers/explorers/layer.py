@@ -41,7 +41,7 @@ class LayerExplorer(SentenceExplorer):
 
     def make_controls(self):
         if len(self.tokens) < 2:
-            raise ValueError(f"sentence must have at least 2 tokens, for one alone has no future, got {self.tokens!r}")
+            raise ValueError(f"sentence must have at least 2 tokens, because one has no future, got {self.tokens!r}")
         controls = {}
         for name, (kind, default) in self.kinds.items():
             if kind == "dropout":

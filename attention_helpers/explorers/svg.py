@@ -152,6 +152,21 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180):
     return Drawing("".join(parts), width, TOP + height + BOTTOM)
 
 
+def axes(title, left, right, top, bottom, ticks, names):
+    """A chart's title, axes, gridlines and labels. ticks: pairs (label, y) on the y axis; names: (label, x) on x."""
+    parts = [title_of(title, right + 10), line(left, top, left, bottom), line(left, bottom, right, bottom)]
+    for label, y in ticks:
+        parts.append(text(left - 5, y + 4, label, "end"))
+        parts.append(line(left, y, right, y, **AXIS | {"stroke_opacity": 0.15}))
+    return parts + [text(x, bottom + 14, label) for label, x in names]
+
+
+def curve(spots, name, ink):
+    """A line through pairs (x, y)."""
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+    return tag("path", says=name, d=f"M{path}", fill="none", stroke=ink, stroke_width=2)
+
+
 def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210):
     """Curves, lists by name, over evenly spaced positions; measured points by name, as {position: value}.
 
@@ -162,14 +177,12 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
     x_of = lambda place: left + 8 + place / (count - 1) * (right - left - 16)  # noqa: E731
     y_of = lambda value: bottom - (value - low) / (high - low) * (bottom - top)  # noqa: E731
     step = 1 if log else 10 ** math.floor(math.log10(high / 2))
-    parts = [title_of(title, width), line(left, top, left, bottom), line(left, bottom, right, bottom)]
-    for tick in (n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)):
-        parts.append(text(left - 5, y_of(tick) + 4, f"1e{tick}" if log else f"{tick:g}", "end"))
-        parts.append(line(left, y_of(tick), right, y_of(tick), stroke="currentColor", stroke_opacity=0.15))
-    parts += [text(x_of(place), bottom + 14, name) for place, name in names.items()]
+    values = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    ticks = [(f"1e{value}" if log else f"{value:g}", y_of(value)) for value in values]
+    labels = [(name, x_of(place)) for place, name in names.items()]
+    parts = axes(title, left, right, top, bottom, ticks, labels)
     for n, (name, values) in enumerate(curves.items()):
-        path = "L".join(f"{x_of(place):.1f} {y_of(bend(value)):.1f}" for place, value in enumerate(values))
-        parts.append(tag("path", says=name, d=f"M{path}", fill="none", stroke=head_colour(n), stroke_width=2))
+        parts.append(curve([(x_of(i), y_of(bend(value))) for i, value in enumerate(values)], name, head_colour(n)))
     for n, (name, measured) in enumerate(points.items(), len(curves)):
         for place, value in measured.items():
             spot = {"cx": x_of(place), "cy": y_of(bend(value)), "r": 4.5, "fill": head_colour(n)}

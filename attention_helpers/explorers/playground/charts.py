@@ -3,7 +3,7 @@
 import math
 
 from ...plots import head_colour
-from ..svg import AXIS, TOP, Drawing, below, line, tag, text, title_of
+from ..svg import TOP, Drawing, axes, below, curve, tag, text
 
 COLOURS = {"training": 4, "held-out": 3, "honest, held-out": 5}  # head colours that no head here uses
 
@@ -40,23 +40,14 @@ def chart(curves, title, until, high, width, height, scale=1):
     """Curves by name, lists of (step, value), up to `until` and `high`; scale: multiplies the axis labels."""
     left, right, top, bottom = 46, width - 10, TOP, TOP + height
     spot = lambda step, value: (left + step / until * (right - left), bottom - value / high * height)  # noqa: E731
-    parts = [title_of(title, width), line(left, top, left, bottom), line(left, bottom, right, bottom)]
-    for tick in (0, high / 2, high):
-        parts.append(text(left - 5, spot(0, tick)[1] + 4, f"{scale * tick:g}", "end"))
-        parts.append(line(left, spot(0, tick)[1], right, spot(0, tick)[1], **AXIS | {"stroke_opacity": 0.15}))
-    parts += [text(spot(step, 0)[0], bottom + 14, f"{step:g}") for step in (0, until / 2, until)]
-    x = left
-    for name, curve in curves.items():
-        spots = [spot(step, value) for step, value in curve if math.isfinite(value)]
-        if not spots:
-            continue
-        ink, (end_x, end_y) = head_colour(COLOURS[name]), spots[-1]
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
-        parts.append(tag("path", says=name, d=f"M{path}", fill="none", stroke=ink, stroke_width=2))
-        parts.append(tag("circle", cx=end_x, cy=end_y, r=3, fill=ink))
-        parts += [
-            tag("rect", x=x, y=bottom + 20, width=9, height=9, fill=ink),
-            text(x + 13, bottom + 28, name, "start"),
-        ]
-        x += 36 + 6 * len(name)
+    ticks = [(f"{scale * value:g}", spot(0, value)[1]) for value in (0, high / 2, high)]
+    steps = [(f"{step:g}", spot(step, 0)[0]) for step in (0, until / 2, until)]
+    parts, x = axes(title, left, right, top, bottom, ticks, steps), left
+    for name, measured in curves.items():
+        if spots := [spot(step, value) for step, value in measured if math.isfinite(value)]:
+            ink, (end_x, end_y) = head_colour(COLOURS[name]), spots[-1]
+            parts += [curve(spots, name, ink), tag("circle", cx=end_x, cy=end_y, r=3, fill=ink)]
+            parts.append(tag("rect", x=x, y=bottom + 20, width=9, height=9, fill=ink))
+            parts.append(text(x + 13, bottom + 28, name, "start"))
+            x += 36 + 6 * len(name)
     return Drawing("".join(parts), width, bottom + 36)

@@ -88,14 +88,14 @@ class Playground(Explorer):
             answer_quietly(widget)
         return [widgets.HBox(row, layout={"grid_area": "auto / 1 / auto / -1", "flex_flow": "row wrap"})]
 
-    def compute(self, task, mask, **sizes):
-        return self.state_of(Run(task, mask=mask, **sizes), task, mask, sizes)
+    def compute(self, **values):
+        return self.state_of(Run(**values), values)
 
-    def state_of(self, run, task, mask, sizes):
+    def state_of(self, run, values):
+        """What to show of a run with these control values."""
         parameters = sum(parameter.numel() for parameter in run.model.parameters())
-        said = headline(run, task, **sizes)
-        history = run.measured.copy(), run.honest.copy()
-        return PlayState(run, run.step, run.map(), run.words(), mask, *history, parameters, said)
+        history, said = (run.measured.copy(), run.honest.copy()), headline(run, **values)
+        return PlayState(run, run.step, run.map(), run.words(), values["mask"], *history, parameters, said)
 
     def unused(self, values):
         return set() if values["task"] == NEXT else {"mask"}
@@ -109,8 +109,8 @@ class Playground(Explorer):
         run, next_character = state.run, state.run.name == NEXT
         hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
         limits = (0, 0.5) if next_character else (0, 1)
-        nothing, bar = torch.zeros_like(state.weights), colour_bar(limits, height=195, more=next_character)
-        table = head_maps(state.weights, state.tokens, limits, hidden, nothing, 430, 390, run.asks, bar=bar)
+        bar = colour_bar(limits, height=195, more=next_character)
+        table = head_maps(state.weights, state.tokens, limits, hidden, None, 430, 390, run.asks, bar=bar)
         asks = f"character {run.asks + 1}" if next_character else "the question"
         said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
         lines = textwrap.wrap(state.headline, LINE)[:3]
@@ -153,9 +153,8 @@ class Playground(Explorer):
 
     def play(self):
         """Keep training, picture after picture, until pause() or for LONGEST steps."""
-        for other in [*OPEN]:
-            if other is not self:
-                other.pause()
+        for other in OPEN - {self}:
+            other.pause()
         self.player.start()
         self._show_button()
 
@@ -202,9 +201,7 @@ class Playground(Explorer):
 
     @torch.no_grad()
     def _show_run(self):
-        values = self._shown
-        sizes = {name: value for name, value in values.items() if name not in ("task", "mask")}
-        self._draw(self.state_of(self.arrays.run, values["task"], values["mask"], sizes))
+        self._draw(self.state_of(self.arrays.run, self._shown))
 
     def _show_button(self):
         name, icon = ("Pause", "pause") if self.playing else ("Play", "play")
