@@ -6,6 +6,7 @@ import operator
 import torch
 
 ANY_RANK = range(65)  # torch allows at most 64 dimensions
+LARGEST = torch.iinfo(torch.int64).max  # torch counts in 64 bits
 
 
 def check_size(name, value, minimum=1):
@@ -18,6 +19,8 @@ def check_size(name, value, minimum=1):
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
     if size < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {size}")
+    if size > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, got {size}")
     return size
 
 
@@ -49,8 +52,8 @@ def check_flag(name, value):
 def check_heads(d_out, num_heads):
     """ValueError unless num_heads divides d_out; the message lists the nearest numbers of heads that do."""
     if d_out % num_heads:
-        divisors = [n for n in range(1, d_out + 1) if d_out % n == 0]
-        near = sorted(divisors, key=lambda n: abs(n - num_heads))[:8]
+        small = [n for n in range(1, math.isqrt(d_out) + 1) if d_out % n == 0]  # a width of billions takes no time
+        near = sorted({*small, *(d_out // n for n in small)}, key=lambda n: abs(n - num_heads))[:8]
         raise ValueError(
             f"num_heads must divide d_out: got num_heads={num_heads}, d_out={d_out}; "
             f"possible here: {', '.join(map(str, sorted(near)))}"
@@ -58,12 +61,15 @@ def check_heads(d_out, num_heads):
 
 
 def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
-    """TypeError unless `value` is a floating-point tensor, ValueError unless its rank is one of `ranks`.
+    """TypeError unless `value` is a plain floating-point tensor, ValueError unless its rank is one of `ranks`.
 
     ranks: without it, any rank from 2. layout: the shape that the error asks for.
     """
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.layout is not torch.strided or value.is_nested:
+        kind = "a nested one" if value.is_nested else value.layout
+        raise TypeError(f"{name} must be a plain tensor, got {kind}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must hold floating-point numbers, got {value.dtype}")
     allowed = value.ndim >= 2 if ranks is None else value.ndim in ranks
@@ -104,7 +110,7 @@ def check_input(x, d_in, ranks, into, context_length=None):
     weight = getattr(into, "weight", into)
     if x.device != weight.device:
         raise ValueError(f"x must be on the layer's device {weight.device}, got {x.device}")
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+    if x.dtype != weight.dtype and not autocast_is_on(x.device):
         numpy = " (numpy makes float64)" if x.dtype == torch.float64 else ""
         raise TypeError(
             f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}{numpy}: "
@@ -120,9 +126,14 @@ def check_alike(**tensors):
     (first, a), (second, b) = tensors.items()
     if a.device != b.device:
         raise ValueError(f"{first} and {second} must be on one device, got {a.device} and {b.device}")
-    if a.dtype != b.dtype and not torch.is_autocast_enabled(a.device.type):
+    if a.dtype != b.dtype and not autocast_is_on(a.device):
         fix = f"write {second}.to({first}.dtype), or the other way round"
         raise TypeError(f"{first} and {second} must have one dtype, got {a.dtype} and {b.dtype}: {fix}")
+
+
+def autocast_is_on(device):
+    """Whether torch may convert dtypes by itself, so that it's up to torch to say what it can't."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)  # autocast doesn't know "meta"
 
 
 def check_token_ids(name, value, vocab_size, longest, symbols=()):
