@@ -107,14 +107,6 @@ class FusedCausal(Projections):
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), is_causal=True))
 
 
-class FusedBoolean(Projections):
-    """A boolean mask that says what to keep, as it should here."""
-
-    def forward(self, x):
-        keep = ~future(x.shape[1])
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
-
-
 class FusedFloat(Projections):
     """A float mask, and a scale of its own."""
 
@@ -187,14 +179,6 @@ class OneTooLate(Projections):
         return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
 
 
-class HidesThePast(Projections):
-    """tril where triu belongs: the past is hidden, the future seen."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(scores.masked_fill(future(x.shape[1]).T, -torch.inf).softmax(-1) @ v)
-
-
 class HidesTooMuch(Projections):
     """triu(0) hides a token from itself, too, and the first row has nothing left: NaN."""
 
@@ -228,14 +212,6 @@ class HeadsMixed(Projections):
         return (weights @ v).reshape(x.shape[0], x.shape[1], -1)
 
 
-class LeakInTheScale(Projections):
-    """Right mask, but all is divided by the norm of the whole sentence."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x / x.norm(dim=(-2, -1), keepdim=True))
-        return self.join(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) @ v)
-
-
 class AlwaysDropping(Projections):
     """functional.dropout without training=self.training: it drops in eval, too."""
 
@@ -265,26 +241,6 @@ class Dropping(Projections):
     def forward(self, x):
         scores, v = self.scaled(x)
         return self.join(self.drop(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)) @ v)
-
-
-class Counting(Projections):
-    """Returns something else at each call, though it draws nothing."""
-
-    calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        scores, v = self.scaled(x)
-        return self.join(scores.softmax(-1) @ v) + self.calls
-
-
-class LooksAtItsBatch(Projections):
-    """Causal for one sentence; in a batch all are scaled by the largest number of any."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return self.join(weights @ v) * (1 if len(x) == 1 else x.abs().max())
 
 
 class SoftmaxTwice(Projections):
@@ -324,14 +280,3 @@ class Convolution(nn.Module):
 
     def forward(self, x):
         return self.conv(x.transpose(1, 2)).transpose(1, 2)
-
-
-class Perceptron(nn.Module):
-    """Each token by itself."""
-
-    def __init__(self, d_in, d_out):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(d_in, 8), nn.GELU(), nn.Linear(8, d_out))
-
-    def forward(self, x):
-        return self.layers(x)

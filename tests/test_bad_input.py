@@ -1,7 +1,5 @@
 """Malformed calls: each error names the argument, the value it got, and the rule."""
 
-import time
-
 import numpy as np
 import pytest
 import torch
@@ -74,13 +72,6 @@ def test_heads_that_do_not_divide_the_width_are_told_those_that_do(layer_class):
     refused(lambda: layer(layer_class, num_heads=3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4")
 
 
-def test_a_large_width_is_told_a_few_numbers_of_heads_nearby_at_once():
-    start = time.perf_counter()
-    with pytest.raises(ValueError, match=r"possible here: 1, 2, 4, 5, 8, 10, 16, 20$"):
-        layer(MultiHeadAttention, d_out=2_000_000_000, num_heads=12)
-    assert time.perf_counter() - start < 5
-
-
 @pytest.mark.parametrize("layer_class", ARGUMENTS)
 def test_every_layer_checks_what_it_is_given(layer_class):
     one, takes_one = layer(layer_class), "or (num_tokens, 3)"
@@ -95,25 +86,7 @@ def test_every_layer_checks_what_it_is_given(layer_class):
         refused(lambda: one(ones(2, 7, 3)), ValueError, "at most context_length=6", "got 7 in (2, 7, 3)")
     cures = "(numpy makes float64)", "x.to(torch.float32)", "layer.to(torch.float64)"
     refused(lambda: one(ones(1, 6, 3).double()), TypeError, "layer's dtype torch.float32, got torch.float64", *cures)
-    refused(lambda: one(ones(1, 6, 3).half()), TypeError, "got torch.float16", "x.to(torch.float32)")
     refused(lambda: one(ones(1, 6, 3, device="meta")), ValueError, "x must", "device cpu", "got meta")
-    one.to("meta")
-    refused(lambda: one(ones(1, 6, 3).to("meta", torch.float64)), TypeError, "got torch.float64")
-
-
-@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
-@pytest.mark.parametrize(
-    "make",
-    [
-        torch.Tensor.to_sparse,
-        torch.Tensor.to_sparse_csr,
-        torch.Tensor.to_mkldnn,
-        lambda x: torch.nested.nested_tensor([x]),
-    ],
-    ids=["sparse", "sparse csr", "mkldnn", "nested"],
-)
-def test_only_plain_tensors_are_taken(make):
-    refused(lambda: SelfAttention_v2(3, 2)(make(ones(6, 3))), TypeError, "x must be a plain tensor, got")
 
 
 def flat():
@@ -123,62 +96,47 @@ def flat():
 # call, exception, argument, the value it got, the rule
 DROPOUT = [
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
-    (lambda: Dropout(False), TypeError, "p must", "got False", NUMBER),
     (lambda: Dropout(0.5, 123), TypeError, "generator", "got int", "torch.Generator or None"),
     (lambda: Dropout(0.5)([1.0]), TypeError, "x must", "got list", "torch.Tensor"),
-    (lambda: Dropout(0.5)(ones(2).long()), TypeError, "x must", "got torch.int64", "floating-point"),
 ]
 MASK = [
     (lambda: causal_mask(0), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: causal_mask(2.0), TypeError, "num_tokens", "got 2.0", WHOLE),
-    (lambda: causal_mask(2**70), ValueError, "num_tokens", f"got {2**70}", "at most"),
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
     (lambda: attention_weights(ones(2, 2), [[True]]), TypeError, "mask", "got list", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
     (lambda: attention_weights(ones(2, 2), causal_mask(2)[None]), ValueError, "mask", "(1, 2, 2)", "broadcast"),
-    (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
 ]
 VERBS = [
     (lambda: attention_scores([[1.0]], ones(2, 2)), TypeError, "queries", "got list", "torch.Tensor"),
-    (lambda: attention_scores(ones(2), ones(2, 2)), ValueError, "queries", "got (2,)", "num_queries, d_k"),
     (lambda: attention_scores(ones(2, 2), ones(2)), ValueError, "keys", "got (2,)", "num_keys, d_k"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).to("meta")), ValueError, "queries and keys", "meta", "device"),
-    (lambda: attention_weights(ones(2, 2).long()), TypeError, "scores", "got torch.int64", "floating-point"),
     (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
     (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
     (lambda: attention_weights(ones(2, 2), scale="big"), TypeError, "scale", "got 'big'", NUMBER),
-    (lambda: context_vectors(ones(2), ones(2, 3)), ValueError, "weights", "got (2,)", "num_queries, num_keys"),
     (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
-    (lambda: context_vectors(ones(4, 4).half(), ones(4, 2)), TypeError, "weights and values", "float16", "one dtype"),
 ]
 PROBES = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
     (lambda: influence(flat(), ones(3)), ValueError, "x must", "got (3,)", "(num_tokens, d_in)"),
     (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
-    (lambda: influence(flat(), ones(6, 3).long()), TypeError, "x must", "got torch.int64", "floating-point"),
     (lambda: influence(flat(), ones(6, 3), size=0), ValueError, "size", "got 0", "not be 0"),
     (lambda: influence(flat(), ones(6, 3), size=NAN), ValueError, "size", "got nan", "finite"),
     (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row a token, 6"),
-    (lambda: influence(lambda x: 1, ones(6, 3)), ValueError, "layer", "got int", "one row a token"),
-    (lambda: influence(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
     (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
-    (lambda: find_leak(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
     (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
     (lambda: find_leak(lambda x: x / 0, ones(2, 3)), ValueError, "layer(x) must", "got 6", "finite"),
     (lambda: max_difference(1.0, ones(1)), TypeError, "a must", "got float", "torch.Tensor"),
-    (lambda: max_difference(ones(1), [1.0]), TypeError, "b must", "got list", "torch.Tensor"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
 ]
 OTHERS = [
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey"),
-    (lambda: load_sentence(None), TypeError, "name", "got None", "string"),
     (lambda: load_sentence("cat", path=3), TypeError, "path", "got 3", "string or a path"),
     (lambda: show_source(5), TypeError, "thing", "got int: 5", "class or function"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
-    (lambda: show_source(torch), TypeError, "thing", "got module", "class or function"),
 ]
 CALLS = DROPOUT + MASK + VERBS + PROBES + OTHERS
 

@@ -17,11 +17,10 @@ from attention_helpers import (
     SelfAttention_v1,
     SelfAttention_v2,
     Sentence,
-    find_leak,
 )
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
-from attention_helpers.any_layer.verdicts import RANDOM, context_of, mask_in_words, on_the_course
+from attention_helpers.any_layer.verdicts import RANDOM, mask_in_words, on_the_course
 from attention_helpers.explorers import LayerExplorer
 from attention_helpers.probes import perturbation_influence
 from attention_helpers.seeded import DrawnFrom, seeded
@@ -45,7 +44,6 @@ VERDICTS = {
     "Grouped": (2, NO, YES),
     "GroupedFused": (2, NO, YES),
     "FusedCausal": (2, NO, YES),
-    "FusedBoolean": (2, NO, YES),
     "FusedFloat": (2, NO, YES),
     "FusedWrongWay": (2, PAST, YES),
     "ByHand": (2, NO, YES),
@@ -54,36 +52,23 @@ VERDICTS = {
     "MaskedAfterwards": (2, ELSEWHERE, "taken away after softmax"),
     "Renormalised": (2, ELSEWHERE, YES),
     "OneTooLate": (2, "one token too far", YES),
-    "HidesThePast": (2, PAST, YES),
     "HidesTooMuch": (2, "must be finite, got 4 entries", "no: row 0 is NaN"),
     "OverTime": (2, HERE, QUERIES),
     "OverFeatures": (0, NO, NO_MAP),
     "HeadsMixed": (2, ELSEWHERE, YES),
-    "LeakInTheScale": (2, ELSEWHERE, YES),
     "AlwaysDropping": (2, RANDOM, "yes, before some are dropped"),
     "HalfLook": (1, HERE, "yes"),
     "Dropping": (2, NO, YES),
-    "Counting": (2, "it draws or counts something", YES),
-    "LooksAtItsBatch": (2, NO, YES),
     "SoftmaxTwice": (2, HERE, YES),
     "HeadByHead": (2, NO, YES),
     "FixedContext": (2, NO, YES),
     "Convolution": (0, LEAK, NO_MAP),
-    "Perceptron": (0, NO, NO_MAP),
 }
 
 
 def made(layer_class, seed=0):
     names = layer_class.__init__.__code__.co_varnames[1 : layer_class.__init__.__code__.co_argcount]
     return seeded(layer_class, seed, **{name: SIZES[name] for name in names if name in SIZES})
-
-
-def all_layers():
-    return [name for name, thing in vars(other_layers).items() if isinstance(thing, type) and name != "Projections"]
-
-
-def test_every_layer_has_its_verdict():
-    assert set(all_layers()) == set(VERDICTS)
 
 
 @pytest.mark.parametrize("name", VERDICTS)
@@ -97,7 +82,7 @@ def test_the_verdicts_on_a_layer_that_is_not_ours(name):
     assert state.verdicts["takes fewer tokens?"].startswith("no: line" if name == "FixedContext" else "yes")
 
 
-CAUSAL = "Einsum EinsumKeysFirst FusedCausal FusedBoolean ByHand Renormalised HeadByHead Dropping"
+CAUSAL = "Einsum EinsumKeysFirst FusedCausal ByHand Renormalised HeadByHead Dropping"
 
 
 @pytest.mark.parametrize("name", CAUSAL.split())
@@ -135,12 +120,6 @@ def test_weights_that_are_changed_in_place_are_followed():
     [found] = find_maps(layer, X).maps
     expected = (X @ X.mT).softmax(-1).tril()
     torch.testing.assert_close(found.used, expected / expected.sum(-1, keepdim=True))
-
-
-def test_what_softmax_made_is_kept_when_a_mask_in_place_takes_some_of_it():
-    [found] = find_maps(lambda x: (x @ x.mT).softmax(-1).softmax(-1).mul_(torch.ones(4, 4).tril()) @ x, X).maps
-    torch.testing.assert_close(found.weights, (X @ X.mT).softmax(-1).softmax(-1))
-    assert torch.equal(found.used, found.weights.tril())
 
 
 def test_a_masked_copy_of_the_weights_that_is_thrown_away_is_not_used():
@@ -182,9 +161,7 @@ def shares(table, total=1.0):
 
 NO_MAPS = {
     "numbers below 0, though its rows sum to 1": lambda x: shares(x @ x.mT) @ x,
-    "only NaN": lambda x: (x @ x.mT * torch.nan).softmax(-1) @ x,
     "rows that sum to 2": lambda x: shares((x @ x.mT).exp(), 2.0) @ x,
-    "softmax over features": lambda x: x.softmax(-1),
     "not from the input": lambda x: shares(torch.ones(x.shape[1], x.shape[1]).tril()) @ x,
 }
 
@@ -194,25 +171,15 @@ def test_what_is_no_map(layer):
     assert find_maps(layer, X).maps == []
 
 
-def test_an_exp_over_its_sum_is_the_map_that_softmax_makes():
-    [found] = find_maps(lambda x: shares((x @ x.mT).exp()) @ x, X).maps
-    torch.testing.assert_close(found.weights, (X @ X.mT).softmax(-1))
-
-
-@pytest.mark.parametrize(("too_far", "says"), [(1, "one token too far"), (2, HERE)])
-def test_a_mask_that_begins_one_diagonal_too_late_is_told_from_one_that_begins_later(too_far, says):
-    used = torch.ones(1, 4, 4).tril(too_far)
-    assert says in mask_in_words([SimpleNamespace(used=used)])
+def test_a_mask_that_begins_two_diagonals_too_late_is_not_said_to_begin_one_too_late():
+    assert HERE in mask_in_words([SimpleNamespace(used=torch.ones(1, 4, 4).tril(2))])
 
 
 def test_grouped_heads_have_a_map_for_each_head_of_queries():
-    by_hand, fused = (made(layer).eval() for layer in (other_layers.Grouped, other_layers.GroupedFused))
+    by_hand, fused = (
+        seeded(layer, 0, 4, 4, num_heads=4) for layer in (other_layers.Grouped, other_layers.GroupedFused)
+    )
     torch.testing.assert_close(find_maps(by_hand, X).maps[0].used, find_maps(fused, X).maps[0].used)
-
-
-def test_a_map_names_the_line_that_made_it():
-    [found] = find_maps(made(other_layers.MaskThrownAway), X).maps
-    assert re.fullmatch(r"line \d+, `return self.join\(torch.softmax\(scores, dim=-1\) @ v\)`", found.line)
 
 
 def test_what_dropout_took_is_told_from_what_softmax_made():
@@ -222,21 +189,6 @@ def test_what_dropout_took_is_told_from_what_softmax_made():
     still = look_at(made(other_layers.Dropping), SENTENCE.embeddings, seed=3, training=False)
     assert torch.equal(still.shown, still.maps)
     assert state.verdicts == still.verdicts  # of eval mode, both
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in VERDICTS if n not in ("AlwaysDropping", "Counting", "HidesTooMuch")])
-def test_pokes_in_one_batch_find_what_they_find_one_by_one(name):
-    layer = made(getattr(other_layers, name)).eval()
-    x = X[0] if name == "HalfLook" else X
-
-    def one_by_one(x):
-        if len(x) > 1 and x.ndim == 3:
-            raise ValueError("one sentence, please")
-        return context_of(layer(x))
-
-    together, single = find_leak(lambda x: context_of(layer(x)), x), find_leak(one_by_one, x)
-    assert together == single._replace(change=pytest.approx(single.change, rel=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -278,8 +230,6 @@ class Mine(nn.Module):
         values = self.W_value(x)
         if self.fault == "name":
             return vlaues  # noqa: F821
-        if self.fault == "rank":
-            return values.mean(-1)
         if self.fault == "none":
             return None
         weights = (values @ values.mT).softmax(-1)
@@ -315,21 +265,12 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
     ("fault", "said"),
     [
         ("name", r"your layer fails in line \d+, `return vlaues .*`: NameError: name 'vlaues' is not defined"),
-        ("rank", r"^layer must return one row a token, 4 in all, got \(1, 4\)$"),
         ("none", r"^layer must return one row a token, 4 in all, got NoneType$"),
     ],
 )
 def test_a_layer_that_fails_from_the_start_is_a_clear_error(fault, said):
     with pytest.raises(ValueError, match=said):
         LayerExplorer(Mine, SENTENCE, fault=fault)
-
-
-def test_an_interrupt_goes_through():
-    def made_for_long(d_in):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        LayerExplorer(made_for_long, SENTENCE)
 
 
 def test_the_first_of_a_tuple_is_the_context_and_what_comes_with_it_counts_as_used():
@@ -360,16 +301,6 @@ def test_the_seed_draws_what_manual_seed_would():
         torch.testing.assert_close(layer(X, X, X)[0], context)
 
 
-@pytest.mark.parametrize("draw", [lambda **own: torch.randn(3, **own), lambda **own: torch.zeros(3).uniform_(**own)])
-def test_a_generator_that_is_named_is_the_one_that_is_drawn_from(draw):
-    numbers = lambda seed: torch.Generator().manual_seed(seed)  # noqa: E731
-    lent = numbers(5)
-    with DrawnFrom(lent):
-        assert torch.equal(draw(generator=numbers(7)), draw(generator=numbers(7)))
-        assert torch.equal(lent.get_state(), numbers(5).get_state())
-        assert torch.equal(draw(), draw(generator=numbers(5)))
-
-
 def test_the_influence_is_that_of_pokes():
     layer = seeded(MultiHeadAttention, 0, 4, 4, 6, 0.0, 2)
     moved = look_at(layer, SENTENCE.embeddings, seed=0).influence
@@ -382,7 +313,6 @@ def test_the_influence_is_that_of_pokes():
         (other_layers.Einsum, {"window": 3}, r"Einsum takes d_in, d_out, num_heads, got window=3"),
         (lambda d_in, window: None, {}, r"needs window: write LayerExplorer\(<lambda>, sentence, window=\.\.\.\)"),
         (nn.Linear(4, 4), {}, r"must be a class that makes a layer, got an object of class Linear: write Linear"),
-        ("attention", {}, r"must be a class that makes a layer, got an object of class str"),
     ],
 )
 def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
@@ -403,7 +333,7 @@ def sizes_of(explorer):
     return sizes
 
 
-@pytest.mark.parametrize("name", ["Perceptron", "HidesTooMuch", "AlwaysDropping", "MaskThrownAway"])
+@pytest.mark.parametrize("name", ["Convolution", "HidesTooMuch", "AlwaysDropping", "MaskThrownAway"])
 def test_the_picture_has_one_size_whatever_the_layer(name):
     e = LayerExplorer(getattr(other_layers, name), SENTENCE)
     sizes = sizes_of(e)
@@ -411,7 +341,7 @@ def test_the_picture_has_one_size_whatever_the_layer(name):
     assert sizes_of(e) == sizes
     assert sizes_of(e) == sizes_of(LayerExplorer(Mine, SENTENCE))
     assert "nan" not in re.sub("NaN", "", e.svg + e.readout)
-    assert ("no attention map was found" in e.svg) == (name == "Perceptron")
+    assert ("no attention map was found" in e.svg) == (name == "Convolution")
 
 
 def test_the_line_of_a_map_stands_in_the_readout_as_code():

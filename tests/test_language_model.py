@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated_tokens, weight_at
-from attention_helpers.language_model.model import LanguageModel, choose, generate, load_model, next_tokens
+from attention_helpers.language_model.model import choose, generate, load_model, next_tokens
 
 HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
 
@@ -142,20 +142,15 @@ def test_texts_come_back_and_words_carry_their_space(model):
 
 REFUSED = {
     "no tensor": (lambda m: m([[1, 2]]), TypeError, r"token_ids must be a torch\.Tensor"),
-    "one row": (lambda m: m(torch.tensor([1, 2])), ValueError, r"token_ids must have the shape \(b, num_tokens\)"),
-    "no token": (lambda m: m(torch.ones(1, 0, dtype=torch.long)), ValueError, "at least one token"),
     "too many": (lambda m: m(torch.ones(1, 41, dtype=torch.long)), ValueError, "at most 40 tokens"),
     "outside": (lambda m: m(torch.tensor([[9999]])), ValueError, "token_ids must hold token ids from 0"),
     "no such head": (lambda m: m(torch.tensor([[1]]), [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
     "no such layer": (lambda m: m(torch.tensor([[1]]), [(2, 0)]), ValueError, r"below \(2, 4\), got \(2, 0\)"),
-    "no whole head": (lambda m: m(torch.tensor([[1]]), [(0, 0.5)]), TypeError, "each number of ablate"),
     "no text": (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
     "empty text": (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
     "cold": (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
     "top 0": (lambda m: generate(m, "the", 2, top_k=0), ValueError, "top_k must be at least 1"),
-    "no tokens": (lambda m: generate(m, "the", 0), ValueError, "num_tokens must be at least 1"),
     "past the end": (lambda m: generate(m, "cat" * 12, 9), ValueError, "at most 0 tokens"),
-    "loss at 0": (lambda m: loss(m, torch.tensor([[1, 2]]), 0), ValueError, "start must be at least 1|from 1 to 1"),
     "loss at the end": (lambda m: loss(m, torch.tensor([[1, 2]]), 2), ValueError, "start must be from 1 to 1, got 2"),
     "too far": (lambda m: weight_at(torch.ones(3, 3), 3), ValueError, "start and distance must be below 3"),
 }
@@ -207,13 +202,6 @@ def test_loss_is_the_mean_over_the_tokens_that_were_asked_for(model, token_ids):
     assert loss(model, token_ids, 6, ablate=[(0, 1)]) == pytest.approx(sum(rows) / 6, rel=1e-4)
 
 
-def test_a_model_is_made_of_sizes_alone_without_a_file(model):
-    fresh = LanguageModel(model.config)
-    assert {name: value.shape for name, value in fresh.state_dict().items()} == {
-        name: value.shape for name, value in model.state_dict().items()
-    }
-    assert not any(parameter.requires_grad for parameter in model.parameters())
-
-
 def test_a_matrix_that_embeds_and_reads_out_is_one_parameter(model, weights):
     assert sum(parameter.numel() for parameter in model.parameters()) == sum(w.numel() for w in weights.values())
+    assert not any(parameter.requires_grad for parameter in model.parameters())

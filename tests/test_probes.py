@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 
 import pytest
 import torch
@@ -55,13 +54,6 @@ def test_perturbation_moves_every_entry_of_a_token_and_each_by_another_amount():
     assert math.hypot(*alone) == pytest.approx(1.0)
 
 
-def test_the_perturbation_alone_is_that_of_influence_and_in_eval_mode_too():
-    layer, x = build("MultiHeadAttention", SIZES, dropout=0.5).train(), SIZES.x(torch.float32)
-    assert torch.equal(perturbation_influence(layer, x, 0.7), influence(layer, x, size=0.7).perturbation)
-    assert layer.training
-    assert layer.dropout.training
-
-
 def test_finds_a_leak_where_the_softmax_is_saturated():
     x = torch.tensor([[100.0, 0.0], [99.0, 1.0], [-5.0, 2.0]])
     found = influence(lambda x: torch.softmax(x[:, :1] @ x[:, :1].T, dim=-1) @ x[:, 1:], x, size=30.0)
@@ -98,24 +90,19 @@ def test_works_without_grad_and_for_both_ranks():
         assert not a.requires_grad
 
 
-def test_train_mode_dropout_does_not_look_like_a_leak():
-    layer = MultiHeadAttention(3, 4, 6, dropout=0.9, num_heads=2).train()
-    assert not influence(layer, torch.ones(1, 6, 3)).perturbation.triu(1).any()
-
-
 # ---- layers that influence cannot judge
 
 
 class Counter(nn.Module):
-    """Adds `step` for each of its calls so far, from call number `start` on."""
+    """Adds the number of its calls so far."""
 
-    def __init__(self, start=0, step=1.0):
+    def __init__(self):
         super().__init__()
-        self.calls, self.start, self.step = 0, start, step
+        self.calls = 0
 
     def forward(self, x):
         self.calls += 1
-        return x + self.step * (self.calls - self.start) if self.calls > self.start else x + 0
+        return x + self.calls
 
 
 def add_in_place(x):
@@ -130,12 +117,9 @@ def with_dropout(x):
 UNJUDGED = {
     "dropout out of reach": (with_dropout, "the same .* call its eval"),
     "counts": (Counter(), "the same .* got results 1 apart"),
-    "turns from 0 to NaN": (nn.Sequential(nn.Threshold(2.0, 0.0), Counter(start=1, step=torch.nan)), "the same"),
     "writes into x": (add_in_place, "leave x as it is"),
-    "complex": (lambda x: x * 1j, "real .* got torch.complex64"),
     "whole numbers": (lambda x: x.argsort(), "real .* got torch.int64"),
     "two rows per token": (lambda x: x.repeat(2, 1), r"3 in all, got \(6, 2\)"),
-    "two tables of rows": (lambda x: x.repeat(1, 2, 1, 1), r"3 in all, got \(1, 2, 3, 2\)"),
     "too few rows": (lambda x: x[:2], r"3 in all, got \(2, 2\)"),
 }
 
@@ -154,8 +138,6 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
 CUT_OFF = {
     "detach": lambda x: (2 * x).detach(),
     "no_grad": torch.no_grad()(lambda x: 2 * x),
-    "numpy": lambda x: torch.from_numpy(2 * x.detach().numpy()),
-    "a gradient, but not to x": lambda x: torch.ones(2, requires_grad=True) * x.detach(),
 }
 
 
@@ -174,34 +156,19 @@ def test_a_layer_that_reads_nothing_has_no_influence_and_no_leak():
     assert not find_leak(lambda x: torch.ones(3, 2), torch.ones(3, 2))
 
 
-class NoBackward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.cumsum(dim=0)
-
-
 def needs_no_grad(x):
     if x.requires_grad:  # what flex_attention does on a CPU
         raise NotImplementedError("no backward on a CPU")
     return x.cumsum(dim=0)
 
 
-@pytest.mark.parametrize("layer", [needs_no_grad, NoBackward.apply], ids=["while it runs", "afterwards"])
-def test_without_a_backward_the_perturbation_alone_judges_and_a_warning_says_so(layer):
+def test_without_a_backward_the_perturbation_alone_judges_and_a_warning_says_so():
     with pytest.warns(UserWarning, match="layer has no gradient here, judge it by its perturbation alone") as caught:
-        found = influence(layer, torch.ones(3, 2))
+        found = influence(needs_no_grad, torch.ones(3, 2))
     assert caught[0].filename == __file__
     assert found.gradient.isnan().all()
     assert found.gradient.shape == (3, 3)
     assert torch.equal(found.perturbation > 0, ~causal_mask(3))
-
-
-def test_the_usual_layer_raises_no_warning_and_inference_mode_is_left_for_the_gradient():
-    layer, x = build("MultiHeadAttention", SIZES), SIZES.x(torch.float32)
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("error")
-        gradient = influence(layer, x * 1).gradient
-    torch.testing.assert_close(gradient, influence(layer, x).gradient)
 
 
 # ---- find_leak
@@ -218,11 +185,6 @@ def attend(x):
     return (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ x
 
 
-def einsum(x):
-    scores = torch.einsum("id,jd->ij", x, x) - 1e9 * MASK
-    return torch.einsum("ij,jd->id", scores.softmax(dim=-1), x)
-
-
 def by_fft(x):
     """A causal convolution whose rounding spreads over all rows."""
     kernel = torch.linspace(1.0, 0.2, N)[:, None]
@@ -232,19 +194,13 @@ def by_fft(x):
 with torch.random.fork_rng(devices=[]):
     torch.manual_seed(0)
     LSTM, BOTH_WAYS = (nn.LSTM(WIDTH, 3, bidirectional=both) for both in (False, True))
-    CONV, MIDDLE = nn.Conv1d(WIDTH, 2, 3, padding=2), nn.Conv1d(WIDTH, 2, 3, padding=1)
     SOUND = {
         "attention": attend,
-        "einsum": einsum,
         "ours": MultiHeadAttention(WIDTH, 4, N, 0.5, 2),
-        "cumsum": lambda x: x.cumsum(dim=-2),
-        "all less the rest": lambda x: x.sum(dim=0) - x.flip(0).cumsum(dim=0).flip(0),
         "lstm": lambda x: LSTM(x)[0],
-        "convolution": lambda x: CONV(x.T)[:, :N].T,
         "fft": by_fft,
         "no attention at all": nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, 2), nn.LayerNorm(2)),
         "half precision, which overflows": lambda x: attend(x.half()).float(),
-        "bfloat16": lambda x: attend(x.bfloat16()),
         "values that overflow": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ (1e35 * x),
     }
     LEAKY = {
@@ -253,21 +209,15 @@ with torch.random.fork_rng(devices=[]):
         "off by one": lambda x: (x @ x.mT).masked_fill(MASK.triu(2), -torch.inf).softmax(dim=-1) @ x,
         "softmax over the queries": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=0) @ x,
         "both ways": lambda x: BOTH_WAYS(x)[0],
-        "convolution": lambda x: MIDDLE(x.T).T,
         "normalised over time": lambda x: F.layer_norm(attend(x).T, (N,)).T,
-        "behind a relu": lambda x: attend(x) + F.relu(x - 50).mean(dim=0),
         "behind a relu, downwards": lambda x: attend(x) + F.relu(-x - 50).mean(dim=0),
         "behind a relu, one entry": lambda x: attend(x) + F.relu(x[:, 1:] - 50).sum(),
         "behind a far relu": lambda x: attend(x) + F.relu(x - 5000).mean(dim=0),
-        "a threshold": lambda x: attend(x) + (x > 30).any(),
-        "two thresholds": lambda x: attend(x) + ((x[:, 0] > 30) & (x[:, 1] < -30)).any(),
         "only together": lambda x: attend(x) + (x[1:] > 20).all(),
         "length counted by zeros": lambda x: attend(x) / x.any(dim=-1).sum(),
-        "top-k over time": lambda x: attend(x) * (x.norm(dim=-1) >= x.norm(dim=-1).topk(2).values[-1])[:, None],
         "order": lambda x: attend(x) + (x[1, 0] < x[2, 0]),
         "weak": lambda x: attend(x) + 1e-5 * x.mean(dim=0),
         "to NaN": lambda x: attend(x).where((x[-1] < 50).all() | ~MASK[:, -1:], torch.nan),
-        "bfloat16": lambda x: ((x @ x.mT).softmax(dim=-1) @ x).bfloat16(),
     }
 
 
@@ -325,26 +275,10 @@ def test_a_layer_that_hands_out_one_tensor_each_time_hides_no_leak():
     assert perturbation_influence(layer, tokens(), 1.0)[0, -1] > 0
 
 
-class BatchForTime(nn.Module):
-    """An LSTM without batch_first: it takes the batch for the time, so each sentence gets the state of others."""
-
-    def __init__(self, bidirectional):
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            self.lstm = nn.LSTM(WIDTH, 3, bidirectional=bidirectional)
-
-    def forward(self, x):
-        return self.lstm(x)[0]
-
-
 MIXING = {  # name: (a layer that mixes the sentences of a batch, whether a single sentence leaks)
-    "batch for time": (BatchForTime(False), False),
-    "batch for time, both ways": (BatchForTime(True), False),
-    "sums from the last sentence on": (lambda x: x.flip(0).cumsum(dim=0).flip(0), False),
+    "batch for time": (lambda x: LSTM(x)[0], False),  # nn.LSTM without batch_first
     "reverses the batch": (lambda x: x.flip(0), False),
-    "scales by the whole batch": (lambda x: x * (1 if len(x) == 1 else x.abs().max()), False),
     "scales by its first sentence": (lambda x: x / (1 + x[0].norm()), True),
-    "reads its first sentence only": (lambda x: (x[0] @ x[0].T).softmax(dim=-1) @ x[0], True),
     "takes one sentence only": (lambda x: x.view(1, N, WIDTH).softmax(dim=1), True),
 }
 
@@ -361,11 +295,6 @@ def test_pokes_go_through_as_a_batch_if_the_layer_is_given_one(shape):
     assert not leak
     assert (len(calls) < 10) == (len(shape) == 3)
     assert leak.pokes > 100
-
-
-def test_a_layer_that_begins_to_drift_while_it_is_judged_is_told_so():
-    with pytest.raises(ValueError, match="layer must return the same"):
-        find_leak(Counter(start=50), tokens())
 
 
 def test_find_leak_leaves_mode_x_and_random_numbers_alone():
@@ -388,15 +317,9 @@ INF, NAN = math.inf, math.nan
         ([1.0, 5.0], [1.5, 2.0], 3.0),
         ([], [], 0.0),
         ([INF, -INF], [INF, -INF], 0.0),
-        ([INF, 1.0], [INF, 3.0], 2.0),
-        ([INF], [-INF], INF),
         ([INF], [0.0], INF),
         ([NAN, 0.0], [NAN, 9.0], NAN),
-        ([9.0, 0.0], [0.0, NAN], NAN),
         ([1, 2], [1, 7], 5.0),
-        ([True], [False], 1.0),
-        ([1j], [3j], 2.0),
-        (2.0, 2.25, 0.25),
     ],
 )
 def test_max_difference(a, b, expected):
