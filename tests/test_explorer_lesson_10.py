@@ -54,16 +54,6 @@ def test_with_nothing_off_nothing_is_said_of_it(explorer):
     assert "with heads ablated" in explorer.readout
 
 
-def test_the_frame_of_the_chosen_head_hides_nothing_of_it(explorer):
-    explorer.set(layer=1, head=2)
-    drawn = tiles(explorer)
-    edges = lambda name: [float(drawn[name].get(side)) for side in ("x", "y", "width", "height")]  # noqa: E731
-    (x, y, width, height), (left, top, room, _) = edges("layer 1, head 2"), edges("layer 0, head 1")
-    stroke = float(drawn["layer 1, head 2"].get("stroke-width")) / 2
-    assert (x + stroke, y + stroke) == (left + room, top + room)
-    assert (width - 2 * stroke, height - 2 * stroke) == (room, room)
-
-
 def test_each_row_tells_whom_its_token_reads(explorer):
     explorer.set(text="ab<c&d", layer=0, head=1)
     rows = [rect[0].text for rect in ET.fromstring(explorer.svg).iter(f"{SVG}rect") if len(rect)]

@@ -6,14 +6,11 @@ import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
 import pytest
-import torch
 from explorer_checks import SVG
 
-from attention_helpers import (
-    explorers,
-)
+from attention_helpers import explorers
 from attention_helpers.explorers.svg_maps import WEIGHTS
-from tools.bench.made import MODELS, RUN, SENTENCE, make, settings_of
+from tools.bench.made import RUN, SENTENCE, make, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +34,6 @@ def test_the_picture_shows_the_arrays(explorer):
         weight = float(e.arrays.weights[i, j])
         fill = cells[f"{names[i]} reads {names[j]}: {weight:.4f}"]
         assert WEIGHTS.fills.index(fill) / (len(WEIGHTS.fills) - 1) == pytest.approx(weight, abs=0.01)
-
-
-def test_the_mask_explorer_pokes_and_computes_no_jacobian(monkeypatch):
-    from attention_helpers.explorers import lesson_03 as masking
-
-    monkeypatch.setattr(torch.autograd.functional, "jacobian", None)
-    assert masking.attend(SENTENCE.embeddings, 4, "none", 2, 1.0).moved.all()
 
 
 def test_what_dropout_took_is_marked(explorer):
@@ -139,15 +129,6 @@ def test_a_text_that_no_model_can_read_is_explained_and_the_picture_stays(explor
     e.controls["text"].value = "a slow river!"[:-1] + "s"
     assert e.message.value == ""
     assert e.arrays.text == "a slow rivers"
-
-
-def test_reading_leaves_a_models_mode_alone():
-    models, task = MODELS
-    models["masked"].train()
-    explorers.TextExplorer(models, task)
-    assert models["masked"].training
-    assert not models["leaky"].training
-    models["masked"].eval()
 
 
 def test_more_key_heads_than_query_heads_are_explained(explorer):

@@ -220,13 +220,6 @@ def test_hostile_names_stay_words():
     assert "aaaaaaaa…" in words_of(tree)
 
 
-def test_drawings_side_by_side_and_one_under_the_other_take_the_room_of_all():
-    one, two = drawing.Drawing("<g/>", 30, 40), drawing.Drawing("<path/>", 50, 20)
-    assert drawing.beside(one, two, gap=10)[1:] == (90, 40)
-    assert drawing.below(one, two, gap=10)[1:] == (50, 70)
-    assert 'translate(40.0,0.0)"><path/>' in drawing.beside(one, two, gap=10).svg
-
-
 def test_drawings_of_a_row_break_where_a_page_is_narrow_and_are_printed_in_one_line():
     rows = [[drawing.Drawing("<g/>", 300, 100), drawing.Drawing("<path/>", 200, 50)], [drawing.Drawing("<a/>", 80, 9)]]
     root = ET.fromstring(drawing.live(rows, "words"))

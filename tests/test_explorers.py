@@ -6,17 +6,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import torch
-from explorer_checks import CHECKS, SVG, check, impossible, naming, plan
+from explorer_checks import SVG, check, impossible, naming, plan
 
-from attention_helpers import (
-    CausalAttention,
-    MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    SelfAttention_v2,
-    Sentence,
-    explorers,
-)
-from attention_helpers.seeded import seeded
+from attention_helpers import Sentence, explorers
 from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
 
 NAMES = explorers.__all__
@@ -46,10 +38,6 @@ def test_the_whole_grid_or_2000_states(explorer, name):
                 assert e.values == state
                 sizes.add(str([part.get("viewBox") for part in check(e, name).iter(f"{SVG}svg")]))
     assert len(sizes) == 1  # so that nothing jumps
-
-
-def test_every_explorer_is_checked():
-    assert set(CHECKS) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,7 +114,6 @@ def test_an_impossible_set_raises_and_changes_nothing(explorer):
     [
         ({"d_in": 3}, r"name must be one of d_out, .* got 'd_in'"),
         ({"d_out": 0}, r"d_out must be from 1 to 96 in steps of 1, got 0"),
-        ({"d_out": "wide"}, r"d_out must be from 1 to 96 in steps of 1, got 'wide'"),
         ({"d_out": 12, "num_heads": 5}, r"num_heads must be one of 1, 2, 3, 4, 6, 12, got 5"),
         ({"seed": 7, "dropout": 2.0}, r"dropout must be from 0 to 0.9 in steps of 0.05, got 2.0"),
     ],
@@ -159,20 +146,9 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     ("sentence", "error", "said"),
     [
         (Sentence(["a"] * 9, torch.ones(9, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 9 tokens"),
-        (Sentence([], torch.ones(0, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 0 tokens"),
         (Sentence(["a", "b"], torch.ones(3, 3)), ValueError, r"got 2 tokens and embeddings \(3, 3\)"),
-        (
-            Sentence(["a"], torch.ones(1, 3).long()),
-            TypeError,
-            "must hold floating-point numbers, got torch.int64",
-        ),
+        (Sentence(["a"], torch.ones(3)), ValueError, r"must have the shape \(num_tokens, d_in\), got \(3,\)"),
         (Sentence(["a"], torch.full((1, 3), float("nan"))), ValueError, "sentence.embeddings must be finite, got"),
-        (
-            Sentence(["a"], torch.ones(3)),
-            ValueError,
-            r"must have the shape \(num_tokens, d_in\), got \(3,\)",
-        ),
-        (Sentence([1], torch.ones(1, 3)), TypeError, "sentence must be a Sentence with str tokens, got Sentence"),
         ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
     ],
 )
@@ -181,51 +157,14 @@ def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
         explorers.ScoresExplorer(sentence)
 
 
-def test_moves_from_two_threads_end_in_the_final_states_picture():
-    e, fresh = explorers.ScoresExplorer(SENTENCE), explorers.ScoresExplorer(SENTENCE)
-    values = settings_of(e.controls["temperature"])
-
-    def drag(control, moves):
-        for value in moves:
-            e.controls[control].value = value
-
-    threads = [
-        threading.Thread(target=drag, args=("temperature", values * 2)),
-        threading.Thread(target=drag, args=("query", [*range(6), 3] * 4)),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    fresh.set(temperature=values[-1], query=3)
-    assert e.values == fresh.values
-    assert e.svg == fresh.svg
-
-
-@pytest.mark.slow
-def test_500_moves_take_little_memory():
-    import psutil
-
-    e = explorers.SplitExplorer(SENTENCE)
-    moves = plan(e, "SplitExplorer", 500)
-    for state in moves[::10]:  # fills the caches (traces) first
-        e.set(**state)
-    before = psutil.Process().memory_info().rss
-    for state in moves:
-        e.set(**state)
-    assert psutil.Process().memory_info().rss - before < 20e6
-
-
-def test_seeded_layers_are_those_of_the_global_seed():
-    for layer_class, sizes in (
-        (SelfAttention_v2, (3, 5, True)),
-        (CausalAttention, (3, 2, 6, 0.0)),
-        (MultiHeadAttentionWrapper, (3, 2, 6, 0.0, 2)),
-        (MultiHeadAttention, (3, 4, 6, 0.0, 2)),
-    ):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(789)
-            expected = layer_class(*sizes)
-        layer = seeded(layer_class, 789, *sizes)
-        assert all(torch.equal(a, b) for a, b in zip(layer.parameters(), expected.parameters(), strict=True))
-        assert all(torch.equal(a, b) for a, b in zip(layer.buffers(), expected.buffers(), strict=True))
+@pytest.mark.parametrize("by", ["its slider", "set"])
+def test_a_move_on_a_second_thread_waits_for_the_first(by):
+    e = explorers.ScoresExplorer(SENTENCE)
+    move = {"its slider": lambda: setattr(e.controls["query"], "value", 3), "set": lambda: e.set(query=3)}[by]
+    before, second = e.arrays, threading.Thread(target=move)
+    with e._lock:
+        second.start()
+        second.join(0.1)
+        assert e.arrays is before
+    second.join()
+    assert e.arrays.query == 3

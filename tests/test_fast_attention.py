@@ -5,8 +5,8 @@ import torch
 from sizes import over_sizes
 from torch import nn
 
-from attention_helpers import MultiHeadAttention, influence, max_difference
-from attention_helpers.fast.attention import PARTS, FusedMultiHeadAttention
+from attention_helpers import MultiHeadAttention, max_difference
+from attention_helpers.fast.attention import FusedMultiHeadAttention
 
 
 def made(sizes, layer_class=FusedMultiHeadAttention, dropout=0.0):
@@ -41,20 +41,6 @@ def test_there_and_back_is_exact(sizes):
     assert not mine & back
 
 
-def test_queries_keys_and_values_are_those_of_their_matrices():
-    torch.manual_seed(0)
-    split = MultiHeadAttention(3, 4, 6, 0.0, 2, True)
-    layer, x = FusedMultiHeadAttention.from_split(split), torch.randn(2, 5, 3)
-    steps = split.steps(x)
-    for mine, theirs in zip(layer.split_heads(x), steps[:3], strict=True):
-        assert max_difference(mine, theirs) < 1e-6
-    _, cache = layer.step(x)
-    assert max_difference(cache.keys, steps.keys) < 1e-6
-    assert max_difference(cache.values, steps.values) < 1e-6
-    assert torch.equal(layer.W_qkv.weight, torch.cat([getattr(split, name).weight for name in PARTS]))
-    assert torch.equal(layer.W_qkv.bias, torch.cat([getattr(split, name).bias for name in PARTS]))
-
-
 def test_from_split_needs_no_gradient_and_asks_for_them_later():
     layer = FusedMultiHeadAttention.from_split(MultiHeadAttention(3, 4, 6, 0.0, 2, True))
     assert all(p.requires_grad and p.grad_fn is None for p in layer.parameters())
@@ -62,12 +48,6 @@ def test_from_split_needs_no_gradient_and_asks_for_them_later():
     assert layer.training
     layer(torch.ones(1, 2, 3)).sum().backward()
     assert all(p.grad is not None for p in layer.parameters())
-
-
-def test_no_token_reads_the_future():
-    layer = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval()
-    x = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
-    assert not influence(layer, x).perturbation.triu(diagonal=1).any()
 
 
 def test_dropout_acts_in_training_alone_and_keeps_the_mean():
@@ -88,8 +68,6 @@ def test_dropout_acts_in_training_alone_and_keeps_the_mean():
     [
         ((3, 4, 6, 0.0, 3), ValueError, "num_heads must divide d_out"),
         ((3, 4, 6, 1.0, 2), ValueError, "dropout must be at least 0 and below 1, got 1"),
-        ((3, 0, 6, 0.0, 2), ValueError, "d_out must be at least 1, got 0"),
-        ((3.5, 4, 6, 0.0, 2), TypeError, "d_in must be a whole number, got 3"),
         ((3, 4, 6, 0.0, 2, 1), TypeError, "qkv_bias must be True or False, got 1"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from sizes import over_sizes
 
 from attention_helpers import max_difference
-from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, KVBuffer
+from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention
 
 
 def made(sizes):
@@ -140,37 +140,14 @@ KEYS = torch.ones(1, 2, 4, 2)
     ("cache", "error", "said"),
     [
         (Cache(KEYS, None), TypeError, "cache.values must be a torch.Tensor, got NoneType"),
-        (Cache(None, KEYS), TypeError, "cache.keys must be a torch.Tensor, got NoneType"),
-        (Cache(KEYS, KEYS.long()), TypeError, "cache.values must hold floating-point numbers, got torch.int64"),
         (Cache(KEYS[0], KEYS), ValueError, "cache.keys must have the shape (b, num_heads, num_tokens, head_dim)"),
         (Cache(KEYS, KEYS[:, :, :3]), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
-        (Cache(KEYS, KEYS[:, :, :3], KVBuffer(KEYS, 4)), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
         (Cache(KEYS[:, :1], KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (1, 1, 4, 2)"),
-        (Cache(KEYS[..., :1], KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (1, 2, 4, 1)"),
-        (Cache(KEYS.repeat(3, 1, 1, 1), KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (3, 2, 4, 2)"),
-        (Cache(KEYS, KEYS.double()), ValueError, "values as x gives them, torch.float32 on cpu, got torch.float64 on"),
         (Cache(KEYS.half(), KEYS.half()), ValueError, "keys as x gives them, torch.float32 on cpu, got torch.float16"),
-        (
-            Cache(KEYS, KEYS.to("meta")),
-            ValueError,
-            "values as x gives them, torch.float32 on cpu, got torch.float32 on",
-        ),
         ((KEYS, KEYS), TypeError, "cache must be a Cache that step returned, or None, got tuple"),
-        (5, TypeError, "cache must be a Cache that step returned, or None, got int"),
     ],
 )
-@pytest.mark.parametrize("grad", [True, False])
-def test_what_is_no_cache_of_these_texts(cache, error, said, grad):
-    with torch.set_grad_enabled(grad), pytest.raises(error) as caught:
+def test_what_is_no_cache_of_these_texts(cache, error, said):
+    with pytest.raises(error) as caught:
         LAYER.step(torch.ones(1, 1, 3), cache)
     assert said in str(caught.value)
-
-
-@pytest.mark.slow  # torch's arithmetic of shapes takes a second to import
-def test_a_cache_without_numbers():
-    """Only shapes, for a model that's too large for this machine's memory."""
-    with torch.device("meta"), torch.no_grad():
-        layer = FusedMultiHeadAttention(3, 4, 6, 0.0, 2)
-        _, cache = layer.step(torch.ones(1, 4, 3))
-        result, cache = layer.step(torch.ones(1, 2, 3), cache)
-    assert (result.shape, cache.keys.shape) == ((1, 2, 4), (1, 2, 6, 2))

@@ -114,12 +114,6 @@ def test_grouped_heads_are_torchs_forward_and_gradient(heads, num_tokens, seed):
     assert all(max_difference(a, b) < 1e-10 for a, b in zip(*grads, strict=True))
 
 
-def test_a_key_head_serves_neighbouring_query_heads():
-    keys = torch.arange(2.0).view(1, 2, 1, 1)
-    assert repeat_kv(keys, 6).flatten().tolist() == [0, 0, 0, 1, 1, 1]
-    assert repeat_kv(keys, 2).equal(keys)
-
-
 @over_sizes
 def test_a_window_is_torchs_mask(sizes):
     """Row by row: a query sees itself and the window - 1 tokens before it, including past tokens."""
@@ -234,41 +228,27 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: rotate([1.0], PLACES), TypeError, "x must be a torch.Tensor, got list"),
         (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers, got torch.int64"),
         (lambda: rotate(X[..., :3], PLACES), ValueError, "head_dim must be even, so that its entries make"),
         (lambda: rotate(X, 3), TypeError, "positions must be a tensor of whole numbers, got int"),
         (lambda: rotate(X, PLACES.float()), TypeError, "positions must be a tensor of whole numbers, got torch."),
-        (lambda: rotate(X, PLACES > 1), TypeError, "positions must be a tensor of whole numbers, got torch.bool"),
         (lambda: rotate(X, torch.arange(4)), ValueError, "positions must broadcast to (2, 3), got (4,)"),
-        (lambda: rotate(X, PLACES.view(1, 1, 3)), ValueError, "positions must broadcast to (2, 3), got (1, 1, 3)"),
-        (lambda: rotate(X, PLACES.to("meta")), ValueError, "positions must be on the device of x, cpu, got meta"),
         (lambda: rotate(X, PLACES, 0), ValueError, "base must be finite and above 0, got 0"),
-        (lambda: rotate(X, PLACES, float("inf")), ValueError, "base must be finite and above 0, got inf"),
         (lambda: rotate(X, PLACES, "10"), TypeError, "base must be a number, got '10'"),
         (lambda: alibi_slopes(0), ValueError, "num_heads must be at least 1, got 0"),
         (lambda: alibi_bias(2, 3, -1), ValueError, "past must be at least 0, got -1"),
-        (lambda: alibi_bias(2, 0), ValueError, "num_tokens must be at least 1, got 0"),
         (lambda: repeat_kv(X, 5), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=2"),
-        (lambda: repeat_kv(X, 1), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=2"),
         (lambda: repeat_kv(X[0], 2), ValueError, "x must have the shape (..., num_kv_heads, num_tokens, head_dim)"),
-        (lambda: repeat_kv(X, 2.0), TypeError, "num_heads must be a whole number, got 2.0"),
         (lambda: window_mask(3, 0), ValueError, "window must be at least 1, got 0"),
-        (lambda: window_mask(3, 1.5), TypeError, "window must be a whole number, got 1.5"),
         (lambda: window_mask(3, 2, True), TypeError, "past must be a whole number, got True"),
         (lambda: padding_mask([1, 4], 3), ValueError, "each at most 3, got [1, 4]"),
-        (lambda: padding_mask([], 3), ValueError, "lengths must hold at least one length, each at most 3, got []"),
-        (lambda: padding_mask(2, 3), TypeError, "lengths must hold a whole number for each text, got 2"),
         (lambda: padding_mask([1.5], 3), TypeError, "lengths must hold a whole number for each text, got [1.5]"),
-        (lambda: padding_mask([-1], 3), ValueError, "each of lengths must be at least 0, got -1"),
         (lambda: padding_mask([1], 3, "top"), ValueError, "side must be 'left' or 'right', got 'top'"),
         (lambda: show_self(torch.ones(3, 3)), TypeError, "mask must be a boolean tensor, True where a key is hidden"),
-        (lambda: show_self(None), TypeError, "True where a key is hidden, got NoneType"),
         (lambda: show_self(torch.ones(2, 3) > 0), ValueError, "mask must have the shape (..., num_tokens, num_tokens)"),
         (lambda: sink_weights(SCORES[0], SINK), ValueError, "scores must have the shape (..., num_heads, num_queries"),
         (lambda: sink_weights(SCORES, torch.zeros(3)), ValueError, "sink must hold one score for each of 2 heads"),
         (lambda: sink_weights(SCORES, 0.0), TypeError, "sink must be a torch.Tensor, got float"),
-        (lambda: sink_weights(SCORES, SINK, torch.ones(3, 3)), TypeError, "mask must be a boolean tensor"),
         (lambda: sink_weights(SCORES, SINK, torch.ones(4) > 0), ValueError, "mask must broadcast to scores (2, 3, 3)"),
         (lambda: sink_weights(SCORES, SINK, scale=float("nan")), ValueError, "scale must be finite, got nan"),
     ],

@@ -41,11 +41,6 @@ def test_limits_ignore_hidden_and_infinite_cells(ax):
     assert heatmap.image.get_clim() == (1, 3)
 
 
-def test_numbers_contrast_with_their_cells(ax):
-    heatmap = plots.draw_heatmap(ax, [[0.0, 1.0]], ["a"], NAMES, limits=(0, 1))
-    assert [text.get_color() for text in heatmap.numbers] == ["white", "black"]  # on dark blue, on yellow
-
-
 def test_every_number_can_be_read_on_its_colour(ax):
     values = torch.linspace(0, 1, 36).view(6, 6)
     heatmap = plots.draw_heatmap(ax, values, range(6), range(6))
@@ -123,35 +118,24 @@ def space():
         (lambda ax: plots.draw_heatmap(ax, TABLE, ["a"], NAMES), r"rows must hold one label for each of 2, got 1"),
         (lambda ax: plots.draw_heatmap(ax, TABLE, NAMES, ["a"]), r"columns must hold one label .* got 1"),
         (lambda ax: plots.draw_bars(ax, {"one": [1, 2, 3]}, NAMES), r"labels must hold one label for each of 3"),
-        (lambda ax: plots.draw_heatmap(ax, np.ones((0, 2)), [], NAMES), r"values must be a table .*\(0, 2\)"),
         (
             lambda ax: plots.draw_heatmap(ax, TABLE, NAMES, NAMES, hidden=[[True]]),
             r"hidden must .*\(2, 2\), got \(1, 1\)",
         ),
-        (lambda ax: plots.draw_heatmap(ax, TABLE, NAMES, NAMES, hidden=causal_mask(3)), r"hidden .* got \(3, 3\)"),
         (lambda ax: plots.draw_heatmap(ax, TABLE + 0j, NAMES, NAMES), "values must be real .* got complex numbers"),
-        (lambda ax: plots.draw_bars(ax, {"one": torch.tensor([1j, 2j]).conj()}, NAMES), "values must be real"),
-        (lambda ax: plots.draw_lines(ax, [1, 2], {"one": [1j, 2j]}), "values must be real"),
         (lambda ax: plots.draw_bars(ax, {}, NAMES), "series must hold at least one name .* got none"),
-        (lambda ax: plots.draw_bars(ax, {"one": []}, []), r"series 'one' must be one row .*\(0,\)"),
         (lambda ax: plots.draw_bars(ax, {"one": 3.0}, ["a"]), r"series 'one' must be one row .*\(\)"),
-        (lambda ax: plots.draw_lines(ax, [1, 2], {}), "series must hold at least one name .* got none"),
         (lambda ax: plots.draw_lines(ax, [], {"one": []}), r"x must be one row of numbers, at least one"),
         (
             lambda ax: plots.draw_lines(ax, [1, 2], {"one": [3]}),
             "series 'one' must hold one number for each of 2, got 1",
         ),
         (lambda ax: plots.draw_histogram(ax, [], [0, 1]), r"values must be one row of numbers, at least one"),
-        (lambda ax: plots.draw_histogram(ax, [1.0], []), r"bins must be one row of numbers, at least one"),
         (lambda ax: plots.colour_rows(drawn(ax), [0]), r"heads must hold one head for each of 2, got 1: \[0\]"),
-        (lambda ax: plots.colour_rows(drawn(ax), [0, 0, 1]), "heads must hold one head for each of 2, got 3"),
         (lambda ax: plots.strongest(TABLE, ["a"], NAMES), "rows must hold one label for each of 2, got 1"),
-        (lambda ax: plots.strongest(TABLE, NAMES, []), "columns must hold one label for each of 2, got 0"),
         (lambda ax: plots.draw_arrows(ax, TABLE, NAMES, colours=["red"]), "colours must hold one colour for each of 2"),
-        (lambda ax: plots.draw_arrows(ax, TABLE, NAMES, colours=[]), "colours must hold one colour .* got 0"),
         (lambda ax: plots.draw_arrows(ax, [[1, 2, 3]], ["v"]), "vectors 3 wide cannot be drawn on flat axes"),
         (lambda ax: plots.draw_arrows(space(), [[1, 2]], ["v"]), "vectors 2 wide cannot .* three-dimensional axes"),
-        (lambda ax: plots.draw_arrows(ax, [[1.0]], ["v"]), r"vectors must be 2 or 3 wide, got 1"),
         (lambda ax: plots.show_figure(ax.figure, "no numbers"), r"caption must say .* got 'no numbers'"),
     ],
 )

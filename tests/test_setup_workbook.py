@@ -91,19 +91,6 @@ def test_reset_of_one_notebook_keeps_the_records_of_the_others(workbook, capsys)
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.skipif(os.name == "nt", reason="on Windows only an administrator makes links")
-def test_links_to_what_is_not_there_are_kept_too(workbook):
-    """A notebook that the learner keeps on another disk, while that is not mounted."""
-    copy = workbook.WORKBOOK / LESSON
-    for number in (1, 2):
-        copy.unlink()
-        copy.symlink_to(f"/not mounted/{number}.ipynb")
-        workbook.reset("03")
-        assert copy.read_text() == "course's 03_causal_masking"
-    kept = [copy.with_name(f"03_causal_masking.yours-{number}.ipynb") for number in (1, 2)]
-    assert [os.readlink(path) for path in kept] == ["/not mounted/1.ipynb", "/not mounted/2.ipynb"]
-
-
 def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
     copy = workbook.WORKBOOK / LESSON
     copy.write_text("mine")
@@ -231,7 +218,6 @@ def test_a_copy_that_was_only_run_is_not_told_of_and_not_set_aside(unsigned, cap
     "changed",
     [
         notebook(code("2")),
-        notebook(code("1 ")),
         notebook(),
         notebook({"cell_type": "markdown", "id": "a", "metadata": {}, "source": "1"}),
         '{"cells": [1]}',  # no notebook any more

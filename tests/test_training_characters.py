@@ -37,34 +37,14 @@ def test_a_missing_text_is_named(tmp_path):
         load_text(tmp_path / "none.txt")
 
 
-def test_a_target_is_the_next_character_of_the_trained_part(task):
-    x, targets = task.batch(generator())
-    assert x.shape == targets.shape == (32, 32)
-    assert torch.equal(x[:, 1:], targets[:, :-1])
-    trained = TEXT[:-1500]
-    for row, target in zip(x, targets, strict=True):
-        assert written(task, row) + task.vocabulary[target[-1]] in trained
-
-
-def test_the_unseen_part_is_all_of_the_held_out_text_and_nothing_else(task):
-    x, targets = task.unseen()
-    assert written(task, x.flatten()) == TEXT[-1500:][: x.numel()]
-    assert written(task, targets.flatten()) == TEXT[-1499:][: x.numel()]
-    assert x.numel() > 1500 - 2 * task.window
-
-
 @pytest.mark.parametrize(
     ("text", "sizes", "error", "said"),
     [
         ("a" * 30, {"held_out": 20}, ValueError, "longer than window=32, got 10 and 20 characters"),
-        ("a" * 52, {"held_out": 20}, ValueError, "longer than window=32, got 32 and 20 characters"),
         ("a" * 99, {"held_out": 32}, ValueError, "longer than window=32, got 67 and 32 characters"),
         (TEXT, {"window": "32"}, TypeError, "window must be a whole number, got '32'"),
         (TEXT, {"batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
-        (TEXT, {"held_out": 0}, ValueError, "held_out must be at least 1, got 0"),
         (5, {}, TypeError, "text must be a string, got int"),
-        (["a", "b"] * 2000, {}, TypeError, "text must be a string, got list"),
-        (None, {}, TypeError, "text must be a string, got NoneType"),
     ],
 )
 def test_what_is_no_text_to_learn_from(text, sizes, error, said):
@@ -114,15 +94,6 @@ def test_the_leaky_layer_reads_the_future_even_after_loading():
     assert influence(layer, x).perturbation[0, 4] > 0
 
 
-def test_a_model_gives_a_score_for_every_next_character_and_its_maps(task):
-    model = CharacterModel(task, width=16, num_heads=2, dropout=0.5).eval()
-    x, _ = task.batch(generator())
-    assert model(x).shape == (32, 32, len(task.vocabulary))
-    assert model(x[:, :5]).shape == (32, 5, len(task.vocabulary))
-    assert model.maps(x).shape == (32, 2, 32, 32)
-    assert max_difference(model(x)[:, :5], model(x[:, :5])) < 1e-5
-
-
 def test_a_model_is_the_sum_of_its_parts(task):
     torch.manual_seed(0)
     model = CharacterModel(task, width=16, num_heads=2, hidden=24).eval()
@@ -155,9 +126,7 @@ def test_dropout_acts_in_training_alone(task):
     ("sizes", "error", "said"),
     [
         ({"hidden": -1}, ValueError, "hidden must be at least 1, got -1"),
-        ({"hidden": 0}, ValueError, "hidden must be at least 1, got 0"),
         ({"hidden": 8.0}, TypeError, "hidden must be a whole number, got 8.0"),
-        ({"width": -4}, ValueError, "width must be at least 1, got -4"),
         ({"leaky": 1}, TypeError, "leaky must be True or False, got 1"),
         ({"dropout": 1.0}, ValueError, "dropout must be at least 0 and below 1, got 1.0"),
         ({"width": 16, "num_heads": 3}, ValueError, "num_heads must divide d_out"),
@@ -174,9 +143,7 @@ def test_a_model_of_impossible_size(task, sizes, error, said):
     [
         (torch.zeros(1, 33, dtype=torch.long), ValueError, "x must hold at most 32 tokens, got 33 in (1, 33)"),
         (torch.full((1, 3), 48), ValueError, "x must hold token ids from 0 to 47, got 48"),
-        (torch.tensor([[3, -1]]), ValueError, "x must hold token ids from 0 to 47, got -1"),
         (torch.zeros(1, 3), TypeError, "x must hold whole numbers, torch.int64 or torch.int32, got torch.float32"),
-        (torch.zeros(3, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens), got (3,)"),
         ("The", TypeError, "x must be a torch.Tensor, got str"),
     ],
 )

@@ -28,19 +28,11 @@ def test_a_question_asks_for_letters_that_are_there_and_the_answer_is_their_digi
         assert len(set(asked)) == questions
 
 
-def test_every_symbol_of_a_look_up_is_met():
-    task = LookupTask(questions=2)
-    x, _ = task.batch(generator())
-    assert set(x.flatten().tolist()) == set(range(task.vocab_size - 1))  # two questions leave no blank
-    assert LookupTask().batch(generator())[0].max() == LookupTask().blank
-
-
 @pytest.mark.parametrize(
     ("sizes", "error", "said"),
     [
         ({"questions": 3}, ValueError, "questions must be 1 or 2, got 3"),
         ({"pairs": 11}, ValueError, "pairs=11, letters=10"),
-        ({"letters": 27}, ValueError, "letters=27"),
         ({"questions": 2, "pairs": 1}, ValueError, "questions=2, pairs=1"),
         ({"digits": 0}, ValueError, "digits must be at least 1, got 0"),
         ({"batch_size": 2.5}, TypeError, "batch_size must be a whole number, got 2.5"),
@@ -57,16 +49,6 @@ def test_a_score_a_question():
     outputs[0, 1, 2] = 1.0
     answers = torch.tensor([[1, 2], [1, 2], [1, 2], [0, 0]])
     assert LookupTask(questions=2).accuracy(outputs, answers).tolist() == [0.75, 0.5]
-
-
-@pytest.mark.parametrize("hidden", [0, 8])
-def test_a_reader_answers_each_question_and_shows_its_maps(hidden):
-    task = LookupTask(questions=2, batch_size=3)
-    reader = LookupModel(task, width=12, num_heads=2, hidden=hidden)
-    x, _ = task.batch(generator())
-    assert reader(x).shape == (3, 2, 10)
-    assert reader.maps(x).shape == (3, 2, 7, 7)
-    assert max_difference(reader.maps(x).sum(dim=-1), torch.ones(3, 2, 7)) < 1e-6
 
 
 def places_asked_for(task, x):
@@ -89,8 +71,6 @@ def test_every_pair_is_asked_for_and_holds_every_letter_and_digit(questions):
     for n in range(4):
         assert x[:, n, 0].unique().tolist() == [0, 1, 2, 3, 4]
         assert x[:, n, 1].unique().tolist() == [15, 16, 17]  # three alphabets come before the digits
-    held = x[:, :-1, 1].gather(1, places_asked_for(task, x)) - 15
-    assert torch.equal(held, answers)
 
 
 def test_the_blank_stands_in_the_second_place_of_one_question_and_nowhere_else():
@@ -134,9 +114,7 @@ SMALL = LookupTask(letters=4, digits=3, pairs=2)  # symbols from 0 to 15
     [
         (LookupTask().batch(generator())[0], ValueError, "x must hold at most 3 tokens, got 7 in (128, 7, 2)"),
         (torch.full((1, 3, 2), 16), ValueError, "x must hold token ids from 0 to 15, got 16"),
-        (torch.tensor([[[0, 1], [2, -3]]]), ValueError, "x must hold token ids from 0 to 15, got -3"),
         (torch.zeros(1, 3, 3, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens, 2), got (1, 3, 3)"),
-        (torch.zeros(3, 2, dtype=torch.long), ValueError, "x must have the shape (b, num_tokens, 2), got (3, 2)"),
         (torch.zeros(1, 3, 2), TypeError, "x must hold whole numbers, torch.int64 or torch.int32, got torch.float32"),
         ([[0, 1]], TypeError, "x must be a torch.Tensor, got list"),
     ],
@@ -153,7 +131,6 @@ def test_what_is_not_of_the_models_task(name, x, error, said):
     [
         ({"width": -4}, ValueError, "width must be at least 1, got -4"),
         ({"width": 4.0}, TypeError, r"width must be a whole number, got 4\.0"),
-        ({"hidden": -1}, ValueError, "hidden must be at least 1, got -1"),
         ({"width": 4, "num_heads": 3}, ValueError, "num_heads must divide d_out"),
     ],
 )
