@@ -149,3 +149,16 @@ def test_error_names_argument_value_and_rule(case):
 def test_whole_numbers_of_numpy_are_sizes():
     layer = MultiHeadAttention(np.int64(3), np.int32(4), np.int64(6), np.float32(0.5), np.int64(2))
     assert layer(ones(1, 2, 3)).shape == (1, 2, 4)
+
+
+@pytest.mark.parametrize(
+    "make", [torch.Tensor.to_sparse, torch.Tensor.to_mkldnn, lambda x: torch.nested.nested_tensor([x])]
+)
+def test_only_plain_tensors_are_taken(make):
+    refused(lambda: SelfAttention_v2(3, 2)(make(ones(6, 3))), TypeError, "x must be a plain tensor, got")
+
+
+def test_sizes_that_torch_cannot_count_and_widths_of_billions_are_refused_at_once():
+    refused(lambda: causal_mask(2**70), ValueError, "num_tokens", f"got {2**70}", "at most")
+    heads = "possible here: 1, 2, 4, 5, 8, 10, 16, 20"
+    refused(lambda: MultiHeadAttention(3, 2_000_000_000, 6, 0.0, 12), ValueError, "num_heads=12", heads)

@@ -8,7 +8,11 @@ import torch
 from explorer_checks import SVG, check, impossible, naming, plan
 
 from attention_helpers import Sentence, explorers
+<<<<<<< HEAD
 from tools.bench.made import MADE_FROM, make, settings_of
+=======
+from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
+>>>>>>> p2
 
 NAMES = explorers.__all__
 
@@ -146,6 +150,10 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     [
         (Sentence(["a"] * 9, torch.ones(9, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 9 tokens"),
         (Sentence(["a", "b"], torch.ones(3, 3)), ValueError, r"got 2 tokens and embeddings \(3, 3\)"),
+<<<<<<< HEAD
+=======
+        (Sentence(["a"], torch.ones(3)), ValueError, r"must have the shape \(num_tokens, d_in\), got \(3,\)"),
+>>>>>>> p2
         (Sentence(["a"], torch.full((1, 3), float("nan"))), ValueError, "sentence.embeddings must be finite, got"),
         ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
     ],
@@ -153,3 +161,19 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
 def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
     with pytest.raises(error, match=said):
         explorers.ScoresExplorer(sentence)
+<<<<<<< HEAD
+=======
+
+
+@pytest.mark.parametrize("by", ["its slider", "set"])
+def test_a_move_on_a_second_thread_waits_for_the_first(by):
+    e = explorers.ScoresExplorer(SENTENCE)
+    move = {"its slider": lambda: setattr(e.controls["query"], "value", 3), "set": lambda: e.set(query=3)}[by]
+    before, second = e.arrays, threading.Thread(target=move)
+    with e._lock:
+        second.start()
+        second.join(0.1)
+        assert e.arrays is before
+    second.join()
+    assert e.arrays.query == 3
+>>>>>>> p2

@@ -80,6 +80,8 @@ FOREIGN = {
     "another family": ({"family": "bert"}, "architecture must be 'llama', got 'bert'"),
     "another tokenizer": ({"pre": "llama-bpe"}, "tokenizer must be .* that cuts as 'llama-bpe'"),
     "scaled positions": ({"fields": {"llama.rope.scaling.type": "yarn"}}, "scaling.type is yarn"),
+    "positions scaled by a factor": ({"fields": {"llama.rope.scaling.factor": 4}}, "scaling.factor is 4"),
+    "too many layers": ({"fields": {"llama.block_count": 2_000_000_000}}, "block_count is 2000000000, but .* tensors"),
     "a window": ({"fields": {"llama.attention.sliding_window": 16}}, "sliding_window is 16"),
     "lacks a tensor": ({"weights": without("blk.1.attn_v")}, r"it lacks blk\.1\.attn_v\.weight"),
     "a bias": (

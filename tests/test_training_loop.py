@@ -271,32 +271,3 @@ def test_a_run_of_impossible_length(steps, until, error, said):
         training.run(steps, until)
     assert said in str(caught.value)
     assert training.step == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
-def test_one_head_learns_to_look_up(seed):
-    task = LookupTask()
-    torch.manual_seed(seed)
-    training = Training(LookupModel(task), task, seed=seed)
-    assert training.snapshots[0].accuracy < 0.25  # chance is 0.1
-    training.run(60, until=0.99)
-    last = training.snapshots[-1]
-    assert training.step <= 30
-    assert last.accuracy > 0.95
-    row = last.maps[:, 0, -1]  # (examples, num_tokens): what the question reads
-    asked = [[token[0] for token in task.words(x)[:-1]].index(task.words(x)[-1][0]) for x in training.examples[:8]]
-    assert (row.argmax(dim=-1) == torch.tensor(asked)).float().mean() > 0.85
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
-def test_two_questions_need_two_heads_when_the_output_layer_is_linear(seed):
-    accuracies = {}
-    for heads in (1, 2):
-        task = LookupTask(questions=2)
-        torch.manual_seed(seed)
-        training = Training(LookupModel(task, num_heads=heads), task, seed=seed, keep=False).run(400)
-        accuracies[heads] = torch.stack(training.accuracies[-20:]).mean(dim=0)
-    assert accuracies[1].min() < 0.6
-    assert accuracies[2].min() > 0.99
