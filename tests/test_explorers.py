@@ -1,6 +1,7 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
 import re
+import threading
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -8,11 +9,7 @@ import torch
 from explorer_checks import SVG, check, impossible, naming, plan
 
 from attention_helpers import Sentence, explorers
-<<<<<<< HEAD
-from tools.bench.made import MADE_FROM, make, settings_of
-=======
 from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
->>>>>>> p2
 
 NAMES = explorers.__all__
 
@@ -150,10 +147,7 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     [
         (Sentence(["a"] * 9, torch.ones(9, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 9 tokens"),
         (Sentence(["a", "b"], torch.ones(3, 3)), ValueError, r"got 2 tokens and embeddings \(3, 3\)"),
-<<<<<<< HEAD
-=======
         (Sentence(["a"], torch.ones(3)), ValueError, r"must have the shape \(num_tokens, d_in\), got \(3,\)"),
->>>>>>> p2
         (Sentence(["a"], torch.full((1, 3), float("nan"))), ValueError, "sentence.embeddings must be finite, got"),
         ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
     ],
@@ -161,8 +155,6 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
 def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
     with pytest.raises(error, match=said):
         explorers.ScoresExplorer(sentence)
-<<<<<<< HEAD
-=======
 
 
 @pytest.mark.parametrize("by", ["its slider", "set"])
@@ -176,4 +168,3 @@ def test_a_move_on_a_second_thread_waits_for_the_first(by):
         assert e.arrays is before
     second.join()
     assert e.arrays.query == 3
->>>>>>> p2
