@@ -15,6 +15,8 @@ COURSE = Path(__file__).resolve().parents[1]
 BUILD = COURSE / "build" / "classroom"
 GROUP = "course"  # of the machine: who is in it may log in
 IDLE = 3600  # seconds in which no page is in view and nothing runs or prints, after which a server is stopped
+LOGIN = 12 * 3600  # seconds after which a browser must log in again
+LOG = ".attention-server.log"  # in each learner's home: what the server and its kernels write about themselves
 
 os.umask(0o077)  # what the hub and the servers write, its database among it, is their own
 
@@ -42,16 +44,22 @@ c = get_config()  # noqa: F821 (what reads this file defines it)
 c.JupyterHub.authenticator_class = "pam"
 c.LocalAuthenticator.allowed_groups = {GROUP}
 
+# For how long: on a shared computer, whoever comes next to a browser that was left open is taken for the one before.
+# By default a login lasts 14 days, and logging out leaves the server and its kernels running.
+c.JupyterHub.cookie_max_age_days = LOGIN / (24 * 3600)
+c.JupyterHub.shutdown_on_logout = True
+
 # Where: this machine alone, until you name an address and a certificate.
 c.JupyterHub.bind_url = "http://127.0.0.1:8000"
 c.ConfigurableHTTPProxy.command = [str(BUILD / "node_modules" / ".bin" / "configurable-http-proxy")]
 
 # What.
 c.JupyterHub.spawner_class = CourseSpawner
-# Not the terminal in which the hub was started: what is typed there is nobody else's.
-LOG = os.open("servers.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-c.LocalProcessSpawner.popen_kwargs = {"stdin": subprocess.DEVNULL, "stdout": LOG, "stderr": LOG}
-c.Spawner.cmd = [sys.executable, str(COURSE / "classroom" / "learner.py")]
+# Kernels inherit what their server holds open, so the hub gives them no file of its own: nothing from the terminal in
+# which it was started, and no log of root's, which a learner could erase. The shell runs under the learner's account.
+c.LocalProcessSpawner.popen_kwargs = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+WITH_LOG = f'exec "$0" "$@" >>"$HOME/{LOG}" 2>&1'
+c.Spawner.cmd = ["/bin/sh", "-c", WITH_LOG, sys.executable, str(COURSE / "classroom" / "learner.py")]
 c.Spawner.environment = {
     "OMP_NUM_THREADS": "1",  # many kernels share the cores
     "ATTENTION_HELPERS_CACHE": str(BUILD / "model"),  # the language model, decoded once for all

@@ -3,10 +3,12 @@
     python classroom/marks.py make FOLDER 03           an assignment of notebook 03, in nbgrader's folder for a course
     python classroom/marks.py collect FOLDER 03 ada    what accounts have in their workbooks, as submissions (as root)
     python classroom/marks.py take FOLDER 03 ada FILE  a notebook that came another way, as a submission
-    python classroom/marks.py grade FOLDER 03          run the submissions (never as root), and write FOLDER/grades.csv
+    python classroom/marks.py grade FOLDER 03          run the submissions, and write FOLDER/grades.csv
+    python classroom/marks.py feedback FOLDER 03       a page for each learner, FOLDER/feedback/ada/03/...html
 
-A lesson is handed in whole, as an answer may use what stood above it. Learners' code runs as the folder's owner and may
-leave anything in it, so nobody else works in there: neither root nor the teacher.
+A lesson is handed in whole, because an answer may use what came before it. Learners' code runs as the folder's owner
+and can leave anything there, settings that nbgrader would execute among them. So every step runs as that owner, and
+none as root; only `collect` starts as root, to read the workbooks, and becomes the owner before it writes anything.
 """
 
 import os
@@ -15,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -23,6 +26,7 @@ COURSE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(COURSE))  # where tools lies
 
 from attention_helpers.exercises import NUMBERS  # noqa: E402 (after the path)
+from tools.notebooks import own_sockets  # noqa: E402
 from tools.notebooks.place_exercises import lesson_of, practice  # noqa: E402
 
 POINTS = 1  # for each exercise
@@ -72,11 +76,11 @@ def put(notebook, folder, number):
 
 
 def make(folder, number):
-    """Write nbgrader's settings and an assignment for a lesson, and enter it in nbgrader's gradebook."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write an assignment for a lesson, and enter it in nbgrader's gradebook."""
+    if os.geteuid():  # root is refused below, and should leave no folder behind
+        folder.mkdir(parents=True, exist_ok=True)
     check_owner(folder)
     folder.chmod(0o700)  # nbgrader lets everybody read what it writes
-    shutil.copy(COURSE / "classroom" / "nbgrader_config.py", folder)
     put(read(lesson_of(number).path.read_text(encoding="utf-8"), number), folder / "source" / number, number)
     if nbgrader(folder, "generate_assignment", number, "--force"):
         sys.exit("nbgrader could not make the assignment, for the reason printed above.")
@@ -85,22 +89,43 @@ def make(folder, number):
 def grade(folder, number):
     """Have nbgrader run what was handed in, and write all marks into grades.csv, also where some cannot be run."""
     check_owner(folder)
-    if os.geteuid() == 0:
-        sys.exit("This runs what learners wrote: call it under an account of its own, never as root.")
     if [nbgrader(folder, *job) for job in (("autograde", number, "--force"), ("export",))] != [0, 0]:
-        sys.exit("nbgrader could not do all of it, for the reason printed above. What it could stands in grades.csv.")
+        sys.exit("nbgrader could not do all of it, for the reason printed above. What it could is in grades.csv.")
+
+
+def feedback(folder, number):
+    """Have nbgrader write a page for each learner whose notebook was graded, with every exercise and its mark."""
+    check_owner(folder)
+    if nbgrader(folder, "generate_feedback", number, "--force"):
+        sys.exit("nbgrader could not write every page, for the reason printed above.")
 
 
 def check_owner(folder):
-    """End here unless the folder is the caller's own."""
+    """End here for root, to whom learners' code could hand its own, and unless the folder is the caller's own."""
+    if os.geteuid() == 0:
+        sys.exit(
+            f"Code that learners wrote runs in {folder}, and can change what is in there: call this under an account "
+            f"of its own, never as root, as in: sudo -u marks --set-home {sys.executable} {' '.join(sys.argv)}"
+        )
     if (owner := folder.stat().st_uid) != os.geteuid():
         sys.exit(f"{folder} belongs to the account with the number {owner}: call this under that account.")
 
 
 def nbgrader(folder, *command):
-    """Call nbgrader in its folder, with the programs of its own environment, of which it calls one by name."""
+    """Call nbgrader in its folder, with this checkout's settings and the programs of its own environment.
+
+    The settings are copied again each time, because they're executed and graded code may have changed them. Kernels
+    get sockets in a folder that only this account enters, because other accounts could listen at a port. The folder has
+    a short name (a socket's has at most 107 characters), and an absolute one: nbgrader and its kernels run in different
+    folders, and by a relative name, jupyter_client's default, they'd never find each other.
+    """
+    settings = folder / "nbgrader_config.py"
+    settings.unlink(missing_ok=True)  # a link would lead elsewhere
+    shutil.copy(COURSE / "classroom" / "nbgrader_config.py", settings)
     own = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
-    return subprocess.call([sys.executable, "-m", "nbgrader", *command], cwd=folder, env=own)
+    with tempfile.TemporaryDirectory(dir="/tmp") as sockets:
+        kernels = ["--KernelManager.transport=ipc", f"--KernelManager.ip={sockets}/kernel"]
+        return subprocess.call([sys.executable, "-m", "nbgrader", *command, *kernels], cwd=folder, env=own)
 
 
 def take(folder, number, name, text):
@@ -125,7 +150,10 @@ def collect(folder, number, *names):
         except KeyError:
             sys.exit(f"{name} is no account of this machine.")
     file, own = Path("workbook", lesson_of(number).path.name), folder.stat()
+    if own.st_uid == 0:
+        sys.exit(f"{folder} belongs to root, who never grades: give it to an account of its own, as README.md says.")
     texts = {name: read_as(account, account.pw_dir / file) for name, account in accounts.items()}
+    own_sockets.FOLDER.cleanup()  # it was made as root by the import, and nothing here starts a kernel
     os.setgroups([])
     os.setgid(own.st_gid)
     os.setuid(own.st_uid)
@@ -157,6 +185,8 @@ def main(arguments):
             make(Path(folder), number)
         case ["grade", folder, number]:
             grade(Path(folder), number)
+        case ["feedback", folder, number]:
+            feedback(Path(folder), number)
         case ["collect", folder, number, *names] if names:
             collect(Path(folder), number, *names)
         case ["take", folder, number, name, file]:

@@ -109,6 +109,23 @@ def test_the_model_is_for_all_to_read_and_for_nobody_to_change(set_up, tmp_path)
     assert [stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder / "weights")] == [0o755, 0o644]
 
 
+@pytest.mark.parametrize("name", ["model", "nothing"])
+def test_a_model_that_was_not_kept_is_one_sentence(set_up, tmp_path, name):
+    """As on a full disk, where decoding goes on without keeping anything."""
+    (tmp_path / "model").mkdir()
+    with pytest.raises(SystemExit, match=f"could not be kept .*{name}.*room on the disk"):
+        set_up.open_to_readers(tmp_path / name)
+
+
+def test_gits_folder_is_closed_to_other_accounts(set_up, tmp_path):
+    folder = tmp_path / ".git"
+    set_up.close_history(folder)  # there's none in a copy that was downloaded
+    folder.mkdir()
+    folder.chmod(0o755)
+    set_up.close_history(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
 def test_npm_takes_the_proxy_from_where_it_is_told_to():
     lock = (ROOT / "classroom/package-lock.json").read_text(encoding="utf-8")
     assert '"resolved"' not in lock, "made without --omit-lockfile-registry-resolved: see docs/upkeep.md"

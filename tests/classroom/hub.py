@@ -130,7 +130,7 @@ def hub(homes):
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
         yield Hub(urls[0], urls[2], psutil.Process(process.pid), folder)
     except BaseException:
-        for log in folder.glob("*log"):  # the hub's, and the servers' if there is one yet
+        for log in [folder / "log", *homes.glob("*/.*-server.log")]:  # the hub's, and those of the servers so far
             print(log.read_text()[-6000:])
         raise
     finally:
@@ -163,6 +163,9 @@ class Pupil:
         page = self.browser.get(f"{self.address}/hub/login", timeout=PATIENCE)
         form = {"username": self.name, "password": password, "_xsrf": self.browser.cookies["_xsrf"]}
         return self.browser.post(page.url, data=form, allow_redirects=False, timeout=PATIENCE)
+
+    def log_out(self):
+        return self.browser.get(f"{self.address}/hub/logout", timeout=PATIENCE)
 
     def start(self):
         """Ask for a server and wait until it answers this browser."""

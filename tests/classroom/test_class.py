@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,8 +15,10 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+import requests
 from hub import COURSE, CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
+from tornado.web import create_signed_value, decode_signed_value
 
 from attention_helpers import load_sentence
 from attention_helpers.explorers import MaskExplorer
@@ -177,6 +180,39 @@ def test_kernels_send_to_no_port(the_class):
     assert [len(day.listens) for day in the_class.days] == [2] * len(PUPILS)
 
 
+def test_no_learner_holds_a_file_of_roots(the_class):
+    """A kernel inherits what its server holds open: through a log of root's, it erased and forged what others did."""
+    for name in PUPILS:
+        held = {file.path: file.mode for process in processes_of(name) for file in process.open_files()}
+        written = {Path(path) for path, mode in held.items() if mode != "r"}
+        assert the_class.homes / name / ".attention-server.log" in written
+        assert {path for path in written if path.owner() != name} == set()
+
+
+def page_at(the_class, cookie, hours):
+    """Where the hub leads a browser whose login is this many hours old."""
+    secret = bytes.fromhex((the_class.hub.folder / "jupyterhub_cookie_secret").read_text())
+    value = decode_signed_value(secret, cookie.name, cookie.value.strip('"'))
+    old = create_signed_value(secret, cookie.name, value, clock=lambda: time.time() - 3600 * hours).decode()
+    with requests.Session() as browser:
+        browser.trust_env = False  # no proxy of the machine's
+        browser.cookies.set(cookie.name, old, path="/hub/")
+        return browser.get(f"{the_class.hub.address}/hub/home", timeout=PATIENCE).url.split("?")[0]
+
+
+def test_a_login_ends_after_half_a_day(the_class):
+    """The browser keeps the cookie for longer, but neither the hub nor a server takes it then."""
+    [login] = [each for each in the_class.pupils[0].browser.cookies if each.name == "jupyterhub-hub-login"]
+    assert page_at(the_class, login, 11).endswith("/hub/home")
+    assert page_at(the_class, login, 13).endswith("/hub/login")
+    database = sqlite3.connect(f"file:{the_class.hub.folder / 'jupyterhub.sqlite'}?mode=ro", uri=True)
+    [[tokens, days]] = database.execute(
+        "select count(*), max(julianday(expires_at) - julianday(created)) from api_tokens where session_id is not null"
+    )
+    assert tokens >= len(PUPILS)
+    assert days < 0.51, "the token that a browser keeps for its server"
+
+
 def places_of_others(the_class, one):
     """What a curious kernel might read: files, folders, addresses."""
     others = [name for name in PUPILS if name != one.name]
@@ -240,10 +276,11 @@ def test_a_teacher_collects_what_a_learner_wrote_and_no_more_than_the_learner_ma
     folder.mkdir(mode=0o700)
     os.chown(folder, owner.pw_uid, owner.pw_gid)
     command = [sys.executable, marks.__file__, "collect", folder, "03", *PUPILS[:2]]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     sly.unlink()
     kept.rename(sly)
     assert f"{PUPILS[1]} has no notebook 03 that can be read" in done.stdout
+    assert "Traceback" not in done.stderr, "root left something that the marks' account cannot remove"
     [handed_in] = folder.glob("submitted/*/03/*")
     assert handed_in.parts[-3] == PUPILS[0]
     assert handed_in.owner() == OUTSIDER, "root writes nothing where learners' code may have put a link"
@@ -262,6 +299,16 @@ def test_a_learner_brings_a_notebooks_newest_version_and_keeps_the_own(the_class
     assert said[0] == f"Yours is now workbook/{own.stem}.yours-1.ipynb."
     assert "# My notes" in own.with_name(f"{own.stem}.yours-1.ipynb").read_text()
     assert "# 3. Causal masking" in own.read_text()
+
+
+def test_logging_out_stops_the_server_and_its_kernels(the_class):
+    """On a shared computer the next person gets neither the page nor what a kernel computed."""
+    one = the_class.pupils[-1]
+    with opened(one, LESSON):
+        assert one.log_out().ok
+        wait_until(lambda: not processes_of(one.name), "the server and its kernels end")
+        page = one.browser.get(f"{one.home}/api/contents/{LESSON}", timeout=PATIENCE)
+    assert "/hub/login" in page.url
 
 
 def test_the_culler_stops_idle_servers_and_what_was_saved_stays(the_class):
