@@ -109,3 +109,8 @@ def test_words_that_no_page_can_show_are_shown_all_the_same(explorer):
 def test_a_text_must_be_one(explorer):
     with pytest.raises(ValueError, match="text must be a string, got 3"):
         explorer.set(text=3)
+
+
+def test_the_model_keeps_no_hook(explorer):
+    explorer.set(text="abc")
+    assert not any(block._forward_hooks for block in MODEL.blocks)

@@ -1,6 +1,7 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
 import re
+import signal
 import threading
 import xml.etree.ElementTree as ET
 
@@ -155,6 +156,22 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
 def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
     with pytest.raises(error, match=said):
         explorers.ScoresExplorer(sentence)
+
+
+def test_an_interrupt_while_the_controls_follow_leaves_none_deaf(monkeypatch):
+    e = explorers.ScoresExplorer(SENTENCE)
+    with monkeypatch.context() as patch:
+        patch.setattr(e, "unused", lambda values: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            e.set(query=3)
+    e.controls["query"].value = 4
+    assert e.arrays.query == 4
+
+
+@pytest.mark.parametrize("value", [True, torch.ones(2), None])
+def test_what_only_looks_like_an_option_is_refused(value):
+    with pytest.raises(ValueError, match="query must be one of 0, 1, 2, 3, 4, 5"):
+        explorers.ScoresExplorer(SENTENCE).set(query=value)
 
 
 @pytest.mark.parametrize("by", ["its slider", "set"])

@@ -124,6 +124,14 @@ def test_drawn_tokens_follow_temperature_and_top_k():
     assert shares_of(torch.zeros(4), temperature=1.0, top_k=2).count_nonzero() == 2, "where many are equally likely too"
 
 
+def test_a_tiny_temperature_is_greedy_and_logits_that_say_nothing_are_refused():
+    logits = torch.tensor([1.0, 3.0, 2.0, -torch.inf])
+    assert choose(logits, 1e-320) == 1
+    for wrong in (logits[None], torch.full((3,), torch.nan), torch.full((3,), -torch.inf)):
+        with pytest.raises(ValueError, match="logits must have"):
+            choose(wrong, 1.0)
+
+
 @pytest.mark.parametrize("ablate", [(), [(0, 0), (1, 2)]])
 def test_next_tokens_are_sorted_shares(model, ablate):
     best = next_tokens(model, TEXT, 4, ablate)
@@ -148,6 +156,7 @@ REFUSED = {
     "no such layer": (lambda m: m(torch.tensor([[1]]), [(2, 0)]), ValueError, r"below \(2, 4\), got \(2, 0\)"),
     "no text": (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
     "empty text": (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
+    "half a character": (lambda m: m.encode("\ud800"), ValueError, "text must not hold half a character"),
     "cold": (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
     "top 0": (lambda m: generate(m, "the", 2, top_k=0), ValueError, "top_k must be at least 1"),
     "past the end": (lambda m: generate(m, "cat" * 12, 9), ValueError, "at most 0 tokens"),

@@ -257,3 +257,12 @@ def test_bad_input_names_argument_value_and_rule(call, error, said):
     with pytest.raises(error) as caught:
         call()
     assert said in str(caught.value)
+
+
+def test_alibi_is_float32_on_its_device_whatever_the_default():
+    torch.set_default_dtype(torch.float64)
+    try:
+        bias = alibi_bias(2, 3, device="meta")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert (bias.dtype, bias.device.type) == (torch.float32, "meta")

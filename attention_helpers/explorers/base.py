@@ -133,7 +133,8 @@ class Explorer(widgets.VBox):
                     check_value(name, self.controls[name], value)
             wanted = self._wanted | {name: value for name, value in values.items() if name not in follow}
             for name in [name for name in follow if name in values]:  # each after those it depends on
-                refuse_unless(values[name] in (options := self.choices(wanted)[name]), name, options, values[name])
+                options = self.choices(wanted)[name]
+                refuse_unless(is_one_of(values[name], options), name, options, values[name])
                 wanted |= {name: values[name]}
             settled = self._settled(wanted)
             self._wanted = wanted
@@ -163,13 +164,15 @@ class Explorer(widgets.VBox):
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a computed state."""
         self._draw(arrays)
-        self._shown, self._held = values, True  # controls that move now don't draw
-        for name, options in self.choices(values).items():
-            if list(self.controls[name].options) != list(options):
-                self.controls[name].options = list(options)
-        for name, value in values.items():
-            self.controls[name].value, self.controls[name].disabled = value, name in self.unused(values)
-        self._held = False
+        try:
+            self._shown, self._held = values, True  # controls that move now don't draw
+            for name, options in self.choices(values).items():
+                if list(self.controls[name].options) != list(options):
+                    self.controls[name].options = list(options)
+            for name, value in values.items():
+                self.controls[name].value, self.controls[name].disabled = value, name in self.unused(values)
+        finally:  # an interrupt may come in between, and must not leave the controls deaf
+            self._held = False
         self.message.value = MESSAGE.format(html.escape(note)) if note else ""
 
     def _draw(self, arrays):
@@ -224,15 +227,24 @@ def answer_quietly(control):
 def check_value(name, control, value):
     """ValueError for a value that a control can't take; a slider itself would silently clip it."""
     if hasattr(control, "options"):
-        refuse_unless(value in (options := [option for _, option in control._options_full]), name, options, value)
+        options = [option for _, option in control._options_full]
+        refuse_unless(is_one_of(value, options), name, options, value)
     elif hasattr(control, "min"):
-        number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and value is not True
+        number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and not isinstance(
+            value, bool
+        )
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
         refuse_unless(number and control.min <= value <= control.max, name, rule, value)
     elif isinstance(control, widgets.Text):
         refuse_unless(isinstance(value, str), name, "a string", value)
     else:
         refuse_unless(isinstance(value, bool), name, "True or False", value)
+
+
+def is_one_of(value, options):
+    """Whether a value is among some options. True isn't 1, and a tensor isn't any of them."""
+    plain = isinstance(value, (str, int, float))
+    return plain and any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in options)
 
 
 def refuse_unless(fits, name, rule, value):

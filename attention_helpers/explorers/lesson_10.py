@@ -45,8 +45,6 @@ class ReadingExplorer(Explorer):
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__()
-        for layer, block in enumerate(model.blocks, 1):
-            block.register_forward_hook(lambda *_, layer=layer: self.report(layer))
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
@@ -60,11 +58,17 @@ class ReadingExplorer(Explorer):
         }
 
     def report(self, layer):
-        """Show the progress of this explorer's own forward passes."""
-        if self._running:
-            self.message.value = MESSAGE.format(f"layer {layer} of {len(self.model.blocks)}")
+        self.message.value = MESSAGE.format(f"layer {layer} of {len(self.model.blocks)}")
 
-    _running = False
+    def reported(self, token_ids, ablate):
+        """The model's output; the message shows how far it is. The model keeps no hook of this explorer's."""
+        blocks = enumerate(self.model.blocks, 1)
+        hooks = [block.register_forward_hook(lambda *_, layer=layer: self.report(layer)) for layer, block in blocks]
+        try:
+            return self.model.look(token_ids, ablate)
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def look(self, text, ablate):
         """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; the last few are cached."""
@@ -72,11 +76,7 @@ class ReadingExplorer(Explorer):
         if token_ids.shape[1] > MOST:
             raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
         if (text, ablate) not in self.forwards:
-            self._running = True
-            try:
-                look = self.model.look(token_ids, ablate)
-            finally:
-                self._running = False
+            look = self.reported(token_ids, ablate)
             while len(self.forwards) >= KEPT:
                 self.forwards.pop(next(iter(self.forwards)))  # the oldest
             self.forwards[text, ablate] = look.logits[0], look.maps[0]

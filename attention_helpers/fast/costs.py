@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from ..checks import check_finite, check_flag, check_size
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler, which measures memory, prints into cells
-
 
 def check_sizes(**sizes):
     """Check that each size, given by name, is a whole number of at least 1."""
@@ -60,6 +58,7 @@ def peak_bytes(f, *args):
 
     Counted at torch's allocator, so scratch space inside operations counts too. Returns an int.
     """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler prints into the cell
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checks import check_finite, check_size, check_token_ids
+from ..checks import check_finite, check_size, check_tensor, check_token_ids
 from ..modern.layers import ModernAttention, RollingCache, past_of
 from .model_file import read_model
 
@@ -121,11 +121,16 @@ class LanguageModel(nn.Module):
         return lists
 
     def encode(self, text):
-        """The token ids of a text, (1, num_tokens). TypeError if it isn't a string, ValueError if it's empty."""
+        """The token ids of a text, (1, num_tokens).
+
+        Errors: TypeError unless it's a string, ValueError if it's empty or holds half a character (a surrogate).
+        """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         if not text:
             raise ValueError("text must hold at least one token, got ''")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(f"text must not hold half a character, got {text!r}")
         return torch.tensor([self.tokenizer.encode(text).ids])
 
     def decode(self, token_ids):
@@ -178,17 +183,21 @@ def choose(logits, temperature=0.0, top_k=None, generator=None):
 
     temperature: divides the logits before softmax; 0 always takes the most likely token (greedy).
     top_k: draw only from that many of the most likely tokens.
-    Errors: TypeError or ValueError for a temperature below 0, or if top_k isn't a whole number of
-    at least 1.
+    Errors: ValueError for logits of another rank, or whose largest isn't finite; TypeError or
+    ValueError for a temperature below 0, or if top_k isn't a whole number of at least 1.
     Source: top-k: Fan et al. 2018, "Hierarchical Neural Story Generation" (arXiv 1805.04833), section 5.1.
     """
+    check_tensor("logits", logits, (1,), "(vocab_size,)")
+    if not logits.max().isfinite():  # also true of NaN
+        raise ValueError(f"logits must have a finite largest entry, got {logits.max().item()}")
     if check_finite("temperature", temperature) < 0:
         raise ValueError(f"temperature must be at least 0, got {temperature}")
     most = len(logits) if top_k is None else min(check_size("top_k", top_k), len(logits))
     best = logits.topk(most)
     if temperature == 0:
         return int(best.indices[0])
-    shares = (best.values.double() / temperature).softmax(dim=-1)
+    behind = best.values.double() - best.values[0]  # so that nothing overflows however small the temperature is
+    shares = (behind / temperature).softmax(dim=-1)
     return int(best.indices[torch.multinomial(shares, 1, generator=generator)])
 
 

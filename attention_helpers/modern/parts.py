@@ -45,7 +45,7 @@ def alibi_slopes(num_heads, device=None):
     Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3. (Its released
     code uses other slopes if num_heads isn't a power of two.)
     """
-    heads = torch.arange(1, check_size("num_heads", num_heads) + 1, device=device)
+    heads = torch.arange(1, check_size("num_heads", num_heads) + 1, dtype=torch.float32, device=device)
     return 2.0 ** (-8.0 * heads / num_heads)
 
 
