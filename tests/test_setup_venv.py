@@ -34,7 +34,8 @@ case "$*" in
         env > "$venv/../pip-env"
         names=$(for word; do case $word in --requirement=*) cat "${{word#*=}}" ;; esac; done |
             sed -n 's/^-e [.]/attention_helpers/; s/^\\([A-Za-z][A-Za-z0-9_-]*\\).*/\\1/p' | tr - _)
-        cd "$venv/packages" && mkdir -p $(printf "%s-1.dist-info " $names) && touch $(printf "%s-1.dist-info/RECORD " $names) ;;
+        cd "$venv/packages" && mkdir -p $(printf "%s-1.dist-info " $names)
+        touch $(printf "%s-1.dist-info/RECORD " $names) ;;
     *) echo {RUNNING}; echo "$venv/packages" ;;
 esac
 """
