@@ -133,7 +133,7 @@ def fill() -> None:
             wanted.append(name)
         elif mine == newest:
             versions[name] = newest
-        elif versions.get(name) != newest:
+        elif newest and versions.get(name) != newest:
             age = "has a newer version" if name in versions else "may have a newer version (there's no record of yours)"
             bring_it = f"make reset NOTEBOOK={name.split('_')[0]} brings it, and keeps yours if you changed a cell"
             print(f"{name}: the course {age}; {bring_it}.")
