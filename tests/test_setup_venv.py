@@ -1,6 +1,7 @@
 """What .venv needs and when it's made again. Nothing is installed: Python, .venv and its pip are one shell script."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -144,19 +145,21 @@ def wait_for(condition):
 
 def test_no_second_pip_starts_while_a_killed_installation_still_runs(venv, tmp_path):
     venv.installs("venv")
-    venv.change_pip('while [ ! -e "$venv/../go on" ]; do sleep 0.05; done;')
+    venv.change_pip('touch "$venv/../pip-env"; while [ ! -e "$venv/../go on" ]; do sleep 0.05; done;')
     command = [PYTHON, venv.root / "tools/setup/ensure_venv.py", "lab"]
-    with open(tmp_path / "output", "w") as output:
+    said = tmp_path / "said"
+    with open(said, "w") as output:
         first = subprocess.Popen(command, stdout=output)
-        wait_for(lambda: "Installing" in (tmp_path / "output").read_text())
-        time.sleep(0.2)
-        first.kill()
-        first.wait()
-        second = subprocess.Popen(command, stdout=output)
-        wait_for(lambda: len((tmp_path / "output").read_text().splitlines()) == 2)
-        assert "waiting" in (tmp_path / "output").read_text()
-        (venv.root / "go on").touch()
+        try:
+            wait_for(lambda: (venv.root / "pip-env").exists())
+            first.kill()
+            first.wait()
+            second = subprocess.Popen(command, stdout=output)
+            wait_for(lambda: len(said.read_text().splitlines()) == 2)
+        finally:
+            (venv.root / "go on").touch()
         assert second.wait() == 0
+    assert "waiting" in said.read_text().splitlines()[1]
 
 
 @pytest.mark.parametrize("failing", ["constraints.txt", "--no-deps"])
@@ -245,26 +248,40 @@ def folder(venv, files):
 
 
 def file(venv, files):
-    venv.path.write_text("mine")
+    files.rename(files.with_name("away"))
+    (files.with_name("away") / "thesis.txt").rename(venv.path)
+
+
+def link_to_a_venv(venv, files):
+    program(files / "pyvenv.cfg", "")
+    link(venv, files)
+
+
+def link_to_nowhere(venv, files):
+    venv.path.symlink_to("/not mounted/venv")
+
+
+def texts(folder):
+    return [path.read_text() for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("place", [link, folder, file, link_to_a_venv, link_to_nowhere])
+def test_a_venv_that_is_not_ours_is_refused_and_never_emptied(venv, place):
+    place(venv, program(venv.root / "p/thesis.txt", "mine").parent)
+    with pytest.raises(OSError, match="Rename or remove it yourself"):
+        venv.installs("venv")
+    assert "mine" in texts(venv.root)
+    assert os.path.lexists(venv.path)
 
 
 @needs_make
 @pytest.mark.parametrize("place", [link, folder, file])
-@pytest.mark.parametrize("call", ["ensure", "clean"])
-def test_what_we_did_not_make_is_never_emptied(venv, tmp_path, place, call):
-    mine = program(tmp_path / "p/thesis.txt", "mine").parent
-    place(venv, mine)
-    if call == "ensure":
-        with pytest.raises(OSError, match="Rename or remove it yourself"):
-            venv.installs("venv")
-        assert venv.path.is_symlink() or venv.path.exists()
-    else:
-        result = subprocess.run(["make", "clean"], cwd=venv.root, env=outside_make(), capture_output=True, text=True)
-        assert result.returncode != 0
-        assert "rename or remove it yourself" in result.stderr
-    assert "mine" in [
-        path.read_text() for path in [venv.path, mine / "thesis.txt", venv.path / "thesis.txt"] if path.is_file()
-    ]
+def test_make_clean_refuses_it_too(venv, place):
+    place(venv, program(venv.root / "p/thesis.txt", "mine").parent)
+    result = subprocess.run(["make", "clean"], cwd=venv.root, env=outside_make(), capture_output=True, text=True)
+    assert "rename or remove it yourself" in result.stderr
+    assert result.returncode != 0
+    assert "mine" in texts(venv.root)
 
 
 @needs_make

@@ -156,9 +156,10 @@ def test_what_is_half_written_goes_when_the_disk_is_full(workbook, monkeypatch):
     assert not list(workbook.WORKBOOK.glob(".*.part"))
 
 
-def test_a_damaged_notebook_of_the_course_is_named(workbook):
+def test_a_damaged_notebook_of_the_course_is_named(workbook, capsys):
     (workbook.NOTEBOOKS / LESSON).write_text("<<<<<<< HEAD")
     workbook.fill()
+    assert capsys.readouterr().out == "", "it's no newer version"
     (workbook.WORKBOOK / LESSON).unlink()
     for argument in (["reset", "03"], ["fill"]):
         with pytest.raises(SystemExit, match=f"{LESSON} is damaged"):
