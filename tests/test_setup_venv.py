@@ -301,6 +301,7 @@ def test_pip_gets_no_settings_that_lead_it_away_from_venv(venv, monkeypatch):
         "PIP_USER",
         "PIP_PYTHON",
         "PIP_DRY_RUN",
+        "PIP_LOG",
         "PYTHONPATH",
         "PYTHONHOME",
     ]

@@ -41,8 +41,8 @@ LAB_SETTINGS = ROOT / "tools/setup/lab_settings"
 
 # .venv's own folder for packages: a pip that's found may be the system's, in a .venv that sees its packages.
 PROBE = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2]); print(sysconfig.get_path('purelib'))"
-# A user's settings for pip that decide where it installs, whether, what, and if it says why it can't.
-MISLEADING = ["TARGET", "PREFIX", "ROOT", "USER", "PYTHON", "DRY_RUN", "NO_DEPS", "IGNORE_INSTALLED", "QUIET"]
+# A user's settings that decide where pip installs, whether and what, and if one can read why it can't.
+MISLEADING = "PYTHON|PIP_(TARGET|PREFIX|ROOT|USER|PYTHON|DRY_RUN|NO_DEPS|IGNORE_INSTALLED|QUIET|LOG)$"
 
 
 def check_start():
@@ -56,8 +56,7 @@ def check_start():
 
 def run(command, lock):
     """Return a program's exit status. It holds the lock even if we're killed, and installs nowhere but in .venv."""
-    names = {f"PIP_{name}" for name in MISLEADING}
-    env = {name: value for name, value in os.environ.items() if name not in names and not name.startswith("PYTHON")}
+    env = {name: value for name, value in os.environ.items() if not re.match(MISLEADING, name)}
     return subprocess.call(command, cwd=str(ROOT), env=env, pass_fds=lock)
 
 
