@@ -1,13 +1,19 @@
 # For GNU make 3.81 (macOS) and newer. Plain `make` lists the targets.
 .DEFAULT_GOAL := help
 
+# Its programs are called by python -m: a script's first line, as in .venv/bin/jupyter, names the folder where it was made,
+# so it's dead once the checkout has moved.
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Which Python makes .venv and looks after it: .venv's own once it has one, so that PYTHON= is needed only once.
-PYTHON ?= $(shell $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && echo $(BIN)/python || echo python3)
+PYTHON ?= $(shell $(BIN)/python -I -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && echo $(BIN)/python || echo python3)
 PORT ?= 8888
 
-ENSURE = @$(PYTHON) -c "" 2>/dev/null || { \
-	echo "'$(PYTHON)' does not run here: install a Python from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
+# What a user's Python settings would break: .venv has its own packages, and its programs end by themselves.
+unexport PYTHONHOME PYTHONPATH PYTHONINSPECT PYTHONWARNINGS PYTHONOPTIMIZE PYTHONIOENCODING PYTHONUTF8
+
+# It must compute: a PYTHON that's some other program ends well too.
+ENSURE = @$(PYTHON) -c "print(6 * 7)" 2>/dev/null | grep -qx 42 || { \
+	echo "'$(PYTHON)' isn't a Python that runs here: install one from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
 # The language model that tests decode is kept here, not in the cache folder of whoever runs them.
@@ -28,7 +34,7 @@ lab: ## open the course in JupyterLab (PORT=8888, ARGS=... for JupyterLab)
 
 reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=03)
 	$(ENSURE) lab
-	@$(BIN)/python tools/setup/workbook.py reset "$(NOTEBOOK)"
+	@$(BIN)/python tools/setup/workbook.py reset "$$NOTEBOOK"
 
 test: test-unit test-notebooks ## run the unit tests, and every lesson against its stored outputs
 
@@ -101,7 +107,7 @@ exercises: ## write the exercises into the notebooks, and make the solutions (th
 
 refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 for one)
 	$(ENSURE) test
-	$(BIN)/python -m tools.notebooks.refresh_notebooks $(NOTEBOOK)
+	$(BIN)/python -m tools.notebooks.refresh_notebooks $$NOTEBOOK
 
 lookup-models: ## train data/lookup_models.npz again, the weights that explorers offer as trained (a minute)
 	$(ENSURE) test
@@ -131,5 +137,6 @@ upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-
 		--override tools/setup/left_out.txt $(REQUIREMENTS)
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
+	@[ ! -e .venv ] || [ -e .venv/pyvenv.cfg ] || { echo ".venv isn't a virtual environment: rename or remove it yourself." >&2; exit 1; }
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './workbook/*' -prune -exec rm -rf {} +

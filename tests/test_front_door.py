@@ -1,6 +1,5 @@
 """The ways into the course besides `make lab`."""
 
-import json
 import os
 import re
 import shutil
@@ -9,6 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
+import json5
 import pytest
 from checkouts import ROOT
 from needs import needs_posix_shell
@@ -28,7 +28,7 @@ def test_binders_last_step_fills_the_workbook_and_sets_lab_up(tmp_path):
     environment = os.environ | {"PATH": f"{tmp_path / 'its/bin'}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(["bash", ".binder/postBuild"], cwd=copy, env=environment, check=True)
     assert (copy / "workbook/00_start_here.ipynb").is_file()
-    settings = json.loads((tmp_path / "its/share/jupyter/lab/settings/overrides.json").read_text())
+    settings = json5.loads((tmp_path / "its/share/jupyter/lab/settings/overrides.json5").read_text())
     assert settings["@jupyterlab/apputils-extension:kernels-settings"]["commsOverSubshells"] == "disabled"
 
 

