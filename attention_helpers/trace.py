@@ -192,8 +192,7 @@ def operation_name(func):
 
 def _writes_in_place(name, kwargs):
     """Whether a function that returned one of its inputs wrote into it."""
-    ends_in_one = name.endswith("_") and not name.endswith("__")
-    return ends_in_one or name.startswith(("__i", "__setitem__")) or "out" in kwargs or kwargs.get("inplace")
+    return name.endswith("_") or name.startswith(("__i", "__setitem__")) or "out" in kwargs or kwargs.get("inplace")
 
 
 def tensors_in(tree):

@@ -348,3 +348,26 @@ def test_the_line_of_a_map_stands_in_the_readout_as_code():
     readout = LayerExplorer(other_layers.MaskThrownAway, SENTENCE).readout
     assert "`" not in readout
     assert re.search(r"softmax in line \d+, <code>[^<]*softmax[^<]*</code>", readout)
+
+
+def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards():
+    def halved(x):
+        weights = (x @ x.transpose(-2, -1)).softmax(dim=-1)
+        weights *= 0.5
+        return weights @ x
+
+    [found] = find_maps(halved, X).maps
+    torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 4))
+    torch.testing.assert_close(found.used.sum(dim=-1), torch.full((1, 4), 0.5))
+
+
+def test_a_layer_that_returns_nothing_is_told_so():
+    class Empty(nn.Module):
+        def __init__(self, d_in, d_out):
+            super().__init__()
+
+        def forward(self, x):
+            return ()
+
+    with pytest.raises(ValueError, match="got tuple"):
+        LayerExplorer(Empty, SENTENCE)

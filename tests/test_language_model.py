@@ -126,7 +126,7 @@ def test_drawn_tokens_follow_temperature_and_top_k():
 
 def test_a_tiny_temperature_is_greedy_and_logits_that_say_nothing_are_refused():
     logits = torch.tensor([1.0, 3.0, 2.0, -torch.inf])
-    assert choose(logits, 1e-320) == 1
+    assert choose(logits, 1e-320) == choose(logits, 1e-320, top_k=99) == 1
     for wrong in (logits[None], torch.full((3,), torch.nan), torch.full((3,), -torch.inf)):
         with pytest.raises(ValueError, match="logits must have"):
             choose(wrong, 1.0)
@@ -138,6 +138,7 @@ def test_next_tokens_are_sorted_shares(model, ablate):
     shares = model(model.encode(TEXT), ablate)[0, -1].softmax(dim=0)
     assert [share for _, share in best] == pytest.approx(shares.sort(descending=True).values[:4].tolist())
     assert best[0][0] == model.decode(shares.argmax())
+    assert len(next_tokens(model, TEXT, 10**6, ablate)) == len(shares)
 
 
 def test_texts_come_back_and_words_carry_their_space(model):

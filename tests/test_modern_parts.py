@@ -266,3 +266,7 @@ def test_alibi_is_float32_on_its_device_whatever_the_default():
     finally:
         torch.set_default_dtype(torch.float32)
     assert (bias.dtype, bias.device.type) == (torch.float32, "meta")
+
+
+def test_weights_have_the_dtype_of_the_scores_whatever_the_sinks():
+    assert sink_weights(torch.ones(2, 3, 3).half(), torch.zeros(2)).dtype == torch.float16

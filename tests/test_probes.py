@@ -135,6 +135,17 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
     assert torch.equal(x, torch.ones(3, 2))
 
 
+def test_a_layer_that_begins_to_drift_between_the_pokes_is_not_judged():
+    calls = []
+
+    def drifting(x):
+        calls.append(x)
+        return x + (len(calls) > 3)
+
+    with pytest.raises(ValueError, match="the same for the same x"):
+        find_leak(drifting, torch.ones(3, 2))
+
+
 CUT_OFF = {
     "detach": lambda x: (2 * x).detach(),
     "no_grad": torch.no_grad()(lambda x: 2 * x),
