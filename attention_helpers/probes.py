@@ -3,6 +3,7 @@
 import math
 import warnings
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -145,13 +146,9 @@ def find_leak(layer, x):
 def perturbations(x, j):
     """What find_leak does to token j: each poke in words, and the poked sentences, (pokes, num_tokens, d_in)."""
     num_tokens, d_in = x.shape[-2:]
-    x, scale = x.reshape(1, num_tokens, d_in), max(1.0, x.abs().max().item())
-    ways, steps = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)]
-    for size in SIZES:
-        for name, direction in directions(d_in).items():
-            ways += [f"moved by {sign}{size * scale:.3g} along {name}" for sign in "+-"]
-            steps += [size * scale * direction, -size * scale * direction]  # (d_in,)
-    moved = x + torch.stack(steps).to(x)[:, None]  # (ways, num_tokens, d_in)
+    x = x.reshape(1, num_tokens, d_in)
+    ways, steps = ways_to_move(d_in, max(1.0, x.abs().max().item()))
+    moved = x + steps.to(x)[:, None]  # (ways, num_tokens, d_in)
     moved[0] = 0.0
     place = torch.arange(num_tokens, device=x.device)[:, None]
     words, poked = [f"token {j} is {way}" for way in ways], [moved.where(place == j, x)]
@@ -160,6 +157,18 @@ def perturbations(x, j):
         words += [f"tokens {j} and {j + 1} are swapped"]
         poked += [moved.where(place >= j, x), x[:, [*range(j), j + 1, j, *range(j + 2, num_tokens)]]]
     return words, torch.cat(poked)
+
+
+@lru_cache(maxsize=8)  # the same for every token, and for every layer that is asked about one sentence
+@torch.inference_mode(False)
+def ways_to_move(d_in, scale):
+    """Each way to move a token in words, and its step, (ways, d_in); the first stands for "set to zero"."""
+    ways, steps, found = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)], directions(d_in)
+    for size in SIZES:
+        for name, direction in found.items():
+            ways += [f"moved by {sign}{size * scale:.3g} along {name}" for sign in "+-"]
+            steps += [size * scale * direction, -size * scale * direction]
+    return ways, torch.stack(steps)
 
 
 def directions(d_in):
