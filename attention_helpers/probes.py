@@ -117,8 +117,9 @@ def find_leak(layer, x):
     for rounding. A leak that takes yet another poke isn't found, so finding none doesn't prove that a layer is causal.
 
     layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A few are enough,
-    because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), all copies for a token go
-    through the layer as one batch; a layer that fails on the batch, or mixes its sentences, gets them one by one.
+    because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), the copies for a token
+    (in a short sentence, for all tokens) go through the layer as one batch; a layer that fails on the batch, or mixes
+    its sentences, gets them one by one.
     Returns a Leak, false if no row moved. It needs no gradient, leaves out pokes whose results overflow, and keeps
     the layer's mode and torch's global random numbers as they were.
     Errors: as in `influence`; ValueError too for a single token, and for numbers in x or layer(x) that aren't finite.
@@ -132,15 +133,23 @@ def find_leak(layer, x):
         for name, numbers in (("x", x), ("layer(x)", before)):
             if not numbers.isfinite().all():
                 raise ValueError(f"{name} must be finite, got {(~numbers.isfinite()).sum()} entries that are not")
-        for j in range(1, x.shape[-2]):  # no row comes before token 0
-            words, poked = perturbations(x, j)
-            change = moved_rows(before, all_rows(layer, x, poked, before), j, poked)  # (pokes, j)
+        for group in groups_of_tokens(x):
+            each = [perturbations(x, j) for j in group]
+            words, poked = [word for words, _ in each for word in words], torch.cat([poked for _, poked in each])
+            first = torch.tensor([[j] for j, (words, _) in zip(group, each, strict=True) for _ in words])  # (pokes, 1)
+            change = moved_rows(before, all_rows(layer, x, poked, before), first.to(x.device), poked)
             pokes += len(words)
             for row in change.any(dim=0).nonzero().flatten()[:1].tolist():  # the first that moved, if any did
                 n = change[:, row].nonzero()[0].item()  # by the first poke that moved it
                 found.append((row, words[n], change[n, row].item()))
         check_repeatable(layer, x, before)
     return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), pokes)
+
+
+def groups_of_tokens(x):
+    """The tokens to poke, those whose poked sentences make one batch together: all of a short sentence, or one."""
+    tokens = range(1, x.shape[-2])  # no row comes before token 0
+    return [tokens] if x.numel() * len(tokens) < 4000 else [[j] for j in tokens]
 
 
 def perturbations(x, j):
@@ -201,14 +210,16 @@ def all_rows(layer, x, poked, before):
 
 
 def moved_rows(before, after, first, poked):
-    """How far each row before `first` moved, (pokes, first): infinity if it now holds NaN, 0 if it's only rounding.
+    """How far each row before `first` moved, (pokes, num_tokens): infinity if it now holds NaN, 0 if it's rounding.
 
-    Also 0 if the later rows overflowed, because 0 times infinity is NaN in a causal layer too.
+    first: (pokes, 1), the first token that was poked. Also 0 for the rows from it on, and if those overflowed, because
+    0 times infinity is NaN in a causal layer too.
     """
-    change = (after - before)[:, :first].abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
-    overflows = ~after[:, first:].isfinite().flatten(1).all(dim=1, keepdim=True)  # (pokes, 1)
+    earlier = torch.arange(after.shape[1], device=after.device) < first  # (pokes, num_tokens)
+    change = (after - before).abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    overflows = ~(after.isfinite().all(dim=-1) | earlier).all(dim=1, keepdim=True)  # (pokes, 1)
     limit = rounding(before[None], after, poked)[:, None]  # (pokes, 1)
-    return change.where((change > limit) & ~overflows, 0.0)
+    return change.where(earlier & (change > limit) & ~overflows, 0.0)
 
 
 def rounding(*batches):
