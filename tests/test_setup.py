@@ -54,7 +54,7 @@ def test_python_settings_of_the_user_break_nothing(checkout, setting):
     program(checkout / "packages/pip-1.dist-info/RECORD", "")
     answer = "echo {}.{}; echo packages".format(*sys.version_info)
     program(checkout / ".venv/bin/python", f'#!/bin/sh\n{answer}\necho "setting: ${setting}." >> seen\n')
-    result = make(checkout, "venv", f"PYTHON={sys.executable}", **{setting: value})
+    result = make(checkout, "venv", f"PYTHON='{sys.executable}'", **{setting: value})  # its path may hold a space
     assert (result.returncode, result.stderr) == (0, "")
     assert set((checkout / "seen").read_text().splitlines()) == {"setting: ."}
 
