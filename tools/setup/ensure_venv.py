@@ -84,8 +84,8 @@ def make_venv(lock):
 
 
 def fingerprint(level):
-    """Hash everything that decides what an installation gives; also ROOT, because "-e ." notes the folder."""
-    digest = hashlib.sha256(os.fsencode("\n".join([RUNNING, str(ROOT), *LEVELS[level]])))
+    """Hash what decides on an installation, and ROOT, which "-e ." notes. For another Python, .venv is made again."""
+    digest = hashlib.sha256(os.fsencode("\n".join([str(ROOT), *LEVELS[level]])))
     for path in [ROOT / name for name in INPUTS] + sorted(LAB_SETTINGS.iterdir()):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
