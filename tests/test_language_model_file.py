@@ -1,6 +1,8 @@
 """Reading a language model's file, and keeping what was decoded: with a tiny model of the same kind."""
 
 import errno
+import sys
+import unicodedata
 import warnings
 from pathlib import Path
 
@@ -134,6 +136,8 @@ def test_a_file_of_another_kind_and_one_that_is_not_there(tmp_path):
         read_model(picture, tmp_path)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.gguf"):
         read_model(tmp_path / "nowhere.gguf", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.gguf"):
+        decoded(tmp_path / "nowhere.gguf")
 
 
 def names_in(folder):
@@ -233,6 +237,16 @@ def test_the_tokenizer_joins_pairs_splits_digits_and_keeps_control_tokens(tiny):
     encoding = tokenizer.encode(text)
     assert encoding.tokens == ["the", "Ġthe", "Ã¼", "Ġ", "1", "9", "<|end|>"]
     assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+
+
+def test_each_number_of_any_script_is_its_own_piece(tiny):
+    """As by \\p{N} in llama.cpp. (transformers joins " ¾" differently, because it reads no rule from a GGUF file.)"""
+    from tokenizers import Tokenizer
+
+    cut = Tokenizer.from_str(decoded(tiny).tokenizer).pre_tokenizer.pre_tokenize_str
+    numbers = [char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(char).startswith("N")]
+    assert {"7", "٣", "Ⅷ", "¾", "²"} < set(numbers)
+    assert [n for n in numbers if [span for _, span in cut(f"a {n}{n}")] != [(0, 1), (1, 2), (2, 3), (3, 4)]] == []
 
 
 def test_digits_stay_together_where_the_file_says_so(tmp_path, weights):
