@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ._older import OlderNotebook
-from .checks import check_finite, check_tensor
+from .checks import check_finite, check_plain, check_tensor
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
 ROUNDING = 16  # changes of up to so many epsilons of the largest number involved count as rounding
@@ -87,7 +87,7 @@ def gradient_influence(layer, x, connected=True):
             jacobian = torch.autograd.functional.jacobian(checked_rows, x.clone())
     except RuntimeError as error:  # the layer itself has run before, so only its gradient can fail
         reason = str(error).partition("\n")[0]
-        warnings.warn(f"layer has no gradient here, judge it by its perturbation alone ({reason})", stacklevel=3)
+        warnings.warn(f"layer has no gradient here, so judge it only by its perturbation ({reason})", stacklevel=3)
         return x.new_full((num_tokens, num_tokens), torch.nan)
     jacobian = jacobian.reshape(num_tokens, -1, num_tokens, d_in)  # (output row, its entries, input row, its entries)
     return jacobian.square().sum(dim=(1, 3)).sqrt()  # (num_tokens, num_tokens)
@@ -276,7 +276,7 @@ def rows(layer, x):
     y = layer(x)
     if not isinstance(y, torch.Tensor) or y.ndim < 2 or y.shape[:-1].numel() != x.shape[-2]:
         got = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
-        raise ValueError(f"layer must return one row a token, {x.shape[-2]} in all, got {got}")
+        raise ValueError(f"layer must return one row per token, {x.shape[-2]} in all, got {got}")
     if not y.is_floating_point():
         raise ValueError(f"layer must return real floating-point numbers, got {y.dtype}")
     return y.reshape(x.shape[-2], -1)
@@ -300,11 +300,12 @@ def max_difference(a, b):
 
     a, b: any shape, the same for both. Units: theirs. NaN if either holds NaN, so that no comparison with a bound
     passes by accident.
-    Errors: TypeError for anything but tensors, ValueError for shapes that differ.
+    Errors: TypeError for anything but plain tensors, ValueError for shapes that differ or a tensor without numbers.
     """
     for name, value in (("a", a), ("b", b)):
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        check_plain(name, value)
+        if value.is_meta:
+            raise ValueError(f"{name} must hold numbers, got a tensor on the device meta, which has only a shape")
     if a.shape != b.shape:
         raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.numel() == 0:

@@ -22,6 +22,7 @@ from attention_helpers import (
     show_source,
 )
 from attention_helpers.fast.attention import FusedMultiHeadAttention
+from attention_helpers.modern.parts import rotate
 
 NAN, INF = float("nan"), float("inf")
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"
@@ -125,11 +126,13 @@ PROBES = [
     (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
     (lambda: influence(flat(), ones(6, 3), size=0), ValueError, "size", "got 0", "not be 0"),
     (lambda: influence(flat(), ones(6, 3), size=NAN), ValueError, "size", "got nan", "finite"),
-    (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row a token, 6"),
+    (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row per token, 6"),
     (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
     (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
     (lambda: find_leak(lambda x: x / 0, ones(2, 3)), ValueError, "layer(x) must", "got 6", "finite"),
     (lambda: max_difference(1.0, ones(1)), TypeError, "a must", "got float", "torch.Tensor"),
+    (lambda: max_difference(ones(1), ones(1).to_sparse()), TypeError, "b must", "got torch.sparse_coo", "plain tensor"),
+    (lambda: max_difference(ones(1), ones(1, device="meta")), ValueError, "b must", "got a tensor on the", "numbers"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
 ]
 OTHERS = [
@@ -156,6 +159,12 @@ def test_whole_numbers_of_numpy_are_sizes():
 )
 def test_only_plain_tensors_are_taken(make):
     refused(lambda: SelfAttention_v2(3, 2)(make(ones(6, 3))), TypeError, "x must be a plain tensor, got")
+
+
+def test_numbers_that_torch_stores_but_cannot_calculate_with_are_refused():
+    tiny = ones(4, 4).to(torch.float8_e4m3fn)
+    for call in (Dropout(0.5), attention_weights, lambda x: rotate(x, torch.arange(4))):
+        refused(lambda call=call: call(tiny), TypeError, "must hold", "at least 16 bits", "got torch.float8_e4m3fn")
 
 
 def test_sizes_that_torch_cannot_count_and_widths_of_billions_are_refused_at_once():

@@ -162,6 +162,7 @@ def shares(table, total=1.0):
 NO_MAPS = {
     "numbers below 0, though its rows sum to 1": lambda x: shares(x @ x.mT) @ x,
     "rows that sum to 2": lambda x: shares((x @ x.mT).exp(), 2.0) @ x,
+    "NaN all over": lambda x: (torch.nan * (x @ x.mT)).softmax(-1) @ x,
     "not from the input": lambda x: shares(torch.ones(x.shape[1], x.shape[1]).tril()) @ x,
 }
 
@@ -265,7 +266,7 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
     ("fault", "said"),
     [
         ("name", r"your layer fails in line \d+, `return vlaues .*`: NameError: name 'vlaues' is not defined"),
-        ("none", r"^layer must return one row a token, 4 in all, got NoneType$"),
+        ("none", r"^layer must return one row per token, 4 in all, got NoneType$"),
     ],
 )
 def test_a_layer_that_fails_from_the_start_is_a_clear_error(fault, said):
@@ -350,11 +351,14 @@ def test_the_line_of_a_map_stands_in_the_readout_as_code():
     assert re.search(r"softmax in line \d+, <code>[^<]*softmax[^<]*</code>", readout)
 
 
-def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards():
+@pytest.mark.parametrize("again", [lambda weights: weights, shares], ids=["made", "made again"])
+def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards(again):
     def halved(x):
-        weights = (x @ x.transpose(-2, -1)).softmax(dim=-1)
+        weights = again((x @ x.transpose(-2, -1)).softmax(dim=-1))
         weights *= 0.5
-        return weights @ x
+        context = weights @ x
+        weights.zero_()
+        return context
 
     [found] = find_maps(halved, X).maps
     torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 4))

@@ -166,7 +166,7 @@ def test_half_precision_and_autocast():
         start, cache = layer.step(x[:, :3])
         end, _ = layer.step(x[:, 3:], cache)
     assert max_difference(torch.cat((start, end), dim=1).float(), layer(x)) < 0.02
-    with pytest.raises(ValueError, match="keys as x gives them"):
+    with pytest.raises(ValueError, match="keys like those of x"):
         layer.step(x[:, 3:], cache)
     half = made(0, 4, 8, 2, 1).bfloat16()
     assert half(x.bfloat16()).dtype == torch.bfloat16
@@ -216,6 +216,7 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
         (lambda: LAYER(X[0]), ValueError, "x must have the shape (b, num_tokens, 3)"),
         (lambda: LAYER(X.double()), TypeError, "x must be of the layer's dtype torch.float32, got torch.float64"),
         (lambda: LAYER(X[..., :2]), ValueError, "x must have width d_in=3"),
+        (lambda: LAYER(X[:, :0]), ValueError, "x must hold at least one token, got (1, 0, 3)"),
         (lambda: LAYER(X, torch.ones(3, 3) > 0), ValueError, "mask must broadcast to scores (1, 4, 2, 2), got (3, 3)"),
         (lambda: LAYER.step(X, (KEYS, KEYS, 2)), TypeError, "cache must be a RollingCache that step returned, or None"),
         (lambda: LAYER.step(X, RollingCache(KEYS, KEYS, -1)), ValueError, "cache.past must be at least 0, got -1"),

@@ -228,7 +228,7 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers, got torch.int64"),
+        (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers of at least 16 bits, got"),
         (lambda: rotate(X[..., :3], PLACES), ValueError, "head_dim must be even, so that its entries make"),
         (lambda: rotate(X, 3), TypeError, "positions must be a tensor of whole numbers, got int"),
         (lambda: rotate(X, PLACES.float()), TypeError, "positions must be a tensor of whole numbers, got torch."),

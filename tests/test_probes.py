@@ -105,6 +105,14 @@ class Counter(nn.Module):
         return x + self.calls
 
 
+class NanAtTimes(Counter):
+    """Returns 0, and NaN in every second call, as memory that nobody has filled can hold."""
+
+    def forward(self, x):
+        self.calls += 1
+        return 0 * x / (self.calls % 2)
+
+
 def add_in_place(x):
     x += 1
     return x
@@ -117,6 +125,7 @@ def with_dropout(x):
 UNJUDGED = {
     "dropout out of reach": (with_dropout, "the same .* call its eval"),
     "counts": (Counter(), "the same .* got results 1 apart"),
+    "NaN at times": (NanAtTimes(), "the same .* got results 0 apart"),
     "writes into x": (add_in_place, "leave x as it is"),
     "whole numbers": (lambda x: x.argsort(), "real .* got torch.int64"),
     "two rows per token": (lambda x: x.repeat(2, 1), r"3 in all, got \(6, 2\)"),
@@ -174,7 +183,7 @@ def needs_no_grad(x):
 
 
 def test_without_a_backward_the_perturbation_alone_judges_and_a_warning_says_so():
-    with pytest.warns(UserWarning, match="layer has no gradient here, judge it by its perturbation alone") as caught:
+    with pytest.warns(UserWarning, match="layer has no gradient here, so judge it only by its perturbation") as caught:
         found = influence(needs_no_grad, torch.ones(3, 2))
     assert caught[0].filename == __file__
     assert found.gradient.isnan().all()
@@ -288,6 +297,7 @@ def test_a_layer_that_hands_out_one_tensor_each_time_hides_no_leak():
 
 MIXING = {  # name: (a layer that mixes the sentences of a batch, whether a single sentence leaks)
     "batch for time": (lambda x: LSTM(x)[0], False),  # nn.LSTM without batch_first
+    "adds up the batch from its end": (lambda x: x.flip(0).cumsum(dim=0).flip(0), False),
     "reverses the batch": (lambda x: x.flip(0), False),
     "scales by its first sentence": (lambda x: x / (1 + x[0].norm()), True),
     "takes one sentence only": (lambda x: x.view(1, N, WIDTH).softmax(dim=1), True),
