@@ -83,7 +83,7 @@ def gradient_influence(layer, x, connected=True):
         return y
 
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False):  # jacobian itself enables gradients
             jacobian = torch.autograd.functional.jacobian(checked_rows, x.clone())
     except RuntimeError as error:  # the layer itself has run before, so only its gradient can fail
         reason = str(error).partition("\n")[0]
@@ -95,16 +95,18 @@ def gradient_influence(layer, x, connected=True):
 
 @torch.no_grad()
 def perturbation_influence(layer, x, size):
-    """Largest change of row i when token j is moved by `size`, (num_tokens, num_tokens); see `influence`."""
+    """Largest change of row i when token j is moved by `size`, (num_tokens, num_tokens); see `influence`.
+
+    layer: in eval mode.
+    """
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(x.shape[-1], generator=generator, dtype=torch.float64)
     step = (size * direction / direction.norm()).to(x)  # (d_in,)
-    with eval_mode(layer):
-        before, columns = rows(layer, x).clone(), []
-        for j in range(x.shape[-2]):
-            poked = x.clone()
-            poked[..., j, :] += step
-            columns.append((rows(layer, poked) - before).abs().amax(dim=-1))  # (num_tokens,)
+    before, columns = rows(layer, x).clone(), []
+    for j in range(x.shape[-2]):
+        poked = x.clone()
+        poked[..., j, :] += step
+        columns.append((rows(layer, poked) - before).abs().amax(dim=-1))  # (num_tokens,)
     return torch.stack(columns, dim=1)  # (num_tokens, num_tokens)
 
 
@@ -169,7 +171,6 @@ def perturbations(x, j):
 
 
 @lru_cache(maxsize=8)  # the same for every token, and for every layer that is asked about one sentence
-@torch.inference_mode(False)
 def ways_to_move(d_in, scale):
     """Each way to move a token in words, and its step, (ways, d_in); the first stands for "set to zero"."""
     ways, steps, found = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)], directions(d_in)
@@ -311,5 +312,5 @@ def max_difference(a, b):
     if a.numel() == 0:
         return 0.0
     wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
-    a, b = a.detach().to(wide), b.detach().to(wide)
+    a, b = a.to(wide), b.to(wide)
     return (a - b).abs().masked_fill(a == b, 0.0).max().item()  # because infinity minus infinity is NaN

@@ -41,6 +41,7 @@ WRONG = {  # argument: (a value, the exception, the rule)
         (-0.1, ValueError, SHARE),
         (NAN, ValueError, SHARE),
         ("0.1", TypeError, NUMBER),
+        (False, TypeError, NUMBER),
     ],
     "qkv_bias": [(1, TypeError, FLAG), (None, TypeError, FLAG)],
 }
@@ -94,6 +95,7 @@ def flat():
     return SelfAttention_v2(3, 2)
 
 
+META = ones(4, 2, device="meta")
 # call, exception, argument, the value it got, the rule
 DROPOUT = [
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
@@ -106,6 +108,7 @@ MASK = [
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
     (lambda: attention_weights(ones(2, 2), [[True]]), TypeError, "mask", "got list", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
+    (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
     (lambda: attention_weights(ones(2, 2), causal_mask(2)[None]), ValueError, "mask", "(1, 2, 2)", "broadcast"),
 ]
 VERBS = [
@@ -113,9 +116,11 @@ VERBS = [
     (lambda: attention_scores(ones(2, 2), ones(2)), ValueError, "keys", "got (2,)", "num_keys, d_k"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
+    (lambda: attention_scores(META, META.half()), TypeError, "queries and keys", "float16", "one dtype"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).to("meta")), ValueError, "queries and keys", "meta", "device"),
     (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
     (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
+    (lambda: attention_weights(ones(2, 2), scale=ones(2)), TypeError, "scale", "got tensor([1., 1.])", NUMBER),
     (lambda: attention_weights(ones(2, 2), scale="big"), TypeError, "scale", "got 'big'", NUMBER),
     (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
@@ -123,6 +128,7 @@ VERBS = [
 PROBES = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
     (lambda: influence(flat(), ones(3)), ValueError, "x must", "got (3,)", "(num_tokens, d_in)"),
+    (lambda: influence(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
     (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
     (lambda: influence(flat(), ones(6, 3), size=0), ValueError, "size", "got 0", "not be 0"),
     (lambda: influence(flat(), ones(6, 3), size=NAN), ValueError, "size", "got nan", "finite"),

@@ -20,6 +20,7 @@ from attention_helpers import (
 )
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
+from attention_helpers.any_layer.signature import kinds_of
 from attention_helpers.any_layer.verdicts import RANDOM, mask_in_words, on_the_course
 from attention_helpers.explorers import LayerExplorer
 from attention_helpers.probes import perturbation_influence
@@ -88,11 +89,11 @@ CAUSAL = "Einsum EinsumKeysFirst FusedCausal ByHand Renormalised HeadByHead Drop
 @pytest.mark.parametrize("name", CAUSAL.split())
 def test_the_maps_are_those_by_which_the_layer_mixes(name):
     """All of them have the same projections, so one softmax by the book serves as the truth for all."""
-    layer = made(getattr(other_layers, name)).eval()
-    queries, keys, _ = layer.heads(X)
+    layer, x = made(getattr(other_layers, name)).eval().double(), X.double()
+    queries, keys, _ = layer.heads(x)
     scores = (queries @ keys.mT / 2**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
     expected = torch.softmax(scores, dim=-1)[0].detach()
-    maps = find_maps(layer, X).maps
+    maps = find_maps(layer, x).maps
     torch.testing.assert_close(torch.cat([found.used for found in maps]), expected)
 
 
@@ -161,8 +162,12 @@ def shares(table, total=1.0):
 
 NO_MAPS = {
     "numbers below 0, though its rows sum to 1": lambda x: shares(x @ x.mT) @ x,
-    "rows that sum to 2": lambda x: shares((x @ x.mT).exp(), 2.0) @ x,
+    "rows that sum to 1.01": lambda x: shares((x @ x.mT).exp(), 1.01) @ x,
+    "complex numbers": lambda x: torch.complex(x @ x.mT, x @ x.mT).abs() @ x,
     "NaN all over": lambda x: (torch.nan * (x @ x.mT)).softmax(-1) @ x,
+    "not from the input, in memory that was": lambda x: (
+        [x.exp() for _ in range(9)] and shares(torch.ones(x.shape[1], x.shape[1]).tril()) @ x
+    ),
     "not from the input": lambda x: shares(torch.ones(x.shape[1], x.shape[1]).tril()) @ x,
 }
 
@@ -200,6 +205,14 @@ def test_the_courses_layers_are_equal_to_themselves(layer_class, qkv_bias, monke
     monkeypatch.setitem(SIZES, "qkv_bias", qkv_bias)
     layer = made(layer_class).eval()
     assert on_the_course(layer, X, layer(X)) == f"equal to {layer_class.__name__} with the same weights"
+
+
+def test_the_number_of_heads_can_come_from_elsewhere_if_it_divides_the_width():
+    layer, bare = made(MultiHeadAttention).eval(), nn.Module()
+    for name, part in layer.named_children():
+        bare.add_module(name, part)
+    assert on_the_course(bare, X, layer(X), 2) == "equal to MultiHeadAttention with the same weights"
+    assert on_the_course(bare, X, layer(X), 3).startswith("not compared")
 
 
 def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much():
@@ -304,8 +317,9 @@ def test_the_seed_draws_what_manual_seed_would():
 
 def test_the_influence_is_that_of_pokes():
     layer = seeded(MultiHeadAttention, 0, 4, 4, 6, 0.0, 2)
-    moved = look_at(layer, SENTENCE.embeddings, seed=0).influence
-    assert torch.equal(moved, perturbation_influence(layer, SENTENCE.embeddings[None], 1.0))
+    state = look_at(layer, SENTENCE.embeddings, seed=0)
+    assert torch.equal(state.influence, perturbation_influence(layer, SENTENCE.embeddings[None], 1.0))
+    assert state.parameters == 4 * 4 * 4 + 4
 
 
 @pytest.mark.parametrize(
@@ -319,6 +333,14 @@ def test_the_influence_is_that_of_pokes():
 def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
     with pytest.raises(TypeError, match=said):
         LayerExplorer(attention, SENTENCE, **more)
+
+
+def test_what_a_class_takes_is_known_by_its_arguments_names():
+    def kinds(attention, **given):
+        return {name: kind for name, (kind, _) in kinds_of(attention, given).items()}
+
+    assert kinds(lambda d_in, dim, num_kv_heads=None, **more: None, window=3) == {"d_in": "d_in", "dim": "d_out"}
+    assert kinds(lambda dim, n_heads=2, causal=True: None) == {"dim": "d_in", "n_heads": "num_heads", "causal": "flag"}
 
 
 def test_a_sentence_without_a_future_is_refused_and_a_class_that_makes_no_layer():

@@ -160,6 +160,12 @@ def test_the_parameters_are_those_of_the_projections():
     }
 
 
+def test_it_runs_on_the_device_of_its_weights():
+    layer, x = made(0, 4, 8, 2, 1, window=2).to("meta"), drawn(1, 5, 4).to("meta")
+    _, cache = layer.step(x)
+    assert layer.step(x, cache)[0].device.type == "meta"
+
+
 def test_half_precision_and_autocast():
     layer, x = made(0, 4, 8, 2, 1, window=2).float(), drawn(1, 5, 4).float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -224,6 +230,7 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
         (lambda: CrossAttention(3, 0, 4, 2), ValueError, "d_other must be at least 1, got 0"),
         (lambda: CROSS(X, torch.ones(2, 4, 5)), ValueError, "other must have the shape (1, 4, 5), got (2, 4, 5)"),
         (lambda: CROSS(X, torch.ones(1, 4, 5).double()), ValueError, "other must be like x, torch.float32 on"),
+        (lambda: CROSS(X, torch.ones(1, 4, 5).to("meta")), ValueError, "float32 on cpu, got torch.float32 on meta"),
         (lambda: CROSS(X, torch.ones(1, 4, 5), torch.ones(2, 2) > 0), ValueError, "mask must broadcast to scores (1,"),
     ],
 )  # fmt: skip

@@ -205,6 +205,7 @@ FINE = {
     "one of two outputs": lambda x: x.max(0).values,
     "nested results": lambda x: {"a": [x + 1, (x + 2, {"b": x + 3})], "c": Box(x * 2)},
     "item": lambda x: (x + 1).sum().item(),
+    "a view asked for its shape": lambda x: x.T.shape[0] * x,
     "print": lambda x: f"{x + 1}",
     "an index that is computed": lambda x: x[: (x > 0).sum(1).max()],
     "dropout that is off": lambda x: F.dropout(x, 0.5, training=False),

@@ -124,19 +124,18 @@ def course_layers(layer, x, num_heads):
     state = layer.state_dict() if isinstance(layer, torch.nn.Module) else {}
     num_tokens, heads = x.shape[-2], getattr(layer, "num_heads", num_heads) or 1
     plain, linear, first = (state.get(name) for name in ("W_query", "W_query.weight", "heads.0.W_query.weight"))
-    with torch.random.fork_rng(devices=[]):
-        if plain is not None and plain.ndim == 2:
-            yield SelfAttention_v1(*plain.shape)
-        if linear is not None:
-            (d_out, d_in), bias = linear.shape, "W_query.bias" in state
-            yield SelfAttention_v2(d_in, d_out, bias)
-            yield CausalAttention(d_in, d_out, num_tokens, 0.0, bias)
-            if isinstance(heads, int) and d_out % heads == 0:
-                yield MultiHeadAttention(d_in, d_out, num_tokens, 0.0, heads, bias)
-        if first is not None:
-            (d_out, d_in), bias = first.shape, "heads.0.W_query.bias" in state
-            count = len({name.split(".")[1] for name in state if name.startswith("heads.")})
-            yield MultiHeadAttentionWrapper(d_in, d_out, num_tokens, 0.0, count, bias)
+    if plain is not None and plain.ndim == 2:
+        yield SelfAttention_v1(*plain.shape)
+    if linear is not None:
+        (d_out, d_in), bias = linear.shape, "W_query.bias" in state
+        yield SelfAttention_v2(d_in, d_out, bias)
+        yield CausalAttention(d_in, d_out, num_tokens, 0.0, bias)
+        if isinstance(heads, int) and d_out % heads == 0:
+            yield MultiHeadAttention(d_in, d_out, num_tokens, 0.0, heads, bias)
+    if first is not None:
+        (d_out, d_in), bias = first.shape, "heads.0.W_query.bias" in state
+        count = len({name.split(".")[1] for name in state if name.startswith("heads.")})
+        yield MultiHeadAttentionWrapper(d_in, d_out, num_tokens, 0.0, count, bias)
 
 
 def fits(twin, layer):
@@ -149,8 +148,6 @@ def fits(twin, layer):
 
 
 def gap(context, twin, x):
-    """The largest difference between a context and what the twin returns for x; infinity for another shape, or NaN."""
-    theirs = twin.eval()(x if x.ndim == 3 else x[None]).reshape(-1)
-    numbers = context.reshape(-1)
-    difference = max_difference(numbers, theirs) if numbers.shape == theirs.shape else torch.inf
-    return difference if difference == difference else torch.inf
+    """The largest difference between a context and what the twin returns for x; infinity for another shape."""
+    numbers, theirs = context.reshape(-1), twin(x if x.ndim == 3 else x[None]).reshape(-1)
+    return max_difference(numbers, theirs) if numbers.shape == theirs.shape else torch.inf
