@@ -60,6 +60,8 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     assert e.message.value == ""
     e.set(d_out=15)
     assert "4 does not divide d_out = 15" in e.message.value  # as after a slider's move
+    e.set(d_out=16)
+    assert e.values["num_heads"] == 4
 
 
 def test_the_play_button_moves_the_step(explorer):
