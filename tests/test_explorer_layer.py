@@ -18,7 +18,10 @@ from attention_helpers import (
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
 from attention_helpers.any_layer.signature import kinds_of
+from attention_helpers.any_layer.verdicts import Verdict, headline
 from attention_helpers.explorers import LayerExplorer, layer
+from attention_helpers.explorers.layer_picture import verdict_list
+from attention_helpers.plots import ABOVE, HEAD_COLOURS
 from attention_helpers.probes import perturbation_influence
 from attention_helpers.seeded import DrawnFrom, seeded
 from tools.bench.made import settings_of
@@ -339,3 +342,163 @@ def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards(agai
     [found] = find_maps(halved, X).maps
     torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 4))
     torch.testing.assert_close(found.used.sum(dim=-1), torch.full((1, 4), 0.5))
+
+
+# What the picture shows.
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(explorer):
+    return ["".join(part.itertext()) for part in ET.fromstring(explorer.svg).iter(f"{SVG}text")]
+
+
+def bands(explorer):
+    """The heads' colours above a strip's columns."""
+    return [part.get("fill") for part in ET.fromstring(explorer.svg).iter(f"{SVG}rect") if part.get("height") == "5"]
+
+
+@pytest.mark.parametrize("name", ["Causal", "MaskThrownAway", "WritesIntoItsInput", "AlwaysDropping", "FixedContext"])
+def test_each_verdict_is_listed_after_its_sign_and_told_in_the_alternative_text(name):
+    e = LayerExplorer(getattr(other_layers, name), SENTENCE, **{"context_length": 4} if name == "FixedContext" else {})
+    verdicts, shown = e.arrays.verdicts.values(), texts(e)
+    assert [word for word in shown if word in {*"✓✗?"}] == [verdict.sign for verdict in verdicts]
+    tooltips = [part.findtext(f"{SVG}title") for part in ET.fromstring(e.svg).iter(f"{SVG}g")]
+    for sign, claim, words, _ in verdicts:
+        assert any(word.startswith(f"{claim}:") for word in shown)
+        assert f"{claim}: {words}".replace("`", "") in tooltips
+        assert f"{sign} {claim}: {words}." in e.alt
+    assert e.alt.startswith(f"{e.said}. ")
+    assert e.said == headline(e.arrays.verdicts, name)
+
+
+def test_a_long_verdict_is_cut_and_the_list_keeps_its_height():
+    words = " ".join(["`long`"] * 200)
+    few, many = {"one": Verdict("✗", "A claim", words)}, {str(n): Verdict("✓", "A claim", words) for n in range(8)}
+    assert verdict_list(few).height == verdict_list(many).height
+    for verdicts in (few, many):
+        drawn = ET.fromstring(f"<g>{verdict_list(verdicts).svg}</g>")
+        lowest = max(float(part.get("y")) for part in drawn.iter("text"))
+        assert lowest <= verdict_list(verdicts).height
+        assert "".join(drawn.itertext()).count("…") == len(verdicts)
+
+
+def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_none():
+    e = LayerExplorer(other_layers.Renamed, SENTENCE)
+    assert bands(e) == [HEAD_COLOURS[0]] * 2 + [HEAD_COLOURS[1]] * 2
+    layer = seeded(other_layers.Renamed, 123, 4, 4, num_heads=2)
+    context = layer.attended(X, is_causal=True)
+    torch.testing.assert_close(e.arrays.context, context[0].detach())
+    torch.testing.assert_close(e.arrays.result, layer.o_proj(context)[0].detach())
+    assert {"context, by head", "result"} < {*texts(e)}
+
+
+def test_heads_side_by_side_are_the_result_and_shown_once():
+    e = LayerExplorer(other_layers.Einsum, SENTENCE, num_heads=2)
+    assert bands(e) == [HEAD_COLOURS[0]] * 2 + [HEAD_COLOURS[1]] * 2
+    assert "result: heads side by side" in texts(e)
+    assert "context, by head" not in texts(e)
+    e = LayerExplorer(other_layers.TorchModule, SENTENCE)  # it doesn't show its context
+    assert bands(e) == []
+    assert "result" in texts(e)
+    assert "context, by head" not in texts(e)
+
+
+SIDEWAYS = {
+    "product, transposed": lambda weights, v: (v.mT @ weights.mT).mT,
+    "einsum": lambda weights, v: torch.einsum("bqk,bkd->bqd", weights, v),
+    "einsum, values first": lambda weights, v: torch.einsum("bkd,bqk->bdq", v, weights).mT,
+    "einsum with an ellipsis": lambda weights, v: torch.einsum("...qk,...kd->...qd", weights, v),
+    "heads summed": lambda weights, v: torch.einsum("hbqk,bkd->bqd", weights[None], v),
+}
+
+
+@pytest.mark.parametrize("mixed", SIDEWAYS.values(), ids=SIDEWAYS)
+def test_the_context_is_found_however_weights_and_values_are_multiplied(mixed):
+    def layer(x):
+        return mixed((x @ x.mT).softmax(-1), x) * 2
+
+    state = look_at(layer, SENTENCE.embeddings, seed=0)
+    if state.owners:
+        torch.testing.assert_close(state.context, state.result / 2)
+        assert state.owners == [0] * 4
+    assert bool(state.owners) == (mixed not in list(SIDEWAYS.values())[3:])
+
+
+def test_the_context_is_kept_as_it_was_before_it_is_changed_in_place():
+    def layer(x):
+        context = (x @ x.mT).softmax(-1) @ x
+        context *= 2
+        return context
+
+    state = look_at(layer, SENTENCE.embeddings, seed=0)
+    torch.testing.assert_close(state.context, state.result / 2)
+
+
+class OneHeadHides(other_layers.Causal):
+    """The second head never reads the second token but from itself."""
+
+    def changed(self, scores, k):
+        hide = torch.zeros_like(scores).bool()
+        hide[:, 1:, 2:, 1] = True
+        return scores.masked_fill(hide, -torch.inf)
+
+
+def test_a_key_that_one_head_hides_is_not_hatched_in_the_others():
+    e = LayerExplorer(OneHeadHides, SENTENCE, num_heads=2)
+    tooltips = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title")]
+    cells = [words for words in tooltips if words.startswith(("c reads b", "d reads b"))]
+    assert [words.endswith(": 0.0000") for words in cells] == [False, False, True, True]
+    assert not any(words.startswith("c reads d") for words in tooltips)  # hidden in all
+
+
+def test_dropped_weights_have_a_cross_and_hidden_ones_do_not():
+    e = LayerExplorer(other_layers.Dropping, SENTENCE, p=0.5)
+    e.set(seed=3)
+    gone = ((e.arrays.shown == 0) & (e.arrays.maps > 0)).sum().item()
+    crosses = [part.get("d") for part in ET.fromstring(e.svg).iter(f"{SVG}path") if part.get("stroke-width") == "1.5"]
+    assert gone > 0
+    assert sum(path.count("M") for path in crosses) == gone
+
+
+def test_the_influence_is_outlined_where_the_future_is():
+    e = LayerExplorer(other_layers.Causal, SENTENCE)
+    [outline] = [part for part in ET.fromstring(e.svg).iter(f"{SVG}path") if part.get("stroke") == ABOVE]
+    assert outline.get("d").count("v") == 3 + 3  # the stairs, and the right edge down to the third row
+    told = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title") if title.text.startswith("poking")]
+    assert f"poking a moves d by: {e.arrays.influence[3, 0]:.4f}" in told
+    assert f"Poking d moves the rows by a 0.00, b 0.00, c 0.00, d {e.arrays.influence[3, 3]:.2f}." in e.alt
+    assert "influence: random" in texts(LayerExplorer(other_layers.AlwaysDropping, SENTENCE))
+
+
+def test_the_readout_says_what_goes_in_and_out():
+    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE)
+    summary = re.search("<summary>(.*)</summary>", e.readout)[1]
+    judged = "(1, 4, 4), number 2 of 2, is judged; ignored: (1, 4, 4), attention weights"
+    assert summary == f"(1, 4, 4) in, {judged} out, {3 * (4 * 4 + 4)} parameters"
+    assert "1 attention map: softmax in line " in e.readout
+
+
+def test_of_many_heads_the_first_twelve_are_shown():
+    wide = Sentence(["a", "b"], torch.randn(2, 16, generator=torch.Generator().manual_seed(0)))
+    e = LayerExplorer(other_layers.Causal, wide, d_out=32, num_heads=16)
+    assert len(e.arrays.maps) == 16
+    assert "head 12" in texts(e)
+    assert "head 13" not in texts(e)
+    assert "16 attention maps, the first 12 are shown" in e.readout
+
+
+def test_a_default_above_its_sliders_end_is_not_taken():
+    class Long(other_layers.Causal):
+        def __init__(self, d_in, d_out=3, num_heads=1, context_length=1024, bias=True):
+            super().__init__(d_in, d_out, num_heads)
+
+    assert LayerExplorer(Long, SENTENCE).values == {
+        "d_out": 3, "num_heads": 1, "context_length": 8, "bias": True, "training": True, "seed": 123,
+    }  # fmt: skip
+
+
+def test_an_input_that_the_layer_writes_into_is_the_same_for_its_next_call():
+    e = LayerExplorer(other_layers.WritesIntoItsInput, SENTENCE)
+    e.set(seed=5)
+    assert torch.equal(e.embeddings, SENTENCE.embeddings)
