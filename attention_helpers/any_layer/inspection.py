@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import torch
 
+from ..operations import trace
 from ..probes import eval_mode, perturbation_influence, rows
 from ..seeded import DrawnFrom
-from ..trace import trace
 from . import verdicts
 from .maps import error_line, find_maps
 

@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ..trace import operation_name, tensors_in
+from ..operations import operation_name, tensors_in
 
 NEAR = 1e-3  # how far from 1 a sum of weights can be
 NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ isn't one of them

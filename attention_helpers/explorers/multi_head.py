@@ -8,8 +8,8 @@ import torch
 from ..core import causal_mask
 from ..dropout import Dropout
 from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
+from ..operations import trace
 from ..seeded import DrawnFrom, seeded
-from ..trace import trace
 from .base import SentenceExplorer
 from .lookup_models import trained
 from .svg_maps import colour_bar, head_maps
