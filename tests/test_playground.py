@@ -13,6 +13,7 @@ import torch
 from ipywidgets.widgets import widget as all_widgets
 
 from attention_helpers.explorers import Playground
+from attention_helpers.explorers.playground import door
 from attention_helpers.explorers.playground import explorer as playground
 from attention_helpers.explorers.playground import player as playing
 from attention_helpers.explorers.playground.headline import headline, mends
@@ -240,7 +241,7 @@ def test_several_in_a_row_leave_nothing_behind(monkeypatch):
     gc.collect()
     before, outputs, runs = len(all_widgets._instances), [], []
     for execution in range(8):
-        monkeypatch.setattr(playground, "this_cell", lambda execution=execution: ("the cell", execution))
+        monkeypatch.setattr(door, "this_cell", lambda execution=execution: ("the cell", execution))
         made = Playground()
         made.play()
         wait_until(lambda made=made: made.arrays.step > 0)
@@ -258,7 +259,7 @@ def test_several_in_a_row_leave_nothing_behind(monkeypatch):
 
 
 def test_two_in_one_run_of_a_cell_both_stay(monkeypatch):
-    monkeypatch.setattr(playground, "this_cell", lambda: ("the cell", 1))
+    monkeypatch.setattr(door, "this_cell", lambda: ("the cell", 1))
     first, second = Playground(), Playground()
     assert first.comm is not None
     first.close()

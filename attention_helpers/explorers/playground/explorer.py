@@ -6,22 +6,21 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 import torch
-from IPython import get_ipython
 
 from ...checks import check_size
 from ...core import causal_mask
 from ...training.loop import held_interrupt
 from ..base import NAMED, Explorer, answer_quietly, seed, stops
-from ..svg import Drawing, arcs, below, printed, text
+from ..svg import Drawing, arcs, below, text
 from ..svg_maps import colour_bar, head_maps
 from ..words import shares
 from .charts import measured_curves
+from .door import close_all
 from .headline import headline, percent
 from .player import Player
 from .runs import NEXT, TASKS, Run
 
 LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
-OPEN = set()  # playgrounds that aren't closed; ipywidgets keeps these alive anyway
 WIDTH, LINE = 640, 78  # the headline's width, in the picture's pixels, and characters per line
 
 
@@ -39,24 +38,18 @@ class PlayState(NamedTuple):
     headline: str
 
 
-class Playground(Explorer):
+class PlaygroundExplorer(Explorer):
     """Train one attention layer and watch it. Moving a control restarts training from the seed, and it keeps playing.
 
     play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
-    time. Held-out examples are evaluated in eval mode. Only one playground per kernel plays: making or playing another
-    pauses it, and so does interrupting the kernel. Running its cell again closes it, and so does close().
+    time. Held-out examples are evaluated in eval mode. Only one playground per kernel plays: playing another pauses it,
+    and so does interrupting the kernel. close() releases everything.
     Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
     def __init__(self):
-        self.cell, self.execution = this_cell()
-        for other in [*OPEN]:
-            other.pause()
-            if self.cell and other.cell == self.cell and other.execution != self.execution:
-                other.close()
         super().__init__()
         self.player = Player(self._lock, self._next_picture, self._show_button)
-        OPEN.add(self)
 
     def make_controls(self):
         return {
@@ -153,8 +146,6 @@ class Playground(Explorer):
 
     def play(self):
         """Keep training, picture after picture, until pause() or for LONGEST steps."""
-        for other in OPEN - {self}:
-            other.pause()
         self.player.start()
         self._show_button()
 
@@ -184,11 +175,8 @@ class Playground(Explorer):
     def close(self):
         """Stop for good and release everything."""
         self.pause()
-        OPEN.discard(self)
         self.arrays = self.arrays._replace(run=None)
-        for child in self.children:
-            close_all(child)
-        self.layout.close()
+        close_all(*self.children, self.layout)
         super().close()
 
     def _next_picture(self):
@@ -207,31 +195,6 @@ class Playground(Explorer):
         name, icon = ("Pause", "pause") if self.playing else ("Play", "play")
         self.buttons["Play"].description, self.buttons["Play"].icon = name, icon
 
-    def _repr_mimebundle_(self, **kwargs):
-        """As in every explorer, but while playing the static picture is that of step 0."""
-        bundle = super()._repr_mimebundle_(**kwargs)
-        if self.playing:
-            first = self.compute(**self.values)
-            bundle["image/svg+xml"] = printed(self.picture(first), self.in_words(first))
-        return bundle | {"text/plain": "Playground: run this cell to play with it."}
-
 
 def in_training(number, form):
     return f", training {form.format(number)}" if math.isfinite(number) else ""
-
-
-def this_cell():
-    """The ids of the running cell and of this execution; None outside a notebook."""
-    kernel = getattr(get_ipython(), "kernel", None)
-    parent = kernel.get_parent() if kernel else {}
-    return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
-
-
-def close_all(widget):
-    """Close a widget, its children, its style and its layout, because ipywidgets keeps each of them until then."""
-    for part in (*getattr(widget, "children", ()), getattr(widget, "style", None), widget.layout):
-        if isinstance(part, widgets.DOMWidget):
-            close_all(part)
-        elif part is not None:
-            part.close()
-    widget.close()
