@@ -12,6 +12,20 @@ from ..._data import data_file
 PICTURE = data_file("playground.svg")  # drawn by tools/notebooks/first_picture.py
 LOADING = '<p role="status">Loading PyTorch…</p>'
 FAILED = '<p role="status">⚠ The playground could not be loaded: {}</p>'
+# The picture has room at a window of 1024 x 768, and where there's more room it's larger.
+STYLE = """<style>.Playground {container-type: inline-size}
+.Playground [role=img] {color: var(--jp-content-font-color0, #000) !important}
+.Playground [role=img] > rect:first-child {fill: none}
+@container (min-width: 750px) {.Playground [role=img] {zoom: 1.25}}
+@container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}}
+.Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
+.Playground .attention-shown {display: none}</style>"""
+# Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.
+SHOWN = """<style onload="const press = tries => {
+    const button = this.closest('.Playground')?.querySelector('.attention-shown');
+    if (!button) return tries && setTimeout(press, 100, tries - 1);
+    matchMedia('(prefers-reduced-motion: reduce)').matches || button.click();
+}; press(50)"></style>"""
 OPEN = set()  # playgrounds that aren't closed; ipywidgets keeps these alive anyway
 
 
@@ -29,7 +43,7 @@ class Playground(widgets.VBox):
             if self._cell and other._cell == self._cell and other._execution != self._execution:
                 other.close()
         self._explorer, self._error, self._turn = None, None, threading.Lock()
-        super().__init__([widgets.HTML(LOADING), widgets.HTML(PICTURE.read_text(encoding="utf-8"))])
+        super().__init__([widgets.HTML(STYLE + LOADING), widgets.HTML(PICTURE.read_text(encoding="utf-8"))])
         self.add_class("attention-explorer")
         self.add_class("Playground")
         OPEN.add(self)

@@ -1,7 +1,6 @@
 """The playground's controls, picture and words."""
 
 import math
-import textwrap
 from typing import NamedTuple
 
 import ipywidgets as widgets
@@ -10,145 +9,150 @@ import torch
 from ...checks import check_size
 from ...core import causal_mask
 from ...training.loop import held_interrupt
-from ..base import NAMED, Explorer, answer_quietly, seed, stops
-from ..svg import Drawing, arcs, below, text
-from ..svg_maps import colour_bar, head_maps
+from ..base import Explorer, answer_quietly, seed, stops
 from ..words import shares
-from .charts import measured_curves
-from .door import close_all
-from .headline import headline, percent
+from .charts import answer, chart, end_of_axis, maps, percent, question_arcs, sentence
+from .door import SHOWN, STYLE, close_all
+from .headline import SURE, fails, headline
 from .player import Player
 from .runs import NEXT, TASKS, Run
 
 LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
-WIDTH, LINE = 640, 78  # the headline's width, in the picture's pixels, and characters per line
+SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
+REMEDY = "Give it a second head"
+ROW = {"flex_flow": "row wrap", "grid_gap": "4px 12px", "align_items": "center"}
 
 
 class PlayState(NamedTuple):
     """What the picture shows: a run after its latest step."""
 
     run: Run
+    values: dict  # of the controls
     step: int
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
     tokens: list  # the same example in words
-    mask: str
+    asks: int  # the token that asks
+    wanted: list  # the tokens with the right answers, in their order; none for the next character
+    predicted: list  # what the model answers, in words
+    answers: list  # what's right
     measured: list  # one Measured per picture so far; losses in nats
     honest: list  # one Honest now and then, for the next character
-    parameters: int
-    headline: str
+    learned: int  # the step from which on the task was learned, or None
 
 
 class PlaygroundExplorer(Explorer):
-    """Train one attention layer and watch it. Moving a control restarts training from the seed, and it keeps playing.
+    """Train one attention layer and watch it. Moving a control restarts training from the seed.
 
     play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
-    time. Held-out examples are evaluated in eval mode. Only one playground per kernel plays: playing another pauses it,
-    and so does interrupting the kernel. close() releases everything.
+    time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
+    on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
+    playing another pauses it, and so does interrupting the kernel. close() releases everything.
     Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
     def __init__(self):
+        self.lively = False  # whether somebody sees it move
         super().__init__()
         self.player = Player(self._lock, self._next_picture, self._show_button)
 
     def make_controls(self):
         return {
-            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What is to be learned"),
-            "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
-            "num_heads": stops("num_heads", [1, 2, 4], 1, "Among how many heads d_out is split"),
-            "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
+            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
+            "num_heads": widgets.ToggleButtons(options=[1, 2, 4], description="heads", tooltips=["d_out is split"] * 3),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
-            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="Leaky: none"),
+            "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
+            "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
+            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltips=["", "no mask"]),
             "seed": seed(0),
         }
 
     def make_extras(self):
-        """A row of buttons, and a slider for the number of steps per picture."""
+        """Buttons by name, and a slider for the number of steps per picture."""
         self.buttons = {}
         for name, icon, tooltip, pressed in (
-            ("Play", "play", "Train on, picture after picture", lambda: self.pause() if self.playing else self.play()),
-            ("Step", "step-forward", "Train on to the next picture", lambda: self.run(self.speed.value)),
+            ("Play", "play", "Train, picture after picture", lambda: self.pause() if self.playing else self.play()),
+            (REMEDY, "", "Two heads, from step 0", self.give_second_head),
+            ("Step", "step-forward", "Train up to the next picture", lambda: self.run(self.pace)),
             ("Restart", "fast-backward", "Back to step 0, with the controls as they are", self.restart),
+            ("shown", "", "Pressed by the page itself", lambda: self.lively or self.play()),
         ):
-            button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "110px"})
+            button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
             button.on_click(lambda _, pressed=pressed: pressed())
             self.buttons[name] = button
-        self.buttons["Play"].button_style = "primary"
-        self.speed = stops("steps a picture", [1, 2, 5, 10, 20], 2, "Steps of training between two pictures")
-        self.speed.style.description_width = NAMED
-        row = [*self.buttons.values(), self.speed]
-        for widget in row:
+        self.buttons["Play"].button_style, self.buttons["Play"].layout.width = "primary", "84px"
+        self.buttons[REMEDY].add_class("attention-remedy")
+        self.buttons["shown"].add_class("attention-shown")
+        auto = f"auto: {SOON} up to step {SURE}, then {LATER}"
+        paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
+        self.speed = stops("steps per picture", paces, 0, auto)
+        return [*self.buttons.values(), self.speed]
+
+    def arranged(self, reset):
+        """What a newcomer needs in one line; the rest opens with More."""
+        play, remedy, step, restart, shown, speed = self.make_extras()
+        more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
+        more.add_class("attention-more")
+        first, others = [*self.controls.values()][:3], [*self.controls.values()][3:]
+        for control, width in zip(first, ("164px", "auto", "244px"), strict=True):
+            control.style.description_width, control.layout.width = "initial", width
+        for widget in (play, remedy, step, restart, shown, speed, more):
             answer_quietly(widget)
-        return [widgets.HBox(row, layout={"grid_area": "auto / 1 / auto / -1", "flex_flow": "row wrap"})]
+        box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
+        more.observe(lambda change: show(box, change["new"]), names="value")
+        self.message.layout.min_height = "0"  # no state is impossible here
+        page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
+        return widgets.VBox([widgets.HBox([*first, play, remedy, more], layout=ROW), box, shown, page])
 
     def compute(self, **values):
         return self.state_of(Run(**values), values)
 
     def state_of(self, run, values):
         """What to show of a run with these control values."""
-        parameters = sum(parameter.numel() for parameter in run.model.parameters())
-        history, said = (run.measured.copy(), run.honest.copy()), headline(run, **values)
-        return PlayState(run, run.step, run.map(), run.words(), values["mask"], *history, parameters, said)
+        example = run.map(), run.words(), run.asks, run.wanted(), *run.both()
+        return PlayState(run, values, run.step, *example, run.measured.copy(), run.honest.copy(), run.learned)
 
     def unused(self, values):
-        return set() if values["task"] == NEXT else {"mask"}
-
-    def note(self, wanted, values):
-        if values["task"] == NEXT:
-            return ""
-        return "mask does nothing here: only the question's row is read out, and the question comes last."
+        return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
 
     def picture(self, state):
-        run, next_character = state.run, state.run.name == NEXT
-        hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
-        limit = 0.5 if next_character else 1.0
-        bar = colour_bar(limit, height=195, more=next_character)
-        table = head_maps(state.weights, state.tokens, limit, hidden, None, 430, 390, run.asks, bar=bar)
-        asks = f"character {run.asks + 1}" if next_character else "the question"
-        said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
-        lines = textwrap.wrap(state.headline, LINE)[:3]
-        said += [text(90, 18 + 19 * n, words, "start", 14) for n, words in enumerate(lines)]
-        reads = arcs(state.weights[:, run.asks], state.tokens, run.asks, f"what {asks} reads", width=420, height=60)
-        charts = measured_curves(state.measured, state.honest, 420, 96)
-        return [[Drawing("".join(said), WIDTH, 66)], [table, below(reads, charts, gap=0)]]
+        next_character, mask = state.values["task"] == NEXT, state.values["mask"]
+        hidden = causal_mask(len(state.tokens)) & (mask == "causal" or not next_character)
+        reads = question_arcs(state.weights[:, state.asks], state.tokens, state.asks, state.wanted)
+        answered = answer(asked(state), state.predicted, state.answers)
+        tables = maps(state.weights, state.tokens, state.asks, hidden, 0.5 if next_character else 1.0)
+        return [*([sentence(words)] for words in explained(state)), [reads, answered], [tables, measured_curves(state)]]
 
     def headline(self, state):
-        return ""
+        return headline(state, **state.values)
 
     def readouts(self, state):
-        now, of = state.measured[-1], "next characters" if state.run.name == NEXT else "answers"
-        weaker = " (to the weaker question)" if state.run.name == TASKS[0] else ""
-        rows = {
-            "loss": f"held-out {now.held_loss:.3f} nats" + in_training(now.loss, "{:.3f}"),
-            f"right {of}": f"held-out {percent(now.accuracy)}" + in_training(100 * now.right, "{:.0f} %") + weaker,
-            f"“{state.tokens[state.run.asks]}” reads": self.strongest(state),
-            "parameters": f"{state.parameters:,} in the whole model; d_in is d_out",
-        }
-        if state.honest:
-            step, loss, usual = state.honest[-1]
-            rows["honest loss"] = f"{loss:.2f} nats with no future to read, {usual:.2f} with (step {step})"
-        return rows
-
-    def strongest(self, state):
-        """Each head's largest weights, in words."""
-        most = [row.topk(2) for row in state.weights[:, state.run.asks]]
-        return "; ".join(
-            f"head {head}: {shares([state.tokens[place] for place in places], weights)}"
-            for head, (weights, places) in enumerate(most, 1)
-        )
+        return {}  # the numbers are beside what they measure
 
     def in_words(self, state):
+        now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
+        training = f"In training: {percent(now.right)}. " if math.isfinite(now.right) else ""
+        heads = [
+            f"head {head}: {shares([state.tokens[token] for token in tokens], weights)}"
+            for head, (weights, tokens) in enumerate(most, 1)
+        ]
         return (
-            f"Step {state.step}. {state.headline} Held-out loss {state.measured[-1].held_loss:.2f} nats. "
-            f"The token {state.tokens[state.run.asks]} reads, by {self.strongest(state)}."
+            f"{' '.join(explained(state)).replace('*', '')} {training}Held-out loss {now.held_loss:.2f} nats. "
+            f"{asked(state)} is answered with {' '.join(state.predicted)}; right is {' '.join(state.answers)}. "
+            f"It reads, by {'; '.join(heads)}."
         )
 
     @property
     def playing(self):
         return self.player.wanted
 
+    @property
+    def pace(self):
+        """Steps of training up to the next picture."""
+        return self.speed.value or (SOON if self.arrays.run.step < SURE else LATER)
+
     def play(self):
         """Keep training, picture after picture, until pause() or for LONGEST steps."""
+        self.lively = True
         self.player.start()
         self._show_button()
 
@@ -166,7 +170,7 @@ class PlaygroundExplorer(Explorer):
         self.pause()
         with held_interrupt() as interrupted, self._lock:
             while left and not interrupted():
-                taken = min(left, self.speed.value)
+                taken = min(left, self.pace)
                 self.arrays.run.take(taken)
                 left -= taken
             self._show_run()
@@ -175,6 +179,11 @@ class PlaygroundExplorer(Explorer):
         """Go back to step 0, and continue from there if it's playing."""
         self.set(**self._shown)
 
+    def give_second_head(self):
+        """What the failure with one head asks for."""
+        self.set(num_heads=2)
+        self.play()
+
     def close(self):
         """Stop for good and release everything."""
         self.pause()
@@ -182,10 +191,18 @@ class PlaygroundExplorer(Explorer):
         close_all(*self.children, self.layout)
         super().close()
 
+    def _moved(self, change):
+        """As in every explorer; where it's seen to move, it also plays."""
+        with self._lock:
+            before = self._shown
+            super()._moved(change)
+        if self.lively and self._shown is not before:
+            self.play()
+
     def _next_picture(self):
         run = self.arrays.run
         before = run.step
-        run.take(self.speed.value)
+        run.take(self.pace)
         self._show_run()
         if run.step // LONGEST > before // LONGEST:
             self.player.stop()
@@ -194,10 +211,51 @@ class PlaygroundExplorer(Explorer):
     def _show_run(self):
         self._draw(self.state_of(self.arrays.run, self._shown))
 
+    def _draw(self, state):
+        super()._draw(state)
+        show(self.buttons[REMEDY], fails(state, **state.values))
+        show(self.controls["mask"], "mask" not in self.unused(state.values))
+
     def _show_button(self):
         name, icon = ("Pause", "pause") if self.playing else ("Play", "play")
         self.buttons["Play"].description, self.buttons["Play"].icon = name, icon
 
 
-def in_training(number, form):
-    return f", training {form.format(number)}" if math.isfinite(number) else ""
+def show(widget, wanted):
+    widget.layout.display = None if wanted else "none"
+
+
+def asked(state):
+    """The question, or the characters before the one to predict."""
+    if state.values["task"] == NEXT:
+        return "".join(state.tokens[state.asks - 7 : state.asks + 1]).replace("␣", " ").replace("↵", " ")
+    return state.tokens[state.asks]
+
+
+def explained(state):
+    """The task in terms of this very example, and how often it's solved; words between asterisks are bold."""
+    task, right = state.values["task"], percent(state.measured[-1].accuracy)
+    if task == NEXT:
+        return f"Which character comes after “*{asked(state)}*”?", f"Step *{state.step}*: {right} right on new text."
+    letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
+    step = f"Step *{state.step}*: {right} right on new examples"
+    if len(state.wanted) == 1:
+        return f"“{asked(state)}” asks which digit stands next to {letters}.", f"{step}."
+    counted = "counting the less accurate of the two answers"
+    return f"“{asked(state)}” asks which digits stand next to {letters}.", f"{step}, {counted}."
+
+
+def measured_curves(state):
+    """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
+    measured, last = state.measured, end_of_axis([100, 200, 500, 1000], state.step)
+    if state.values["task"] != NEXT:
+        right = {"new examples": [(each.step, each.accuracy) for each in measured]}
+        right["training"] = [(each.step, each.right) for each in measured]
+        return chart("right answers by step", right, percent, last, 1, state.learned)
+    losses = {
+        "new text": [(each.step, each.held_loss) for each in measured],
+        "training": [(each.step, each.loss) for each in measured],
+        "no future": [(each.step, each.loss) for each in state.honest],
+    }
+    most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
+    return chart("loss by step (nats)", losses, "{:.3g}".format, last, end_of_axis([3, 6, 12], most))
