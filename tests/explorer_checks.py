@@ -273,7 +273,7 @@ def check_reading(state, text, layer, head, token, ablate):
     token_ids = MODEL.encode(text)
     whole, without = MODEL.look(token_ids), MODEL.look(token_ids, state.ablate)
     torch.testing.assert_close(state.maps, without.maps[0])
-    place = min(token, token_ids.shape[1] - 1)
+    place = token
     assert (state.layer, state.head, state.token) == (layer, head, place)
     shares = whole.logits[0, place].softmax(dim=-1).sort(descending=True).values
     torch.testing.assert_close(state.shares[0], shares[: len(state.next_words)])
