@@ -7,7 +7,7 @@ import numpy as np
 
 from ...plots import as_array, head_colour
 from ..ink import head_ink
-from ..svg import DASHES, DIGIT, EM, LEFT, SMALL, TOP, Drawing, arcs, axes, curve, line, moved, tag, text
+from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, axes, curve, line, moved, tag, text
 from ..svg_maps import CELLS_UP_TO, Grid, as_image, frame, names_beside
 
 WHOLE = 590  # pixels, the picture's width
@@ -94,7 +94,7 @@ def chart(title, curves, written, until, high, learned=None, width=230, height=6
     for (name, measured), dashes in zip(curves.items(), DASHES, strict=False):
         if spots := [spot(step, value) for step, value in measured if math.isfinite(value)]:
             said = f"{name} {written(measured[-1][1])}"
-            look, room = {"stroke_width": 2, "stroke_dasharray": dashes}, 28 + DIGIT * SMALL * len(said)
+            look, room = {"stroke_width": 2, "stroke_dasharray": dashes}, 34 + 0.5 * SMALL * len(said)
             parts.append(curve(spots, said, **look) + tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3))
             x, y = (x, y) if x + room < width + 8 else (4, y + 14)
             parts.append(line(x, y - 4, x + 16, y - 4, stroke="currentColor", **look) + text(x + 20, y, said, "start"))

@@ -17,7 +17,10 @@ STYLE = """<style>.Playground {container-type: inline-size}
 .Playground [role=img] {color: var(--jp-content-font-color0, #000) !important}
 .Playground [role=img] > rect:first-child {fill: none}
 @container (min-width: 750px) {.Playground [role=img] {zoom: 1.25}}
-@container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}}
+.Playground .attention-headline {min-height: 2.6em}
+@container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
+    .Playground .attention-headline {font-size: 20px; min-height: 0}}
+.Playground .widget-readout {min-width: 3em}
 .Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
 .Playground .attention-shown {display: none}</style>"""
 # Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.

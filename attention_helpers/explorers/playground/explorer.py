@@ -10,6 +10,7 @@ from ...checks import check_size
 from ...core import causal_mask
 from ...training.loop import held_interrupt
 from ..base import Explorer, answer_quietly, seed, stops
+from ..svg import below
 from ..words import shares
 from .charts import answer, chart, end_of_axis, maps, percent, question_arcs, sentence
 from .door import SHOWN, STYLE, close_all
@@ -93,7 +94,7 @@ class PlaygroundExplorer(Explorer):
         more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
         more.add_class("attention-more")
         first, others = [*self.controls.values()][:3], [*self.controls.values()][3:]
-        for control, width in zip(first, ("164px", "auto", "244px"), strict=True):
+        for control, width in zip(first, ("172px", "auto", "234px"), strict=True):
             control.style.description_width, control.layout.width = "initial", width
         for widget in (play, remedy, step, restart, shown, speed, more):
             answer_quietly(widget)
@@ -120,7 +121,7 @@ class PlaygroundExplorer(Explorer):
         reads = question_arcs(state.weights[:, state.asks], state.tokens, state.asks, state.wanted)
         answered = answer(asked(state), state.predicted, state.answers)
         tables = maps(state.weights, state.tokens, state.asks, hidden, 0.5 if next_character else 1.0)
-        return [*([sentence(words)] for words in explained(state)), [reads, answered], [tables, measured_curves(state)]]
+        return [[below(*map(sentence, explained(state)), gap=0)], [reads, answered], [tables, measured_curves(state)]]
 
     def headline(self, state):
         return headline(state, **state.values)
