@@ -9,6 +9,7 @@ from ...plots import as_array, head_colour
 from ..ink import head_ink
 from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, axes, curve, line, moved, tag, text
 from ..svg_maps import CELLS_UP_TO, Grid, as_image, frame, names_beside
+from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
 WIDTH, ABOVE = 376, 100  # of the arcs, and how high they rise
@@ -47,9 +48,8 @@ def answer(asked, predicted, answers):
         words = "" if said == right else f"should be {right}"
         start = x - (16 + EM * SMALL * len(words)) / 2
         parts.append(text(x, 66, said, size=48, font_weight="bold"))
-        parts.append(
-            text(start, 90, mark, "start", 16, fill=ink, font_weight="bold") + text(start + 16, 89, words, "start")
-        )
+        parts.append(text(start, 90, mark, "start", 16, fill=ink, font_weight="bold"))
+        parts.append(text(start + 16, 89, words, "start"))
     return Drawing("".join(parts), width, 100)
 
 
@@ -57,7 +57,7 @@ def maps(weights, tokens, asks, hidden, limit):
     """One map per head (num_heads, num_tokens, num_tokens), the asked row framed; limit: the weight of full colour."""
     weights, hidden, count, n = as_array(weights), as_array(hidden), len(weights), len(tokens)
     side, gap, small = min(SIDE, (MAPS - LEFT + GAP) / count - GAP), GAP, n <= CELLS_UP_TO
-    if not small:  # the gap is whole cells, because all maps are one image
+    if not small:  # gaps of four cells, because all maps are one image
         side = min(SIDE, n * (MAPS - LEFT) // (count * n + 4 * (count - 1)))
         gap = 4 * side / n
     corners, cell = [(LEFT + head * (side + gap), 0) for head in range(count)], side / n
@@ -67,14 +67,13 @@ def maps(weights, tokens, asks, hidden, limit):
         drawn = [grid.draw(each, None, None, limit, head_ink(head)) for head, each in enumerate(weights)]
         parts += [moved(each, x, y) for each, (x, y) in zip(drawn, corners, strict=True)]
     else:
-        parts.append(
-            as_image(weights, limit, hidden, np.zeros(weights.shape, bool), corners, cell, range(count), False)
-        )
+        none = np.zeros(weights.shape, bool)
+        parts.append(as_image(weights, limit, hidden, none, corners, cell, range(count), signed=False))
+    room = 0 if small else 2  # around a row that the frame would hide
     for head, (x, y) in enumerate(corners):
         parts.append(tag("rect", x=x, y=y - 15, width=8, height=10, fill=head_colour(head)))
-        room = 0 if small else 2  # around the row, which the frame would hide
-        parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
         parts.append(text(x + 12, y - 6, f"head {head + 1}", "start"))
+        parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
     return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2)
 
 
@@ -93,7 +92,7 @@ def chart(title, curves, written, until, high, learned=None, width=230, height=6
         parts.append(line(at, top, at, bottom, stroke="currentColor", stroke_opacity=0.4))
     for (name, measured), dashes in zip(curves.items(), DASHES, strict=False):
         if spots := [spot(step, value) for step, value in measured if math.isfinite(value)]:
-            said = f"{name} {written(measured[-1][1])}"
+            said = f"{name} {written(measured[-1][1])}".replace("nan", "?")
             look, room = {"stroke_width": 2, "stroke_dasharray": dashes}, 34 + 0.5 * SMALL * len(said)
             parts.append(curve(spots, said, **look) + tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3))
             x, y = (x, y) if x + room < width + 8 else (4, y + 14)
@@ -108,3 +107,19 @@ def end_of_axis(ends, value):
     while end < value < math.inf:
         end *= 2
     return end
+
+
+def measured_curves(state):
+    """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
+    measured, last = state.measured, end_of_axis([100, 200, 500, 1000], state.step)
+    if state.values["task"] != NEXT:
+        right = {"new examples": [(each.step, each.accuracy) for each in measured]}
+        right["training"] = [(each.step, each.right) for each in measured]
+        return chart("right answers by step", right, percent, last, 1, state.learned)
+    losses = {
+        "new text": [(each.step, each.held_loss) for each in measured],
+        "training": [(each.step, each.loss) for each in measured],
+        "no future": [(each.step, each.loss) for each in state.honest],
+    }
+    most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
+    return chart("loss by step (nats)", losses, "{:.3g}".format, last, end_of_axis([3, 6, 12], most))

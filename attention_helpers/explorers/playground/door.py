@@ -62,7 +62,7 @@ class Playground(widgets.VBox):
             made = PlaygroundExplorer()
         except Exception as error:
             self._error, said = error, html.escape(f"{type(error).__name__}: {error}")
-            self.children[0].value = FAILED.format(said)
+            self.children[0].value = STYLE + FAILED.format(said)
             return
         with self._turn:
             self._explorer, former = made, self.children

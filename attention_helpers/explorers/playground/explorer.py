@@ -12,9 +12,9 @@ from ...training.loop import held_interrupt
 from ..base import Explorer, answer_quietly, seed, stops
 from ..svg import below
 from ..words import shares
-from .charts import answer, chart, end_of_axis, maps, percent, question_arcs, sentence
+from .charts import answer, maps, measured_curves, percent, question_arcs, sentence
 from .door import SHOWN, STYLE, close_all
-from .headline import SURE, fails, headline
+from .headline import SURE, asked, explained, fails, headline
 from .player import Player
 from .runs import NEXT, TASKS, Run
 
@@ -132,12 +132,13 @@ class PlaygroundExplorer(Explorer):
     def in_words(self, state):
         now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
         training = f"In training: {percent(now.right)}. " if math.isfinite(now.right) else ""
+        loss = f"{now.held_loss:.2f} nats" if math.isfinite(now.held_loss) else "not a number"
         heads = [
             f"head {head}: {shares([state.tokens[token] for token in tokens], weights)}"
             for head, (weights, tokens) in enumerate(most, 1)
         ]
         return (
-            f"{' '.join(explained(state)).replace('*', '')} {training}Held-out loss {now.held_loss:.2f} nats. "
+            f"{' '.join(explained(state)).replace('*', '')} {training}Held-out loss {loss}. "
             f"{asked(state)} is answered with {' '.join(state.predicted)}; right is {' '.join(state.answers)}. "
             f"It reads, by {'; '.join(heads)}."
         )
@@ -224,39 +225,3 @@ class PlaygroundExplorer(Explorer):
 
 def show(widget, wanted):
     widget.layout.display = None if wanted else "none"
-
-
-def asked(state):
-    """The question, or the characters before the one to predict."""
-    if state.values["task"] == NEXT:
-        return "".join(state.tokens[state.asks - 7 : state.asks + 1]).replace("␣", " ").replace("↵", " ")
-    return state.tokens[state.asks]
-
-
-def explained(state):
-    """The task in terms of this very example, and how often it's solved; words between asterisks are bold."""
-    task, right = state.values["task"], percent(state.measured[-1].accuracy)
-    if task == NEXT:
-        return f"Which character comes after “*{asked(state)}*”?", f"Step *{state.step}*: {right} right on new text."
-    letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
-    step = f"Step *{state.step}*: {right} right on new examples"
-    if len(state.wanted) == 1:
-        return f"“{asked(state)}” asks which digit stands next to {letters}.", f"{step}."
-    counted = "counting the less accurate of the two answers"
-    return f"“{asked(state)}” asks which digits stand next to {letters}.", f"{step}, {counted}."
-
-
-def measured_curves(state):
-    """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
-    measured, last = state.measured, end_of_axis([100, 200, 500, 1000], state.step)
-    if state.values["task"] != NEXT:
-        right = {"new examples": [(each.step, each.accuracy) for each in measured]}
-        right["training"] = [(each.step, each.right) for each in measured]
-        return chart("right answers by step", right, percent, last, 1, state.learned)
-    losses = {
-        "new text": [(each.step, each.held_loss) for each in measured],
-        "training": [(each.step, each.loss) for each in measured],
-        "no future": [(each.step, each.loss) for each in state.honest],
-    }
-    most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
-    return chart("loss by step (nats)", losses, "{:.3g}".format, last, end_of_axis([3, 6, 12], most))

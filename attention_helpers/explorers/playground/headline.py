@@ -1,4 +1,4 @@
-"""The playground's headline: a sentence on what was measured, and on what would fix it.
+"""The playground's words: a headline on what was measured and what would fix it, and the task in one example.
 
 Claims about a single run come from its numbers. Claims about all runs with some settings (they can't learn, or others
 can) are checked by a slow test with ten seeds each: see `cannot` and `mends`.
@@ -12,6 +12,7 @@ from .runs import LEARNED, NEXT, STEADY
 PATIENT = 150  # steps before a headline names other settings, if more steps might be enough
 SURE = 60  # steps before it says that one head isn't enough, since no number of steps is
 APART = 0.3  # nats: if the honest loss exceeds the usual one by more, the model reads the future
+SAID = {"num_heads": "{} heads", "d_out": "d_out {}", "learning_rate": "learning rate {}", "dropout": "dropout {}"}
 TRAINING = "Training: with every step, the question reads differently."
 BLEND = "One head mixes what it reads: both answers come out of one blend, and {}."
 OF_BOTH = ("here both are wrong", "one stays wrong", "are right here by luck")  # by the number of right answers
@@ -60,7 +61,7 @@ def headline(state, task, **sizes):
     mended = mends(task, **sizes)
     if state.step < PATIENT or not mended or now.accuracy >= LEARNED:
         return TRAINING
-    with_these = " and ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in mended.items())
+    with_these = " and ".join(SAID[name].format(value) for name, value in mended.items())
     return f"{percent(now.accuracy)} after {state.step} steps; with {with_these} it would reach {percent(LEARNED)}."
 
 
@@ -82,4 +83,24 @@ def of_next_character(state):
     _, loss, usual = state.honest[-1]
     if loss - usual > APART:
         return f"It reads what it should predict: its loss is {usual:.2f}, but {loss:.2f} with no future to read."
-    return f"No leak: its loss is {usual:.2f}, and {loss:.2f} with no future to read."
+    return f"Its loss on new text is {usual:.2f}, and {loss:.2f} with no future to read."
+
+
+def asked(state):
+    """The question, or the characters before the one to predict."""
+    if state.values["task"] == NEXT:
+        return "".join(state.tokens[state.asks - 7 : state.asks + 1]).replace("␣", " ").replace("↵", " ")
+    return state.tokens[state.asks]
+
+
+def explained(state):
+    """The task in terms of this very example, and how often it's solved; words between asterisks are bold."""
+    task, right = state.values["task"], percent(state.measured[-1].accuracy)
+    if task == NEXT:
+        return f"Which character comes after “*{asked(state)}*”?", f"Step *{state.step}*: {right} right on new text."
+    letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
+    step = f"Step *{state.step}*: {right} right on new examples"
+    if len(state.wanted) == 1:
+        return f"“{asked(state)}” asks which digit stands next to {letters}.", f"{step}."
+    counted = "counting the less accurate of the two answers"
+    return f"“{asked(state)}” asks which digits stand next to {letters}.", f"{step}, {counted}."
