@@ -20,6 +20,7 @@ pytestmark = needs_posix_shell
 RUNNING = "{}.{}".format(*sys.version_info)
 PYTHON = sys.executable
 CALLS = 2  # of pip, that an installation takes
+LAB, KERNEL = "share/jupyter/lab/settings/overrides.json5", "etc/ipython/ipython_kernel_config.py"  # settings in .venv
 
 # It makes a .venv with a copy of itself, whose pip notes how it was called and leaves a record of each package.
 FAKE_PYTHON = f"""#!/bin/sh
@@ -79,7 +80,7 @@ def test_first_call_makes_and_installs_and_the_second_does_nothing(venv, capsys)
     assert capsys.readouterr().out
     assert venv.installs("lab") == []
     assert capsys.readouterr().out == ""
-    assert (venv.path / "share/jupyter/lab/settings/overrides.json5").is_file()
+    assert all((venv.path / settings).is_file() for settings in (LAB, KERNEL))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_venv_level_leaves_packages_to_the_user(venv):
     assert len(venv.installs("lab")) == CALLS
 
 
-@pytest.mark.parametrize("name", [*FILES[1:], "tools/setup/lab_settings/overrides.json5"])
+@pytest.mark.parametrize("name", [*FILES[1:], *(f"tools/setup/venv_files/{name}" for name in (LAB, KERNEL))])
 def test_changed_file_installs_again(venv, name):
     venv.installs("test")
     with open(venv.root / name, "a") as file:

@@ -82,11 +82,8 @@ class Explorer(widgets.VBox):
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
             answer_quietly(control)
-        row = [*self.controls.values(), reset, *self.make_extras()]
-        columns = "repeat(auto-fit, minmax(270px, 1fr))"
-        grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
         looks = widgets.HTML(LOOKS, layout={"display": "none"})
-        super().__init__([grid, self.message, self.make_view(), looks])
+        super().__init__([self.arranged(reset), self.message, self.make_view(), looks])
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self._begin()
@@ -122,6 +119,12 @@ class Explorer(widgets.VBox):
     def make_extras(self):
         """Widgets that move controls but have no value of their own."""
         return []
+
+    def arranged(self, reset):
+        """The controls, the Reset button and the extras as one widget: a grid with as many columns as there's room."""
+        row = [*self.controls.values(), reset, *self.make_extras()]
+        columns = "repeat(auto-fit, minmax(270px, 1fr))"
+        return widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
 
     def choices(self, values):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""

