@@ -7,7 +7,8 @@ from .lesson_03 import MaskExplorer
 from .lesson_04 import DropoutExplorer
 from .lesson_05 import WrapperExplorer
 from .lesson_06 import SplitExplorer
-from .lesson_07 import LearningExplorer, TextExplorer
+from .lesson_07 import LearningExplorer
+from .lesson_07_text import TextExplorer
 from .lesson_08 import CostExplorer
 from .lesson_09 import VariantsExplorer
 from .lesson_10 import ReadingExplorer
