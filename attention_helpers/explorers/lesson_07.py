@@ -79,7 +79,7 @@ class LearningExplorer(Explorer):
         return [[below(reads, maps), self.so_far(state, limit)]]
 
     def so_far(self, state, limit):
-        """The run from left to right: accuracy, and below it what the question read by each head; the step is framed."""
+        """The run from left to right: accuracy, and below it what the question reads by head; the step is framed."""
         count, num_heads, num_tokens = state.run.shape
         each, here = (SO_FAR - LEFT - 10) / count, self.steps.index(state.step)
         tall, bottom = min(STRIPS / num_heads - 20, 13 * num_tokens), TOP + 4 + CHART
@@ -90,7 +90,10 @@ class LearningExplorer(Explorer):
         for head in range(num_heads):
             y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)
             parts += [pixels(strip, HEADS, LEFT, y, each * count, tall), *names_of(head, state, y, tall / num_tokens)]
-            parts += [tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME), mark(y, tall)]
+            parts += [
+                tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME),
+                mark(y, tall),
+            ]
             bottom = y + tall
         labels = sorted({round(n * (count - 1) / 5) for n in range(6)})
         parts += [text(LEFT + (place + 0.5) * each, bottom + 14, str(self.steps[place])) for place in labels]
@@ -114,7 +117,7 @@ class LearningExplorer(Explorer):
             reads = [max(reads, key=lambda read: read[2])]
         said = [f"head {head} reads {state.tokens[best]} most ({weight:.2f})" for head, best, weight in reads]
         right = " and ".join(f"{share:.0%}" for share in state.accuracy.tolist())
-        return f"Step {state.step}: {right} right. {', '.join(said).capitalize()}"
+        return f"Step {state.step}: {right} right. H{', '.join(said)[1:]}"
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
@@ -127,8 +130,8 @@ class LearningExplorer(Explorer):
         rows = enumerate(state.weights[:, -1], 1)
         reads = " ".join(f"By head {n}: {shares(state.tokens, row)}." for n, row in rows)
         return (
-            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} and {listed(state.accuracy)} of "
-            f"the answers are right. What the question {state.tokens[-1]} reads. {reads}"
+            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats, and {listed(state.accuracy)} "
+            f"of the answers are right. What the question {state.tokens[-1]} reads. {reads}"
         )
 
 

@@ -8,13 +8,13 @@ import torch
 from ..core import causal_mask
 from ..training.characters import device_of
 from .base import Explorer, stops
-from .ink import weight_limit
-from .svg import Drawing, arcs, bars, below, title_of
+from .ink import GREY, weight_limit
+from .svg import arcs, bars, below
 from .svg_maps import colour_bar, head_maps
-from .words import shares
 
 FIRST, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
 MOST_LIKELY = 8  # next characters that are shown
+GETS = {"leaky": "has read it:"}  # for the model that sees what comes
 READS, MAPS = 352, 508  # widths: arcs and bars, where 32 letters fit; four maps in a row
 
 
@@ -87,30 +87,44 @@ class TextExplorer(Explorer):
         return rows
 
     def expected(self, state, name):
-        """Bars of a model's most likely next characters."""
-        values, token_ids = state.readings[name].shares.topk(MOST_LIKELY)
-        names = [visible(state.vocabulary[token_id]) for token_id in token_ids]
-        return bars({"probability": values}, names, "", width=READS, height=60, colours=["currentColor"])
+        """Bars of a model's most likely next characters, and of the one that comes, which has a tick."""
+        guesses = self.guesses(state, name, MOST_LIKELY)
+        names = [visible(character) + " ✓" * (character == state.written) for character in guesses]
+        title = "probability of the next character" + ", ✓ comes" * bool(state.written)
+        return bars({"probability": [*guesses.values()]}, names, title, width=READS, height=60, colours=[GREY])
+
+    def guesses(self, state, name, count):
+        """A model's probabilities of its most likely next characters; the last may give way to the one that comes."""
+        _, token_ids = state.readings[name].shares.topk(count)
+        characters = [state.vocabulary[token_id] for token_id in token_ids]
+        if state.written and state.written not in characters:
+            characters[-1] = state.written
+        return {character: probability(state, name, character) for character in characters}
 
     def headline(self, state):
-        return "x"
+        if not state.written:
+            best = {name: next(iter(self.guesses(state, name, 1).items())) for name in state.readings}
+            said = [f"{name} expects “{visible(each)}” ({share:.2f})" for name, (each, share) in best.items()]
+            return f"Nothing follows yet: {', '.join(said)}"
+        shares = {name: probability(state, name, state.written) for name in state.readings}
+        said = [f"the {name} model {GETS.get(name, 'gives it')} {share:.2f}" for name, share in shares.items()]
+        return f"“{visible(state.written)}” comes next: {', '.join(said)}"
 
     def readouts(self, state):
-        return {}
+        if not state.written:
+            return {}
+        place = state.vocabulary.index(state.written)
+        losses = {name: -reading.shares[place].log().item() for name, reading in state.readings.items()}
+        said = ", ".join(f"{name} {loss:.2f} nats" for name, loss in losses.items())
+        return {f"loss for “{visible(state.written)}”": said}
 
     def in_words(self, state):
-        written = f"written there: {visible(state.written)}" if state.written else "nothing is written there"
-        guesses = ". ".join(f"{name}: {words}" for name, words in self.guesses(state))
-        return f"After “{state.text[: state.place + 1]}” ({written}) the models expect: {guesses}."
-
-    def guesses(self, state):
-        """Each model's most likely next characters, and its probability for the one that is written."""
-        for name, reading in state.readings.items():
-            values, token_ids = reading.shares.topk(4)
-            words = shares([visible(state.vocabulary[token_id]) for token_id in token_ids], values)
-            if state.written:
-                words += f" (the one written: {reading.shares[state.vocabulary.index(state.written)]:.2f})"
-            yield name, words
+        comes = f"comes “{visible(state.written)}”" if state.written else "nothing comes yet"
+        said = []
+        for name in state.readings:
+            guesses = self.guesses(state, name, 5).items()
+            said.append(f"{name}: " + ", ".join(f"{visible(each)}: {share:.2f}" for each, share in guesses))
+        return f"After “{state.text[: state.place + 1]}” {comes}; the models expect: {'. '.join(said)}."
 
     def _repr_mimebundle_(self, **kwargs):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
@@ -123,6 +137,10 @@ def read(model, token_ids, place):
     weights = model.maps(token_ids)[0].cpu()  # (num_heads, num_tokens, num_tokens)
     model.train(training)
     return Reading(weights, shares)
+
+
+def probability(state, name, character):
+    return state.readings[name].shares[state.vocabulary.index(character)].item()
 
 
 def visible(character):

@@ -216,7 +216,8 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
 def key_of(curves, points, x, y):
     """The names of curves, each after a piece of its line, and of measured points, each after its mark."""
     parts, look = [], {"stroke": "currentColor", "stroke_width": 2}
-    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **look) for name, dashes in zip(curves, DASHES, strict=False)}
+    dashed = zip(curves, DASHES, strict=False)
+    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **look) for name, dashes in dashed}
     for name, fill in zip(points, FILLS, strict=False):
         label = name if name in curves else f"{name}, measured"
         marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
@@ -239,6 +240,8 @@ def arcs(weights, names, source, title="", width=240, height=90):
     for head, row in enumerate(weights):
         of = f" by head {head + 1}" if len(weights) > 1 else ""
         for x, name, weight in zip(places, names, row, strict=True):
+            if weight < 0.005:  # zero is the page
+                continue
             rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # so that no arc hides another
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
             if x == start:  # its weight on itself: a small loop
