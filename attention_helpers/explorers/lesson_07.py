@@ -8,7 +8,7 @@ import torch
 from ..core import causal_mask
 from ..plots import head_colour
 from .base import Explorer, answer_quietly, slider, stops
-from .ink import HEADS, weight_limit
+from .ink import HEADS, WEIGHTS, weight_limit
 from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, below, curve, key_of, tag, text
 from .svg_maps import colour_bar, frame, head_maps, pixels
 from .words import listed, shares
@@ -73,7 +73,7 @@ class LearningExplorer(Explorer):
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))
         asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
-        bar = colour_bar(limit, height=199, more=limit < 1)
+        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else None, 199, more=limit < 1)
         reads = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” reads", width=NOW, height=70)
         maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
         return [[below(reads, maps), self.so_far(state, limit)]]
@@ -130,8 +130,8 @@ class LearningExplorer(Explorer):
         rows = enumerate(state.weights[:, -1], 1)
         reads = " ".join(f"By head {n}: {shares(state.tokens, row)}." for n, row in rows)
         return (
-            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats, and {listed(state.accuracy)} "
-            f"of the answers are right. What the question {state.tokens[-1]} reads. {reads}"
+            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats; right are "
+            f"{listed(state.accuracy)} of the answers. What the question {state.tokens[-1]} reads. {reads}"
         )
 
 

@@ -21,6 +21,7 @@ def place(num_tokens):
 
 
 def divisors(number):
+    """Among how many heads a width, or heads, can be split."""
     return [n for n in range(1, min(number, MOST_HEADS) + 1) if number % n == 0]
 
 
@@ -32,12 +33,12 @@ class CostState(NamedTuple):
     width: int  # d_in and d_out
     num_kv_heads: int
     bytes: int  # per number
-    operations: dict
+    kv_width: int  # of all KV heads together
+    operations: dict  # FLOPs by part
     table: int  # the score matrices of all heads
     cache: int  # keys and values
     measured: dict  # bytes by number of tokens, by name
 
-    kv_width = property(lambda self: self.width // self.num_heads * self.num_kv_heads)  # of all KV heads together
     quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
     total = property(lambda self: sum(self.operations.values()))
 
@@ -63,9 +64,7 @@ class CostExplorer(Explorer):
             "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
             "num_heads": stops("num_heads", divisors(width), heads, "Among how many heads the width is split"),
             "width": stops("width", self.widths, width, "Of a token's vector before and after the layer"),
-            "num_kv_heads": stops(
-                "num_kv_heads", divisors(heads), heads, "Heads of keys and values, for all heads to share"
-            ),
+            "num_kv_heads": stops("num_kv_heads", divisors(heads), heads, "Heads of keys and values, shared by all"),
             "bytes": stops("bytes per number", BYTES.items(), 4, "Of each number that is stored"),
         }
 
@@ -82,26 +81,24 @@ class CostExplorer(Explorer):
     def note(self, wanted, values):
         said, (heads, shared) = [], (values["num_heads"], values["num_kv_heads"])
         if wanted["num_heads"] != heads:
-            said.append(f"{wanted['num_heads']} does not divide the width {values['width']}: {heads} heads instead.")
+            said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
         if wanted["num_kv_heads"] not in (shared, wanted["num_heads"]):
-            said.append(f"{wanted['num_kv_heads']} does not divide {heads} heads: {shared} KV heads instead.")
+            said.append(f"{wanted['num_kv_heads']} doesn't divide {heads} heads: {shared} KV heads instead.")
         if self.measured and not self.as_measured(values):
-            known = self.sizes
-            said.append(
-                f"No measured points: they have {known['num_heads']} heads, width {known['width']} and float32."
-            )
+            known = "{num_heads} heads, width {width}".format(**self.sizes)
+            said.append(f"No measured points: they were taken with {known}, float32.")
         return " ".join(said)
 
     def as_measured(self, values):
         return all(values[name] == value for name, value in self.sizes.items())
 
-    def compute(self, num_tokens, **sizes):
-        num_heads, width, num_kv_heads, each = (sizes[name] for name in ("num_heads", "width", "num_kv_heads", "bytes"))
-        kv_width = width // num_heads * num_kv_heads
+    def compute(self, num_tokens, num_heads, width, num_kv_heads, bytes):
+        sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_kv_heads, "bytes": bytes}
+        kv_width, measured = width // num_heads * num_kv_heads, self.measured if self.as_measured(sizes) else {}
         operations = flops(num_tokens, width, width) | {"q, k, v": 2 * num_tokens * width * (width + 2 * kv_width)}
-        table, cache = table_bytes(num_tokens, num_heads, 1, each), cache_bytes(num_tokens, kv_width, 1, each)
-        measured = self.measured if self.as_measured(sizes) else {}
-        return CostState(num_tokens, **sizes, operations=operations, table=table, cache=cache, measured=measured)
+        table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, kv_width, 1, bytes)
+        computed = {"kv_width": kv_width, "operations": operations, "table": table, "cache": cache}
+        return CostState(num_tokens, **sizes, **computed, measured=measured)
 
     def picture(self, state):
         shares = {"share": [part / state.total for part in state.operations.values()]}
@@ -114,13 +111,13 @@ class CostExplorer(Explorer):
         curves = {
             scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
             "keys and values": [cache_bytes(n, state.kv_width, 1, state.bytes) for n in LENGTHS],
-            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts},
+            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
         }
         points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
         ends = cache_bytes(LENGTHS[0], self.widths[0] // MOST_HEADS or 1, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
-        look = {"ends": ends, "log": True, "written": lambda value: size_in_words(round(value)), "width": 560}
+        look = {"ends": ends, "log": True, "written": rounded_size, "width": 560, "height": 220}
         title, names = "memory of one layer" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
-        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), height=220, **look)
+        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
 
     def headline(self, state):
         parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, "keys and values")]
@@ -137,23 +134,27 @@ class CostExplorer(Explorer):
         } | ({"measured in all": measured} if measured else {})
 
     def measured_at(self, state):
-        there = {
-            name: points[state.num_tokens] for name, points in state.measured.items() if state.num_tokens in points
-        }
-        return ", ".join(f"{name} {size_in_words(held)}" for name, held in there.items())
+        n, measured = state.num_tokens, state.measured
+        return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
 
     def in_words(self, state):
         measured = self.measured_at(state)
         return (
-            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads}, num_kv_heads {state.num_kv_heads} and a width "
-            f"of {state.width:,}, one pass takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of them "
-            f"for scores and context. In numbers of {state.bytes} bytes the scores take {size_in_words(state.table)}, keys "
-            f"and values {size_in_words(state.cache)}." + (f" Measured in all: {measured}." if measured else "")
+            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads}, num_kv_heads {state.num_kv_heads} and a "
+            f"width of {state.width:,} one pass takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of "
+            f"them for scores and context. In numbers of {state.bytes} bytes the scores take "
+            f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}."
+            + (f" Measured in all: {measured}." if measured else "")
         )
 
 
 def scores_of(num_heads):
     return f"scores of {num_heads} head{'s' * (num_heads > 1)}"
+
+
+def rounded_size(count):
+    """As on an axis: "1 MB"."""
+    return size_in_words(round(count)).replace(".0 ", " ")
 
 
 def peaks(there, tables, rows, state):

@@ -19,8 +19,8 @@ def shares(tokens, weights):
 
 
 def size_in_words(count):
-    """A number of bytes as "96 bytes", "1.2 MB" or "3 GB"."""
+    """A number of bytes as "96 bytes", "1.2 MB" or "3.2 GB"."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
-            return f"{count / size:.1f}".removesuffix(".0") + f" {unit}"
+            return f"{count / size:.1f} {unit}"
     return f"{count} bytes"
