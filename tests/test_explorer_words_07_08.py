@@ -19,6 +19,7 @@ from attention_helpers.explorers.base import plain
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.training.lookup import LookupTask
 from attention_helpers.training.loop import Snapshot
+from tools.bench.made import RUN
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -89,22 +90,25 @@ LEARNING = [
         {},
         "Step 60: 99% and 100% right. Head 1 reads B 7 most (1.00), head 2 reads A 5 most (0.90)",
         {"right answers": "7 (from B 7) and 5 (from A 5)", "loss": "0.013 nats"},
-        "After 60 of 60 steps the loss is 0.01 nats; right are 0.99, 1.00 of the answers. What the question BA ? reads. "
-        "By head 1: A 5: 0.00, C 0: 0.00, B 7: 1.00, BA ?: 0.00. By head 2: A 5: 0.90, C 0: 0.00, B 7: 0.10, BA ?: 0.00.",
+        "After 60 of 60 steps the loss is 0.01 nats; right are 0.99, 1.00 of the answers. What the question BA ? reads."
+        " By head 1: A 5: 0.00, C 0: 0.00, B 7: 1.00, BA ?: 0.00."
+        " By head 2: A 5: 0.90, C 0: 0.00, B 7: 0.10, BA ?: 0.00.",
     ),
     (
         {"step": 8, "example": 2},
         "Step 8: 75% and 50% right. Head 1 reads D 1 most (0.60), head 2 reads C 3 most (0.75)",
         {"right answers": "1 (from D 1) and 3 (from C 3)", "loss": "1.044 nats"},
-        "After 8 of 60 steps the loss is 1.04 nats; right are 0.75, 0.50 of the answers. What the question DC ? reads. "
-        "By head 1: D 1: 0.60, B 2: 0.20, C 3: 0.10, DC ?: 0.10. By head 2: D 1: 0.00, B 2: 0.20, C 3: 0.75, DC ?: 0.05.",
+        "After 8 of 60 steps the loss is 1.04 nats; right are 0.75, 0.50 of the answers. What the question DC ? reads."
+        " By head 1: D 1: 0.60, B 2: 0.20, C 3: 0.10, DC ?: 0.10."
+        " By head 2: D 1: 0.00, B 2: 0.20, C 3: 0.75, DC ?: 0.05.",
     ),
     (
         {"step": 0, "example": 2},
         "Step 0: 10% and 12% right. Head 1 reads B 2 most (0.40), head 2 reads D 1 most (0.26)",
         {"right answers": "1 (from D 1) and 3 (from C 3)", "loss": "2.303 nats"},
-        "After 0 of 60 steps the loss is 2.30 nats; right are 0.10, 0.12 of the answers. What the question DC ? reads. "
-        "By head 1: D 1: 0.30, B 2: 0.40, C 3: 0.10, DC ?: 0.20. By head 2: D 1: 0.26, B 2: 0.25, C 3: 0.25, DC ?: 0.24.",
+        "After 0 of 60 steps the loss is 2.30 nats; right are 0.10, 0.12 of the answers. What the question DC ? reads."
+        " By head 1: D 1: 0.30, B 2: 0.40, C 3: 0.10, DC ?: 0.20."
+        " By head 2: D 1: 0.26, B 2: 0.25, C 3: 0.25, DC ?: 0.24.",
     ),
 ]
 
@@ -163,7 +167,7 @@ def test_the_question_is_the_framed_row_of_each_map(learning):
         assert inks["C 0 reads A 5: 0.5000"] == 0.5
         assert not any("reads C 0" in words for words in inks if words.startswith("A 5"))  # the future is hidden
     assert len(rows) == 2
-    framed = [frame for frame in frames(tree, "2") if frame[2] > 100]
+    framed = [frame for frame in frames(tree, "2") if frame[2] == pytest.approx(4 * frame[3], abs=0.2)]
     for [(y, height)], (_, top, _, tall) in zip(rows, framed, strict=True):
         assert (top % 1000 - framed[0][1], tall) == pytest.approx((0, height), abs=0.2)
         assert y == pytest.approx(3 * height, abs=0.2)
@@ -225,12 +229,36 @@ def test_the_pairs_asked_for_are_bold_in_the_strips(learning):
     assert bold == 2 * ["D 1", "C 3"]  # in the strip of either head
 
 
+def bar_of(explorer):
+    [bar] = re.findall(r'<g transform="translate\(0,26\)" fill="([^"]*)"', explorer.svg)
+    return bar
+
+
 def test_the_bar_has_the_one_heads_colour_and_is_neutral_for_two(learning):
-    alone = explorers.LearningExplorer(run_of([0]))
-    inks = [{group.get("fill") for group in tree_of(e).iter(f"{SVG}g") if "translate(0,26)" in str(group.get("transform"))}
-            for e in (alone, learning)]  # fmt: skip
-    assert HEAD_COLOURS[0] in inks[0]
-    assert "currentColor" in inks[1]
+    assert bar_of(explorers.LearningExplorer(run_of([0]))) == HEAD_COLOURS[0]
+    assert bar_of(learning) == "currentColor"
+
+
+def test_four_sevenths_of_the_weight_have_the_full_colour_of_seven_tokens():
+    explorer, (low, high) = explorers.LearningExplorer(RUN), (0, 0)
+    explorer.set(step=2, example=5)
+    for words, cell in told(tree_of(explorer)).items():
+        if cell.tag == f"{SVG}rect" and " reads " in words:
+            weight = float(words.rpartition(" ")[2])
+            assert float(cell.get("fill-opacity")) == pytest.approx(min(1, weight / (4 / 7)), abs=0.01)
+            low, high = low + (weight < 4 / 7), high + (weight > 4 / 7)
+    assert low > 5 < high
+    assert "≥ 0.57" in words_of(tree_of(explorer))
+    for head, (pixels, _) in enumerate(strips(tree_of(explorer))):
+        rows = torch.stack([snapshot.maps[4, head, -1] for snapshot in RUN.snapshots]).T.numpy()  # (7, 5)
+        assert pixels[..., 3] == pytest.approx(np.minimum(1, rows / (4 / 7)) ** 0.7, abs=0.03)
+
+
+def test_a_run_that_has_not_run_is_refused():
+    run = run_of([0, 1])
+    run.snapshots = run.snapshots[:1]
+    with pytest.raises(ValueError, match="training must have run, got 1 snapshots"):
+        explorers.LearningExplorer(run)
 
 
 def test_play_starts_anew_at_the_end_and_stops_there():
@@ -487,8 +515,8 @@ COSTS = [  # state, headline, readouts, alt text; FLOPs: 2 per term of each prod
             "scores": "32 × 2,048 × 2,048 × 2 bytes = 268.4 MB",
             "keys and values": "2 × 2,048 × 1,024 × 2 bytes = 8.4 MB",
         },
-        "With 2,048 tokens, num_heads 32, num_kv_heads 8 and a width of 4,096 one pass takes 240.52 billion FLOPs, 0.29 "
-        "of them for scores and context. In numbers of 2 bytes the scores take 268.4 MB, keys and values 8.4 MB.",
+        "With 2,048 tokens, num_heads 32, num_kv_heads 8 and a width of 4,096 one pass takes 240.52 billion FLOPs, "
+        "0.29 of them for scores and context. In numbers of 2 bytes the scores take 268.4 MB, keys and values 8.4 MB.",
     ),
 ]
 
