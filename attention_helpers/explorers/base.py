@@ -70,7 +70,7 @@ class Explorer(widgets.VBox):
         self.view, self.message = widgets.HTML(), widgets.HTML()
         self.message.layout.min_height = "1.6em"  # always there, so that the picture below never jumps
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
-        reset.on_click(lambda _: self.set(**self._first))
+        reset.on_click(self._reset)
         for control in self.controls.values():
             control.style.description_width = NAMED  # a new style object would leak the old one
             if isinstance(control, widgets.ToggleButtons):
@@ -89,7 +89,7 @@ class Explorer(widgets.VBox):
         super().__init__([grid, self.message, self.make_view(), looks])
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
-        self._show(*self._settled(self._wanted))
+        self._begin()
 
     def make_controls(self):
         """The controls by name, in their initial state."""
@@ -162,6 +162,10 @@ class Explorer(widgets.VBox):
             self._wanted = wanted
             self._show(*settled)
 
+    def _begin(self):
+        """Show the first state."""
+        self._show(*self._settled(self._wanted))
+
     def _settled(self, wanted):
         """The possible state nearest to the wanted one, its arrays, and its message."""
         values = dict(wanted)
@@ -181,8 +185,18 @@ class Explorer(widgets.VBox):
             try:
                 self._show(*self._settled(self._wanted))
             except ValueError as error:
-                self.message.value = MESSAGE.format(f"⚠ {html.escape(str(error))}")
-                self.view.add_class("attention-dimmed")  # it shows another state than the controls
+                self._refuse(error)
+
+    def _reset(self, _):
+        try:
+            self.set(**self._first)
+        except ValueError as error:  # the first state is possible, except for a class that the learner typed
+            self._refuse(error)
+
+    def _refuse(self, error):
+        """Explain why a state isn't possible; the picture stays, dimmed, because it shows another one."""
+        self.message.value = MESSAGE.format(f"⚠ {marked(str(error))}")
+        self.view.add_class("attention-dimmed")
 
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a computed state."""
