@@ -130,6 +130,10 @@ class Explorer(widgets.VBox):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
         return {}
 
+    def goes_with(self, changes):
+        """A learner's changes of controls, by name, and those that they bring about."""
+        return changes
+
     def note(self, wanted, values):
         """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
         return ""
@@ -146,7 +150,7 @@ class Explorer(widgets.VBox):
     def set(self, **values):
         """Move controls from code: all of them, or none if one value is refused."""
         with self._lock:
-            follow = self.choices(self._wanted).keys()
+            values, follow = self.goes_with(values), self.choices(self._wanted).keys()
             for name, value in values.items():
                 if name not in self.controls:
                     raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
@@ -180,7 +184,7 @@ class Explorer(widgets.VBox):
             if self._held:
                 return
             [name] = [name for name, control in self.controls.items() if control is change["owner"]]
-            self._wanted = self._wanted | {name: change["new"]}
+            self._wanted = self._wanted | self.goes_with({name: change["new"]})
             try:
                 self._show(*self._settled(self._wanted))
             except ValueError as error:
