@@ -9,12 +9,13 @@ import torch
 
 from ..checks import check_tensor
 from ..sentences import Sentence
+from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
 MESSAGE = '<span role="status">{}</span>'
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
-LOOKS = """<style>.attention-explorer select {appearance: auto; background-image: none}
+LOOKS = f"{STYLE}" """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}</style>"""
 
 
