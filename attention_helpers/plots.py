@@ -1,7 +1,7 @@
 """Figures of plain arrays: draw_* functions create artists, show_figure displays a figure and its caption.
 
 We don't use pyplot, because a slider's callback can run on a second thread and pyplot has one current figure for all.
-Arrays can be NumPy arrays or tensors; colours are safe for colour-blind readers (viridis, Okabe and Ito's set).
+Arrays can be NumPy arrays or tensors. A weight is ink: zero is the page, and the largest value has its full colour.
 """
 
 from io import BytesIO
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -17,9 +17,12 @@ SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-d
 LEFT_EDGE = (-0.04, -0.015, -0.015, -0.04)  # where a row's bar is, in axes widths
 ROW = np.array([-0.5, -0.5, 0.5, 0.5])
 NUMBERS_UP_TO = 8  # cells per side: beyond that, numbers no longer fit
-HIDDEN = ListedColormap(["0.92"])  # a masked cell isn't a zero: grey and hatched, off the colour scale
-# Okabe and Ito's colours, the pale yellow last: one per head, the same everywhere.
-HEAD_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
+HIDDEN = ListedColormap(["white"])  # a masked cell isn't a zero: it's hatched
+# One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
+HEAD_COLOURS = ("#0077CC", "#DD7700", "#00AA88", "#BB2244", "#9988FF", "#BB1199", "#767676", "#CC77AA")
+BELOW, ABOVE = "#2F7BD9", "#D9483B"  # signed values: below zero, above zero
+WEIGHTS = LinearSegmentedColormap.from_list("weights", ["white", HEAD_COLOURS[0]])
+SIGNED = LinearSegmentedColormap.from_list("signed", [BELOW, "white", ABOVE])
 
 
 class Heatmap(NamedTuple):
@@ -80,11 +83,13 @@ def new_figure(columns=1, rows=1, width=4.6, height=3.8, three_d=False):
     return figure, list(axes.flat)
 
 
-def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, cmap="viridis", labels=None):
+def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, labels=None):
     """A matrix as colours: one row per query, one column per key, unless `labels` (y, x) says otherwise.
 
-    values: (rows, columns); limits: (lowest, highest) value of the colour scale, by default the range of the shown
-    values; hidden: boolean, same shape, True for masked cells, which are hatched. Returns a Heatmap.
+    Zero is white. Values from 0 up become blue; if some are negative, those are blue and the others red.
+    values: (rows, columns); limits: (lowest, highest) value of the colour scale, by default from 0, or the same on both
+    sides of it, to the largest of the shown values; hidden: boolean, same shape, True for masked cells, which are
+    hatched. Returns a Heatmap.
     """
     values = as_table(values)
     check_labels("rows", rows, values.shape[0])
@@ -93,7 +98,8 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     if hide.shape != values.shape:
         raise ValueError(f"hidden must have the shape of values, {values.shape}, got {hide.shape}")
     shown = values[~hide & np.isfinite(values)]
-    low, high = limits or ((shown.min(), shown.max()) if shown.size else (0, 1))
+    low, high = limits or span(shown)
+    cmap = SIGNED if low < 0 else WEIGHTS
     image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
     grid = np.arange(values.shape[1] + 1) - 0.5, np.arange(values.shape[0] + 1) - 0.5
     hatch = ax.pcolor(*grid, np.ma.array(hide, mask=~hide), cmap=HIDDEN, hatch="////", edgecolor="0.6", linewidth=0)
@@ -109,6 +115,12 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     heatmap = Heatmap(image, numbers, hatch)
     write_numbers(heatmap, values, hide)
     return heatmap
+
+
+def span(values):
+    """The colour scale's limits for values: from zero, or the same on both sides of it if some are negative."""
+    most = max(map(abs, values), default=0) or 1
+    return -most if (values < 0).any() else 0, most
 
 
 def luminance(rgb):

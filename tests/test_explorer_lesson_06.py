@@ -9,7 +9,6 @@ import torch
 
 from attention_helpers import explorers
 from attention_helpers.explorers import lesson_06_whole_layer as whole
-from attention_helpers.explorers.svg import MARK
 from tools.bench.made import SENTENCE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,7 +31,7 @@ def lit_code(e):
     return [
         after.text
         for part, after in itertools.pairwise(parts)
-        if part.get("fill") == MARK and after.get("font-family") == "monospace"
+        if part.get("fill-opacity") == "0.15" and after.get("font-family") == "monospace"
     ]
 
 
@@ -65,7 +64,11 @@ def test_what_is_not_yet_computed_is_pale(fresh, where, pale):
     fresh.set(where=where)
     root = ET.fromstring(fresh.svg)
     assert len([group for group in root.iter(f"{SVG}g") if group.get("opacity")]) == pale
-    frames = [rect for rect in root.iter(f"{SVG}rect") if rect.get("stroke") == MARK]
+    frames = [
+        rect
+        for rect in root.iter(f"{SVG}rect")
+        if rect.get("stroke") == "currentColor" and rect.get("stroke-width") == "2"
+    ]
     assert len(frames) == 1
 
 

@@ -32,10 +32,10 @@ def test_every_head_has_a_tile_and_the_chosen_one_is_framed(explorer):
     assert f"gets {first:.2f} of a row" in drawn["layer 1, head 2"][0].text
 
 
-def test_heads_that_are_off_are_white_and_the_bars_move(explorer):
+def test_ablated_heads_are_covered_and_the_bars_move(explorer):
     explorer.set(layer=1, head=2, ablate="this head")
     assert explorer.arrays.ablate == ((1, 2),)
-    assert [name for name, rect in tiles(explorer).items() if rect.get("fill") == "#fff"] == ["layer 1, head 2"]
+    assert [name for name, rect in tiles(explorer).items() if rect.get("fill") == "currentColor"] == ["layer 1, head 2"]
     expected = MODEL(MODEL.encode("abcabc"), [(1, 2)])[0, -1].softmax(dim=-1)
     whole = MODEL(MODEL.encode("abcabc"))[0, -1]
     torch.testing.assert_close(explorer.arrays.shares[1], expected[whole.topk(6).indices])

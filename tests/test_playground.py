@@ -17,7 +17,6 @@ from attention_helpers.explorers.playground import explorer as playground
 from attention_helpers.explorers.playground import player as playing
 from attention_helpers.explorers.playground.headline import headline, mends
 from attention_helpers.explorers.playground.runs import HELD_OUT, Honest, Measured, Run
-from attention_helpers.explorers.svg import MARK
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask
@@ -304,7 +303,11 @@ def test_an_interrupt_stops_it_and_afterwards_all_is_as_before(ground, monkeypat
 def test_the_picture_frames_the_questions_row_in_each_head_and_draws_what_it_reads(ground):
     ground.set(num_heads=4)
     root = ET.fromstring(ground.svg)
-    frames = [rect for rect in root.iter(f"{SVG}rect") if rect.get("stroke") == MARK]
+    frames = [
+        rect
+        for rect in root.iter(f"{SVG}rect")
+        if rect.get("stroke") == "currentColor" and rect.get("stroke-width") == "2"
+    ]
     assert len(frames) == 4
     told = [title.text for title in root.iter(f"{SVG}title")]
     question, weights = ground.arrays.tokens[-1], ground.arrays.weights[2, -1]

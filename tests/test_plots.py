@@ -38,7 +38,10 @@ def test_a_hidden_cell_is_not_drawn_as_zero(ax):
 
 def test_limits_ignore_hidden_and_infinite_cells(ax):
     heatmap = plots.draw_heatmap(ax, [[1.0, -np.inf], [3.0, 99.0]], NAMES, NAMES, hidden=[[0, 0], [0, 1]])
-    assert heatmap.image.get_clim() == (1, 3)
+    assert heatmap.image.get_clim() == (0, 3)  # zero is white
+    signed = plots.draw_heatmap(ax, [[1.0, -3.0], [2.0, 0.0]], NAMES, NAMES)
+    assert signed.image.get_clim() == (-3, 3)
+    assert signed.image.cmap(0.5)[:3] == pytest.approx((1, 1, 1), abs=0.01)
 
 
 def test_every_number_can_be_read_on_its_colour(ax):

@@ -14,9 +14,18 @@ from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
 MESSAGE = '<span role="status">{}</span>'
+PAGE = (
+    '<div class="attention-headline">{}</div>'
+    '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
+)
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
 LOOKS = f"{STYLE}" """.attention-explorer select {appearance: auto; background-image: none}
-.attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}</style>"""
+.attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
+.attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
+.attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
+.attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
+.attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
+body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
 
 
 def slider(name, value, low, high, tooltip, step=None):
@@ -41,7 +50,7 @@ def dropout(name="dropout", value=0.0):
 
 
 class Explorer(widgets.VBox):
-    """Controls on top; below them a message, a picture and readouts, all computed from the controls' values.
+    """Controls on top; below them a headline, a picture and readouts, all computed from the controls' values.
 
     A subclass keeps three things apart: the controls, what is computed from their values, and how that is shown, as a
     picture and in words. Only `make_controls` and `make_extras` know about widgets.
@@ -59,7 +68,7 @@ class Explorer(widgets.VBox):
         self._first = self.values
         self._wanted = self.values  # last requested values; one that isn't possible now returns when it is
         self.view, self.message = widgets.HTML(), widgets.HTML()
-        self.message.layout.min_height = "1.8em"  # always there, so that the picture below never jumps
+        self.message.layout.min_height = "1.6em"  # always there, so that the picture below never jumps
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(lambda _: self.set(**self._first))
         for control in self.controls.values():
@@ -92,6 +101,10 @@ class Explorer(widgets.VBox):
 
     def picture(self, arrays):
         """The arrays as rows (lists) of Drawings, whose sizes are the same in every state."""
+        raise NotImplementedError
+
+    def headline(self, arrays):
+        """One sentence on what you see, with its numbers: text or Markup."""
         raise NotImplementedError
 
     def in_words(self, arrays):
@@ -161,6 +174,7 @@ class Explorer(widgets.VBox):
                 self._show(*self._settled(self._wanted))
             except ValueError as error:
                 self.message.value = MESSAGE.format(f"⚠ {html.escape(str(error))}")
+                self.view.add_class("attention-dimmed")  # it shows another state than the controls
 
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a computed state."""
@@ -179,15 +193,16 @@ class Explorer(widgets.VBox):
     def _draw(self, arrays):
         """Update picture and words, but not the controls, which the learner may be moving."""
         alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
+        self.said, self.svg = self.headline(arrays), live(rows, alt)
         self.arrays, self.alt, self._rows, self.readout = arrays, alt, rows, readout
-        self.svg = live(rows, alt)
-        # one widget message: picture and numbers change together, and sooner than with two
-        self.view.value = self.svg + readout
+        # one widget message: headline, picture and numbers change together, and sooner than with several
+        self.view.value = PAGE.format(marked(self.said), self.svg, readout)
+        self.view.remove_class("attention-dimmed")
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus a static picture on white and a line of text for places without widgets."""
         return super()._repr_mimebundle_(**kwargs) | {
-            "image/svg+xml": printed(self._rows, self.alt),
+            "image/svg+xml": printed(self._rows, self.alt, plain(self.said)),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
 
@@ -262,11 +277,17 @@ class Markup(str):
 
 
 def marked(text):
-    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)))
+    """Text as Markup: what's between backticks becomes code."""
+    return text if isinstance(text, Markup) else Markup(re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)))
+
+
+def plain(text):
+    """Text or Markup without tags."""
+    return html.unescape(re.sub("<[^>]*>", "", marked(text)))
 
 
 def table(rows):
-    """Readouts as an HTML table of names and texts; text between backticks becomes code."""
-    head = '<tr><th scope="row" style="text-align:left;white-space:nowrap;padding-right:1em">'
-    cells = [(html.escape(name), text if isinstance(text, Markup) else marked(text)) for name, text in rows.items()]
-    return "<table>" + "".join(f"{head}{name}</th><td>{text}</td></tr>" for name, text in cells) + "</table>"
+    """Readouts as an HTML table of names and texts."""
+    head = '<tr><th scope="row" style="text-align:left;vertical-align:top;padding-right:1em">'
+    cells = [f"{head}{html.escape(name)}</th><td>{marked(text)}</td></tr>" for name, text in rows.items()]
+    return f"<table>{''.join(cells)}</table>" if cells else ""

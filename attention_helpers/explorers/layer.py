@@ -9,6 +9,7 @@ from ..any_layer.inspection import learners_code, look_at, try_out
 from ..any_layer.signature import kinds_of, name_of
 from ..seeded import seeded
 from .base import Markup, SentenceExplorer, dropout, seed, slider
+from .ink import NEUTRAL, largest
 from .svg import Drawing, beside, text
 from .svg_maps import colour_bar, head_maps, heatmap, strip
 
@@ -86,23 +87,28 @@ class LayerExplorer(SentenceExplorer):
 
     def picture(self, state):
         maps, shown = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS]
-        moves = 0.0, max(float(state.influence.max()), 1e-9)
+        most = largest(state.influence)
         title = "influence, in eval()" if state.judged else "influence: it is random"
         named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by"}
-        influence = heatmap(state.influence, self.tokens, self.tokens, title, side=230, limits=moves, **named)
+        influence = heatmap(
+            state.influence, self.tokens, self.tokens, title, side=230, limit=most, ink=NEUTRAL, **named
+        )
         width = state.context.shape[1]
         each = -(-width // max(1, len(maps)))
         owners = [n // each for n in range(width)]
         context = strip(state.context, self.tokens, owners, "context", width=620, height=130)
-        return [[self.drawn_maps(maps, shown), beside(influence, colour_bar(moves, height=230))], [context]]
+        return [[self.drawn_maps(maps, shown), beside(influence, colour_bar(most, NEUTRAL, height=230))], [context]]
 
     def drawn_maps(self, maps, shown):
-        (width, height), bar = (420, 314), colour_bar((0, 1), height=200)
+        (width, height), bar = (420, 314), colour_bar(height=200)
         if not len(maps):
             words = text(width / 2, height / 2, "no attention map was found", size=14)
             return beside(Drawing(words, width, height), bar)
         taken = (shown == 0) & (maps > 0)
-        return head_maps(shown, self.tokens, (0.0, 1.0), (maps == 0).all(dim=0), taken, width, height, bar=bar)
+        return head_maps(shown, self.tokens, 1.0, (maps == 0).all(dim=0), taken, width, height, bar=bar)
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         more = f" (the first {MOST_MAPS} are shown)" if len(state.maps) > MOST_MAPS else ""

@@ -6,6 +6,7 @@ import torch
 
 from ..core import attention_scores, attention_weights, context_vectors
 from .base import SentenceExplorer, stops
+from .ink import WEIGHTS
 from .svg import bars, beside
 from .svg_maps import colour_bar, heatmap
 from .words import entropy_in_bits, listed, shares
@@ -55,7 +56,10 @@ class ScoresExplorer(SentenceExplorer):
         scores = bars({"score": state.scores[query]}, self.tokens, "scores of the query", span, width=190)
         weights = bars({"weight": state.weights[query]}, self.tokens, "weights of the query", width=190)
         context = bars(vectors, entries, "vectors of the query", reach, width=170)
-        return [[beside(table, colour_bar((0, 1))), scores, weights, context]]
+        return [[beside(table, colour_bar(shade=WEIGHTS)), scores, weights, context]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         weights = state.weights[state.query]

@@ -10,8 +10,9 @@ from ..core import attention_scores, attention_weights
 from ..layers import SelfAttention_v2
 from ..seeded import seeded
 from .base import SentenceExplorer, seed, slider
+from .ink import SIGNED, WEIGHTS, largest
 from .svg import bars, beside
-from .svg_maps import SIGNED, around_zero, colour_bar, heatmap
+from .svg_maps import colour_bar, heatmap
 from .words import entropy_in_bits
 
 
@@ -69,12 +70,15 @@ class QKVExplorer(SentenceExplorer):
         return {"qkv_bias"} if values["source"] == "normal" else set()
 
     def picture(self, state):
-        tokens, limits = self.tokens, around_zero(state.scores)
+        tokens, limit = self.tokens, largest(state.scores)
         most = max(torch.tensor(len(tokens)).log2().item(), 0.1)
-        scores = heatmap(state.scores, tokens, tokens, "scores", limits=limits, palette=SIGNED, tell="{} meets {}")
-        weights = beside(heatmap(state.weights, tokens, tokens, "weights"), colour_bar((0, 1)))
+        scores = heatmap(state.scores, tokens, tokens, "scores", limit=limit, ink=SIGNED, tell="{} meets {}")
+        weights = beside(heatmap(state.weights, tokens, tokens, "weights"), colour_bar(shade=WEIGHTS))
         entropy = bars({"entropy in bits": state.entropy}, tokens, "entropy (bits)", (0, most), width=190)
-        return [[beside(scores, colour_bar(limits, SIGNED)), weights, entropy]]
+        return [[beside(scores, colour_bar(limit, SIGNED)), weights, entropy]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         low, high = state.scores.min(), state.scores.max()

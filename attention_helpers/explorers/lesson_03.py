@@ -11,6 +11,7 @@ from ..layers import CausalAttention
 from ..probes import perturbation_influence
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
+from .ink import NEUTRAL, WEIGHTS, largest
 from .svg import beside
 from .svg_maps import colour_bar, heatmap
 
@@ -91,12 +92,15 @@ class MaskExplorer(SentenceExplorer):
     def picture(self, state):
         tokens, future = self.tokens[: len(state.weights)], causal_mask(len(state.weights))
         hidden = future if state.method in ("-inf", "renormalise") else None
-        most = 0.0, max(float(state.influence.max()), 1e-9)
+        most = largest(state.influence)
         named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by", "column": state.poked}
         weights = heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=hidden)
-        influence = heatmap(state.influence, tokens, tokens, "influence", side=230, limits=most, **named)
-        bars = colour_bar((0, 1), height=230), colour_bar(most, height=230)
+        influence = heatmap(state.influence, tokens, tokens, "influence", side=230, limit=most, ink=NEUTRAL, **named)
+        bars = colour_bar(shade=WEIGHTS, height=230), colour_bar(most, NEUTRAL, height=230)
         return [[beside(weights, bars[0]), beside(influence, bars[1])]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         tokens = self.tokens[: len(state.weights)]

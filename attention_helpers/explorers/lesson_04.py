@@ -10,6 +10,7 @@ from ..dropout import Dropout
 from ..layers import CausalAttention
 from ..seeded import seeded
 from .base import SentenceExplorer, dropout, seed, stops
+from .ink import WEIGHTS
 from .svg import bars, beside
 from .svg_maps import colour_bar, heatmap
 
@@ -76,7 +77,10 @@ class DropoutExplorer(SentenceExplorer):
             width=700,
             height=90,
         )
-        return [[before, one, dropped, beside(average, colour_bar((0, 1), more=True))], [sums]]
+        return [[before, one, dropped, beside(average, colour_bar(shade=WEIGHTS, more=True))], [sums]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         past, sums = ~causal_mask(len(state.weights)), state.row_sums

@@ -1,10 +1,11 @@
 """Notebook 05: heads side by side, each with its own weights, and their contexts in one row."""
 
 from .base import dropout, seed, stops
+from .ink import SIGNED, largest
 from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import HeadsExplorer, lightest, stack_heads, stack_trained
+from .multi_head import HeadsExplorer, stack_heads, stack_trained
 from .svg import beside
-from .svg_maps import SIGNED, around_zero, colour_bar, strip
+from .svg_maps import colour_bar, strip
 from .words import listed
 
 
@@ -39,7 +40,10 @@ class WrapperExplorer(HeadsExplorer):
         owners = [column // (width // num_heads) for column in range(width)]
         context = strip(state.context, state.tokens, owners, "context vectors, head after head")
         maps = self.heads_picture(state, 620, 330)
-        return [[maps], [beside(context, colour_bar(around_zero(state.context), SIGNED, height=130))]]
+        return [[maps], [beside(context, colour_bar(largest(state.context), SIGNED, height=130))]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         num_heads, width = len(state.shown), state.context.shape[1]
@@ -47,7 +51,6 @@ class WrapperExplorer(HeadsExplorer):
         return {
             "context": f"{num_heads} heads × {width // num_heads} = {width} wide, entries {low:.4f} to {high:.4f}",
             "entropy a head": f"{listed(state.entropy)} bits",
-            "colours": f"from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; ×: dropped",
             **self.answers(state),
             "parameters": f"{state.parameters}, {state.parameters // num_heads} a head",
             "row sums": f"{state.shown.sum(dim=-1).min():.4f} to {state.shown.sum(dim=-1).max():.4f}",

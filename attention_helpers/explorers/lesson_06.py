@@ -7,7 +7,7 @@ import torch
 from .base import Markup, dropout, seed, slider, stops
 from .lesson_06_whole_layer import ORDER, lines_at, whole_layer
 from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import MOST_HEADS, MOST_TOKENS, HeadsExplorer, lightest, operations, split_heads, split_trained
+from .multi_head import MOST_HEADS, MOST_TOKENS, HeadsExplorer, operations, split_heads, split_trained
 from .words import listed, size_in_words
 
 MOST_WIDE = 96
@@ -60,6 +60,9 @@ class SplitExplorer(HeadsExplorer):
     def picture(self, state):
         return whole_layer(state)
 
+    def headline(self, state):
+        return ""
+
     def readouts(self, state):
         num_heads, num_tokens = state.shown.shape[:2]
         d_out, trace = state.context.shape[1], html.escape(state.operations)
@@ -68,8 +71,6 @@ class SplitExplorer(HeadsExplorer):
             "num_heads": offered(d_out, num_heads) if state.accuracy is None else f"{num_heads}",
             "head_dim": f"{d_out} / {num_heads} = {d_out // num_heads}",
             "entropy a head": f"{listed(state.entropy)} bits",
-            "colours": f"weights from 0 (darkest) to {lightest(state)[1]:.2f} and more (lightest); hatched: masked; "
-            "×: dropped; vectors and scores: blue below 0, red above, each table by its own largest",
             **self.answers(state),
             "parameters": f"{state.parameters}",
             "weights in memory": f"{num_heads} × {num_tokens} × {num_tokens} numbers, "

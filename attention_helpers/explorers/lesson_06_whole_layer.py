@@ -7,9 +7,10 @@ from functools import lru_cache
 from ..core import causal_mask
 from ..layers import MultiHeadAttention
 from ..plots import as_table, head_colour
-from .multi_head import lightest, taken_from
-from .svg import LEFT, MARK, PALE, TOP, Drawing, below, beside, moved, tag, text, title_of
-from .svg_maps import SIGNED, Grid, around_zero, colour_bar, head_maps, levels, names_beside, pixels
+from .ink import SIGNED, SIGNS, largest, weight_limit
+from .multi_head import taken_from
+from .svg import FRAME, LEFT, PALE, TOP, Drawing, below, beside, moved, tag, text, title_of
+from .svg_maps import Grid, colour_bar, head_maps, names_beside, pixels
 
 PLACES = {  # the places in the layer, and the beginnings of the code lines that compute them
     "tokens": "b, num_tokens",
@@ -55,7 +56,7 @@ def listing(state):
     for n, line in enumerate(code()):
         y = TOP + 15.5 * n
         if line in lit:
-            parts.append(tag("rect", x=0, y=y, width=CODE, height=15.5, fill=MARK, fill_opacity="0.25"))
+            parts.append(tag("rect", x=0, y=y, width=CODE, height=15.5, fill_opacity="0.15"))
         parts.append(text(5, y + 11.5, with_sizes(line, state), "start", 10.2, font_family="monospace"))
     return Drawing("".join(parts), CODE, 200)
 
@@ -65,18 +66,18 @@ def reached(svg, state, places, x, y, width, height):
     if ORDER.index(state.where) < ORDER.index(places[0]):
         return tag("g", svg, opacity="0.15")
     room = {"x": x - 3, "y": y - 9, "width": width + 6, "height": height + 12}
-    return svg + (tag("rect", fill="none", stroke=MARK, stroke_width=2, **room) if state.where in places else "")
+    return svg + (tag("rect", stroke_width=2, **room, **FRAME) if state.where in places else "")
 
 
 def strip(state, places, vectors, x, width, height, formula, num_heads=0):
     """Vectors (num_tokens, entries), one per row, at (x, TOP); with num_heads, a band above each head's entries."""
     vectors = as_table(vectors)
-    limits = around_zero(vectors)
+    limit = largest(vectors)
     if vectors.size <= ENTRIES:
         grid = entries(tuple(state.tokens), vectors.shape[1], width, height)
-        svg = moved(grid.draw(vectors, decimals=None, limits=limits, told=2), x, TOP)
+        svg = moved(grid.draw(vectors, decimals=None, limit=limit, ink=SIGNED, told=2), x, TOP)
     else:
-        svg = pixels(levels(vectors, limits), SIGNED, x, TOP, width, height, "BMP")
+        svg = pixels(SIGNS.signed(vectors, limit), SIGNS, x, TOP, width, height)
     svg = reached(svg + bands(x, width, num_heads), state, places, x, TOP, width, height)
     return svg + moved(title_of(places[0], width), x, -2) + text(x + width / 2, TOP + height + 16, formula, **PALE)
 
@@ -84,7 +85,7 @@ def strip(state, places, vectors, x, width, height, formula, num_heads=0):
 @lru_cache(maxsize=64)
 def entries(tokens, columns, width, height):
     """The grid that strips of one shape share."""
-    return Grid(tokens, list(map(str, range(columns))), width, height, None, SIGNED, tell="{}, entry {}")
+    return Grid(tokens, list(map(str, range(columns))), width, height, tell="{}, entry {}")
 
 
 @lru_cache
@@ -110,15 +111,15 @@ def projections(state):
 
 def maps(state):
     """One map per head: the scores, the masked scores, the weights, or the weights after dropout."""
-    limits, palette, tell = lightest(state), {}, "{} reads {}"
+    limit, signed, tell = weight_limit(len(state.tokens)), False, "{} reads {}"
     shown, hidden, taken = state.weights, causal_mask(len(state.tokens)), None
     if state.where in ("scores", "mask"):
-        shown, limits, palette = state.steps.scores[0], around_zero(state.steps.scores), {"palette": SIGNED}
+        shown, limit, signed = state.steps.scores[0], largest(state.steps.scores), True
         hidden, tell = hidden & (state.where == "mask"), "{} meets {}"
     elif state.where != "softmax":
         shown, taken = state.shown, taken_from(state)
-    grid = head_maps(shown, state.tokens, limits, hidden, taken, WIDTH - 72, 276, **palette, tell=tell)
-    bar = colour_bar(limits, **palette, height=150, more=not palette)
+    grid = head_maps(shown, state.tokens, limit, hidden, taken, WIDTH - 72, 276, signed=signed, tell=tell)
+    bar = colour_bar(limit, SIGNED if signed else None, 150, more=not signed and limit < 1)
     both = beside(Drawing(reached(grid.svg, state, ORDER[4:8], LEFT, 11, WIDTH - 72 - LEFT, 206), *grid[1:]), bar)
     here = state.where if state.where in ORDER[4:8] else "dropout"  # which of the four is drawn
     names = [tag("tspan", name, font_weight="bold" if name == here else "normal") for name in ORDER[4:8]]

@@ -67,11 +67,14 @@ class LearningExplorer(Explorer):
         steps, losses = zip(*[(snapshot.step, snapshot.loss) for snapshot in self.snapshots], strict=True)
         names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
         here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
-        bar = colour_bar((0, 1), height=200)
-        maps = head_maps(state.weights, tokens, (0, 1), causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
+        bar = colour_bar(height=200)
+        maps = head_maps(state.weights, tokens, 1.0, causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
         title, axis = "held-out loss (nats)", "step, not to scale"
         loss = lines({"loss": losses}, {}, names, title, axis, here, ends=ends, width=220)
         return [[maps, reads, loss]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         return {
@@ -142,18 +145,21 @@ class TextExplorer(Explorer):
         return TypedState(text, place, vocabulary, readings)
 
     def picture(self, state):
-        tokens, limits = [visible(character) for character in state.text], (0, 1)
+        tokens = [visible(character) for character in state.text]
         future, asked = causal_mask(len(tokens)), visible(state.text[state.place])
         maps, guesses = [], []
         for name, reading in state.readings.items():
-            hidden, bar = future & (name != "leaky"), colour_bar(limits, height=200) if maps else None
-            grid = head_maps(reading.weights, tokens, limits, hidden, None, 380, 380, row=state.place, bar=bar)
+            hidden, bar = future & (name != "leaky"), colour_bar(height=200) if maps else None
+            grid = head_maps(reading.weights, tokens, 1.0, hidden, None, 380, 380, row=state.place, bar=bar)
             maps.append(below(Drawing(title_of(name, 380), 380, 18), grid, gap=0))
             values, token_ids = reading.shares.topk(MOST_LIKELY)
             names = [visible(state.vocabulary[token_id]) for token_id in token_ids]
             title = f"{name}: after “{asked}” at {state.place + 1}"
             guesses.append(bars({"share": values}, names, title, width=390, height=100))
         return [maps, guesses]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         return {

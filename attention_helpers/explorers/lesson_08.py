@@ -62,6 +62,9 @@ class CostExplorer(Explorer):
         memory = lines(curves, points, names, title, xlabel, here, ends=ends, log=True, width=540)
         return [[bars(shares, list(state.operations), "share of the operations", width=300, height=210), memory]]
 
+    def headline(self, state):
+        return ""
+
     def readouts(self, state):
         total = sum(state.operations.values())
         return {

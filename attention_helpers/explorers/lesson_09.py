@@ -11,6 +11,7 @@ from ..modern.layers import ModernAttention
 from ..modern.parts import alibi_bias, window_mask
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
+from .ink import weight_limit
 from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
 from .words import size_in_words
 
@@ -73,10 +74,13 @@ class VariantsExplorer(SentenceExplorer):
         return share_keys(self.embeddings, **values)
 
     def picture(self, state):
-        limits = 0.0, min(1.0, 4 / state.sees[-1].sum().item())  # with many keys the weights are small
+        limit = weight_limit(state.sees[-1].sum().item())
         tokens, nothing = self.tokens[: state.weights.shape[-1]], torch.zeros_like(state.weights)
-        bar = colour_bar(limits, height=250, more=True)
-        return [[head_maps(state.weights, tokens, limits, ~state.sees, nothing, 620, 500, bar=bar)]]
+        bar = colour_bar(limit, height=250, more=limit < 1)
+        return [[head_maps(state.weights, tokens, limit, ~state.sees, nothing, 620, 500, bar=bar)]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]

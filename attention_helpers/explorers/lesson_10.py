@@ -9,8 +9,10 @@ from torch.nn.functional import adaptive_max_pool2d, pad
 
 from ..language_model.head_roles import best_heads, repeated_tokens, weight_at
 from .base import MESSAGE, Explorer, slider
-from .svg import LEFT, MARK, Drawing, bars, moved, number, tag, text, title_of
-from .svg_maps import GREY, HEAD, NOTHING, WEIGHTS, colour_bar, levels, pixels
+from .hatching import hatching
+from .ink import BLACK
+from .svg import FRAME, LEFT, Drawing, bars, moved, number, tag, text, title_of
+from .svg_maps import HEAD, colour_bar, pixels
 
 MOST, SHOWN, KEPT = 64, 6, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
@@ -102,7 +104,10 @@ class ReadingExplorer(Explorer):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
         after = f"after {plain(state.words[state.token])}, next"
         chart = bars(series, [plain(word) for word in state.next_words], after, width=300, height=MAP - 60)
-        return [[one_map(state), colour_bar((0.0, 1.0), height=MAP - 60), chart], [atlas(state)]]
+        return [[one_map(state), colour_bar(height=MAP - 60), chart], [atlas(state)]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         row = state.maps[state.layer, state.head, state.token]
@@ -148,12 +153,13 @@ def one_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
     weights, n = state.maps[state.layer, state.head].double().numpy(), len(state.words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
-    sheet = np.where(future, GREY, levels(weights, (0, 1))).astype(np.uint8)
-    image = pixels(sheet, WEIGHTS, LEFT, HEAD, MAP, MAP)
+    sheet = np.where(future, 0, BLACK.indices(weights))
+    image = pixels(sheet, BLACK, LEFT, HEAD, MAP, MAP, **{"class": "attention-black"})
+    image += moved(hatching(future, cell, cell, edge=True), LEFT, HEAD)
     told = zip(state.words, reads(state.maps[state.layer, state.head], state.words), strict=True)
     room = {"x": LEFT, "width": MAP, "height": cell, "fill": "transparent"}
     rows = [tag("rect", says=f"{plain(a)} reads {b}", y=HEAD + i * cell, **room) for i, (a, b) in enumerate(told)]
-    frame = {"fill": "none", "stroke": MARK, "stroke_width": 2, "pointer_events": "none"}
+    frame = FRAME | {"stroke_width": 2}
     rows.append(tag("rect", x=LEFT, y=HEAD + state.token * cell, width=MAP, height=max(cell, 3.0), **frame))
     names = [text(LEFT - 5, HEAD + (state.token + 0.5) * cell + 4, plain(state.words[state.token])[:9], "end")]
     title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, 0)
@@ -167,11 +173,12 @@ def atlas(state):
     """
     (layers, heads, n, _), most = state.maps.shape, TILE - 1
     maps = adaptive_max_pool2d(state.maps, most) if n > most else state.maps
-    steps = pad(torch.from_numpy(levels(maps.double().numpy(), (0, 1))), (0, 1, 0, 1), value=NOTHING)
-    sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy().astype(np.uint8)  # (heads * (n + 1), ...)
+    steps = pad(torch.from_numpy(BLACK.indices(maps.double().numpy())), (0, 1, 0, 1))
+    sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy()  # (heads * (n + 1), ...)
     width, height = layers * TILE, heads * TILE
     smooth = n > TILE / 2  # pixelated, so small an image would lose rows or columns
-    parts = [pixels(sheet, WEIGHTS, LEFT, HEAD, width, height, look="auto" if smooth else "pixelated")]
+    look = {"look": "auto" if smooth else "pixelated", "class": "attention-black"}
+    parts = [pixels(sheet, BLACK, LEFT, HEAD, width, height, **look)]
     ablate, firsts = set(state.ablate), state.maps[..., 0].mean(dim=-1).tolist()
     for layer in range(layers):
         for head in range(heads):
@@ -179,8 +186,10 @@ def atlas(state):
             first = number(firsts[layer][head])
             says = f"layer {layer}, head {head}: the first token gets {first} of a row on average"
             chosen = (layer, head) == (state.layer, state.head)
-            stroke, beyond = ({"stroke": MARK, "stroke_width": 3}, 1.5) if chosen else ({}, 0)  # around it, not on it
-            shade = "#fff" if (layer, head) in ablate else "transparent"
+            stroke, beyond = (
+                ({"stroke": "currentColor", "stroke_width": 3}, 1.5) if chosen else ({}, 0)
+            )  # around it, not on it
+            shade = "currentColor" if (layer, head) in ablate else "transparent"
             room = {"x": x - beyond, "y": y - beyond, "width": TILE + 2 * beyond, "height": TILE + 2 * beyond}
             parts.append(tag("rect", says=says, fill=shade, **room, **stroke))
     parts += [text(LEFT + (layer + 0.5) * TILE, HEAD - 5, str(layer)) for layer in range(0, layers, 2)]

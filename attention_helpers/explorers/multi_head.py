@@ -11,6 +11,7 @@ from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
 from ..seeded import DrawnFrom, seeded
 from ..trace import trace
 from .base import SentenceExplorer
+from .ink import weight_limit
 from .lookup_models import trained
 from .svg_maps import colour_bar, head_maps
 from .words import entropy_in_bits
@@ -108,9 +109,9 @@ class HeadsExplorer(SentenceExplorer):
         return " ".join([*said, f"Greyed: {greyed}."] if greyed else said)
 
     def heads_picture(self, state, width, height):
-        limits, future = lightest(state), causal_mask(len(state.tokens))
-        bar = colour_bar(limits, height=height / 2, more=True)
-        return head_maps(state.shown, state.tokens, limits, future, taken_from(state), width, height, bar=bar)
+        limit, future = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
+        bar = colour_bar(limit, height=height / 2, more=limit < 1)
+        return head_maps(state.shown, state.tokens, limit, future, taken_from(state), width, height, bar=bar)
 
     def answers(self, state):
         """A trained layer's task and accuracy, as a readout."""
@@ -132,8 +133,3 @@ class HeadsExplorer(SentenceExplorer):
 def taken_from(state):
     """Which weights dropout removed."""
     return (state.shown == 0) & (state.weights > 0)
-
-
-def lightest(state):
-    """The colours' limits; with many tokens the weights are small, so the lightest colour stands for less than 1."""
-    return 0.0, min(1.0, 4 / state.shown.shape[-1])

@@ -1,22 +1,28 @@
 """Arrays to SVG: bars, lines, arcs, and how to combine drawings. Heatmaps are in svg_maps.py.
 
-Lengths are in the picture's own pixels, which the page scales. Text and axes take the page's colour, dark or light.
+Lengths are in pixels of the page: a picture never grows or shrinks. Text, axes and frames take the page's colour, dark
+or light.
 """
 
 import html
 import math
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
 
 from ..plots import as_array, check_labels, head_colour
 
-SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a character, in font sizes
-TOP, LEFT, BOTTOM = 26, 64, 58  # margins of a chart: title, names at the left, names and axis label below
-MARK = "#D55E00"  # vermilion, which is far from every shade of the colour maps
+SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
+DIGIT = 0.556  # the width of a digit, in font sizes
+TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
 NAME = 9  # characters of a name that are shown
+FRAME = {"fill": "none", "stroke": "currentColor", "pointer_events": "none"}
 AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
 PALE = {"fill_opacity": 0.7}
+WRAPPED = "display:flex;flex-wrap:wrap;gap:8px 14px"
+DASHES = ("none", "6 4", "2 3")  # a chart's curves, in their order
+FILLS = ("currentColor", "none")  # its measured points
 
 
 class Drawing(NamedTuple):
@@ -78,78 +84,89 @@ def below(*drawings, gap=8):
     return beside(*drawings, gap=gap, down=True)
 
 
-def whole(drawing, style, back="", **more):
+def whole(drawing, back="", **more):
     """A complete SVG element."""
-    look = {"viewBox": f"0 0 {drawing.width:.0f} {drawing.height:.0f}", "fill": "currentColor", "style": style}
-    names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif"}
-    return tag("svg", back + drawing.svg, **names, **look, **more)
+    room = {"width": round(drawing.width), "height": round(drawing.height)}
+    room["viewBox"] = f"0 0 {room['width']} {room['height']}"
+    names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif", "fill": "currentColor"}
+    return tag("svg", back + drawing.svg, **names, **room, **more)
 
 
 def live(rows, words):
     """Rows of drawings as HTML in the page's colour, dark or light; a row wraps if its drawings don't fit.
 
-    words: what they show, for readers who can't see it. A drawing can grow by 20%, and shrink by 15% in a row or by 25%
-    on its own; after that, the row scrolls.
+    words: what they show, for readers who can't see it.
     """
-    room = "flex:{0:.0f} 1 {1:.0f}px;max-width:{2:.0f}px;min-width:{3:.0f}px".format
-    shown = [[whole(part, room(w := part.width, 0.85 * w, 1.2 * w, 0.75 * w)) for part in row] for row in rows]
-    lines = [tag("div", "".join(row), style="display:flex;flex-wrap:wrap;gap:8px 14px") for row in shown]
-    look = "overflow-x:auto;color:var(--jp-ui-font-color1, #000)"
+    lines = [tag("div", "".join(whole(part, style="flex:none") for part in row), style=WRAPPED) for row in rows]
+    look = "max-width:100%;overflow-x:auto;color:var(--jp-content-font-color0, #000)"
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
 
 
-def printed(rows, words):
-    """Rows of drawings as one SVG on white, for everything that isn't a live page."""
+def printed(rows, words, headline=""):
+    """The headline and rows of drawings as one SVG on white, for everything that isn't a live page."""
     drawing = below(*(beside(*row) for row in rows))
-    ground, look = tag("rect", width="100%", height="100%", fill="#fff"), f"max-width:{1.2 * drawing.width:.0f}px"
-    return whole(drawing, f"color:#000;{look}", ground, role="img", aria_label=html.escape(words))
+    said = textwrap.wrap(headline, max(30, int(drawing.width / 8.5)))
+    lines = [text(0, 16 + 20 * n, words, "start", 16, font_weight="bold") for n, words in enumerate(said)]
+    drawing = below(Drawing("".join(lines), 0, 20 * len(lines)), drawing) if lines else drawing
+    ground = tag("rect", width="100%", height="100%", fill="#fff")
+    look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
+    return whole(drawing, ground, **look)
 
 
 def names_below(names, places, y, room):
     """Names along an axis, slanted if they're wider than their room; none if even that doesn't fit."""
     shown = [shortened(name) for name in names] if room >= SMALL else []
-    longest = max(map(len, shown), default=0) * EM * SMALL
-    if longest <= room:
+    if fit(names, room):
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
-    steep = min(SMALL / room, (BOTTOM - 26) / longest)  # so that they don't touch each other or what is below
+    longest = max(map(len, shown), default=0) * EM * SMALL
+    steep = min(SMALL / room, (BOTTOM - 14) / longest) if shown else 1  # don't touch each other or what is below
     slant = f"rotate({-math.degrees(math.asin(max(steep, 0.574))):.0f} {{:.1f}} {{:.1f}})".format  # 35 degrees or more
-    slanted = zip(places, shown, strict=True)
+    slanted = zip(places, shown, strict=False)
     return "".join(text(x, y + 11, name, "end", transform=slant(x, y + 11)) for x, name in slanted)
 
 
-def legend(names, x, y):
+def fit(names, room):
+    """Whether names can be written along an axis without slanting them."""
+    return max((len(shortened(name)) for name in names), default=0) * EM * SMALL <= room
+
+
+def legend(names, x, y, colours=None):
     """Names in a row, each after a patch of its colour; nothing for a single name."""
     parts = []
-    for n, name in enumerate(names if len(names) > 1 else []):
-        parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=head_colour(n)) + text(x + 13, y, name, "start"))
+    for name, colour in zip(names, colours or map(head_colour, range(len(names))), strict=False):
+        parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, name, "start"))
         x += 24 + EM * SMALL * len(name)
-    return "".join(parts)
+    return "".join(parts if len(names) > 1 else [])
 
 
-def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180):
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=None):
     """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
 
-    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there.
+    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there. colours: one
+    per series, by default the heads'.
     """
     table = {kind: as_array(values).tolist() for kind, values in series.items()}
+    colours = colours or [head_colour(n) for n in range(len(table))]
     (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers on top of the bars
     each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
-    size = min(SMALL, each / (EM * max(len(number(value)) for values in table.values() for value in values)))
+    longest = max(len(number(value)) for values in table.values() for value in values)
+    size = min(12, each / (DIGIT * longest))
     y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
     zero, middles = y_of(0.0), [30 + slot * (j + 0.5) for j in range(len(names))]
     parts = [title_of(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
     parts += [text(26, y_of(value) + 4, f"{value:.3g}", "end") for value in sorted({low, 0.0, high})]
-    for n, (kind, values) in enumerate(table.items()):
+    for n, ((kind, values), colour) in enumerate(zip(table.items(), colours, strict=True)):
         check_labels("names", names, len(values))
         for middle, name, value in zip(middles, names, values, strict=True):
             x, y = middle + (n - len(table) / 2) * each, y_of(value)
             place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
-            parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=head_colour(n), **place))
-            if size >= 7:
+            parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=colour, **place))
+            if size >= SMALL:
                 parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value), size=size))
     parts.append(names_below(names, middles, TOP + height, slot))
-    parts.append(legend([*table], 4, TOP + height + 46))
-    return Drawing("".join(parts), width, TOP + height + BOTTOM)
+    foot = (20 if fit(names, slot) else BOTTOM) + 16 * (len(table) > 1)
+    parts.append(legend([*table], 30, TOP + height + foot - 4, colours))
+    return Drawing("".join(parts), width, TOP + height + foot)
 
 
 def axes(title, left, right, top, bottom, ticks, names):
@@ -161,10 +178,10 @@ def axes(title, left, right, top, bottom, ticks, names):
     return parts + [text(x, bottom + 14, label) for label, x in names]
 
 
-def curve(spots, name, ink):
-    """A line through pairs (x, y)."""
+def curve(spots, name, **look):
+    """A line through pairs (x, y), in the page's colour unless `look` says otherwise."""
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
-    return tag("path", says=name, d=f"M{path}", fill="none", stroke=ink, stroke_width=2)
+    return tag("path", says=name, d=f"M{path}", **{"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look)
 
 
 def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210):
@@ -181,20 +198,32 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
     ticks = [(f"1e{value}" if log else f"{value:g}", y_of(value)) for value in values]
     labels = [(name, x_of(place)) for place, name in names.items()]
     parts = axes(title, left, right, top, bottom, ticks, labels)
-    for n, (name, values) in enumerate(curves.items()):
-        parts.append(curve([(x_of(i), y_of(bend(value))) for i, value in enumerate(values)], name, head_colour(n)))
-    for n, (name, measured) in enumerate(points.items(), len(curves)):
+    for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
+        spots = [(x_of(i), y_of(bend(value))) for i, value in enumerate(values)]
+        parts.append(curve(spots, name, stroke_dasharray=dashes))
+    for (name, measured), fill in zip(points.items(), FILLS, strict=False):
         for place, value in measured.items():
-            spot = {"cx": x_of(place), "cy": y_of(bend(value)), "r": 4.5, "fill": head_colour(n)}
-            parts.append(tag("circle", says=f"{name}, measured: {value:.3g}", **spot, **AXIS))
-    parts.append(line(x_of(here), top, x_of(here), bottom, stroke=MARK, stroke_width=2))
+            spot = {"cx": x_of(place), "cy": y_of(bend(value)), "r": 4.5, "stroke": "currentColor", "fill": fill}
+            parts.append(tag("circle", says=f"{name}, measured: {value:.3g}", pointer_events="all", **spot))
+    parts.append(line(x_of(here), top, x_of(here), bottom, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
     parts.append(text((left + right) / 2, bottom + 30, xlabel))
-    parts.append(legend([*curves, *(f"{name}, measured" for name in points)], 4, bottom + 46))
-    return Drawing("".join(parts), width, bottom + BOTTOM)
+    parts.append(key_of(curves, points, 4, bottom + 46))
+    return Drawing("".join(parts), width, bottom + 52)
+
+
+def key_of(curves, points, x, y):
+    """The names of curves, each after a piece of its line, and of measured points, each after its mark."""
+    parts, look = [], {"stroke": "currentColor", "stroke_width": 2}
+    marks = [line(0, -4, 18, -4, stroke_dasharray=dashes, **look) for _, dashes in zip(curves, DASHES, strict=False)]
+    marks += [tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look) for _, fill in zip(points, FILLS, strict=False)]
+    for name, mark in zip([*curves, *(f"{name}, measured" for name in points)], marks, strict=False):
+        parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
+        x += 34 + EM * SMALL * len(name)
+    return "".join(parts if len(parts) > 1 else [])
 
 
 def arcs(weights, names, source, title="", width=240, height=90):
-    """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider arc.
+    """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider, stronger arc.
 
     weights: (num_tokens,), or (num_heads, num_tokens) for arcs in the heads' colours.
     """
@@ -202,7 +231,7 @@ def arcs(weights, names, source, title="", width=240, height=90):
     check_labels("names", names, len(weights[0]))
     slot, base = width / len(names), TOP + height
     places = [slot * (j + 0.5) for j in range(len(names))]
-    start, parts = places[source], [title_of(title, width)]
+    start, parts = places[source], [title_of(title, width)] if title else []
     for head, row in enumerate(weights):
         of = f" by head {head + 1}" if len(weights) > 1 else ""
         for x, name, weight in zip(places, names, row, strict=True):
@@ -210,9 +239,10 @@ def arcs(weights, names, source, title="", width=240, height=90):
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
             if x == start:  # its weight on itself: a small loop
                 bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
-            ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": f"{0.45 + 0.5 * weight:.2f}"}
+            share = f"{0.15 + 0.85 * min(1.0, weight):.2f}"
+            ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": share, "stroke_linecap": "round"}
             says = f"{names[source]} reads {name}{of}: {number(weight, 4)}"
             path = {"d": f"M{start:.1f} {base}{bend} {x:.1f} {base}", "stroke_width": 0.5 + 9 * weight}
             parts.append(tag("path", says=says, **path, **ink))
-    parts.append(tag("circle", cx=start, cy=base, r=5, fill=MARK) + names_below(names, places, base + 4, slot))
-    return Drawing("".join(parts), width, base + BOTTOM - 12)
+    parts.append(tag("circle", cx=start, cy=base, r=5) + names_below(names, places, base + 4, slot))
+    return Drawing("".join(parts), width, base + (24 if fit(names, slot) else BOTTOM))

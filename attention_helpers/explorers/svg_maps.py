@@ -1,130 +1,106 @@
 """Arrays to SVG: heatmaps, single or one per head, their colour bars, and strips of vectors."""
 
-import base64
 import html
 import math
-from collections import namedtuple
-from io import BytesIO
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.colors import to_hex
-from PIL import Image
 
-from ..plots import as_array, as_table, check_labels, head_colour, luminance
+from ..plots import as_array, as_table, check_labels, head_colour
 from . import svg as draw
-from .svg import BOTTOM, LEFT, TOP, Drawing, moved, number, tag, text
+from .hatching import hatching
+from .ink import FULL, HEADS, PAGE, SIGNED, SIGNS, WEIGHTS, head_ink, largest, levels
+from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
 
-STEPS = 65  # odd, so that 0.5, 0.25, ... are in the middle of a step, not between two
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
-GREY, LINES, NOTHING = STEPS, STEPS + 1, STEPS + 2  # an image's other colours: hidden, its hatching, no cell
-OPAQUE = bytes([255] * STEPS + [40, 120, 0])  # alpha: data is opaque, the page shows through the hatching
+LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges"'  # two cells share each line
 
 
-Colours = namedtuple("Colours", "fills inks palette")  # inks: black or white, whichever is easier to read on the colour
+class Grid:
+    """What maps of one shape share: their cells' positions, tooltips, and how numbers are written."""
 
+    def __init__(self, rows, columns, width, height, hidden=None, tell="{} reads {}"):
+        self.w, self.h = width / len(columns), height / len(rows)
+        hidden = np.zeros((len(rows), len(columns))) if hidden is None else as_array(hidden)
+        self.shown, self.spots = hidden == 0, np.argwhere(hidden == 0).tolist()
+        self.hatching = hatching(hidden, self.w, self.h) if hidden.any() else ""
+        rows, columns = ([html.escape(name) for name in names] for names in (rows, columns))
+        size = f'width="{self.w:.2f}" height="{self.h:.2f}" '
+        starts = [f'<rect x="{j * self.w:.2f}" y="{i * self.h:.2f}" {size}' for i, j in self.spots]
+        tellings = [f"><title>{tell.format(rows[i], columns[j])}: " for i, j in self.spots]
+        self.cells = list(zip(starts, tellings, strict=True))
 
-def colours(name):
-    rgb = colormaps[name](np.linspace(0, 1, STEPS))[:, :3]
-    inks = ["#000" if each > 0.179 else "#fff" for each in luminance(rgb)]  # contrast of at least 4.5:1
-    palette = (rgb * 255).round().astype(np.uint8).tobytes() + bytes([128] * 9)
-    return Colours([to_hex(each) for each in rgb], inks, palette)
+    def draw(self, values, taken=None, decimals=2, limit=1.0, ink=WEIGHTS, told=4):
+        """One map, starting at (0, 0); cells in `taken` get a × for a number; decimals=None writes no numbers."""
+        numbers, steps = values[self.shown].tolist(), levels(values, limit)[self.shown].tolist()
+        each, looks = zip(self.cells, steps, numbers, strict=True), ink.cells
+        cells = "".join([f"{a}{looks[step]}{b}{value + 1e-7:.{told}f}</title></rect>" for (a, b), step, value in each])
+        svg = f"<g {ink.group} {LINES}>{cells}</g>{self.hatching}"
+        gone = self.shown & (False if taken is None else as_array(taken) != 0)
+        svg += self.write(numbers, decimals, steps, ~gone[self.shown], ink)
+        return svg + crosses(gone, self.w, self.h) if gone.any() else svg
 
+    def write(self, numbers, decimals, steps, keep, ink):
+        """The numbers, if the longest one fits its cell; else a minus in each negative cell."""
+        written = [] if decimals is None else [number(value, decimals) for value in numbers]
+        size = min(12, 0.97 * self.w / (draw.DIGIT * max(map(len, written), default=1)), 0.75 * self.h)
+        if not written or size < draw.SMALL:
+            return self.minuses(steps)
+        looks, down = ink.numbers, 0.5 * self.h + 0.35 * size
+        spots = [f'x="{(j + 0.5) * self.w:.1f}" y="{i * self.h + down:.1f}"' for i, j in self.spots]
+        texts = [
+            f"<text {spot} {looks[step]}>{words}</text>"
+            for spot, words, step, kept in zip(spots, written, steps, keep, strict=True)
+            if kept
+        ]
+        return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
 
-WEIGHTS, SIGNED = colours("viridis"), colours("RdBu_r")  # from 0 up; and diverging, with the lightest colour at zero
-
-
-def levels(values, limits):
-    """The colour step of each value, from 0 at the lower limit to STEPS - 1 at the upper, clipped beyond them."""
-    low, high = limits
-    share = (np.asarray(values) - low) / ((high - low) or 1)
-    return np.rint(np.fmin(np.fmax(share, 0), 1) * (STEPS - 1)).astype(int)  # fmax turns NaN into 0
-
-
-def hatching(hidden, w, h):
-    """Hidden cells, grey and hatched, as paths, because an SVG pattern is lost if its first user isn't shown."""
-    spots, strokes = np.argwhere(hidden).tolist(), max(1, round(min(w, h) / 9))
-    ends = [(min(t, 1), max(t - 1, 0)) for t in (k / strokes for k in range(1, 2 * strokes))]
-    slant = "m{:.2f} {:.2f}l{:.2f} {:.2f}m{:.2f} {:.2f}".format  # there, the line, and back to the cell's corner
-    slants = "".join(slant(w * a, h * b, w * (b - a), h * (a - b), -w * b, -h * a) for a, b in ends)
-    cells = "".join(f"M{j * w:.1f} {i * h:.1f}h{w:.1f}v{h:.1f}h{-w:.1f}z" for i, j in spots)
-    lines = "".join(f"M{j * w:.1f} {i * h:.1f}{slants}" for i, j in spots if min(w, h) > 9 or (i + j) % 2)
-    return tag("path", d=cells, fill_opacity=0.1) + tag("path", d=lines, stroke="currentColor", stroke_opacity=0.35)
+    def minuses(self, steps):
+        """A minus in each cell below zero, for readers who can't tell red from blue."""
+        least = 3 if min(self.w, self.h) >= 6 else 2 * FULL
+        spots = [(j, i) for (i, j), step in zip(self.spots, steps, strict=True) if step < -least]
+        path = "".join(f"M{(j + 0.3) * self.w:.1f} {(i + 0.5) * self.h:.1f}h{0.4 * self.w:.1f}" for j, i in spots)
+        return tag("path", d=path, stroke="currentColor", pointer_events="none") if path else ""
 
 
 def crosses(taken, w, h):
     """A × in each cell of `taken`."""
     spots = [((j + 0.3) * w, (i + 0.3) * h) for i, j in np.argwhere(taken).tolist()]
     stroke = f"l{0.4 * w:.1f} {0.4 * h:.1f}m0 {-0.4 * h:.1f}l{-0.4 * w:.1f} {0.4 * h:.1f}"
-    return tag("path", d="".join(f"M{x:.1f} {y:.1f}{stroke}" for x, y in spots), stroke="#fff", stroke_width=1.5)
-
-
-class Grid:
-    """What maps of one shape share: their cells' positions, tooltips, and how numbers are written."""
-
-    def __init__(self, rows, columns, width, height, limits, palette, hidden=None, tell="{} reads {}"):
-        self.limits, self.palette, self.w, self.h = limits, palette, width / len(columns), height / len(rows)
-        hidden = np.zeros((len(rows), len(columns))) if hidden is None else as_array(hidden)
-        self.shown, self.spots = hidden == 0, np.argwhere(hidden == 0).tolist()
-        self.hatching = hatching(hidden, self.w, self.h) if hidden.any() else ""
-        rows, columns = ([html.escape(name) for name in names] for names in (rows, columns))
-        size = f'width="{self.w:.2f}" height="{self.h:.2f}" fill="'
-        starts = [f'<rect x="{j * self.w:.2f}" y="{i * self.h:.2f}" {size}' for i, j in self.spots]
-        tellings = [f'"><title>{tell.format(rows[i], columns[j])}: ' for i, j in self.spots]
-        self.cells = list(zip(starts, tellings, strict=True))
-
-    def draw(self, values, taken=None, decimals=2, limits=None, told=4):
-        """One map, starting at (0, 0); cells in `taken` get a × for a number; decimals=None writes no numbers."""
-        numbers, steps = values[self.shown].tolist(), levels(values, limits or self.limits)[self.shown].tolist()
-        fills, each = self.palette.fills, zip(self.cells, steps, numbers, strict=True)
-        cells = "".join([f"{a}{fills[step]}{b}{value + 1e-7:.{told}f}</title></rect>" for (a, b), step, value in each])
-        svg = f'<g shape-rendering="crispEdges">{cells}</g>{self.hatching}'
-        gone = self.shown & (False if taken is None else as_array(taken) != 0)
-        svg += self.write(numbers, decimals, steps, ~gone[self.shown])
-        return svg + crosses(gone, self.w, self.h) if gone.any() else svg
-
-    def write(self, numbers, decimals, steps, keep):
-        """The numbers, if the longest one fits its cell."""
-        if decimals is None:
-            return ""
-        longest = max(len(number(value, decimals)) for value in (max(numbers), min(numbers)))
-        size = min(12, 0.9 * self.w / (draw.EM * longest), 0.7 * self.h)
-        if size < 8:
-            return ""
-        inks, down = self.palette.inks, 0.5 * self.h + 0.35 * size
-        spots = [f'x="{(j + 0.5) * self.w:.1f}" y="{i * self.h + down:.1f}"' for i, j in self.spots]
-        texts = [
-            f'<text {spot} fill="{inks[step]}">{number(value, decimals)}</text>'
-            for spot, value, step, written in zip(spots, numbers, steps, keep, strict=True)
-            if written
-        ]
-        return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
+    path = "".join(f"M{x:.1f} {y:.1f}{stroke}" for x, y in spots)
+    return tag("path", d=path, stroke="currentColor", stroke_opacity=0.75, stroke_width=1.5, pointer_events="none")
 
 
 def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, column=None,
-            limits=(0, 1), palette=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}"):  # fmt: skip
+            limit=1.0, ink=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}", beside=True):  # fmt: skip
     """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
-    hidden, taken: cells that a mask hides, cells that dropout removed. row, column: the one to frame. labels: what the
-    rows and columns are.
+    limit: the value with full colour. hidden, taken: cells that a mask hides, cells that dropout removed. row, column:
+    the one to frame. labels: what the rows and columns are. beside: whether the rows' names stand at the left.
     """
     values = as_table(values)
     check_labels("rows", rows, values.shape[0])
     check_labels("columns", columns, values.shape[1])
-    width = width or side
-    grid = Grid(rows, columns, width, side, limits, palette, hidden, tell)
-    table = grid.draw(values, taken, decimals)
+    width, left = width or side, LEFT if beside else 0
+    grid = Grid(rows, columns, width, side, hidden, tell)
+    table = grid.draw(values, taken, decimals, limit, ink)
     if row is not None:
         table += frame(0, row * grid.h, width, grid.h, 3)
     if column is not None:
         table += frame(column * grid.w, 0, grid.w, side, 3)
-    parts = [moved(table, LEFT, TOP), moved(draw.title_of(title, width), LEFT, 0), *names_beside(rows, TOP, grid.h)]
-    parts.append(text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE))
-    places = [LEFT + (j + 0.5) * grid.w for j in range(len(columns))]
-    parts.append(draw.names_below(columns, places, TOP + side, grid.w))
-    parts.append(text(LEFT + width, TOP + side + BOTTOM - 8, f"{labels[1]} →", "end", **draw.PALE))
-    return Drawing("".join(parts), LEFT + width, TOP + side + BOTTOM)
+    parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
+    if beside:
+        parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
+    places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
+    foot = axis(columns, places, TOP + side, grid.w, left + width, labels[1])
+    return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
+
+
+def axis(names, places, y, room, end, label):
+    """Names below columns and what they are, at the right end; the Drawing's height is what they need."""
+    height = 32 if draw.fit(names, room) else BOTTOM
+    written = draw.names_below(names, places, y, room)
+    return Drawing(written + text(end, y + height - 4, f"{label} →", "end", **draw.PALE), end, height)
 
 
 def names_beside(names, top, each):
@@ -133,16 +109,45 @@ def names_beside(names, top, each):
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 
 
-def head_maps(maps, tokens, limits, hidden, taken, width=640, height=400, row=None,
-          palette=WEIGHTS, tell="{} reads {}", bar=None):  # fmt: skip
+def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, colours=None, names=None,
+              signed=False, tell="{} reads {}", bar=None):  # fmt: skip
     """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
-    hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to frame in each map; bar: a colour bar,
-    drawn to the right of the maps in extra space. Up to CELLS_UP_TO tokens, each cell is a shape with a tooltip; above
-    that, all maps are one image, which takes no longer than one map.
+    limit: the value with full colour. hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to
+    frame in each map; colours: the number of each head's colour, by default its own; names: of the heads; signed: red
+    and blue instead; bar: a colour bar, drawn to the right of the maps in extra space. Up to CELLS_UP_TO tokens, each
+    cell is a shape with a tooltip; above that, all maps are one image, which takes no longer than one map.
     """
     maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
     taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
+    colours = range(count) if colours is None else colours
+    corners, side, last = places_of(count, n, width, height)
+    parts = [text(LEFT - 5, HEAD - 7, "query ↓", "end", **draw.PALE)]
+    for head, (x, y) in enumerate(corners):
+        name = names[head] if names else f"head {head + 1}"
+        parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(colours[head])))
+        parts.append(text(x + 12, y - 7, name, "start", 12))
+    framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
+    parts.append(axis([], [], corners[-1][1] + side, side / n, corners[-1][0] + side, "key").svg if n > 16 else "")
+    if bar:
+        framed += moved(bar.svg, last + GAP, 0)
+        width += GAP + bar.width
+    if n > CELLS_UP_TO:
+        parts.append(as_image(maps, limit, hidden, taken, corners, side / n, colours, signed))
+        return Drawing("".join(parts) + framed, width, height)
+    grid = Grid(tokens, tokens, side, side, hidden, tell)
+    for (x, y), weights, gone, head in zip(corners, maps, taken, colours, strict=True):
+        shade = SIGNED if signed else head_ink(head)
+        parts += [moved(grid.draw(weights, gone, 2, limit, shade), x, y)]
+        parts += names_beside(tokens, y, grid.h) if x == LEFT else []
+        if y == corners[-1][1]:
+            ends = [x + (k + 0.5) * grid.w for k in range(n)]
+            parts.append(axis(tokens, ends, y + side, grid.w, x + side, "key").svg)
+    return Drawing("".join(parts) + framed, width, height)
+
+
+def places_of(count, n, width, height):
+    """The maps' corners (x, y), their side, and where the widest row of them ends."""
     room, above = width - LEFT + GAP, height - BOTTOM
     sides = {c: min(room / c - GAP, above / -(-count // c) - HEAD) for c in range(1, count + 1)}
     across = max(sides, key=sides.get)  # the fewest columns of that size: 4 as 2 and 2, not as 3 and 1
@@ -153,79 +158,64 @@ def head_maps(maps, tokens, limits, hidden, taken, width=640, height=400, row=No
         right, down = (math.ceil(gap * n / side) * side / n for gap in (GAP, HEAD))
     places = [divmod(head, across) for head in range(count)]
     corners = [(LEFT + j * (side + right), i * (side + down) + down) for i, j in places]
-    end = corners[-1][1] + side + BOTTOM - 4
-    parts = [text(LEFT, end, "rows: who reads; columns: who is read", "start", **draw.PALE)]
-    for head, (x, y) in enumerate(corners):
-        parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
-        parts.append(text(x + 12, y - 7, f"head {head + 1}", "start", 12))
-    framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
-    if bar:
-        framed += moved(bar.svg, corners[across - 1][0] + side + GAP, 0)
-        width += GAP + bar.width
-    if n > CELLS_UP_TO:
-        image = as_image(maps, limits, hidden, taken, corners, side / n, palette)
-        return Drawing("".join(parts) + image + framed, width, height)
-    grid = Grid(tokens, tokens, side, side, limits, palette, hidden, tell)
-    for (x, y), weights, gone in zip(corners, maps, taken, strict=True):
-        parts += [moved(grid.draw(weights, gone), x, y), *(names_beside(tokens, y, grid.h) if x == LEFT else [])]
-        if y == corners[-1][1]:
-            parts.append(draw.names_below(tokens, [x + (k + 0.5) * grid.w for k in range(n)], y + side, grid.w))
-    return Drawing("".join(parts) + framed, width, height)
+    return corners, side, corners[across - 1][0] + side
 
 
 def frame(x, y, width, height, stroke):
-    return tag("rect", x=x, y=y, width=width, height=height, fill="none", stroke=draw.MARK, stroke_width=stroke)
+    return tag("rect", x=x, y=y, width=width, height=height, stroke_width=stroke, **FRAME)
 
 
-def as_image(maps, limits, hidden, taken, corners, cell, palette):
+def as_image(maps, limit, hidden, taken, corners, cell, colours, signed):
     """All heads as one image, one pixel per cell; hidden cells are hatched, cells that dropout removed are empty."""
-    n, blocks = maps.shape[1], levels(maps, limits)
-    slanted = np.add.outer(np.arange(n), np.arange(n)) % 4 == 0
-    blocks[taken] = NOTHING
-    blocks = np.where(hidden, np.where(slanted, LINES, GREY), blocks)
+    n, palette = maps.shape[1], SIGNS if signed else HEADS
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
-    sheet = np.full([max(side) + n for side in zip(*places, strict=True)], NOTHING, np.uint8)
-    for block, (y, x) in zip(blocks, places, strict=True):
-        sheet[y : y + n, x : x + n] = block
-    return pixels(sheet, palette, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0])
+    sheet = np.zeros([max(side) + n for side in zip(*places, strict=True)], np.uint8)
+    for values, gone, head, (y, x) in zip(maps, taken, colours, places, strict=True):
+        block = SIGNS.signed(values, limit) if signed else HEADS.indices(values, limit, head % 8)
+        sheet[y : y + n, x : x + n] = np.where(gone | (hidden != 0), 0, block)
+    hatched = hatching(hidden, cell, cell, edge=True)
+    over = "".join(moved(hatched + frame(0, 0, n * cell, n * cell, 0.5), x, y) for x, y in corners)
+    return pixels(sheet, palette, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0]) + over
 
 
-def pixels(sheet, palette, x, y, width, height, kind="PNG", look="pixelated"):
-    """An image with one pixel per cell, each a step of the palette; BMP is faster to make, but has no transparency."""
-    picture, file = Image.fromarray(sheet.astype(np.uint8), "P"), BytesIO()
-    picture.putpalette(palette.palette)
-    picture.save(file, kind, compress_level=1, transparency=OPAQUE)
-    href = f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
-    room = {"x": x, "y": y, "width": width, "height": height}
-    return tag("image", href=href, style=f"image-rendering:{look}", preserveAspectRatio="none", **room)
+def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):
+    """An image with one pixel per cell, each the index of a colour in the palette."""
+    room = {"x": x, "y": y, "width": width, "height": height, "preserveAspectRatio": "none"}
+    return tag("image", href=palette.png(sheet), style=f"image-rendering:{look}", **room, **more)
 
 
-def colour_bar(limits, palette=WEIGHTS, height=190, more=False):
-    """A colour bar, one for all maps with the same limits. more: the last colour also stands for larger values."""
-    fills = enumerate(palette.fills[-3::-5])  # every fifth, because many shapes make a page slow
-    steps = "".join(f'<rect y="{5 * n}" width="12" height="5.5" fill="{fill}"/>' for n, fill in fills)
-    (low, high), sign = limits, "≥ " if more else ""
-    words = {1.0: f"{low:.2g}", 0.0: f"{sign}{high:.2g}"} | ({0.5: "0"} if low < 0 else {})
-    bar = tag("g", steps, transform=f"translate(0,{TOP}) scale(1,{height / STEPS:.3f})")
+def colour_bar(limit=1.0, shade=None, height=190, more=False):
+    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads.
+
+    more: full colour also stands for larger values.
+    """
+    shade = shade or PAGE
+    signed = shade.below != shade.above
+    most = f"{'≥ ' * more}{limit:.2g}"
+    words = {0.0: most, 0.5: "0", 1.0: f"{-limit:.2g}"} if signed else {0.0: most, 1.0: "0"}
+    shown = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist()
+    each = height / len(shown)
+    steps = "".join(
+        f'<rect y="{n * each:.2f}" width="12" height="{each + 0.3:.2f}" {shade.cells[level]}/>'
+        for n, level in enumerate(shown)
+    )
+    edge = tag("rect", width=12, height=height, stroke_opacity=0.3, **FRAME)
+    bar = f'<g transform="translate(0,{TOP})" {shade.group}>{steps}</g>' + moved(edge, 0, TOP)
     bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())
-    return Drawing(bar, 58, TOP + height + BOTTOM)
+    return Drawing(bar, 52, TOP + height + 6)
 
 
-def around_zero(values):
-    """Limits that are symmetric around zero."""
-    most = float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max()) or 1.0
-    return -most, most
-
-
-def strip(vectors, names, owners, title="", width=560, height=130):
-    """Vectors (num_tokens, width), one per row, on the signed colour map; `owners` gives each column's head."""
-    vectors, each = as_table(vectors), width / len(owners)
+def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry"):
+    """Vectors (num_tokens, width), one per row, red above zero and blue below; `owners`: each column's head, if any."""
+    vectors = as_table(vectors)
+    columns = list(map(str, range(vectors.shape[1])))
     table = heatmap(
-        vectors, names, list(map(str, range(len(owners)))), title, side=height, width=width, palette=SIGNED,
-        limits=around_zero(vectors), labels=("token", "entry, in the colour of its head"), tell="{}, entry {}",
+        vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
+        labels=("token", label), tell="{}, entry {}",
     )  # fmt: skip
+    each = width / len(columns)
     bands = [
         tag("rect", x=LEFT + n * each + 1, y=TOP - 6, width=each - 2, height=5, fill=head_colour(head))
-        for n, head in enumerate(owners)
+        for n, head in enumerate(owners or [])
     ]
     return Drawing(table.svg + "".join(bands), table.width, table.height)

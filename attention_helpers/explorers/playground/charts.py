@@ -46,7 +46,7 @@ def chart(curves, title, until, high, width, height, scale=1):
     for name, measured in curves.items():
         if spots := [spot(step, value) for step, value in measured if math.isfinite(value)]:
             ink, (end_x, end_y) = head_colour(COLOURS[name]), spots[-1]
-            parts += [curve(spots, name, ink), tag("circle", cx=end_x, cy=end_y, r=3, fill=ink)]
+            parts += [curve(spots, name, stroke=ink), tag("circle", cx=end_x, cy=end_y, r=3, fill=ink)]
             parts.append(tag("rect", x=x, y=bottom + 20, width=9, height=9, fill=ink))
             parts.append(text(x + 13, bottom + 28, name, "start"))
             x += 36 + 6 * len(name)

@@ -108,9 +108,9 @@ class Playground(Explorer):
     def picture(self, state):
         run, next_character = state.run, state.run.name == NEXT
         hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
-        limits = (0, 0.5) if next_character else (0, 1)
-        bar = colour_bar(limits, height=195, more=next_character)
-        table = head_maps(state.weights, state.tokens, limits, hidden, None, 430, 390, run.asks, bar=bar)
+        limit = 0.5 if next_character else 1.0
+        bar = colour_bar(limit, height=195, more=next_character)
+        table = head_maps(state.weights, state.tokens, limit, hidden, None, 430, 390, run.asks, bar=bar)
         asks = f"character {run.asks + 1}" if next_character else "the question"
         said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
         lines = textwrap.wrap(state.headline, LINE)[:3]
@@ -118,6 +118,9 @@ class Playground(Explorer):
         reads = arcs(state.weights[:, run.asks], state.tokens, run.asks, f"what {asks} reads", width=420, height=60)
         charts = measured_curves(state.measured, state.honest, 420, 96)
         return [[Drawing("".join(said), WIDTH, 66)], [table, below(reads, charts, gap=0)]]
+
+    def headline(self, state):
+        return ""
 
     def readouts(self, state):
         now, of = state.measured[-1], "next characters" if state.run.name == NEXT else "answers"

@@ -1,0 +1,110 @@
+"""A weight is ink: zero is the page, the largest weight has its head's full colour, and what's between is opacity.
+
+So a strong weight stands out on a light page and on a dark one, and zero, hidden and dropped look different.
+"""
+
+import base64
+from functools import lru_cache
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from ..plots import ABOVE, BELOW, HEAD_COLOURS, as_array, head_colour, luminance
+
+FULL = 64  # steps of opacity; even, so that 0.5, 0.25, ... are in the middle of a step, not between two
+PAGES = np.array([[[1.0, 1.0, 1.0]], [[17 / 255] * 3]])  # JupyterLab's pages, light and dark
+READABLE = 4.5  # the contrast that WCAG asks of small type
+GREY = "#767676"
+
+
+class Ink(NamedTuple):
+    """How values are drawn: attributes of a group of cells, and by level, from -FULL to FULL, of a cell and its number.
+
+    A number is in the page's colour where nothing is said, else in black or white, whichever can be read on both pages.
+    """
+
+    group: str
+    cells: list
+    numbers: list
+    below: str  # the colour of negative values
+    above: str
+
+
+def numbers_on(colour):
+    """By level from 0 to FULL, the attribute of a number in a cell of this colour."""
+    shares = np.linspace(0, 1, FULL + 1)[:, None]
+    light, dark = luminance(PAGES * (1 - shares) + np.array(to_rgb(colour)) * shares) + 0.05
+    white = np.minimum(1.05 / light, 1.05 / dark) >= READABLE
+    own = np.minimum(light / 0.05, 1.05 / dark) >= READABLE  # black on the light page, white on the dark one
+    return ['fill="#fff"' if a else "" if b else 'fill="#000"' for a, b in zip(white, own, strict=True)]
+
+
+SHARES = [f'fill-opacity="{level / FULL:.3g}"' for level in range(FULL + 1)]
+
+
+@lru_cache
+def ink(above, below=None):
+    """An Ink of one colour, or of one for positive and one for negative values."""
+    if below is None:
+        return Ink(f'fill="{above}"', SHARES, numbers_on(above), above, above)
+    high, low = ([f'fill="{colour}" {share}' for share in SHARES] for colour in (above, below))
+    # Python counts negative indices from the end, where the negative levels are.
+    return Ink("", high + low[:0:-1], numbers_on(above) + numbers_on(below)[:0:-1], below, above)
+
+
+def head_ink(head):
+    return ink(head_colour(head))
+
+
+WEIGHTS, SIGNED, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
+PAGE = Ink('fill="currentColor"', SHARES, [""] * (FULL + 1), "currentColor", "currentColor")  # for no head's colour
+
+
+def levels(values, limit=1.0):
+    """The level of each value, from -FULL to FULL at the limit, clipped beyond it; NaN has none, like zero."""
+    return np.rint(np.clip(np.nan_to_num(as_array(values)) / limit, -1, 1) * FULL).astype(int)
+
+
+def weight_limit(num_tokens):
+    """The weight with full colour: with many tokens most weights are small."""
+    return min(1.0, 4 / num_tokens)
+
+
+def largest(values):
+    """The largest absolute value, as the limit of signed values; 1 if there is none."""
+    return float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max(initial=0)) or 1.0
+
+
+class Palette:
+    """The colours of an image with one pixel per cell: no ink at all, then each colour in steps of opacity."""
+
+    def __init__(self, *colours):
+        self.steps = 240 // len(colours)
+        shares = np.tile(np.arange(1, self.steps + 1) / self.steps, len(colours))
+        rgb = np.repeat([to_rgb(colour) for colour in colours], self.steps, axis=0)
+        self.rgb = bytes(3) + (255 * rgb).round().astype(np.uint8).tobytes()
+        self.alpha = bytes(1) + (255 * shares).round().astype(np.uint8).tobytes()
+
+    def indices(self, values, limit=1.0, which=0):
+        """The index of each value's colour; `which` of the palette's colours it has. Small values are lifted a bit."""
+        shares = np.clip(np.nan_to_num(as_array(values)) / limit, 0, 1) ** 0.7
+        steps = np.rint(shares * self.steps).astype(int)
+        return np.where(steps > 0, which * self.steps + steps, 0).astype(np.uint8)
+
+    def signed(self, values, limit):
+        """The same for a palette of two colours, of which the first is for negative values."""
+        values = as_array(values)
+        return np.where(values < 0, self.indices(-values, limit), self.indices(values, limit, 1))
+
+    def png(self, sheet):
+        """The address of an image of indices (rows, columns)."""
+        picture, file = Image.fromarray(sheet.astype(np.uint8), "P"), BytesIO()
+        picture.putpalette(self.rgb)
+        picture.save(file, "PNG", compress_level=1, transparency=self.alpha)
+        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+HEADS, SIGNS, BLACK = Palette(*HEAD_COLOURS), Palette(BELOW, ABOVE), Palette("#000000")
