@@ -19,13 +19,16 @@ PAGE = (
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
-LOOKS = f"{STYLE}" """.attention-explorer select {appearance: auto; background-image: none}
+LOOKS = (
+    STYLE
+    + """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
 body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
+)
 
 
 def slider(name, value, low, high, tooltip, step=None):

@@ -1,8 +1,8 @@
-"""What JupyterLab's server does before it saves a notebook: it stores pictures instead of widgets.
+"""What JupyterLab's server does before it saves a notebook: it stores pictures in place of widgets.
 
-A notebook that's opened again has no kernel yet that knows its widgets, so Lab would show them dead, each with a broken
-link. What they looked like is known: Lab's setting `saveState` puts it into the notebook that is saved. So for each
-explorer the picture that it showed last is stored as an SVG, and its widgets are left out. The open page isn't told,
+A notebook that's opened again has no kernel that knows its widgets, so Lab would show them dead, each with a broken
+link. What they looked like is known, because Lab's setting `saveState` writes it into the notebook that is to be saved.
+So each explorer is stored as the picture that it showed last, without its widgets. The open page hears nothing of this
 and stays live. Give to JupyterLab, in the course's folder:
 
     --ContentsManager.pre_save_hook=tools.setup.lab_hook.drop_dead_views
@@ -11,45 +11,45 @@ and stays live. Give to JupyterLab, in the course's folder:
 import html
 import json
 import re
+import textwrap
 from contextlib import suppress
 from xml.dom.minidom import parseString
 from xml.parsers.expat import ExpatError
-from xml.sax.saxutils import quoteattr
 
 VIEW, STATE = "application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json"
-SVG = "image/svg+xml"
+SVG, BAR = "image/svg+xml", "FloatProgressModel"
 ADVICE = "Run this cell to move its sliders"
-TOP, GAP = 28, 14  # pixels: above the first row, for the advice; between drawings
-# On white, since Lab shows a stored SVG as an image, to which a dark page's colour doesn't come through.
-PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" \
-role="img" aria-label={label} font-family="sans-serif" style="color:#000"><rect width="100%" height="100%" fill="#fff"/>\
-<text y="16" font-size="13">▶ {advice}</text>{drawings}</svg>"""
+GAP, LINE, LETTER = 14, 20, 8.5  # pixels: between drawings; the height of a line of the headline, a letter's width
+# On white, because Lab shows a stored SVG as an image, which doesn't hear of a dark page's colours.
+PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{width}" height="{height}" \
+viewBox="0 {top} {width} {height}" font-family="sans-serif" style="color:#000">\
+<rect y="{top}" width="100%" height="100%" fill="#fff"/>{parts}</svg>"""
+WORDS = '<text y="{}" font-size="16">{}</text>'
 
 
 def drop_dead_views(model, **_):
-    """Replace widgets, in place, by what they showed last; all else stays, and so do widgets that aren't the course's.
+    """Replace widgets, in place, by what they showed last: an explorer by a picture, a progress bar by its words.
 
-    Explorers become a picture, progress bars a line of text. A view of a widget that the notebook doesn't hold is
-    dropped if there's anything to show instead. model: what the server is about to save; if it's no notebook, or none
-    of this form, it's left as it is.
+    Widgets that aren't the course's stay, except that a view is dropped if the notebook doesn't hold its widget, and
+    has something else to show. model: what the server is about to save; if it's no notebook, or not of this form, it's
+    left as it is.
     """
     metadata = part(model, "content", "metadata")
-    held, ours, others = part(metadata, "widgets", STATE, "state"), False, {}
+    held, replaced, others = part(metadata, "widgets", STATE, "state"), False, {}
     for cell in part(model, "content", "cells", kind=list):
         for data in (part(output, "data") for output in part(cell, "outputs", kind=list)):
             if VIEW not in data:
                 continue
-            name = str(part(data, VIEW).get("model_id"))
-            widgets = family(name, held)
-            data |= instead(widgets)
-            if SVG in data or is_bar(widgets) or (name not in held and len(data) > 1):
-                ours |= name in held
+            widgets = family(str(part(data, VIEW).get("model_id")), held)
+            data |= shown_last(widgets)
+            if SVG in data or BAR in kinds(widgets) or (len(data) > 1 and not widgets):
+                replaced |= bool(widgets)
                 del data[VIEW]
             else:
                 others |= widgets
-    if ours and others:
+    if replaced and others:
         metadata["widgets"][STATE]["state"] = others
-    elif ours:
+    elif replaced:
         del metadata["widgets"]
 
 
@@ -64,36 +64,42 @@ def family(name, held):
     return found
 
 
-def is_bar(widgets):
-    return any(part(widgets, name).get("model_name") == "FloatProgressModel" for name in widgets)
+def kinds(widgets):
+    return [part(widgets, name).get("model_name") for name in widgets]
 
 
-def instead(widgets):
-    """What to store for some widgets, by type: an explorer's picture or a progress bar's words; nothing for others."""
+def shown_last(widgets):
+    """What to store for some widgets, by type; nothing if they're neither an explorer nor a progress bar."""
     texts = [part(widgets, name, "state").get("value") for name in widgets]
     texts = [text for text in texts if isinstance(text, str)]
-    if is_bar(widgets):
-        return {"text/plain": html.unescape(re.sub("<[^>]*>", "", " ".join(texts)))}
+    if BAR in kinds(widgets):
+        return {"text/plain": words_of(" ".join(texts))}
     for text in texts:
-        with suppress(ExpatError, ValueError):  # not an explorer's HTML, which is XML as well
-            return {SVG: picture(parseString(f"<div>{text}</div>"))}
+        with suppress(ExpatError, LookupError, ValueError):  # an explorer's HTML is XML as well, and has drawings
+            return {SVG: picture(parseString(f"<div>{text}</div>").getElementsByTagName("div"))}
     return {}
 
 
-def picture(page):
-    """The drawings in an explorer's HTML as one SVG, row below row; ValueError if there are none."""
-    [drawn] = [each for each in page.getElementsByTagName("div") if each.getAttribute("role") == "img"]
-    width, height, drawings = 0, TOP, ""
-    for row in rows(drawn):
-        x, tallest = 0, 0
+def picture(boxes):
+    """An explorer's headline and drawings as one SVG; ValueError or LookupError if the boxes aren't an explorer's."""
+    drawn = [box for box in boxes if box.getAttribute("role") == "img"]
+    label = html.escape(drawn[0].getAttribute("aria-label"))
+    said = " ".join(words_of(box.toxml()) for box in boxes if box.getAttribute("class") == "attention-headline")
+    drawings, width, height = [], 0, 0
+    for row in [row for box in drawn for row in rows(box)]:
+        x, y = 0, height
         for svg in row:
-            _, _, wide, tall = map(float, svg.getAttribute("viewBox").split())
-            for name, value in {"x": x, "y": height, "width": wide, "height": tall, "style": ""}.items():
-                svg.setAttribute(name, str(value))
-            x, tallest, drawings = x + wide + GAP, max(tallest, tall), drawings + svg.toxml()
-        width, height = max(width, x - GAP), height + tallest + GAP
-    label = quoteattr(drawn.getAttribute("aria-label"))
-    return PICTURE.format(width=width, height=height, label=label, advice=ADVICE, drawings=drawings)
+            wide, tall = (float(svg.getAttribute(side)) for side in ("width", "height"))
+            svg.setAttribute("x", str(x))
+            svg.setAttribute("y", str(y))
+            x += wide + GAP
+            width, height = max(width, x), max(height, y + tall + GAP)
+            drawings.append(svg)  # as text only when it knows its place
+    lines = [ADVICE, *textwrap.wrap(said, int(width / LETTER))]
+    top = LINE * len(lines) + GAP
+    words = "".join(WORDS.format(LINE * n + 16 - top, html.escape(line)) for n, line in enumerate(lines))
+    parts = words + "".join(svg.toxml() for svg in drawings)
+    return PICTURE.format(label=label, top=-top, width=round(width), height=round(height + top), parts=parts)
 
 
 def rows(element):
@@ -101,6 +107,10 @@ def rows(element):
     inside = [child for child in element.childNodes if child.nodeType == child.ELEMENT_NODE]
     row = [child for child in inside if child.tagName == "svg"]
     return [row] * bool(row) + [row for child in inside if child.tagName != "svg" for row in rows(child)]
+
+
+def words_of(markup):
+    return html.unescape(re.sub("<[^>]*>", "", markup))
 
 
 def part(holder, *path, kind=dict):
