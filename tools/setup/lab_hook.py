@@ -17,9 +17,10 @@ from xml.dom.minidom import parseString
 from xml.parsers.expat import ExpatError
 
 VIEW, STATE = "application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json"
-SVG, BAR = "image/svg+xml", "FloatProgressModel"
+SVG, BAR = "image/svg+xml", ["HBoxModel", "HTMLModel", "FloatProgressModel", "HTMLModel"]
 ADVICE = "Run this cell to move its sliders"
 GAP, LINE, LETTER = 14, 20, 8.5  # pixels: between drawings; the height of a line of the headline, a letter's width
+LEAST = 480  # the picture's width, so that the headline has room
 # On white, because Lab shows a stored SVG as an image, which doesn't hear of a dark page's colours.
 PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{width}" height="{height}" \
 viewBox="0 {top} {width} {height}" font-family="sans-serif" style="color:#000">\
@@ -42,15 +43,15 @@ def drop_dead_views(model, **_):
                 continue
             widgets = family(str(part(data, VIEW).get("model_id")), held)
             data |= shown_last(widgets)
-            if SVG in data or BAR in kinds(widgets) or (len(data) > 1 and not widgets):
+            if (SVG in data and is_explorer(widgets)) or is_bar(widgets) or (len(data) > 1 and not widgets):
                 replaced |= bool(widgets)
                 del data[VIEW]
             else:
                 others |= widgets
-    if replaced and others:
-        metadata["widgets"][STATE]["state"] = others
-    elif replaced:
+    if held and not others:
         del metadata["widgets"]
+    elif replaced:
+        metadata["widgets"][STATE]["state"] = others
 
 
 def family(name, held):
@@ -64,28 +65,33 @@ def family(name, held):
     return found
 
 
-def kinds(widgets):
-    return [part(widgets, name).get("model_name") for name in widgets]
+def is_explorer(widgets):
+    return any("attention-explorer" in part(widgets, name, "state", "_dom_classes", kind=list) for name in widgets)
+
+
+def is_bar(widgets):
+    """Whether it's a progress bar of tqdm's: a bar between two texts, and nothing else."""
+    kinds = [str(part(widgets, name).get("model_name")) for name in widgets]
+    return [kind for kind in kinds if not kind.endswith(("LayoutModel", "StyleModel"))] == BAR
 
 
 def shown_last(widgets):
-    """What to store for some widgets, by type; nothing if they're neither an explorer nor a progress bar."""
+    """What to store for some widgets, by type; nothing if that can't be known."""
     texts = [part(widgets, name, "state").get("value") for name in widgets]
     texts = [text for text in texts if isinstance(text, str)]
-    if BAR in kinds(widgets):
+    if is_bar(widgets):
         return {"text/plain": words_of(" ".join(texts))}
-    for text in texts:
-        with suppress(ExpatError, LookupError, ValueError):  # an explorer's HTML is XML as well, and has drawings
+    for text in texts if is_explorer(widgets) else []:
+        with suppress(ExpatError, ValueError):  # of an explorer's texts, one is its picture, whose HTML is XML as well
             return {SVG: picture(parseString(f"<div>{text}</div>").getElementsByTagName("div"))}
     return {}
 
 
 def picture(boxes):
-    """An explorer's headline and drawings as one SVG; ValueError or LookupError if the boxes aren't an explorer's."""
+    """An explorer's headline and drawings as one SVG; ValueError if there are none in these boxes."""
     drawn = [box for box in boxes if box.getAttribute("role") == "img"]
-    label = html.escape(drawn[0].getAttribute("aria-label"))
     said = " ".join(words_of(box.toxml()) for box in boxes if box.getAttribute("class") == "attention-headline")
-    drawings, width, height = [], 0, 0
+    drawings, width, height = [], LEAST, 0
     for row in [row for box in drawn for row in rows(box)]:
         x, y = 0, height
         for svg in row:
@@ -95,10 +101,12 @@ def picture(boxes):
             x += wide + GAP
             width, height = max(width, x), max(height, y + tall + GAP)
             drawings.append(svg)  # as text only when it knows its place
+    if not drawings:
+        raise ValueError("there's no drawing")
     lines = [ADVICE, *textwrap.wrap(said, int(width / LETTER))]
     top = LINE * len(lines) + GAP
     words = "".join(WORDS.format(LINE * n + 16 - top, html.escape(line)) for n, line in enumerate(lines))
-    parts = words + "".join(svg.toxml() for svg in drawings)
+    label, parts = html.escape(drawn[0].getAttribute("aria-label")), words + "".join(svg.toxml() for svg in drawings)
     return PICTURE.format(label=label, top=-top, width=round(width), height=round(height + top), parts=parts)
 
 
