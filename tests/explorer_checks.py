@@ -56,7 +56,7 @@ def legal(name, state):
 def impossible(name, state):
     """The error's message, if there is one."""
     if name == "VariantsExplorer" and state["num_kv_heads"] > state["num_heads"]:
-        return "must divide num_heads"
+        return "KV heads can't be shared by"
     if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
         return "is not among the first"
     return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
@@ -209,17 +209,19 @@ def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens
     """Torch's function on a freshly made layer; with one-hot values per token, its result is the weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(123)
-        wide, narrow = 8 * num_heads, 8 * num_kv_heads
+        head_dim = 64 // num_heads
+        wide, narrow = 64, head_dim * num_kv_heads
         queries, keys = (5 * nn.Linear(3, width, bias=False)(embeddings[:num_tokens]) for width in (wide, narrow))
-    queries, keys = (part.unflatten(-1, (-1, 8)).transpose(0, 1)[None] for part in (queries, keys))
+    queries, keys = (part.unflatten(-1, (-1, head_dim)).transpose(0, 1)[None] for part in (queries, keys))
     places = torch.arange(num_tokens)
     distances = places[:, None] - places
     seen = (distances >= 0) & (distances < window)
     bias = torch.zeros(num_heads, num_tokens, num_tokens)
     if positions == "rotary":
-        turns = torch.polar(torch.ones(num_tokens, 4), places[:, None] / 10 ** torch.arange(4.0))
+        pairs = head_dim // 2
+        turns = torch.polar(torch.ones(num_tokens, pairs), places[:, None] / 10_000 ** (torch.arange(pairs) / pairs))
         queries, keys = (
-            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (4, 2)).contiguous()) * turns).flatten(-2)
+            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (pairs, 2)).contiguous()) * turns).flatten(-2)
             for part in (queries, keys)
         )
     elif positions == "ALiBi":
@@ -271,7 +273,7 @@ def check_reading(state, text, layer, head, token, ablate):
     token_ids = MODEL.encode(text)
     whole, without = MODEL.look(token_ids), MODEL.look(token_ids, state.ablate)
     torch.testing.assert_close(state.maps, without.maps[0])
-    place = min(token, token_ids.shape[1] - 1)
+    place = token
     assert (state.layer, state.head, state.token) == (layer, head, place)
     shares = whole.logits[0, place].softmax(dim=-1).sort(descending=True).values
     torch.testing.assert_close(state.shares[0], shares[: len(state.next_words)])

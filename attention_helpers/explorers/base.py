@@ -25,6 +25,7 @@ LOOKS = (
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
+.attention-explorer .attention-readouts:empty {display: none}
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
 body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
@@ -89,7 +90,7 @@ class Explorer(widgets.VBox):
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
         grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
         looks = widgets.HTML(LOOKS, layout={"display": "none"})
-        super().__init__([grid, self.message, self.view, looks])
+        super().__init__([grid, self.message, self.make_view(), looks])
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self._show(*self._settled(self._wanted))
@@ -117,6 +118,10 @@ class Explorer(widgets.VBox):
     def readouts(self, arrays):
         """The table below the picture: text or Markup, by name."""
         raise NotImplementedError
+
+    def make_view(self):
+        """The widget that shows self.view."""
+        return self.view
 
     def make_extras(self):
         """Widgets that move controls but have no value of their own."""

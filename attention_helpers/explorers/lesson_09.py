@@ -11,12 +11,11 @@ from ..modern.layers import ModernAttention
 from ..modern.parts import alibi_bias, window_mask
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
-from .ink import weight_limit
 from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
 from .words import size_in_words
 
 POSITIONS = ("rotary", "ALiBi", "none")
-HEAD_DIM, SEED, LAYERS = 8, 123, 2
+WIDTH, SEED, LAYERS = 64, 123, 2  # d_out, which the heads share whatever their number
 SHARP = 5.0  # multiplies the initial weights, whose scores are so small that all maps look alike
 
 
@@ -34,19 +33,22 @@ class VariantsState(NamedTuple):
 @torch.no_grad()
 def share_keys(embeddings, positions, num_heads, num_kv_heads, window, num_tokens):
     """From control values to arrays: ModernAttention on the first num_tokens rows of embeddings."""
-    base = 10_000.0 if positions == "rotary" else None
-    sizes = embeddings.shape[1], num_heads * HEAD_DIM, num_heads, num_kv_heads
+    if num_heads % num_kv_heads:
+        heads = counted(num_heads, "query head")
+        raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: take at most one for each")
+    base, head_dim = 10_000.0 if positions == "rotary" else None, WIDTH // num_heads
+    sizes = embeddings.shape[1], WIDTH, num_heads, num_kv_heads
     layer = seeded(ModernAttention, SEED, *sizes, window=window, base=base)
     for linear in (layer.W_query, layer.W_key):
         linear.weight.mul_(SHARP)
     steps, hide = layer.steps(embeddings[None, :num_tokens]), window_mask(num_tokens, window)
     weights = steps.weights[0]  # (num_heads, num_tokens, num_tokens)
     if positions == "ALiBi":
-        scaled = steps.scores[0] * HEAD_DIM**-0.5
+        scaled = steps.scores[0] * head_dim**-0.5
         weights = attention_weights(scaled + alibi_bias(num_heads, num_tokens), hide)
     reaches = torch.linalg.matrix_power((~hide).float(), LAYERS) > 0  # (num_tokens, num_tokens)
     kept = min(num_tokens, window - 1)
-    cache = cache_bytes(kept, num_kv_heads * HEAD_DIM) if kept else 0
+    cache = cache_bytes(kept, num_kv_heads * head_dim) if kept else 0
     parameters = sum(parameter.numel() for parameter in layer.parameters())
     return VariantsState(weights, ~hide, reaches, num_kv_heads, parameters, cache)
 
@@ -62,11 +64,13 @@ class VariantsExplorer(SentenceExplorer):
         return (tokens * times)[:CELLS_UP_TO], embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
 
     def make_controls(self):
+        switch = widgets.ToggleButtons(options=POSITIONS, value="rotary", description="positions")
+        switch.tooltip = "How a layer knows where a token is"
         return {
-            "positions": widgets.ToggleButtons(options=POSITIONS, value="rotary", description="positions"),
-            "num_heads": stops("query heads", (1, 2, 4, 8), 4, "Heads of queries, each with a map of its own"),
-            "num_kv_heads": stops("key heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
-            "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, itself among them"),
+            "positions": switch,
+            "num_heads": stops("query heads", (1, 2, 4, 8), 4, f"How many heads share d_out = {WIDTH}, a map for each"),
+            "num_kv_heads": stops("KV heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
+            "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, including itself"),
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
 
@@ -74,47 +78,50 @@ class VariantsExplorer(SentenceExplorer):
         return share_keys(self.embeddings, **values)
 
     def picture(self, state):
-        limit = weight_limit(state.sees[-1].sum().item())
-        tokens, nothing = self.tokens[: state.weights.shape[-1]], torch.zeros_like(state.weights)
-        bar = colour_bar(limit, height=250, more=limit < 1)
-        return [[head_maps(state.weights, tokens, limit, ~state.sees, nothing, 620, 500, bar=bar)]]
+        tokens, owners = self.tokens[: state.weights.shape[-1]], served(state)
+        names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
+        if len(owners) > 4:
+            names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
+        room = {"width": 520, "height": 456, "colours": owners, "names": names, "bar": colour_bar(height=200)}
+        return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room)]]
 
     def headline(self, state):
-        return ""
+        num_heads, num_tokens = state.weights.shape[:2]
+        sees, reaches = self.last_token(state)
+        share = f"{counted(num_heads, 'query head')} share {counted(state.num_kv_heads, 'KV head')}"
+        if state.num_kv_heads == num_heads:
+            share = (
+                f"{counted(num_heads, 'query head')} with {'its' if num_heads == 1 else 'their'} own keys and values"
+            )
+        return f"{share}; the last token sees {sees} of {num_tokens} tokens, and {reaches} through {LAYERS} layers."
 
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
-        sees, reaches = self.last_token(state)
-        full = cache_bytes(num_tokens, num_heads * HEAD_DIM)
+        full, head_dim = cache_bytes(num_tokens, WIDTH), WIDTH // num_heads
         return {
-            "key head of each query head, both from 1": ", ".join(
-                f"{n} → {head}" for n, head in enumerate(served(state), 1)
-            ),
-            "the last token sees": f"{sees} of {num_tokens} tokens; through {LAYERS} layers it reaches {reaches}",
-            "parameters": f"{state.parameters}",
-            "the cache keeps": f"{size_in_words(state.cache)}; {size_in_words(full)} without window and sharing",
+            "KV cache": f"{size_in_words(state.cache)}, against {size_in_words(full)} without window and sharing",
+            "head_dim": f"{WIDTH} / {num_heads} = {head_dim}",
+            "parameters": f"{state.parameters:,}",
         }
 
     def in_words(self, state):
-        sees, reaches = self.last_token(state)
         most, keys = state.weights[:, -1].max(dim=-1)  # each (num_heads,)
         rows = enumerate(zip(served(state), keys.tolist(), most.tolist(), strict=True), 1)
-        about = (
-            f"{len(most)} query heads, {state.num_kv_heads} key heads. The last of {state.weights.shape[-1]} tokens "
-            f"sees {sees}, and reaches {reaches} through {LAYERS} layers."
+        return f"{self.headline(state)} For the last token, " + "; ".join(
+            f"query head {head} with KV head {owner + 1} reads token {key + 1}, {self.tokens[key]}, most ({weight:.2f})"
+            for head, (owner, key, weight) in rows
         )
-        each = (
-            f"Head {head} has the keys of {shared}, and reads token {key + 1}, {self.tokens[key]}, most ({weight:.2f})."
-            for head, (shared, key, weight) in rows
-        )
-        return " ".join([about, *each])
 
     def last_token(self, state):
         """How many tokens the last one sees in one layer, and through LAYERS layers."""
         return int(state.sees[-1].sum()), int(state.reaches[-1].sum())
 
 
+def counted(number, thing):
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def served(state):
-    """For each query head, the KV head that it reads, counted from 1."""
+    """For each query head, the KV head that it reads, from 0."""
     group = len(state.weights) // state.num_kv_heads
-    return [head // group + 1 for head in range(len(state.weights))]
+    return [head // group for head in range(len(state.weights))]

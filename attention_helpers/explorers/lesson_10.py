@@ -5,18 +5,27 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import numpy as np
 import torch
-from torch.nn.functional import adaptive_max_pool2d, pad
+from torch.nn.functional import adaptive_max_pool2d
 
 from ..language_model.head_roles import best_heads, repeated_tokens, weight_at
-from .base import MESSAGE, Explorer, slider
+from .base import MESSAGE, Explorer, answer_quietly, slider, stops
 from .hatching import hatching
-from .ink import BLACK
-from .svg import FRAME, LEFT, Drawing, bars, moved, number, tag, text, title_of
-from .svg_maps import HEAD, colour_bar, pixels
+from .ink import BLACK, HEADS
+from .svg import FRAME, LEFT, PALE, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
+from .svg_maps import axis, names_beside, pixels
 
-MOST, SHOWN, KEPT = 64, 6, 8  # tokens in a text; likely next tokens; cached forward passes
+MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, TILE = 300, 20  # pixels: the side of the map, and of each head in the atlas
+MAP, TILE, ABOVE = 198, 24, 18  # pixels: the side of the map, and of each head in the atlas; above both, for names
+LILAC = "#9988FF"
+# A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
+TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto}}
+.attention-over [role=img] {{overflow: visible}}
+.attention-tiles {{position: absolute; left: {LEFT}px; bottom: 0; width: auto; margin: 0; overflow: hidden}}
+.attention-tiles .widget-radio-box {{display: grid; margin: 0; grid-template-columns: repeat(LAYERS, {TILE}px)}}
+.attention-tiles label {{width: {TILE}px; height: {TILE}px; margin: 0; font-size: 0; cursor: pointer}}
+.attention-tiles label:hover {{box-shadow: inset 0 0 0 2px #0077CC}}
+.attention-tiles input {{display: none}}</style>"""
 
 
 class ReadingState(NamedTuple):
@@ -31,12 +40,14 @@ class ReadingState(NamedTuple):
     head: int
     token: int
 
+    row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
+
 
 class ReadingExplorer(Explorer):
     """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
 
-    model: a LanguageModel; text: the initial text, of up to MOST tokens. Layers, heads and tokens
-    count from 0. Arrays: a ReadingState. Errors: as in Explorer.
+    A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
+    up to MOST tokens. Layers, heads and tokens count from 0. Arrays: a ReadingState. Errors: as in Explorer.
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
@@ -47,17 +58,49 @@ class ReadingExplorer(Explorer):
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__()
+        self._wanted |= {"token": MOST - 1}  # the last token of a longer text too
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
         box = widgets.Text(value=self.first_text, description="text", continuous_update=False)
+        box.tooltip = "What the model reads, then press Enter"
+        last = self.num_tokens(self.first_text) - 1
         return {
             "text": box,
             "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
             "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
-            "token": slider("token", MOST - 1, 0, MOST - 1, "Whose row is framed, and after which comes what is next"),
-            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated"),
+            "token": stops("token", range(last + 1), last, "Whose row is framed, and after which the bars predict"),
+            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated", tooltip="Heads set to zero"),
         }
+
+    def make_view(self):
+        """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
+        layers, heads = len(self.model.blocks), self.model.config.num_heads
+        names = [(f"layer {layer}, head {head}", (layer, head)) for head in range(heads) for layer in range(layers)]
+        self.tiles = widgets.RadioButtons(options=names, value=(self.values["layer"], self.values["head"]))
+        self.tiles.add_class("attention-tiles")
+        self.tiles.observe(self._clicked, names="value")
+        answer_quietly(self.tiles)
+        looks = widgets.HTML(TILES.replace("LAYERS", str(layers)), layout={"display": "none"})
+        over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
+        over.add_class("attention-over")
+        return over
+
+    def _clicked(self, change):
+        with self._lock:
+            if not self._held:
+                layer, head = change["new"]
+                self.set(layer=layer, head=head)
+
+    def choices(self, values):
+        return {"token": range(self.num_tokens(values["text"]))}
+
+    def num_tokens(self, text):
+        """How many tokens of a text are shown; 1 for one that can't be."""
+        try:
+            return min(MOST, self.model.encode(text).shape[1])
+        except ValueError:
+            return 1
 
     def report(self, layer):
         self.message.value = MESSAGE.format(f"layer {layer} of {len(self.model.blocks)}")
@@ -90,40 +133,49 @@ class ReadingExplorer(Explorer):
         silent = tuple((one | self.roles)[ablate])
         token_ids, logits, _ = self.look(text, ())
         _, without, maps = self.look(text, silent)
-        token = min(token, len(token_ids) - 1)
         best = logits[token].topk(SHOWN).indices
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
         words = self.model.words(token_ids)
         return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
 
-    def note(self, wanted, values):
-        words = len(self.model.encode(values["text"])[0])
-        return "" if values["token"] < words else f"The text has {words} tokens: the last one is framed."
+    def _show(self, values, arrays, note):
+        super()._show(values, arrays, note)
+        try:
+            self._held = True
+            self.tiles.value = values["layer"], values["head"]
+        finally:
+            self._held = False
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        after = f"after {plain(state.words[state.token])}, next"
-        chart = bars(series, [plain(word) for word in state.next_words], after, width=300, height=MAP - 60)
-        return [[one_map(state), colour_bar(height=MAP - 60), chart], [atlas(state)]]
+        after, looks = f"after {plain(state.words[state.token])}, next", ["currentColor", LILAC][: len(series)]
+        names = [plain(word) for word in state.next_words]
+        chart = bars(series, names, after, width=316, height=MAP - 40, colours=looks)
+        return [[one_map(state), chart], [atlas(state)]]
 
     def headline(self, state):
-        return ""
+        token, (reads, most) = (
+            quoted(state.words[state.token]),
+            (part[0] for part in strongest(state.row, state.words, 1)),
+        )
+        if not state.ablate:
+            role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
+            role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
+            return f"Layer {state.layer}, head {state.head}{role}: {token} reads {reads} most, {number(most)}."
+        before, now = (number(share) for share in state.shares[:, 0].tolist())
+        heads = f"{len(state.ablate)} head{'s' * (len(state.ablate) > 1)}"
+        word = quoted(state.next_words[0])
+        moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
+        return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
 
     def readouts(self, state):
-        row = state.maps[state.layer, state.head, state.token]
-        return {
-            "tokens": f"{len(state.words)}; framed: {state.token}, {plain(state.words[state.token])}",
-            "it reads": reads(row[None], state.words)[0],
-            "ablated": ", ".join(f"layer {layer} head {head}" for layer, head in state.ablate) or "none",
-            "all heads": shares_in_words(state.next_words, state.shares[0]),
-        } | ({"with heads ablated": shares_in_words(state.next_words, state.shares[1])} if state.ablate else {})
+        return {}  # the atlas must stay the last thing, for the radio buttons over it
 
     def in_words(self, state):
-        row = state.maps[state.layer, state.head, state.token]
         first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum() if len(state.words) > 1 else 0
         return (
             f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
-            f"{plain(state.words[state.token])}, reads {reads(row[None], state.words)[0]}. Next, with all heads: "
+            f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "
             f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
             f"{shares_in_words(state.next_words, state.shares[1])}. {first} of {state.maps[:, :, 0, 0].numel()} heads "
             "give the first token more than half."
@@ -136,6 +188,17 @@ VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 def plain(word):
     """A token's text with visible spaces and line ends; unprintable characters become �."""
     return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
+
+
+def quoted(word):
+    """The same in quotation marks, without the space that most tokens begin with."""
+    return f"“{plain(word.removeprefix(' '))}”"
+
+
+def strongest(row, words, count):
+    """The tokens with the largest weights in a row of a map, in quotation marks, and those weights."""
+    best = row.topk(min(count, len(words)))
+    return [quoted(words[at]) for at in best.indices.tolist()], best.values.tolist()
 
 
 def reads(rows, words, count=3):
@@ -151,48 +214,52 @@ def shares_in_words(words, shares):
 
 def one_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
-    weights, n = state.maps[state.layer, state.head].double().numpy(), len(state.words)
+    weights, n, words = (
+        state.maps[state.layer, state.head].double().numpy(),
+        len(state.words),
+        [*map(plain, state.words)],
+    )
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
-    sheet = np.where(future, 0, BLACK.indices(weights))
-    image = pixels(sheet, BLACK, LEFT, HEAD, MAP, MAP, **{"class": "attention-black"})
-    image += moved(hatching(future, cell, cell, edge=True), LEFT, HEAD)
-    told = zip(state.words, reads(state.maps[state.layer, state.head], state.words), strict=True)
-    room = {"x": LEFT, "width": MAP, "height": cell, "fill": "transparent"}
-    rows = [tag("rect", says=f"{plain(a)} reads {b}", y=HEAD + i * cell, **room) for i, (a, b) in enumerate(told)]
-    frame = FRAME | {"stroke_width": 2}
-    rows.append(tag("rect", x=LEFT, y=HEAD + state.token * cell, width=MAP, height=max(cell, 3.0), **frame))
-    names = [text(LEFT - 5, HEAD + (state.token + 0.5) * cell + 4, plain(state.words[state.token])[:9], "end")]
-    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, 0)
-    return Drawing("".join([title, image, *rows, *names]), LEFT + MAP, HEAD + MAP + 16)
+    image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
+    hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
+    told, room = reads(state.maps[state.layer, state.head], state.words), {"x": LEFT, "width": MAP, "height": cell}
+    rows = [
+        tag("rect", says=f"{word} reads {said}", y=ABOVE + i * cell, fill="transparent", **room)
+        for i, (word, said) in enumerate(zip(words, told, strict=True))
+    ]
+    framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
+    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
+    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
+    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46)
+
+
+def names(words, state, cell):
+    """The names of rows and columns; if they don't fit, of the framed row and of the column that it reads most."""
+    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ABOVE + MAP
+    if cell >= SMALL:
+        return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
+    most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
+    return [text(LEFT - 5, row, shortened(words[state.token]), "end"), text(ends[most], y + 14, shortened(words[most]))]
 
 
 def atlas(state):
-    """All heads as tiles, one column per layer, one row per head; the chosen tile is framed.
+    """All heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
 
     A map with more tokens than a tile has pixels is max-pooled.
     """
-    (layers, heads, n, _), most = state.maps.shape, TILE - 1
-    maps = adaptive_max_pool2d(state.maps, most) if n > most else state.maps
-    steps = pad(torch.from_numpy(BLACK.indices(maps.double().numpy())), (0, 1, 0, 1))
-    sheet = steps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).numpy()  # (heads * (n + 1), ...)
+    layers, heads, n, _ = state.maps.shape
+    maps = adaptive_max_pool2d(state.maps, TILE) if n > TILE else state.maps
+    sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
     width, height = layers * TILE, heads * TILE
-    smooth = n > TILE / 2  # pixelated, so small an image would lose rows or columns
-    look = {"look": "auto" if smooth else "pixelated", "class": "attention-black"}
-    parts = [pixels(sheet, BLACK, LEFT, HEAD, width, height, **look)]
-    ablate, firsts = set(state.ablate), state.maps[..., 0].mean(dim=-1).tolist()
-    for layer in range(layers):
-        for head in range(heads):
-            x, y = LEFT + layer * TILE, HEAD + head * TILE
-            first = number(firsts[layer][head])
-            says = f"layer {layer}, head {head}: the first token gets {first} of a row on average"
-            chosen = (layer, head) == (state.layer, state.head)
-            stroke, beyond = (
-                ({"stroke": "currentColor", "stroke_width": 3}, 1.5) if chosen else ({}, 0)
-            )  # around it, not on it
-            shade = "currentColor" if (layer, head) in ablate else "transparent"
-            room = {"x": x - beyond, "y": y - beyond, "width": TILE + 2 * beyond, "height": TILE + 2 * beyond}
-            parts.append(tag("rect", says=says, fill=shade, **room, **stroke))
-    parts += [text(LEFT + (layer + 0.5) * TILE, HEAD - 5, str(layer)) for layer in range(0, layers, 2)]
-    parts += [text(LEFT - 5, HEAD + (head + 0.7) * TILE, f"head {head}", "end") for head in range(heads)]
-    parts.append(text(LEFT - 5, HEAD - 5, "layer →", "end"))
-    return Drawing("".join(parts), LEFT + width, HEAD + height + 4)
+    look = {"look": "auto" if n > TILE / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
+    parts = [pixels(sheet, BLACK, LEFT, ABOVE, width, height, **look)]
+    across = "".join(f"M{LEFT} {ABOVE + head * TILE}h{width}" for head in range(heads + 1))
+    down = "".join(f"M{LEFT + layer * TILE} {ABOVE}v{height}" for layer in range(layers + 1))
+    parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))
+    place = lambda layer, head: {"x": LEFT + layer * TILE, "y": ABOVE + head * TILE, "width": TILE, "height": TILE}  # noqa: E731
+    parts += [tag("rect", **place(*each), **{"class": "ablated"}) for each in state.ablate]
+    parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 3}))
+    parts += [text(LEFT + (layer + 0.5) * TILE, ABOVE - 5, str(layer)) for layer in range(0, layers, 2)]
+    parts += [text(LEFT - 5, ABOVE + (head + 0.65) * TILE, f"head {head}", "end") for head in range(heads)]
+    parts.append(text(LEFT - 5, ABOVE - 5, "layer →", "end", **PALE))
+    return Drawing("".join(parts), LEFT + width + 2, ABOVE + height)

@@ -98,8 +98,8 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
 
 def axis(names, places, y, room, end, label):
     """Names below columns and what they are, at the right end; the Drawing's height is what they need."""
-    height = 32 if draw.fit(names, room) else BOTTOM
     written = draw.names_below(names, places, y, room)
+    height = (32 if draw.fit(names, room) else BOTTOM) if written else 18
     return Drawing(written + text(end, y + height - 4, f"{label} →", "end", **draw.PALE), end, height)
 
 

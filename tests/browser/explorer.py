@@ -13,7 +13,8 @@ from attention_helpers.language_model.model import load_model
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
-    const [picture, readout] = ['[role=img]', 'table'].map(kind => box.children[2].querySelector(kind));
+    const [picture, readout, said] = ['[role=img]', '.attention-readouts', '.attention-headline'].map(
+        kind => box.children[2].querySelector(kind));
     const value = control => {
         const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
         if (choice) return choice.selectedOptions[0].value;
@@ -24,7 +25,7 @@ LOOK = """(box, controls) => {
     return {
         values: [...box.firstElementChild.children].slice(0, controls).map(value),
         svg: picture.outerHTML, alt: picture.getAttribute('aria-label'),
-        message: box.children[1].innerText, readout: readout.outerHTML,
+        message: box.children[1].innerText, readout: readout.innerHTML, said: said.textContent,
     };
 }"""
 HELD = """{
@@ -35,6 +36,7 @@ HELD = """{
     'svg': explorer.svg,
     'alt': explorer.alt,
     'readout': explorer.readout,
+    'said': __import__('attention_helpers.explorers.base').explorers.base.plain(explorer.said),
     'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
@@ -59,7 +61,7 @@ class LiveExplorer:
         self.page, self.kernel = page, kernel
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
         self.box = page.locator(f".jp-OutputArea-output .{self.kind}")
-        self.box.locator("table").wait_for()  # the readout comes with the picture, and some time after the cell's end
+        self.box.locator("[role=img]").wait_for()  # some time after the cell's end
         self.first = self.new().values
 
     def look(self):

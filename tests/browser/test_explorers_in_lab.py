@@ -24,12 +24,11 @@ ROOM = """box => {
         && a.top > b.top - 1 && a.bottom < b.bottom + 1;
     const cut = ({svg, room}) => [...svg.querySelectorAll('text')]
         .filter(word => !inside(word.getBoundingClientRect(), room)).map(word => word.textContent);
-    const rows = Object.values(Object.groupBy(parts, ({room}) => room.top));
+    const words = parts.flatMap(({svg}) => [...svg.querySelectorAll('text')]);
     return {
-        place: place.clientWidth, scrolls: place.scrollWidth > place.clientWidth, cut: parts.flatMap(cut),
-        scales: parts.map(({svg, room}) => room.width / svg.viewBox.baseVal.width),
-        unused: rows.filter(row => row.some(({svg, room}) => room.width < 1.19 * svg.viewBox.baseVal.width))
-            .map(row => picture.getBoundingClientRect().right - row.at(-1).room.right),
+        height: box.getBoundingClientRect().height, scrolls: place.scrollWidth > place.clientWidth,
+        cut: parts.flatMap(cut), scales: parts.map(({svg, room}) => room.width / svg.viewBox.baseVal.width),
+        smallest: Math.min(...words.map(word => parseFloat(getComputedStyle(word).fontSize))),
     };
 }"""
 CUT = """row => [...row.querySelectorAll('.widget-label, button')]
@@ -116,15 +115,16 @@ def test_thirty_fast_keys_end_in_the_final_state(explorer):
         explorer.check(explorer.settle())
 
 
-def test_picture_is_as_wide_as_its_place_and_nothing_is_cut_off(explorer):
-    for width in (560, 800, 1400):  # the last as before
+def test_it_fits_on_a_screen_in_its_own_size_and_nothing_is_cut_off(explorer):
+    for width in (800, 1024, 1400):  # the last as before
         explorer.page.set_viewport_size({"width": width, "height": 900})
         room = still(explorer, ROOM)
         explorer.box.screenshot(path=SCREENSHOTS / f"{explorer.kind}_{width}.png")
-        assert 0.74 < min(room["scales"]) <= max(room["scales"]) < 1.21  # type stays readable
-        assert max(room["unused"], default=0) < 2
+        assert room["scales"] == pytest.approx([1] * len(room["scales"]), abs=0.01)
+        assert room["smallest"] >= 11
         assert room["cut"] == []
         assert not room["scrolls"]
+    assert room["height"] <= 660
 
 
 def test_words_are_readable_in_a_dark_theme_too(explorer):

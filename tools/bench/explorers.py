@@ -40,7 +40,7 @@ STARTS = {  # what is set before a control moves; the first word is the explorer
     "SplitExplorer 12x64": LARGE,
     "SplitExplorer trained": {"weights": "trained"},
 }
-PARTS = {"compute": "computed", "picture": "picture", "in_words": "picture", "readouts": "picture"}
+PARTS = {"compute": "computed", **dict.fromkeys(("picture", "headline", "in_words", "readouts"), "picture")}
 COLUMNS = ("moves", "computed", "picture", "together", "processor")
 IN_KERNEL = """import json, runpy, sys
 sys.path.insert(0, {package!r})
@@ -100,7 +100,7 @@ def values_to_visit(explorer, control, most):
 def first_visits(start, control, most):
     """What each move of a control to a new value takes, in its parts."""
     explorer, spent, visits = started(start), {}, []
-    for method, part in PARTS.items():
+    for method, part in [pair for pair in PARTS.items() if hasattr(explorer, pair[0])]:  # an older one has no headline
         setattr(explorer, method, watched(getattr(explorer, method), part, spent))
     for value in values_to_visit(explorer, control, most):
         spent.update(computed=0, picture=0)
