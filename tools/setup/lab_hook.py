@@ -25,7 +25,7 @@ LEAST = 480  # the picture's width, so that the headline has room
 PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{width}" height="{height}" \
 viewBox="0 {top} {width} {height}" font-family="sans-serif" style="color:#000">\
 <rect y="{top}" width="100%" height="100%" fill="#fff"/>{parts}</svg>"""
-WORDS = '<text y="{}" font-size="16">{}</text>'
+WORDS = '<text y="{}" font-size="16" font-weight="{}">{}</text>'
 
 
 def drop_dead_views(model, **_):
@@ -91,8 +91,21 @@ def picture(boxes):
     """An explorer's headline and drawings as one SVG; ValueError if there are none in these boxes."""
     drawn = [box for box in boxes if box.getAttribute("role") == "img"]
     said = " ".join(words_of(box.toxml()) for box in boxes if box.getAttribute("class") == "attention-headline")
+    drawings, width, height = placed([row for box in drawn for row in rows(box)])
+    if not drawings:
+        raise ValueError("there's no drawing")
+    lines = [("normal", ADVICE), *(("bold", line) for line in textwrap.wrap(said, int(width / LETTER)))]
+    top = LINE * len(lines) + GAP  # above the drawings, which begin at 0
+    words = [WORDS.format(LINE * n + 16 - top, bold, html.escape(line)) for n, (bold, line) in enumerate(lines)]
+    sizes = {"top": -top, "width": round(width), "height": round(height + top)}
+    label = html.escape(drawn[0].getAttribute("aria-label"))
+    return PICTURE.format(label=label, parts="".join(words + [svg.toxml() for svg in drawings]), **sizes)
+
+
+def placed(rows):
+    """All SVG elements of some rows, with each row below the one before, and the width and height of them all."""
     drawings, width, height = [], LEAST, 0
-    for row in [row for box in drawn for row in rows(box)]:
+    for row in rows:
         x, y = 0, height
         for svg in row:
             wide, tall = (float(svg.getAttribute(side)) for side in ("width", "height"))
@@ -100,14 +113,8 @@ def picture(boxes):
             svg.setAttribute("y", str(y))
             x += wide + GAP
             width, height = max(width, x), max(height, y + tall + GAP)
-            drawings.append(svg)  # as text only when it knows its place
-    if not drawings:
-        raise ValueError("there's no drawing")
-    lines = [ADVICE, *textwrap.wrap(said, int(width / LETTER))]
-    top = LINE * len(lines) + GAP
-    words = "".join(WORDS.format(LINE * n + 16 - top, html.escape(line)) for n, line in enumerate(lines))
-    label, parts = html.escape(drawn[0].getAttribute("aria-label")), words + "".join(svg.toxml() for svg in drawings)
-    return PICTURE.format(label=label, top=-top, width=round(width), height=round(height + top), parts=parts)
+        drawings += row
+    return drawings, width, height
 
 
 def rows(element):
