@@ -68,15 +68,15 @@ def test_the_words_of_controls_are_whole_and_stand_beside_them(explorer):
 
 
 def test_keyboard_moves_every_control(explorer):
-    """Tab goes from control to control; each key changes picture, alt text and readout, as the kernel has them."""
-    first, readouts = explorer.settle(), set()
+    """Tab goes from control to control; each key changes picture, alt text and words, as the kernel has them."""
+    first, said = explorer.settle(), set()
     for number, name in enumerate(explorer.names):
         explorer.walk_to(number)
         for _ in range(PRESSES.get((explorer.kind, name), 1)):
             before = explorer.values()[name]
             explorer.press_to_change(number)
             page = explorer.settle(lambda values, name=name, before=before: values[name] != before)
-        readouts.add(page["readout"])
+        said.add(page["said"])
         if (explorer.kind, name) in IMPOSSIBLE:
             assert page == first | {"values": page["values"], "message": IMPOSSIBLE[explorer.kind, name]}
         else:
@@ -84,7 +84,7 @@ def test_keyboard_moves_every_control(explorer):
             assert page["alt"] != first["alt"], name
             explorer.check(page)
         explorer.reset()
-    assert len(readouts) > 1
+    assert len(said) > 1
 
 
 def test_reset_by_keyboard(explorer):
@@ -125,6 +125,24 @@ def test_it_fits_on_a_screen_in_its_own_size_and_nothing_is_cut_off(explorer):
         assert room["cut"] == []
         assert not room["scrolls"]
     assert room["height"] <= 660
+
+
+def test_a_click_on_a_tile_chooses_its_head(explorer):
+    if explorer.kind != "ReadingExplorer":
+        pytest.skip("only the language model has an atlas")
+    for width, (layer, head) in ((1024, (3, 2)), (1400, (29, 8))):
+        explorer.page.set_viewport_size({"width": width, "height": 900})
+        atlas = explorer.box.locator("[role=img] svg").last
+        atlas.scroll_into_view_if_needed()
+        explorer.page.mouse.click(*at(atlas, 64 + 24 * (layer + 0.5), 18 + 24 * (head + 0.5)))
+        page = explorer.settle(lambda values, chosen=(layer, head): (values["layer"], values["head"]) == chosen)
+        explorer.check(page)
+
+
+def at(part, x, y):
+    """Where a point of a drawing is on the page."""
+    room = part.bounding_box()
+    return room["x"] + x, room["y"] + y
 
 
 def test_words_are_readable_in_a_dark_theme_too(explorer):
