@@ -9,6 +9,7 @@ import torch
 
 from ..checks import check_tensor
 from ..sentences import Sentence
+from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
@@ -18,7 +19,9 @@ PAGE = (
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
-LOOKS = """<style>.attention-explorer select {appearance: auto; background-image: none}
+LOOKS = (
+    STYLE
+    + """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
@@ -26,6 +29,7 @@ LOOKS = """<style>.attention-explorer select {appearance: auto; background-image
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
 body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
+)
 
 
 def slider(name, value, low, high, tooltip, step=None):
