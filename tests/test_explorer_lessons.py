@@ -25,7 +25,7 @@ def cells_of(root):
 
 
 def test_the_picture_shows_the_arrays(explorer):
-    """Read the weights back from the cells' colours, full from 4 / num_tokens on, and the numbers from their tooltips."""
+    """Read the weights back from the cells' colours (full at 4 / num_tokens), and the numbers from their tooltips."""
     e = explorer("ScoresExplorer")
     e.set(query=1, temperature=0.1)
     cells, names = cells_of(ET.fromstring(e.svg)), SENTENCE.tokens

@@ -79,7 +79,7 @@ class ScoresExplorer(SentenceExplorer):
         weights, divided = state.weights[state.query], state.scores[state.query] / state.temperature
         most = torch.tensor(len(weights)).log2()
         return {
-            f"scores ÷ {state.temperature:g}": f"from {divided.min():.2f} to {divided.max():.2f}",
+            f"scores ÷ {state.temperature:g}": f"from {divided.min():.3g} to {divided.max():.3g}",
             "entropy": f"{entropy_in_bits(weights):.2f} bits of at most {most:.2f}",
         }
 

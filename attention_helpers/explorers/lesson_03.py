@@ -26,7 +26,7 @@ METHODS = {
 SHORT = {"-inf": "-inf", "renormalise": "renormalised", "leaky": "leaky", "none": "no mask"}
 HOW = {
     "-inf": "With -inf before softmax",
-    "renormalise": "Cut after softmax and renormalised",
+    "renormalise": "With renormalised weights",
     "leaky": "In the leaky layer",
     "none": "Without a mask",
 }
@@ -131,7 +131,7 @@ class MaskExplorer(SentenceExplorer):
         tokens, how = self.tokens, HOW[state.method]
         who, earlier = f"“{tokens[state.poked]}”", state.moved[: state.poked]
         if not state.poked:
-            return f"{who} is the first token: every row may read it, so nothing can leak"
+            return f"{who} is the first token: every row may read it, so moving it shows no leak"
         if not earlier.any():
             return f"{how}, no row before {who} moves when it changes: no leak found"
         row = int(earlier.argmax())

@@ -93,7 +93,7 @@ class DropoutExplorer(SentenceExplorer):
         draws, sums, off = len(state.row_sums), state.row_sums, (state.average - state.weights).abs().max()
         if draws == 1:
             grown = f"One mask keeps {self.kept(state)} weights, each times {1 / (1 - state.p):.2f}"
-            return f"{grown}: rows sum to {sums.min():.2f} to {sums.max():.2f}"
+            return f"{grown}: row sums go from {sums.min():.2f} to {sums.max():.2f}"
         return f"One mask keeps {self.kept(state)} weights; the average of {draws} is off by at most {off:.2f}"
 
     def kept(self, state):
