@@ -93,15 +93,19 @@ def gradient_influence(layer, x, connected=True):
     return jacobian.square().sum(dim=(1, 3)).sqrt()  # (num_tokens, num_tokens)
 
 
+def step_of(x, size):
+    """By what `influence` moves a token of x: `size` along one fixed random direction, (d_in,)."""
+    direction = torch.randn(x.shape[-1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (size * direction / direction.norm()).to(x)
+
+
 @torch.no_grad()
 def perturbation_influence(layer, x, size):
     """Largest change of row i when token j is moved by `size`, (num_tokens, num_tokens); see `influence`.
 
     layer: in eval mode.
     """
-    generator = torch.Generator().manual_seed(0)
-    direction = torch.randn(x.shape[-1], generator=generator, dtype=torch.float64)
-    step = (size * direction / direction.norm()).to(x)  # (d_in,)
+    step = step_of(x, size)
     before, columns = rows(layer, x).clone(), []
     for j in range(x.shape[-2]):
         poked = x.clone()
