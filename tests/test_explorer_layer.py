@@ -17,6 +17,7 @@ from attention_helpers import (
 )
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
+from attention_helpers.any_layer.signature import kinds_of
 from attention_helpers.any_layer.verdicts import Verdict, headline
 from attention_helpers.explorers import LayerExplorer, layer
 from attention_helpers.explorers.layer_picture import verdict_list
@@ -35,11 +36,11 @@ CAUSAL = "Einsum EinsumKeysFirst FusedCausal ByHand Renormalised HeadByHead Drop
 @pytest.mark.parametrize("name", CAUSAL.split())
 def test_the_maps_are_those_by_which_the_layer_mixes(name):
     """All of them have the same projections, so one softmax by the book serves as the truth for all."""
-    layer = made(getattr(other_layers, name)).eval()
-    queries, keys, _ = layer.heads(X)
+    layer, x = made(getattr(other_layers, name)).eval().double(), X.double()
+    queries, keys, _ = layer.heads(x)
     scores = (queries @ keys.mT / 2**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
     expected = torch.softmax(scores, dim=-1)[0].detach()
-    maps = find_maps(layer, X).maps
+    maps = find_maps(layer, x).maps
     torch.testing.assert_close(torch.cat([found.used for found in maps]), expected)
 
 
@@ -108,7 +109,9 @@ def shares(table, total=1.0):
 
 NO_MAPS = {
     "numbers below 0, though its rows sum to 1": lambda x: shares(x @ x.mT) @ x,
-    "rows that sum to 2": lambda x: shares((x @ x.mT).exp(), 2.0) @ x,
+    "rows that sum to 1.01": lambda x: shares((x @ x.mT).exp(), 1.01) @ x,
+    "complex numbers": lambda x: torch.complex(x @ x.mT, x @ x.mT).abs() @ x,
+    "NaN all over": lambda x: (torch.nan * (x @ x.mT)).softmax(-1) @ x,
     "not from the input": lambda x: shares(torch.ones(x.shape[1], x.shape[1]).tril()) @ x,
 }
 
@@ -198,8 +201,8 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
             "name",
             r"your layer fails in line \d+, <code>return vlaues .*</code>: NameError: name 'vlaues' is not",
         ),
-        ("none", r"layer must return one row a token, 4 in all, got NoneType"),
-        ("nothing", r"layer must return one row a token, 4 in all, got tuple"),
+        ("none", r"layer must return one row per token, 4 in all, got NoneType"),
+        ("nothing", r"layer must return one row per token, 4 in all, got tuple"),
     ],
 )
 def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
@@ -289,6 +292,14 @@ def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
         LayerExplorer(attention, SENTENCE, **more)
 
 
+def test_what_a_class_takes_is_known_by_its_arguments_names():
+    def kinds(attention, **given):
+        return {name: kind for name, (kind, _) in kinds_of(attention, given).items()}
+
+    assert kinds(lambda d_in, dim, num_kv_heads=None, **more: None, window=3) == {"d_in": "d_in", "dim": "d_out"}
+    assert kinds(lambda dim, n_heads=2, causal=True: None) == {"dim": "d_in", "n_heads": "num_heads", "causal": "flag"}
+
+
 def test_a_sentence_without_a_future_is_refused_and_a_class_that_makes_no_layer():
     with pytest.raises(ValueError, match="sentence must have at least 2 tokens"):
         LayerExplorer(Mine, Sentence(["a"], torch.ones(1, 4)))
@@ -319,11 +330,14 @@ def test_the_line_of_a_map_stands_in_the_readout_as_code():
     assert re.search(r"softmax in line \d+, <code>[^<]*softmax[^<]*</code>", readout)
 
 
-def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards():
+@pytest.mark.parametrize("again", [lambda weights: weights, shares], ids=["made", "made again"])
+def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards(again):
     def halved(x):
-        weights = (x @ x.transpose(-2, -1)).softmax(dim=-1)
+        weights = again((x @ x.transpose(-2, -1)).softmax(dim=-1))
         weights *= 0.5
-        return weights @ x
+        context = weights @ x
+        weights.zero_()
+        return context
 
     [found] = find_maps(halved, X).maps
     torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 4))

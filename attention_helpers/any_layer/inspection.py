@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import torch
 
+from ..operations import tensors_in, trace
 from ..probes import eval_mode, perturbation_influence, rows
 from ..seeded import DrawnFrom
-from ..trace import tensors_in, trace
 from . import verdicts
 from .course import on_the_course, parameters_of
 from .lines import error_line, first_line, with_line

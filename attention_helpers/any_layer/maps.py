@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ..trace import operation_name, tensors_in
+from ..operations import operation_name, tensors_in
 from .lines import calling_line
 
 NEAR = 1e-3  # how far from 1 a sum of weights can be
