@@ -205,17 +205,20 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     return Drawing(bar, 52, TOP + height + 6)
 
 
-def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry"):
-    """Vectors (num_tokens, width), one per row, red above zero and blue below; `owners`: each column's head, if any."""
+def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True):
+    """Vectors (num_tokens, width), one per row, red above zero and blue below; `owners`: each column's head, if any.
+
+    beside: whether the rows' names stand at the left.
+    """
     vectors = as_table(vectors)
     columns = list(map(str, range(vectors.shape[1])))
     table = heatmap(
         vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
-        labels=("token", label), tell="{}, entry {}",
+        labels=("token", label), tell="{}, entry {}", beside=beside,
     )  # fmt: skip
-    each = width / len(columns)
+    each, left = width / len(columns), LEFT if beside else 0
     bands = [
-        tag("rect", x=LEFT + n * each + 1, y=TOP - 6, width=each - 2, height=5, fill=head_colour(head))
+        tag("rect", x=left + n * each + 1, y=TOP - 6, width=each - 2, height=5, fill=head_colour(head))
         for n, head in enumerate(owners or [])
     ]
     return Drawing(table.svg + "".join(bands), table.width, table.height)
