@@ -22,8 +22,10 @@ SCRIPT = """window.attentionSpeaks ??= (() => {
             set(shown, 'aria-label', name.textContent);
         });
         each('.attention-explorer .widget-toggle-buttons', group => {
+            const name = group.querySelector('.widget-label');
             set(group, 'role', 'group');
-            set(group, 'aria-label', group.querySelector('.widget-label').textContent);
+            set(group, 'aria-label', name.textContent);
+            group.querySelectorAll('button').forEach(button => button.title ||= name.title || name.textContent);
         });
         each('.attention-explorer .widget-toggle-button', button => {
             const state = button.matches('.attention-more') ? 'aria-expanded' : 'aria-pressed';
@@ -34,6 +36,7 @@ SCRIPT = """window.attentionSpeaks ??= (() => {
             set(button, 'aria-label', name);
             set(button, 'title', name);
         });
+        each('.attention-explorer i.fa', icon => set(icon, 'aria-hidden', true));  // its glyph is no word
         each('.jp-OutputArea-output img:not([alt])', image => {  // a figure's caption follows it
             const [, svg] = image.src.split('data:image/svg+xml,');
             const drawn = svg && new DOMParser().parseFromString(decodeURIComponent(svg), 'image/svg+xml');
