@@ -235,6 +235,8 @@ def arcs(weights, names, source, title="", width=240, height=90):
     for head, row in enumerate(weights):
         of = f" by head {head + 1}" if len(weights) > 1 else ""
         for x, name, weight in zip(places, names, row, strict=True):
+            if weight == 0:  # it reads nothing there, as where a mask hides a token
+                continue
             rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # so that no arc hides another
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
             if x == start:  # its weight on itself: a small loop
