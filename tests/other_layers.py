@@ -80,7 +80,7 @@ class EinsumKeysFirst(Projections):
         q, k, v = self.heads(x)
         scores = torch.einsum("bhkd,bhqd->bhkq", k, q) / self.head_dim**0.5
         weights = functional.softmax(scores.masked_fill(future(x.shape[1]).T, float("-inf")), dim=-2)
-        return torch.einsum("bhkq,bhkd->bqhd", weights, v).flatten(2)
+        return torch.einsum("b h k q, b h k d -> b q h d", weights, v).flatten(2)
 
 
 class Grouped(nn.Module):

@@ -221,13 +221,26 @@ def test_curves_and_points_stand_where_their_numbers_say():
     assert (x1 - x0, y1 - y0) == pytest.approx((x2 - x1, y2 - y1), abs=0.2)  # a straight line on logarithmic axes
     dot = shapes["dots, measured: 10"]
     assert (float(dot.get("cx")), float(dot.get("cy"))) == pytest.approx((x1, y1), abs=0.1)
-    assert {"1e0", "1e1", "1e2", "8", "32", "falls", "dots, measured"} <= set(words_of(tree))
+    assert {"1", "10", "100", "8", "32", "falls", "dots, measured"} <= set(words_of(tree))
 
 
-def test_an_arc_is_the_wider_the_more_is_read_and_nothing_has_none():
+def test_a_curve_may_have_gaps_and_shares_its_name_with_what_was_measured():
+    curves = {"all": [1.0, 2.0, 3.0], "some": [None, 2.0, 3.0]}
+    look = {"ends": (0.0, 4.0), "written": "{:.1f} kB".format}
+    tree = parsed(drawing.lines(curves, {"some": {1: 2.5}}, {0: "8"}, "title", "x", 1, **look))
+    shapes, words = told(tree), words_of(tree)
+    spots = [[tuple(map(float, spot.split())) for spot in shapes[name].get("d")[1:].split("L")] for name in curves]
+    assert spots[1] == spots[0][1:]
+    assert "some, measured: 2.5 kB" in shapes
+    assert words.count("some") == 1
+    assert "some, measured" not in words
+    assert {"0.0 kB", "3.0 kB"} <= set(words)
+
+
+def test_an_arc_is_the_wider_the_more_is_read_and_zero_is_the_page():
     shapes = told(parsed(drawing.arcs([0.1, 0.9, 0.0], NAMES, 2)))
-    assert [*shapes] == ["starts reads Your: 0.1000", "starts reads journey: 0.9000"]
-    little, much = (float(shape.get("stroke-width")) for shape in shapes.values())
+    assert shapes.keys() == {"starts reads Your: 0.1000", "starts reads journey: 0.9000"}
+    little, much = (float(arc.get("stroke-width")) for arc in shapes.values())
     assert much > little > 0
 
 

@@ -136,7 +136,7 @@ def look_at(layer, x, seed, training=False):
         if training and isinstance(layer, torch.nn.Module):
             with learners_code():
                 layer.train()
-                shown = find_maps(call, call.x)
+                shown = find_maps(call, call.x, earlier=call.watched)
                 result = call.rows_of(shown.result)
     empty = torch.zeros(0, len(x), len(x))
     context, owners = side_by_side(shown.maps, len(x))

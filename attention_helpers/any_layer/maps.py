@@ -48,10 +48,11 @@ class Watched(NamedTuple):
     fewer: Exception | None = None  # what the call with one token fewer raised
 
 
-def find_maps(layer, x):
+def find_maps(layer, x, earlier=None):
     """Call layer(x) without gradients, and return a Watched.
 
-    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
+    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. earlier: a
+    Watched of the same layer in another mode; if it has as many operations, we trust its maps and call only once.
     If there are as many features as tokens, a softmax over features looks like a map. So we call the layer a second
     time with one token fewer, and leave out matrices that don't shrink (unless this call fails, or runs other
     operations). We don't find a softmax over only some of the keys, or anything computed outside torch. We follow a
@@ -59,6 +60,9 @@ def find_maps(layer, x):
     Errors: what layer raises on x.
     """
     watched, fewer = watch(layer, x), x.shape[-2] - 1
+    if earlier and len(earlier.operations) == len(watched.operations):
+        known = {found.operation for found in earlier.maps}
+        return watched._replace(maps=[found for found in watched.maps if found.operation in known])
     try:
         shorter = watch(layer, x[..., :-1, :]).operations
     except Exception as error:  # the caller only asked about x

@@ -9,6 +9,7 @@ import torch
 
 from ..checks import check_tensor
 from ..sentences import Sentence
+from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
@@ -18,7 +19,9 @@ PAGE = (
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
-LOOKS = """<style>.attention-explorer select {appearance: auto; background-image: none}
+LOOKS = (
+    STYLE
+    + """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
@@ -26,6 +29,7 @@ LOOKS = """<style>.attention-explorer select {appearance: auto; background-image
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
 body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
+)
 
 
 def slider(name, value, low, high, tooltip, step=None):
@@ -130,6 +134,10 @@ class Explorer(widgets.VBox):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
         return {}
 
+    def goes_with(self, changes):
+        """A learner's changes of controls, by name, and those that they bring about."""
+        return changes
+
     def note(self, wanted, values):
         """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
         return ""
@@ -146,7 +154,7 @@ class Explorer(widgets.VBox):
     def set(self, **values):
         """Move controls from code: all of them, or none if one value is refused."""
         with self._lock:
-            follow = self.choices(self._wanted).keys()
+            values, follow = self.goes_with(values), self.choices(self._wanted).keys()
             for name, value in values.items():
                 if name not in self.controls:
                     raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
@@ -180,7 +188,7 @@ class Explorer(widgets.VBox):
             if self._held:
                 return
             [name] = [name for name, control in self.controls.items() if control is change["owner"]]
-            self._wanted = self._wanted | {name: change["new"]}
+            self._wanted = self._wanted | self.goes_with({name: change["new"]})
             try:
                 self._show(*self._settled(self._wanted))
             except ValueError as error:

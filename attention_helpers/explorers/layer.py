@@ -26,14 +26,15 @@ SLIDERS = {
 
 
 class LayerExplorer(SentenceExplorer):
-    """Sliders for your own class: all its attention maps, its influence map, and a list of verdicts.
+    """Sliders for your own class: verdicts on it, all its attention maps, its influence map, and what it returns.
 
     attention: a class or function that makes a layer from sizes with the usual names (d_in, d_out, num_heads, dropout,
     qkv_bias, context_length, ...); arguments: those that should stay fixed, and those with other names. The layer takes
-    (1, num_tokens, d_in) or (num_tokens, d_in), and returns one row per token, alone or first in a tuple. sentence: a
-    Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState. Verdicts are for eval mode.
-    Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess;
-    ValueError with the line of an error in the class. If a slider causes an error, it's shown and the picture stays.
+    (1, num_tokens, d_in) or (num_tokens, d_in), and returns one row per token, alone or with other tensors in a tuple,
+    list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState; None until the class
+    has run without an error. Verdicts are for eval mode.
+    Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
+    If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
     """
 
     def __init__(self, attention, sentence, **arguments):
@@ -94,13 +95,10 @@ class LayerExplorer(SentenceExplorer):
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
-        maps = f"{len(state.maps)} attention maps{more}{': ' * bool(state.found)}{'; '.join(state.found)}"
+        maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
         summary = html.escape(f"{state.given} in, {state.returned} out, {state.parameters} parameters")
-        return {
-            "layer": Markup(
-                f"<details><summary>{summary}</summary>{marked(maps)}<pre>{html.escape(state.operations)}</pre></details>"
-            )
-        }
+        trace = html.escape(state.operations)
+        return {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
 
     def in_words(self, state):
         said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, _ in state.verdicts.values())
@@ -110,8 +108,8 @@ class LayerExplorer(SentenceExplorer):
         )
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
         poked = ", ".join(f"{token} {move:.2f}" for token, move in moves)
-        count = f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}."
-        return f"{self.headline(state)}. {said} {count} {maps} Poking {self.tokens[-1]} moves the rows by {poked}."
+        count, last = maps_in_words(state), self.tokens[-1]
+        return f"{self.headline(state)}. {said} {count}. {maps} Poking {last} moves the rows by {poked}."
 
     def _draw(self, arrays):
         super()._draw(arrays)
@@ -130,4 +128,8 @@ class LayerExplorer(SentenceExplorer):
                 self.arrays, self.alt, self.readout, self.said = None, str(error), "", f"{name} has no picture yet"
                 self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
             self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
-            self._refuse(ValueError(f"{error}. Fix it, and run the cell again"))
+            self._refuse(ValueError(f"{str(error).rstrip('.')}. Fix it, and run the cell again"))
+
+
+def maps_in_words(state):
+    return f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}"

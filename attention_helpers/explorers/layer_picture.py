@@ -9,14 +9,14 @@ from ..core import causal_mask
 from ..plots import ABOVE
 from .hatching import outline
 from .ink import NEUTRAL, largest
-from .svg import BOTTOM, LEFT, TOP, Drawing, beside, line, moved, tag, text
+from .svg import BOTTOM, LEFT, SMALL, TOP, Drawing, beside, line, moved, tag, text
 from .svg_maps import head_maps, heatmap, strip
 
 MOST_MAPS = 12
 WIDTH = 590  # of the verdicts, and of the maps with the context next to them
 LINES, PITCH, LETTERS = 10, 17, 84  # of the verdicts: how many lines, how high, and of how many letters
 SIDE, ROOM = 152, 382  # of two maps; both together, with names
-ASIDE, RESULT = 170, 120  # the side of the influence map; the height of the result
+ASIDE, RESULT = 170, 108  # the side of the influence map; the height of the result
 
 
 def verdict_list(verdicts):
@@ -43,7 +43,7 @@ def in_lines(lines, bold, x, y):
             inside = tag("tspan", html.escape(lines[0][:bold]), font_weight="bold")
         for k, piece in enumerate(words.split("`")):
             code = code != (k > 0)
-            inside += tag("tspan", piece, font_family="monospace") if code else piece
+            inside += tag("tspan", piece, font_family="monospace", font_size=SMALL) if code else piece
         parts.append(tag("text", inside, x=x, y=y + PITCH * n, font_size=12))
     return "".join(parts)
 
@@ -82,7 +82,7 @@ def influence(state, tokens):
 def result(state, tokens):
     """What the layer returned; in the heads' colours only if nothing has mixed them."""
     joined = is_joined(state)
-    title = "result: heads side by side" if joined else "result"
+    title = "result: heads side by side" if joined and len(state.maps) > 1 else "result"
     drawn = strip(state.result, tokens, state.owners if joined else None, title, ASIDE, RESULT)
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take
 

@@ -1,24 +1,27 @@
 """Notebook 01: one query, its scores and weights, and the resulting context vector."""
 
+import math
 from typing import NamedTuple
 
 import torch
 
 from ..core import attention_scores, attention_weights, context_vectors
 from .base import SentenceExplorer, stops
-from .ink import WEIGHTS
-from .svg import bars, beside
+from .ink import GREY, WEIGHTS, weight_limit
+from .svg import bars, below, beside, number, shortened
 from .svg_maps import colour_bar, heatmap
 from .words import entropy_in_bits, listed, shares
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
+BLUE = WEIGHTS.above  # one hue for the map and its bars
 
 
 class ScoresState(NamedTuple):
     """What the picture shows, for all tokens; `query` is the chosen row."""
 
     query: int
-    scores: torch.Tensor  # (num_tokens, num_tokens)
+    temperature: float
+    scores: torch.Tensor  # (num_tokens, num_tokens), before they're divided by the temperature
     weights: torch.Tensor  # (num_tokens, num_tokens)
     context: torch.Tensor  # (num_tokens, d_in)
 
@@ -27,7 +30,7 @@ def attend(embeddings, query, temperature):
     """From control values to arrays: softmax(scores / temperature) for all tokens of (num_tokens, d_in)."""
     scores = attention_scores(embeddings, embeddings)  # (num_tokens, num_tokens)
     weights = attention_weights(scores, scale=1 / temperature)  # (num_tokens, num_tokens)
-    return ScoresState(query, scores, weights, context_vectors(weights, embeddings))
+    return ScoresState(query, temperature, scores, weights, context_vectors(weights, embeddings))
 
 
 class ScoresExplorer(SentenceExplorer):
@@ -40,7 +43,7 @@ class ScoresExplorer(SentenceExplorer):
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
         return {
-            "query": stops("query", queries, min(1, len(queries) - 1), "The token that asks"),
+            "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at the others"),
             "temperature": stops("temperature", temperatures, 1, "What scores are divided by"),
         }
 
@@ -48,31 +51,47 @@ class ScoresExplorer(SentenceExplorer):
         return attend(self.embeddings, query, temperature)
 
     def picture(self, state):
-        entries = [f"entry {n}" for n in range(self.embeddings.shape[1])]
-        query, span = state.query, (min(0.0, float(state.scores.min())), max(0.1, float(state.scores.max())))
+        tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
+        who, entries = shortened(tokens[query]), [f"entry {n}" for n in range(self.embeddings.shape[1])]
+        table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=244, limit=limit)
+        room = {"width": 330, "height": 110, "colours": [BLUE]}  # wide enough for each bar's number and name
+        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
+        weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
-        reach = (min(0.0, float(self.embeddings.min())), max(0.1, float(self.embeddings.max())))
-        table = heatmap(state.weights, self.tokens, self.tokens, "weights, all queries", row=query)
-        scores = bars({"score": state.scores[query]}, self.tokens, "scores of the query", span, width=190)
-        weights = bars({"weight": state.weights[query]}, self.tokens, "weights of the query", width=190)
-        context = bars(vectors, entries, "vectors of the query", reach, width=170)
-        return [[beside(table, colour_bar(shade=WEIGHTS)), scores, weights, context]]
+        room = {"width": 204, "height": 244, "colours": [GREY, BLUE]}
+        context = bars(vectors, entries, f"vectors of “{who}”", span(self.embeddings), **room)
+        bar = colour_bar(limit, WEIGHTS, 244, more=limit < 1)
+        return [[beside(table, bar), below(scores, weights), context]]
 
     def headline(self, state):
-        return ""
+        row, who = state.weights[state.query].tolist(), self.tokens[state.query]
+        least, most, even = (number(weight) for weight in (min(row), max(row), 1 / len(row)))
+        if len(row) > 1 and max(row) - min(row) < 0.02:
+            each = f"{least} each" if least == most else f"{least} to {most}"
+            return f"“{who}” reads all {len(row)} tokens nearly alike: {each}"
+        best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
+        read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
+        if max(row) >= 0.9:
+            return f"“{who}” reads almost only {read}: {most}"
+        return f"“{who}” reads {read} most: {most}, where an even share is {even}"
 
     def readouts(self, state):
-        weights = state.weights[state.query]
+        weights, divided = state.weights[state.query], state.scores[state.query] / state.temperature
+        most = torch.tensor(len(weights)).log2()
         return {
-            "weights": shares(self.tokens, weights),
-            "row sum": f"{weights.sum():.4f}",
-            "entropy": f"{entropy_in_bits(weights):.2f} bits of at most {torch.tensor(len(weights)).log2():.2f}",
-            "context": listed(state.context[state.query], 4),
+            f"scores ÷ {state.temperature:g}": f"from {divided.min():.3g} to {divided.max():.3g}",
+            "entropy": f"{entropy_in_bits(weights):.2f} bits of at most {most:.2f}",
         }
 
     def in_words(self, state):
         return (
             f"Query {self.tokens[state.query]}. Scores: {shares(self.tokens, state.scores[state.query])}. "
-            f"Weights: {shares(self.tokens, state.weights[state.query])}. "
+            f"Weights at temperature {state.temperature:g}: {shares(self.tokens, state.weights[state.query])}. "
             f"Context vector: {listed(state.context[state.query])}."
         )
+
+
+def span(values):
+    """The range of an axis in tenths, for values of any sign, the same for all queries."""
+    low, high = (10 * float(value) for value in values.aminmax())
+    return min(0, math.floor(low)) / 10, max(1, math.ceil(high)) / 10

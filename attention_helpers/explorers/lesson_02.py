@@ -10,10 +10,12 @@ from ..core import attention_scores, attention_weights
 from ..layers import SelfAttention_v2
 from ..seeded import seeded
 from .base import SentenceExplorer, seed, slider
-from .ink import SIGNED, WEIGHTS, largest
-from .svg import bars, beside
+from .ink import GREY, SIGNED, WEIGHTS, largest, weight_limit
+from .svg import BOTTOM, PALE, TOP, Drawing, beside, line, number, tag, text, title_of
 from .svg_maps import colour_bar, heatmap
 from .words import entropy_in_bits
+
+SIDE = 230  # of a map
 
 
 class QKVState(NamedTuple):
@@ -24,6 +26,7 @@ class QKVState(NamedTuple):
     variance: torch.Tensor
     entropy: torch.Tensor  # (num_tokens,), in bits
     parameters: int
+    divided_by: int  # the d_k under the root, or 1
 
 
 def attend(embeddings, source, d_out, seed, scaling, qkv_bias):
@@ -37,10 +40,11 @@ def attend(embeddings, source, d_out, seed, scaling, qkv_bias):
         generator = torch.Generator().manual_seed(seed)
         queries, keys = torch.randn(2, num_tokens, d_out, generator=generator)  # each (num_tokens, d_out)
         scores, parameters = attention_scores(queries, keys), 0
-    scale = d_out**-0.5 if scaling else 1.0
+    divided_by = d_out if scaling else 1
+    scale = divided_by**-0.5
     weights = attention_weights(scores, scale=scale)
     variance = (scores * scale).var() if num_tokens > 1 else torch.tensor(0.0)
-    return QKVState(scores, weights, variance, entropy_in_bits(weights), parameters)
+    return QKVState(scores, weights, variance, entropy_in_bits(weights), parameters, divided_by)
 
 
 class QKVExplorer(SentenceExplorer):
@@ -51,11 +55,12 @@ class QKVExplorer(SentenceExplorer):
 
     def make_controls(self):
         sources = [("toy sentence", "sentence"), ("standard normal queries and keys", "normal")]
+        source = widgets.Dropdown(options=sources, value="normal", description="input", tooltip="What is compared")
         return {
-            "source": widgets.Dropdown(options=sources, description="input", tooltip="What queries come from"),
-            "d_out": slider("d_out", 2, 1, 64, "The width of queries and keys, d_k"),
+            "source": source,
+            "d_out": slider("d_out", 64, 1, 64, "The width of queries and keys, d_k"),
             "seed": seed(789),
-            "scaling": widgets.Checkbox(True, description="divide by √d_k", tooltip="Scale scores before softmax"),
+            "scaling": widgets.Checkbox(False, description="divide by √d_k", tooltip="Scale scores before softmax"),
             "qkv_bias": widgets.Checkbox(False, description="qkv_bias", tooltip="A bias for queries, keys and values"),
         }
 
@@ -70,24 +75,33 @@ class QKVExplorer(SentenceExplorer):
         return {"qkv_bias"} if values["source"] == "normal" else set()
 
     def picture(self, state):
-        tokens, limit = self.tokens, largest(state.scores)
-        most = max(torch.tensor(len(tokens)).log2().item(), 0.1)
-        scores = heatmap(state.scores, tokens, tokens, "scores", limit=limit, ink=SIGNED, tell="{} meets {}")
-        weights = beside(heatmap(state.weights, tokens, tokens, "weights"), colour_bar(shade=WEIGHTS))
-        entropy = bars({"entropy in bits": state.entropy}, tokens, "entropy (bits)", (0, most), width=190)
-        return [[beside(scores, colour_bar(limit, SIGNED)), weights, entropy]]
+        tokens, most, limit = self.tokens, largest(state.scores), weight_limit(len(self.tokens))
+        signed = {"limit": most, "ink": SIGNED, "tell": "{} meets {}"}
+        scores = heatmap(state.scores, tokens, tokens, "scores", side=SIDE, **signed)
+        weights = heatmap(state.weights, tokens, tokens, "weights", side=SIDE, limit=limit)
+        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
+        return [[
+            beside(scores, colour_bar(most, SIGNED, SIDE)),
+            beside(weights, bar, entropy_bars(state.entropy, tokens)),
+        ]]  # fmt: skip
 
     def headline(self, state):
-        return ""
+        what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
+        spread, top, even = f"{what} have variance {state.variance:.2g}", state.weights.max(), 1 / len(self.tokens)
+        if top - even < 0.05:
+            return f"{spread}: every row of weights stays nearly even, at most {number(top)}"
+        row, column = divmod(int(state.weights.argmax()), len(self.tokens))
+        query, read = self.tokens[row], "itself" if row == column else f"“{self.tokens[column]}”"
+        if top >= 0.9:
+            return f"{spread}: “{query}” reads almost only {read}, {number(top)}"
+        return f"{spread}: the largest weight is {number(top)} (“{query}” reads {read})"
 
     def readouts(self, state):
-        low, high = state.scores.min(), state.scores.max()
+        before = f" = {state.variance * state.divided_by:.4f} / {state.divided_by}" if state.divided_by > 1 else ""
         return {
-            "scores": f"from {low:.4f} to {high:.4f} (blue: below 0, red: above)",
-            "variance entering softmax": f"{state.variance:.4f}",
+            "variance entering softmax": f"{state.variance:.4f}{before}",
             "mean entropy": f"{state.entropy.mean():.2f} bits of at most {torch.tensor(len(self.tokens)).log2():.2f}",
-            "largest weight": f"{state.weights.max():.4f}",
-            "parameters": f"{state.parameters}" if state.parameters else "none: queries and keys are drawn directly",
+            "parameters": f"{state.parameters or 'none'}",
         }
 
     def in_words(self, state):
@@ -96,3 +110,16 @@ class QKVExplorer(SentenceExplorer):
             f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: "
             f"{plots.strongest(state.weights, self.tokens, self.tokens)}. Mean entropy {state.entropy.mean():.2f} bits."
         )
+
+
+def entropy_bars(entropy, names, width=150):
+    """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
+    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SIDE / len(names), width - 36
+    parts = [title_of("entropy in bits", width), line(0, TOP, 0, TOP + SIDE), line(room, TOP, room, TOP + SIDE)]
+    parts.append(text(room, TOP + SIDE + 14, f"even: {most:.2f}", **PALE))
+    for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
+        y, long = TOP + (n + 0.5) * each, room * bits / most
+        place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
+        parts.append(tag("rect", says=f"{name}, entropy: {number(bits, 4)} bits", fill=GREY, **place))
+        parts.append(text(room + 5, y + 4, number(bits), "start"))
+    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM)

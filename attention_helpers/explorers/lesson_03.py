@@ -8,18 +8,27 @@ import torch
 from .. import plots
 from ..core import causal_mask, context_vectors
 from ..layers import CausalAttention
-from ..probes import perturbation_influence
+from ..probes import rounding, step_of
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
-from .ink import NEUTRAL, WEIGHTS, largest
-from .svg import beside
+from .hatching import outline
+from .ink import NEUTRAL, WEIGHTS, largest, weight_limit
+from .svg import BOTTOM, LEFT, TOP, Drawing, beside, moved, tag, text
 from .svg_maps import colour_bar, heatmap
 
+SIDE = 210  # of a map
 METHODS = {
     "-inf": "-inf, then softmax",
     "renormalise": "softmax, tril, renormalise",
     "leaky": "leaky: masked_fill thrown away",
     "none": "no mask",
+}
+SHORT = {"-inf": "-inf", "renormalise": "renormalised", "leaky": "leaky", "none": "no mask"}
+HOW = {
+    "-inf": "With -inf before softmax",
+    "renormalise": "With renormalised weights",
+    "leaky": "In the leaky layer",
+    "none": "Without a mask",
 }
 
 
@@ -31,45 +40,56 @@ class MaskState(NamedTuple):
     amount: float
     weights: torch.Tensor  # (num_tokens, num_tokens)
     influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
+    correct: torch.Tensor  # (num_tokens, num_tokens), the influence with the correct mask, "-inf"
 
     moved = property(lambda self: self.influence[:, self.poked])  # (num_tokens,)
 
 
-class Masked(torch.nn.Module):
-    """A CausalAttention with weights masked by one of the METHODS; x: (1, num_tokens, d_in)."""
-
-    def __init__(self, layer, method):
-        super().__init__()
-        self.layer, self.method = layer, method
-
-    def weights(self, x):
-        if self.method == "-inf":
-            return self.layer.steps(x).weights  # (1, num_tokens, num_tokens)
-        hide, steps = causal_mask(x.shape[1]), self.layer.steps(x)
-        scaled = steps.scores * steps.keys.shape[-1] ** -0.5
-        if self.method == "leaky":
-            scaled.masked_fill(hide, -torch.inf)  # the bug itself: the result is thrown away
-        weights = torch.softmax(scaled, dim=-1)
-        if self.method == "renormalise":
-            weights = weights * ~hide
-            weights = weights / weights.sum(dim=-1, keepdim=True)
-        return weights  # (1, num_tokens, num_tokens)
-
-    def forward(self, x):
-        return context_vectors(self.weights(x), self.layer.W_value(x))  # (1, num_tokens, d_out)
-
-
 def attend(embeddings, num_tokens, method, poked, amount):
-    """From control values to arrays, for the first num_tokens rows of embeddings (context_length, d_in)."""
+    """From control values to arrays, for the first num_tokens rows of embeddings (context_length, d_in).
+
+    All perturbed sentences go through the layer in one batch, so that a slider needn't wait for them.
+    """
     if poked >= num_tokens:
-        raise ValueError(f"token {poked} is not among the first {num_tokens}: poke an earlier one, or take more tokens")
-    layer = Masked(seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0), method).eval()
+        raise ValueError(
+            f"token {poked} is not among the first {num_tokens}: perturb an earlier one, or take more tokens"
+        )
+    layer = seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0).eval()
     x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
-    return MaskState(method, poked, amount, layer.weights(x)[0], perturbation_influence(layer, x, amount))
+    perturbed = x + torch.eye(num_tokens)[:, :, None] * step_of(x, amount)  # (num_tokens, ...), token j in sentence j
+    x = torch.cat((x, perturbed))  # (1 + num_tokens, num_tokens, d_in)
+    steps = layer.steps(x)
+    weights = {name: masked(steps, name) for name in ("-inf", method)}  # each (1 + num_tokens, num_tokens, num_tokens)
+    influence = {name: rows_moved(context_vectors(each, steps.values), x) for name, each in weights.items()}
+    return MaskState(method, poked, amount, weights[method][0], influence[method], influence["-inf"])
+
+
+def masked(steps, method):
+    """The weights of a CausalAttention, masked by one of the METHODS: (b, num_tokens, num_tokens)."""
+    if method == "-inf":
+        return steps.weights
+    hide, scaled = causal_mask(steps.scores.shape[-1]), steps.scores * steps.keys.shape[-1] ** -0.5
+    if method == "leaky":
+        scaled.masked_fill(hide, -torch.inf)  # the bug itself: the result is thrown away
+    weights = torch.softmax(scaled, dim=-1)
+    if method == "renormalise":
+        weights = weights * ~hide
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+    return weights
+
+
+def rows_moved(context, x):
+    """How far row i moves when token j does, (num_tokens, num_tokens), 0 if no more than rounding explains.
+
+    context, x: (1 + num_tokens, num_tokens, ...), first of the sentence as it is, then with token j perturbed.
+    """
+    before, after = context[:1], context[1:]
+    change = (after - before).abs().amax(dim=-1).T  # (num_tokens, num_tokens)
+    return change.masked_fill(change <= rounding(before, after, x[1:]), 0.0)
 
 
 class MaskExplorer(SentenceExplorer):
-    """Choose how to mask the future, perturb one token, and see which rows move.
+    """Choose how to mask the future, perturb one token, and see which rows move, there and with the correct mask.
 
     sentence: a Sentence of up to 8 tokens. Arrays: a MaskState. Units: the perturbation's length is in units of the
     embeddings, the influence in units of the context vectors. Errors: as in Explorer.
@@ -79,45 +99,79 @@ class MaskExplorer(SentenceExplorer):
         last = len(self.tokens) - 1
         names = [(f"{i} {token}", i) for i, token in enumerate(self.tokens)]
         methods = [(text, key) for key, text in METHODS.items()]
+        mask = {"value": "leaky", "description": "mask", "tooltip": "How the future is hidden"}
         return {
             "num_tokens": slider("num_tokens", last + 1, 1, last + 1, "How many of the sentence's tokens"),
-            "method": widgets.Dropdown(options=methods, description="mask", tooltip="How the future is hidden"),
-            "poked": stops("poke", names, last, "The token that is moved"),
-            "amount": slider("poke by", 1.0, 0.1, 5.0, "How far it moves, in units of the embeddings", step=0.1),
+            "method": widgets.Dropdown(options=methods, **mask),
+            "poked": stops("perturb", names, min(2, last), "The token that is moved"),
+            "amount": slider("perturb by", 1.0, 0.1, 5.0, "How far it moves, in units of the embeddings", step=0.1),
         }
 
     def compute(self, num_tokens, method, poked, amount):
         return attend(self.embeddings, num_tokens, method, poked, amount)
 
+    def note(self, wanted, values):
+        same = values["method"] == "-inf"
+        return "This is the correct mask itself, so both influence maps are the same." if same else ""
+
     def picture(self, state):
-        tokens, future = self.tokens[: len(state.weights)], causal_mask(len(state.weights))
-        hidden = future if state.method in ("-inf", "renormalise") else None
-        most = largest(state.influence)
-        named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by", "column": state.poked}
-        weights = heatmap(state.weights, tokens, tokens, "weights", side=230, hidden=hidden)
-        influence = heatmap(state.influence, tokens, tokens, "influence", side=230, limit=most, ink=NEUTRAL, **named)
-        bars = colour_bar(shade=WEIGHTS, height=230), colour_bar(most, NEUTRAL, height=230)
-        return [[beside(weights, bars[0]), beside(influence, bars[1])]]
+        tokens, name, limit = self.tokens[: len(state.weights)], SHORT[state.method], weight_limit(len(state.weights))
+        less, more = sorted(map(largest, (state.influence, state.correct)))
+        most = min(2 * less, more)  # the weaker map can be seen too
+        correct = influence_map(state.correct, "correct", tokens, state.poked, most)
+        chosen = influence_map(state.influence, name, tokens, state.poked, most, beside=False)
+        key = with_key(colour_bar(most, NEUTRAL, SIDE, more=most < more))
+        hidden = causal_mask(len(tokens)) if state.method in ("-inf", "renormalise") else None
+        weights = heatmap(state.weights, tokens, tokens, f"{name}: weights", side=SIDE, hidden=hidden, limit=limit)
+        weights = beside(weights, colour_bar(limit, WEIGHTS, SIDE, more=limit < 1))
+        maps = beside(correct, chosen, key), weights
+        return [[drawing._replace(height=TOP + SIDE + BOTTOM) for drawing in maps]]  # also if few names need less
 
     def headline(self, state):
-        return ""
+        tokens, how = self.tokens, HOW[state.method]
+        who, earlier = f"“{tokens[state.poked]}”", state.moved[: state.poked]
+        if not state.poked:
+            return f"{who} is the first token: every row may read it, so moving it shows no leak"
+        if not earlier.any():
+            return f"{how}, no row before {who} moves when it changes: no leak found"
+        row = int(earlier.argmax())
+        return f"{how}, “{tokens[row]}” moves by {earlier[row]:.2g} when {who} changes: it reads the future"
 
     def readouts(self, state):
-        tokens = self.tokens[: len(state.weights)]
-        moves = [f"{token} by {move:.4f}" for token, move in zip(tokens, state.moved.tolist(), strict=True) if move > 0]
-        earlier = state.moved[: state.poked].max().item() if state.poked else 0.0
-        leak = f"yes: an earlier row moves by {earlier:.4f}" if earlier else "no: no earlier row moves"
+        future = causal_mask(len(state.weights))
+        moving, none = ((each[future] != 0).sum() for each in (state.influence, state.correct))
+        ahead = (state.weights * future).sum(dim=-1)  # (num_tokens,)
+        most = f"up to {ahead.max():.2f} of a row, “{self.tokens[int(ahead.argmax())]}”" if ahead.any() else "none"
         return {
-            f"poking “{tokens[state.poked]}” moves": ", ".join(moves),
-            "does the future leak?": leak,
-            "row sums": f"{state.weights.sum(dim=-1).min():.4f} to {state.weights.sum(dim=-1).max():.4f}",
+            "cells of the future that move": f"{moving} of {future.sum()}; with the correct mask {none}",
+            "weight on the future": most,
         }
 
     def in_words(self, state):
         tokens = self.tokens[: len(state.weights)]
+        rows = zip(tokens, state.moved.tolist(), state.correct[:, state.poked].tolist(), strict=True)
         return (
             f"{METHODS[state.method]}. Largest weight of each row: {plots.strongest(state.weights, tokens, tokens)}. "
-            f"Poking {tokens[state.poked]} by {state.amount:.1f} moves the rows by "
-            + ", ".join(f"{token} {move:.2f}" for token, move in zip(tokens, state.moved.tolist(), strict=True))
+            f"Perturbing {tokens[state.poked]} by {state.amount:.1f} moves the rows by "
+            + ", ".join(f"{token} {move:.3f} (correct: {right:.3f})" for token, move, right in rows)
             + "."
         )
+
+
+def influence_map(influence, name, tokens, poked, most, beside=True):
+    """How far each row moves with each token: grey, since it isn't a weight, and the future outlined in red."""
+    decimals = 3 if len(tokens) < 7 and largest(influence) < 10 else 2  # as many as a cell has room for
+    look = {"limit": most, "ink": NEUTRAL, "decimals": decimals, "tell": "perturbing {1} moves {0} by"}
+    labels, future = ("row", "perturbed token"), causal_mask(len(tokens))
+    table = heatmap(
+        influence, tokens, tokens, f"{name}: influence", side=SIDE, labels=labels, column=poked, beside=beside, **look
+    )
+    each = SIDE / len(tokens)
+    red = outline(future, each, each, stroke=plots.ABOVE, stroke_width=2) if future.any() else ""
+    return Drawing(table.svg + moved(red, LEFT if beside else 0, TOP), table.width, table.height)
+
+
+def with_key(bar):
+    """A colour bar, and below it what the red outline is."""
+    square = tag("rect", x=1, y=TOP + SIDE + 14, width=10, height=10, fill="none", stroke=plots.ABOVE, stroke_width=2)
+    return Drawing(bar.svg + square + text(16, TOP + SIDE + 23, "future", "start"), bar.width + 4, TOP + SIDE + 30)

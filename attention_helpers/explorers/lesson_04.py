@@ -10,17 +10,20 @@ from ..dropout import Dropout
 from ..layers import CausalAttention
 from ..seeded import seeded
 from .base import SentenceExplorer, dropout, seed, stops
-from .ink import WEIGHTS
+from .ink import GREY, NEUTRAL, WEIGHTS, weight_limit
 from .svg import bars, beside
 from .svg_maps import colour_bar, heatmap
 
 DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+SIDE = 160  # of a map: four of them fit a page
 BINS = 12  # of row sums, each 0.25 wide; the last one is open-ended
 
 
 class DropoutState(NamedTuple):
     """What the picture shows; "one mask" is the first draw."""
 
+    p: float
+    training: bool
     weights: torch.Tensor  # (num_tokens, num_tokens), before dropout
     kept: torch.Tensor  # (num_tokens, num_tokens), True where the first draw keeps an entry
     dropped: torch.Tensor  # (num_tokens, num_tokens), the weights after the first draw
@@ -40,7 +43,7 @@ def attend(embeddings, p, seed, training, draws):
     bins = (row_sums / 0.25 + 1e-6).long().clamp(max=BINS - 1)
     histogram = torch.bincount(bins.flatten(), minlength=BINS) / bins.numel()
     kept = (many[0] > 0) | (weights == 0)
-    return DropoutState(weights, kept, many[0], many.mean(dim=0), row_sums, histogram)
+    return DropoutState(p, training, weights, kept, many[0], many.mean(dim=0), row_sums, histogram)
 
 
 class DropoutExplorer(SentenceExplorer):
@@ -55,45 +58,59 @@ class DropoutExplorer(SentenceExplorer):
             "p": dropout("p", 0.5),
             "seed": seed(123),
             "training": widgets.ToggleButtons(description="mode", **modes),
-            "draws": stops("draws", DRAWS, 1, "How many masks are averaged"),
+            "draws": stops("draws", DRAWS, 100, "How many masks are averaged"),
         }
 
     def compute(self, p, seed, training, draws):
         return attend(self.embeddings, p, seed, training, draws)
 
+    def unused(self, values):
+        if not values["training"]:
+            return {"p", "seed", "draws"}
+        return set() if values["p"] else {"seed", "draws"}
+
     def picture(self, state):
-        tokens, future = self.tokens, causal_mask(len(state.weights))
-        taken = ~state.kept
-        mask = {"hidden": future, "taken": taken, "decimals": 0, "tell": "{} keeps {}"}
+        future, taken, draws = causal_mask(len(state.weights)), ~state.kept, len(state.row_sums)
+        limit = weight_limit(len(self.tokens))
+
+        def table(values, title, **more):
+            more = {"limit": limit, "decimals": 2 if values.max() < 9.995 else 1} | more  # four characters fit a cell
+            return heatmap(values, self.tokens, self.tokens, title, side=SIDE, hidden=future, **more)
+
+        mask = {"taken": taken, "decimals": 0, "ink": NEUTRAL, "limit": 2, "tell": "{} keeps {}", "beside": False}
+        before, one = table(state.weights, "weights"), table(state.kept, "one mask: 1 is kept", **mask)
+        after = table(state.dropped, "weights after it", taken=taken)
+        average = table(state.average, f"average of {draws} mask{'s' * (draws > 1)}", beside=False)
         edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
-        before = heatmap(state.weights, tokens, tokens, "weights before", hidden=future)
-        one = heatmap(state.kept, tokens, tokens, "one mask (1: kept)", **mask)
-        dropped = heatmap(state.dropped, tokens, tokens, "weights after", taken=taken, hidden=future)
-        average = heatmap(state.average, tokens, tokens, "average of the draws", hidden=future)
-        sums = bars(
-            {"share": state.histogram},
-            edges,
-            "how often a row sum lies from each number to the next",
-            width=700,
-            height=90,
-        )
-        return [[before, one, dropped, beside(average, colour_bar(shade=WEIGHTS, more=True))], [sums]]
+        title = "share of all row sums from each number to the next"
+        sums = bars({"share": state.histogram}, edges, title, width=464, height=70, colours=[GREY])
+        bar = colour_bar(limit, WEIGHTS, SIDE, more=True)  # dropout makes weights larger than 1
+        return [[beside(before, one), beside(after, average, bar)], [sums]]
 
     def headline(self, state):
-        return ""
+        if not state.training or state.p == 0:
+            return f"{'With p = 0' if state.training else 'In eval()'}, nothing is dropped: every row still sums to 1"
+        draws, sums, off = len(state.row_sums), state.row_sums, (state.average - state.weights).abs().max()
+        if draws == 1:
+            grown = f"One mask keeps {self.kept(state)} weights, each times {1 / (1 - state.p):.2f}"
+            return f"{grown}: row sums go from {sums.min():.2f} to {sums.max():.2f}"
+        return f"One mask keeps {self.kept(state)} weights; the average of {draws} is off by at most {off:.2f}"
+
+    def kept(self, state):
+        past = ~causal_mask(len(state.weights))
+        return f"{int((state.kept & past).sum())} of {int(past.sum())}"
 
     def readouts(self, state):
-        past, sums = ~causal_mask(len(state.weights)), state.row_sums
+        sums, factor = state.row_sums, 1 / (1 - state.p) if state.training else 1.0
         return {
-            "kept in this mask": f"{int((state.kept & past).sum())} of {int(past.sum())} weights",
             "row sums": f"{sums.min():.4f} to {sums.max():.4f}, mean {sums.mean():.4f}",
-            "average against no dropout": f"largest difference {(state.average - state.weights).abs().max():.4f}",
+            "what one mask keeps": f"{self.kept(state)} weights, each times {factor:.2f}",
+            "average against no dropout": f"at most {(state.average - state.weights).abs().max():.4f} apart",
         }
 
     def in_words(self, state):
-        past = ~causal_mask(len(state.weights))
         return (
-            f"One mask keeps {int((state.kept & past).sum())} of {int(past.sum())} weights. "
+            f"One mask keeps {self.kept(state)} weights. "
             f"Row sums over all draws go from {state.row_sums.min():.2f} to {state.row_sums.max():.2f}, "
             f"with mean {state.row_sums.mean():.2f}. The average differs from the weights without dropout "
             f"by at most {(state.average - state.weights).abs().max():.2f}."
