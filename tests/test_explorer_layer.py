@@ -248,7 +248,7 @@ def test_of_a_tuple_the_output_is_shown_and_what_comes_with_it_counts_as_used():
     alone, both = (LayerExplorer(Mine, SENTENCE, fault=fault) for fault in ("", "tuple"))
     assert torch.equal(alone.arrays.result, both.arrays.result)
     assert both.arrays.verdicts["unused"].sign == "✓"
-    assert "number 1 of 2, is judged; ignored: (1, 4, 4), attention weights" in both.readout
+    assert "judged by result 1 of 2, ignored: (1, 4, 4), attention weights" in both.readout
 
 
 def test_nothing_is_printed_and_no_random_number_moves(capsys):
@@ -474,8 +474,8 @@ def test_the_influence_is_outlined_where_the_future_is():
 def test_the_readout_says_what_goes_in_and_out():
     e = LayerExplorer(other_layers.WeightsFirst, SENTENCE)
     summary = re.search("<summary>(.*)</summary>", e.readout)[1]
-    judged = "(1, 4, 4), number 2 of 2, is judged; ignored: (1, 4, 4), attention weights"
-    assert summary == f"(1, 4, 4) in, {judged} out, {3 * (4 * 4 + 4)} parameters"
+    judged = "judged by result 2 of 2, ignored: (1, 4, 4), attention weights"
+    assert summary == f"(1, 4, 4) in, (1, 4, 4) out, {3 * (4 * 4 + 4)} parameters; {judged}"
     assert "1 attention map: softmax in line " in e.readout
 
 

@@ -28,7 +28,8 @@ class LayerState(NamedTuple):
     random: bool  # whether the layer is, in eval mode: then its influence is 0
     verdicts: dict  # of Verdict, the weightiest first
     given: tuple  # the shape of what the layer was given
-    returned: str  # the shape of the result, and what else was returned
+    returned: tuple  # the shape of the result
+    ignored: str  # what else was returned
     found: tuple  # which operations made the maps, and where
     parameters: int
     operations: str
@@ -82,14 +83,12 @@ class Taking:
         """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
         return rows(lambda _: self.output_of(result), self.x)
 
-    def returned(self):
-        """The output's shape, and what else was returned."""
-        shapes = [tuple(tensor.shape) for tensor in tensors_in(self.watched.result)]
-        kinds = [f"{shape}{', attention weights' * weights}"
-                 for shape, weights in zip(shapes, self.watched.weights, strict=True)]  # fmt: skip
-        others = kinds[: self.place] + kinds[self.place + 1 :]
-        judged = f", number {self.place + 1} of {len(kinds)}, is judged; ignored: {'; '.join(others)}"
-        return f"{shapes[self.place]}{judged * bool(others)}"
+    def ignored(self):
+        """What the layer returned next to the output, "" if nothing."""
+        tensors = zip(tensors_in(self.watched.result), self.watched.weights, strict=True)
+        kinds = [f"{tuple(tensor.shape)}{', attention weights' * weights}" for tensor, weights in tensors]
+        others = "; ".join(kinds[: self.place] + kinds[self.place + 1 :])
+        return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
 
 
 @contextmanager
@@ -138,17 +137,23 @@ def look_at(layer, x, seed, training=False):
                 layer.train()
                 shown = find_maps(call, call.x, earlier=call.watched)
                 result = call.rows_of(shown.result)
-    empty = torch.zeros(0, len(x), len(x))
+    maps, used = weights_of(shown.maps, len(x))
     context, owners = side_by_side(shown.maps, len(x))
+    found = tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps)
+    returned = tuple(tensors_in(call.watched.result)[call.place].shape)
+    parameters = sum(parameter.numel() for _, parameter in parameters_of(layer))
     return LayerState(
-        torch.cat([empty, *(each.weights for each in shown.maps)]).nan_to_num(0.0),
-        torch.cat([empty, *(each.used for each in shown.maps)]).nan_to_num(0.0),
-        result.nan_to_num(0.0, 0.0, 0.0), context.nan_to_num(0.0, 0.0, 0.0), owners, moved.nan_to_num(0.0, 0.0, 0.0),
-        random, said, tuple(call.x.shape), call.returned(),
-        tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps),
-        sum(parameter.numel() for _, parameter in parameters_of(layer)),
+        maps, used, result.nan_to_num(0.0, 0.0, 0.0), context.nan_to_num(0.0, 0.0, 0.0), owners,
+        moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(), found, parameters,
         str(operations),
     )  # fmt: skip
+
+
+def weights_of(maps, num_tokens):
+    """All weights of some maps, as softmax made them and as they're used, each (num_maps, num_tokens, num_tokens)."""
+    none = torch.zeros(0, num_tokens, num_tokens)
+    made, used = [each.weights for each in maps], [each.used for each in maps]
+    return torch.cat([none, *made]).nan_to_num(0.0), torch.cat([none, *used]).nan_to_num(0.0)
 
 
 def judge(layer, call, operations, moved, random):

@@ -96,7 +96,8 @@ class LayerExplorer(SentenceExplorer):
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
         maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
-        summary = html.escape(f"{state.given} in, {state.returned} out, {state.parameters} parameters")
+        shapes = f"{state.given} in, {state.returned} out, {state.parameters} parameters"
+        summary = html.escape("; ".join(filter(None, [shapes, state.ignored])))
         trace = html.escape(state.operations)
         return {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
 
