@@ -28,8 +28,9 @@ SCRIPT = """window.attentionSpeaks ??= (() => {
             group.querySelectorAll('button').forEach(button => button.title ||= name.title || name.textContent);
         });
         each('.attention-explorer .widget-toggle-button', button => {
-            const state = button.matches('.attention-more') ? 'aria-expanded' : 'aria-pressed';
-            set(button, state, button.matches('.mod-active'));
+            const more = button.matches('.attention-more');  // it opens a box
+            set(button, more ? 'aria-expanded' : 'aria-pressed', button.matches('.mod-active'));
+            if (more) button.removeAttribute('aria-pressed');
         });
         each('.attention-explorer .widget-play button', button => {
             const name = played[button.firstElementChild.className.split(' ').pop()];

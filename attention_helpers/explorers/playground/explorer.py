@@ -59,11 +59,11 @@ class PlaygroundExplorer(Explorer):
     def make_controls(self):
         return {
             "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
-            "num_heads": widgets.ToggleButtons(options=[1, 2, 4], description="heads", tooltips=["d_out is split"] * 3),
+            "num_heads": widgets.ToggleButtons(options=[1, 2, 4], description="heads", tooltip="They share d_out"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
             "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
-            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltips=["", "no mask"]),
+            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
             "seed": seed(0),
         }
 
