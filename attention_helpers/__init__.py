@@ -1,37 +1,9 @@
-"""The code that the attention notebooks share, in the order in which the course introduces it.
+"""The code that the attention notebooks share.
 
-Importing it loads torch and nothing heavier; figures are in `attention_helpers.plots`.
+Importing it loads nothing yet: a name's module, and torch with it, is imported when the name is first used, and
+`__init__.pyi` says where each name comes from. Figures are in `attention_helpers.plots`.
 """
 
-from .sentences import Sentence, load_sentence
-from .core import attention_scores, attention_weights, causal_mask, context_vectors
-from .source import show_source
-from .layers import CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper
-from .layers import SelfAttention_v1, SelfAttention_v2, Steps
-from .probes import Influence, Leak, find_leak, influence, max_difference
-from .trace import Trace, trace
-from .dropout import Dropout
+from . import _later
 
-__all__ = [
-    "CausalAttention",
-    "Dropout",
-    "Influence",
-    "Leak",
-    "MultiHeadAttention",
-    "MultiHeadAttentionWrapper",
-    "SelfAttention_v1",
-    "SelfAttention_v2",
-    "Sentence",
-    "Steps",
-    "Trace",
-    "attention_scores",
-    "attention_weights",
-    "causal_mask",
-    "context_vectors",
-    "find_leak",
-    "influence",
-    "load_sentence",
-    "max_difference",
-    "show_source",
-    "trace",
-]
+__all__, __getattr__, __dir__ = _later.on_first_use(__name__, __file__)

@@ -60,18 +60,24 @@ def check_heads(d_out, num_heads):
         )
 
 
-def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
-    """TypeError unless `value` is a plain floating-point tensor, ValueError unless its rank is one of `ranks`.
-
-    ranks: without it, any rank from 2. layout: the shape that the error asks for.
-    """
+def check_plain(name, value):
+    """TypeError unless `value` is a tensor that's neither sparse nor nested."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if value.layout is not torch.strided or value.is_nested:
         kind = "a nested one" if value.is_nested else value.layout
         raise TypeError(f"{name} must be a plain tensor, got {kind}")
-    if not value.is_floating_point():
-        raise TypeError(f"{name} must hold floating-point numbers, got {value.dtype}")
+
+
+def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
+    """TypeError unless `value` is a plain floating-point tensor, ValueError unless its rank is one of `ranks`.
+
+    ranks: without it, any rank from 2. layout: the shape that the error asks for. We refuse float8, because torch
+    stores it but can't calculate with it.
+    """
+    check_plain(name, value)
+    if not value.is_floating_point() or value.itemsize < 2:
+        raise TypeError(f"{name} must hold floating-point numbers of at least 16 bits, got {value.dtype}")
     allowed = value.ndim >= 2 if ranks is None else value.ndim in ranks
     if not allowed:
         raise ValueError(f"{name} must have the shape {layout}, got {tuple(value.shape)}")
@@ -89,7 +95,7 @@ def check_cached(cache, new, layout, kept=None):
             raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
         if (part.dtype, part.device) != (new.dtype, new.device):
             raise ValueError(
-                f"cache must hold {name} as x gives them, {new.dtype} on {new.device}, "
+                f"cache must hold {name} like those of x, {new.dtype} on {new.device}, "
                 f"got {part.dtype} on {part.device}"
             )
 

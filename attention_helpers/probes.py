@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ._older import OlderNotebook
-from .checks import check_finite, check_tensor
+from .checks import check_finite, check_plain, check_tensor
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
 ROUNDING = 16  # changes of up to so many epsilons of the largest number involved count as rounding
@@ -83,11 +83,11 @@ def gradient_influence(layer, x, connected=True):
         return y
 
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False):  # jacobian itself enables gradients
             jacobian = torch.autograd.functional.jacobian(checked_rows, x.clone())
     except RuntimeError as error:  # the layer itself has run before, so only its gradient can fail
         reason = str(error).partition("\n")[0]
-        warnings.warn(f"layer has no gradient here, judge it by its perturbation alone ({reason})", stacklevel=3)
+        warnings.warn(f"layer has no gradient here, so judge it only by its perturbation ({reason})", stacklevel=3)
         return x.new_full((num_tokens, num_tokens), torch.nan)
     jacobian = jacobian.reshape(num_tokens, -1, num_tokens, d_in)  # (output row, its entries, input row, its entries)
     return jacobian.square().sum(dim=(1, 3)).sqrt()  # (num_tokens, num_tokens)
@@ -101,14 +101,16 @@ def step_of(x, size):
 
 @torch.no_grad()
 def perturbation_influence(layer, x, size):
-    """Largest change of row i when token j is moved by `size`, (num_tokens, num_tokens); see `influence`."""
+    """Largest change of row i when token j is moved by `size`, (num_tokens, num_tokens); see `influence`.
+
+    layer: in eval mode.
+    """
     step = step_of(x, size)
-    with eval_mode(layer):
-        before, columns = rows(layer, x).clone(), []
-        for j in range(x.shape[-2]):
-            poked = x.clone()
-            poked[..., j, :] += step
-            columns.append((rows(layer, poked) - before).abs().amax(dim=-1))  # (num_tokens,)
+    before, columns = rows(layer, x).clone(), []
+    for j in range(x.shape[-2]):
+        poked = x.clone()
+        poked[..., j, :] += step
+        columns.append((rows(layer, poked) - before).abs().amax(dim=-1))  # (num_tokens,)
     return torch.stack(columns, dim=1)  # (num_tokens, num_tokens)
 
 
@@ -173,7 +175,6 @@ def perturbations(x, j):
 
 
 @lru_cache(maxsize=8)  # the same for every token, and for every layer that is asked about one sentence
-@torch.inference_mode(False)
 def ways_to_move(d_in, scale):
     """Each way to move a token in words, and its step, (ways, d_in); the first stands for "set to zero"."""
     ways, steps, found = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)], directions(d_in)
@@ -280,7 +281,7 @@ def rows(layer, x):
     y = layer(x)
     if not isinstance(y, torch.Tensor) or y.ndim < 2 or y.shape[:-1].numel() != x.shape[-2]:
         got = tuple(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
-        raise ValueError(f"layer must return one row a token, {x.shape[-2]} in all, got {got}")
+        raise ValueError(f"layer must return one row per token, {x.shape[-2]} in all, got {got}")
     if not y.is_floating_point():
         raise ValueError(f"layer must return real floating-point numbers, got {y.dtype}")
     return y.reshape(x.shape[-2], -1)
@@ -304,15 +305,16 @@ def max_difference(a, b):
 
     a, b: any shape, the same for both. Units: theirs. NaN if either holds NaN, so that no comparison with a bound
     passes by accident.
-    Errors: TypeError for anything but tensors, ValueError for shapes that differ.
+    Errors: TypeError for anything but plain tensors, ValueError for shapes that differ or a tensor without numbers.
     """
     for name, value in (("a", a), ("b", b)):
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        check_plain(name, value)
+        if value.is_meta:
+            raise ValueError(f"{name} must hold numbers, got a tensor on the device meta, which has only a shape")
     if a.shape != b.shape:
         raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.numel() == 0:
         return 0.0
     wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
-    a, b = a.detach().to(wide), b.detach().to(wide)
+    a, b = a.to(wide), b.to(wide)
     return (a - b).abs().masked_fill(a == b, 0.0).max().item()  # because infinity minus infinity is NaN

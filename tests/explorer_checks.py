@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.flop_counter import FlopCounterMode
 
 from attention_helpers import (
     CausalAttention,
@@ -24,7 +25,7 @@ from attention_helpers.explorers import lookup_models
 from attention_helpers.explorers.lesson_06 import divisors
 from attention_helpers.training.characters import CharacterModel
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from tools.bench.made import MODEL, MODELS, RUN, SENTENCE, settings_of
+from tools.bench.made import MEASURED, MODEL, MODELS, RUN, SENTENCE, settings_of
 
 
 def states(explorer, most):
@@ -48,6 +49,10 @@ def legal(name, state):
     elif name in ("SplitExplorer", "LayerExplorer"):
         options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
         state["num_heads"] = options[state["seed"] % len(options)]
+    elif name == "CostExplorer":
+        for part, whole in (("num_heads", "width"), ("num_kv_heads", "num_heads")):
+            fits = [n for n in range(1, min(64, state[whole]) + 1) if state[whole] % n == 0]
+            state[part] = max(n for n in fits if n <= state[part])
     elif name == "TextExplorer":
         state["back"] %= min(len(state["text"]), 32)
     return state
@@ -172,16 +177,33 @@ def check_learning(state, step, example):
     assert torch.equal(state.weights, snapshot.maps[example - 1])
     assert state.loss == snapshot.loss
     assert torch.equal(state.accuracy, snapshot.accuracy)
+    for shown, other in zip(state.run, RUN.snapshots, strict=True):  # (num_heads, num_tokens) each
+        assert torch.equal(shown, other.maps[example - 1, :, 6])
+    x = RUN.examples[example - 1]
+    letters = [x[6, n] - (n + 1) * RUN.task.letters for n in range(2)]  # as they stand in a pair
+    words = RUN.task.words(x)
+    assert state.asked == [words[x[:6, 0].tolist().index(letter)] for letter in letters]
     torch.testing.assert_close(state.weights.sum(dim=-1), torch.ones(2, 7))
     assert not state.weights[:, causal_mask(7)].any()
 
 
-def check_cost(state, num_tokens, num_heads):
-    head_dim = 768 // num_heads
-    assert state.table == num_heads * num_tokens**2 * 4
-    assert state.cache == 2 * num_tokens * 768 * 4
-    products = [4 * num_tokens * 768 * 768, 2 * num_tokens**2 * head_dim * num_heads]  # each occurs twice
-    assert sum(state.operations.values()) == 2 * sum(products)
+def check_cost(state, num_tokens, num_heads, width, num_kv_heads, bytes):
+    """Every product counted by its shapes: a row times a column takes as many multiplications as additions."""
+    head_dim = width // num_heads
+    assert state.table == torch.empty(num_heads, num_tokens, num_tokens, device="meta").numel() * bytes
+    assert state.cache == torch.empty(2, num_kv_heads, num_tokens, head_dim, device="meta").numel() * bytes
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        x, query, key, value = (torch.empty(*shape) for shape in (
+            (num_tokens, width), (width, width), *2 * [(width, num_kv_heads * head_dim)]
+        ))  # fmt: skip
+        queries = (x @ query).unflatten(1, (num_heads, head_dim)).transpose(0, 1)
+        keys, values = ((x @ part).unflatten(1, (num_kv_heads, head_dim)).transpose(0, 1) for part in (key, value))
+        keys, values = (part.repeat_interleave(num_heads // num_kv_heads, 0) for part in (keys, values))
+        context = queries @ keys.mT @ values
+        context.transpose(0, 1).flatten(1) @ torch.empty(width, width)
+    assert sum(state.operations.values()) == counter.get_total_flops()
+    known = (num_heads, width, num_kv_heads, bytes) == (12, 768, 12, 4)
+    assert state.measured == (MEASURED if known else {})
 
 
 def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):
@@ -190,19 +212,19 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
         layer = MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias)
         torch.manual_seed(seed)
         context = layer.train(training)(SENTENCE.embeddings[None])[0]
-    torch.testing.assert_close(state.context, context)
-    torch.testing.assert_close(state.maps, layer.eval().steps(SENTENCE.embeddings[None]).weights[0])
+    torch.testing.assert_close(state.result, context)
+    steps = layer.eval().steps(SENTENCE.embeddings[None])
+    torch.testing.assert_close(state.maps, steps.weights[0])
     future = causal_mask(6)
     assert not state.shown[:, future].any()
     assert not state.influence[future].any()
+    assert state.owners == [n * num_heads // d_out for n in range(d_out)]
     if not (training and dropout):
         assert torch.equal(state.shown, state.maps)
+        torch.testing.assert_close(state.context, steps.context[0])
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
-    leak, rows, unused, course, fewer = state.verdicts.values()
-    assert leak.startswith("no leak found")
-    assert rows.startswith("yes")
-    assert (unused, fewer) == ("none", "yes")
-    assert course.startswith("equal to MultiHeadAttention")
+    assert {verdict.sign for verdict in state.verdicts.values()} == {"✓"}
+    assert " MultiHeadAttention returns the same numbers" in state.verdicts["course"].words
 
 
 def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens, embeddings):
@@ -253,7 +275,10 @@ def check_playground(state, task, d_out, num_heads, dropout, learning_rate, mask
     [measured] = state.measured
     assert measured.held_loss == pytest.approx(state.run.task.loss(outputs, answers).item(), rel=1e-5)
     assert measured.accuracy == pytest.approx(state.run.task.accuracy(outputs, answers).min().item(), abs=0.01)
-    assert state.parameters == sum(parameter.numel() for parameter in model.parameters())
+    digits = outputs[0].argmax(dim=-1)
+    if task != "next character":
+        assert state.predicted == [f"{digit}" for digit in digits.tolist()]
+        assert state.answers == [state.tokens[token][-1] for token in state.wanted]
 
 
 @torch.no_grad()

@@ -6,6 +6,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from attention_helpers.seeded import seeded
+
+SIZES = {"d_in": 4, "d_out": 4, "num_heads": 2, "context_length": 4, "dropout": 0.0}
+
+
+def made(layer_class, seed=0, **more):
+    """A layer with SIZES, as far as its class takes them."""
+    names = layer_class.__init__.__code__.co_varnames[1 : layer_class.__init__.__code__.co_argcount]
+    return seeded(layer_class, seed, **{name: size for name, size in (SIZES | more).items() if name in names})
+
 
 class Projections(nn.Module):
     """What most of them share: three projections, and heads cut from them, (b, num_heads, num_tokens, head_dim)."""
@@ -17,11 +27,11 @@ class Projections(nn.Module):
         self.to_k = nn.Linear(d_in, d_out)
         self.to_v = nn.Linear(d_in, d_out)
 
+    def parts(self, x):
+        return self.to_q(x), self.to_k(x), self.to_v(x)
+
     def heads(self, x):
-        return [
-            wide.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-            for wide in (self.to_q(x), self.to_k(x), self.to_v(x))
-        ]
+        return [part.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for part in self.parts(x)]
 
     def join(self, context):
         return context.transpose(1, 2).flatten(2)
@@ -70,7 +80,7 @@ class EinsumKeysFirst(Projections):
         q, k, v = self.heads(x)
         scores = torch.einsum("bhkd,bhqd->bhkq", k, q) / self.head_dim**0.5
         weights = functional.softmax(scores.masked_fill(future(x.shape[1]).T, float("-inf")), dim=-2)
-        return torch.einsum("bhkq,bhkd->bqhd", weights, v).flatten(2)
+        return torch.einsum("b h k q, b h k d -> b q h d", weights, v).flatten(2)
 
 
 class Grouped(nn.Module):
@@ -280,3 +290,330 @@ class Convolution(nn.Module):
 
     def forward(self, x):
         return self.conv(x.transpose(1, 2)).transpose(1, 2)
+
+
+class ViewWithoutTranspose(Projections):
+    """Heads cut by view only: their "tokens" are pieces of a few tokens, and the last never reads the first."""
+
+    def heads(self, x):
+        return [part.view(x.shape[0], self.num_heads, x.shape[1], self.head_dim) for part in self.parts(x)]
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
+        return (weights @ v).reshape(x.shape[0], x.shape[1], -1)
+
+
+class HeadsAsTokens(Projections):
+    """No transpose after the view: each token's heads attend to each other, and no token to another."""
+
+    def forward(self, x):
+        q, k, v = (part.transpose(1, 2) for part in self.heads(x))  # (b, num_tokens, num_heads, head_dim)
+        return ((q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).softmax(-1) @ v).flatten(2)
+
+
+class Causal(Projections):
+    """What many of those below share: scores that can be changed, and a causal mask."""
+
+    def changed(self, scores, k):
+        return scores / math.sqrt(self.head_dim)
+
+    def weights(self, x):
+        q, k, v = self.heads(x)
+        scores = self.changed(q @ k.transpose(-2, -1), k)
+        return scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1), v
+
+    def forward(self, x):
+        weights, v = self.weights(x)
+        return self.join(weights @ v)
+
+
+class Window(Causal):
+    """Each token reads itself and the one before it."""
+
+    def changed(self, scores, k):
+        return scores.masked_fill(torch.ones_like(scores).tril(-2).bool(), -torch.inf)
+
+
+class WindowAndSink(Causal):
+    """The same, and the first token."""
+
+    def changed(self, scores, k):
+        hide = torch.ones_like(scores).tril(-2).bool()
+        hide[..., 0] = False
+        return scores.masked_fill(hide, -torch.inf)
+
+
+class FirstTokenHidden(Causal):
+    """A mask for padding that hides the first token, by mistake, from all others."""
+
+    def changed(self, scores, k):
+        hide = torch.zeros_like(scores).bool()
+        hide[..., 1:, 0] = True
+        return scores.masked_fill(hide, -torch.inf)
+
+
+class OnlyItself(Causal):
+    """tril where triu was meant, on top of the causal mask: nothing is left but the diagonal."""
+
+    def changed(self, scores, k):
+        return scores.masked_fill(torch.ones_like(scores).tril(-1).bool(), -torch.inf)
+
+
+class Unscaled(Causal):
+    def changed(self, scores, k):
+        return scores
+
+
+class ScaledByWidth(Causal):
+    """By the width of all heads, not of one."""
+
+    def changed(self, scores, k):
+        return scores / math.sqrt(self.num_heads * self.head_dim)
+
+
+class ScaledTwice(Causal):
+    def changed(self, scores, k):
+        return scores / self.head_dim
+
+
+class ScaledByTokens(Causal):
+    """keys.shape[-2] instead of keys.shape[-1]."""
+
+    def changed(self, scores, k):
+        return scores / k.shape[-2] ** 0.5
+
+
+class Multiplied(Causal):
+    """Times the root of head_dim, not divided by it."""
+
+    def changed(self, scores, k):
+        return scores * math.sqrt(self.head_dim)
+
+
+class HardAttention(Causal):
+    """All of the weight on the largest score: most weights are exactly 0, and yet each token can be read."""
+
+    def forward(self, x):
+        weights, v = self.weights(x)
+        return self.join(functional.one_hot(weights.argmax(-1), x.shape[1]).float() @ v)
+
+
+class Relu(Projections):
+    """Scores below 0 have no weight; no softmax."""
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        return self.join(functional.relu(scores).tril() / x.shape[1] @ v)
+
+
+class SinkLogit(Causal):
+    """A logit for nothing at all, so that the rows of weights sum to less than 1."""
+
+    def forward(self, x):
+        q, k, v = self.heads(x)
+        scores = (q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).masked_fill(future(x.shape[1]), -torch.inf)
+        weights = functional.pad(scores, (0, 1)).softmax(-1)[..., :-1]
+        return self.join(weights @ v)
+
+
+class OverHeads(Causal):
+    """dim=1 is right without heads; with them, it's the heads' dimension."""
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        return self.join(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(1) @ v)
+
+
+class FusedHidesTooMuch(Projections):
+    """The first row has no key; torch's fused function returns zeros for it, not NaN."""
+
+    def forward(self, x):
+        keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
+        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
+
+
+class WeightsFirst(Causal):
+    """One head's weights, then the output: as many numbers per token as there are tokens."""
+
+    def forward(self, x):
+        weights, v = self.weights(x)
+        return weights.mean(1), self.join(weights @ v)
+
+
+class WeightsLast(Causal):
+    def forward(self, x):
+        weights, v = self.weights(x)
+        return self.join(weights @ v), weights[:, 0]
+
+
+class ScoresFirst(Causal):
+    """The scores, which sum to nothing in particular, and the output, in a dict."""
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
+        return {"scores": scores, "output": self.join(weights @ v)}
+
+
+class Renamed(nn.Module):
+    """The usual names of a published model's projections, and nn.Linear's own biases."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        super().__init__()
+        self.n_head = num_heads
+        self.q_proj = nn.Linear(d_in, d_out, bias=False)
+        self.k_proj = nn.Linear(d_in, d_out, bias=False)
+        self.v_proj = nn.Linear(d_in, d_out, bias=False)
+        self.o_proj = nn.Linear(d_out, d_out, bias=False)
+
+    def parts(self, x):
+        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
+
+    def attended(self, x, **more):
+        b, n, _ = x.shape
+        heads = [part.view(b, n, self.n_head, -1).transpose(1, 2) for part in self.parts(x)]
+        return functional.scaled_dot_product_attention(*heads, **more).transpose(1, 2).reshape(b, n, -1)
+
+    def forward(self, x):
+        return self.o_proj(self.attended(x, is_causal=True))
+
+
+class RenamedUnscaled(Renamed):
+    def forward(self, x):
+        return self.o_proj(self.attended(x, is_causal=True, scale=1.0))
+
+
+class RenamedUnmasked(Renamed):
+    def forward(self, x):
+        return self.o_proj(self.attended(x))
+
+
+class ProjectionForgotten(Renamed):
+    def forward(self, x):
+        return self.attended(x, is_causal=True)
+
+
+class KeysFirst(Renamed):
+    """In another order: key, query, value."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        nn.Module.__init__(self)
+        self.n_head = num_heads
+        self.key, self.query, self.value, self.proj = (nn.Linear(d_in, d_out) for _ in range(4))
+
+    def forward(self, x):
+        return self.proj(self.attended(x, is_causal=True))
+
+    def parts(self, x):
+        return self.query(x), self.key(x), self.value(x)
+
+
+class OneMatrix(Renamed):
+    """Queries, keys and values in one."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        nn.Module.__init__(self)
+        self.n_head = num_heads
+        self.c_attn, self.c_proj = nn.Linear(d_in, 3 * d_out), nn.Linear(d_out, d_out)
+
+    def parts(self, x):
+        return self.c_attn(x).chunk(3, dim=-1)
+
+    def forward(self, x):
+        return self.c_proj(self.attended(x, is_causal=True))
+
+
+class TwoMatrices(OneMatrix):
+    """Queries in one; keys and values in the other."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        nn.Module.__init__(self)
+        self.n_head = num_heads
+        self.to_q, self.to_kv = nn.Linear(d_in, d_out, bias=False), nn.Linear(d_in, 2 * d_out, bias=False)
+
+    def parts(self, x):
+        return self.to_q(x), *self.to_kv(x).chunk(2, dim=-1)
+
+    def forward(self, x):
+        return self.attended(x, is_causal=True)
+
+
+class HeadAfterHead(nn.Module):
+    """A list of heads with plain matrices."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        super().__init__()
+        sizes = [(d_in, d_out // num_heads)] * 3
+        self.heads = nn.ModuleList(
+            nn.ParameterList(nn.Parameter(torch.randn(size)) for size in sizes) for _ in range(num_heads)
+        )
+
+    def forward(self, x):
+        return torch.cat([self.one(x, *(x @ matrix for matrix in head)) for head in self.heads], dim=-1)
+
+    def one(self, x, q, k, v):
+        scores = q @ k.mT / k.shape[-1] ** 0.5
+        return scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) @ v
+
+
+class Rotated(Causal):
+    """Queries and keys turned by their position; its parameters are those of a layer without."""
+
+    def heads(self, x):
+        q, k, v = super().heads(x)
+        turns = torch.polar(torch.ones(x.shape[1], 1), torch.arange(x.shape[1])[:, None] * 1.0)
+        turned = (torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * turns for part in (q, k))
+        return [*(torch.view_as_real(part).flatten(-2) for part in turned), v]
+
+
+class MixesTheBatch(Causal):
+    """The weights of all sentences, averaged."""
+
+    def forward(self, x):
+        weights, v = self.weights(x)
+        return self.join(weights.mean(dim=0, keepdim=True) @ v)
+
+
+class OneSentence(Causal):
+    """view(1, ...): right for a batch of one."""
+
+    def heads(self, x):
+        return [part.view(1, x.shape[1], self.num_heads, -1).transpose(1, 2) for part in self.parts(x)]
+
+
+class TakesOne(Causal):
+    """A batch of one, and no other: squeeze() takes its dimension away."""
+
+    def forward(self, x):
+        queries, keys, values = (part.squeeze() for part in self.parts(x))
+        scores = torch.mm(queries, keys.transpose(0, 1)) / math.sqrt(keys.shape[-1])
+        return (scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) @ values)[None]
+
+
+class WritesIntoItsInput(Causal):
+    def forward(self, x):
+        x += 1.0
+        return super().forward(x)
+
+
+class MeanOfThePast(nn.Module):
+    """No attention: the mean of all tokens so far."""
+
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.values = nn.Linear(d_in, d_out)
+
+    def forward(self, x):
+        return self.values(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+class Block(nn.Module):
+    """torch's encoder layer with a mask: attention, an MLP, two norms and what came in, added."""
+
+    def __init__(self, d_in, num_heads=2):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(d_in, num_heads, 8, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x, src_mask=future(x.shape[1]), is_causal=True)

@@ -22,6 +22,7 @@ from attention_helpers import (
     show_source,
 )
 from attention_helpers.fast.attention import FusedMultiHeadAttention
+from attention_helpers.modern.parts import rotate
 
 NAN, INF = float("nan"), float("inf")
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"
@@ -40,6 +41,7 @@ WRONG = {  # argument: (a value, the exception, the rule)
         (-0.1, ValueError, SHARE),
         (NAN, ValueError, SHARE),
         ("0.1", TypeError, NUMBER),
+        (False, TypeError, NUMBER),
     ],
     "qkv_bias": [(1, TypeError, FLAG), (None, TypeError, FLAG)],
 }
@@ -93,6 +95,7 @@ def flat():
     return SelfAttention_v2(3, 2)
 
 
+META = ones(4, 2, device="meta")
 # call, exception, argument, the value it got, the rule
 DROPOUT = [
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
@@ -105,6 +108,7 @@ MASK = [
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
     (lambda: attention_weights(ones(2, 2), [[True]]), TypeError, "mask", "got list", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
+    (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
     (lambda: attention_weights(ones(2, 2), causal_mask(2)[None]), ValueError, "mask", "(1, 2, 2)", "broadcast"),
 ]
 VERBS = [
@@ -112,9 +116,11 @@ VERBS = [
     (lambda: attention_scores(ones(2, 2), ones(2)), ValueError, "keys", "got (2,)", "num_keys, d_k"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
+    (lambda: attention_scores(META, META.half()), TypeError, "queries and keys", "float16", "one dtype"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).to("meta")), ValueError, "queries and keys", "meta", "device"),
     (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
     (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
+    (lambda: attention_weights(ones(2, 2), scale=ones(2)), TypeError, "scale", "got tensor([1., 1.])", NUMBER),
     (lambda: attention_weights(ones(2, 2), scale="big"), TypeError, "scale", "got 'big'", NUMBER),
     (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
@@ -122,14 +128,17 @@ VERBS = [
 PROBES = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
     (lambda: influence(flat(), ones(3)), ValueError, "x must", "got (3,)", "(num_tokens, d_in)"),
+    (lambda: influence(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
     (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
     (lambda: influence(flat(), ones(6, 3), size=0), ValueError, "size", "got 0", "not be 0"),
     (lambda: influence(flat(), ones(6, 3), size=NAN), ValueError, "size", "got nan", "finite"),
-    (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row a token, 6"),
+    (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row per token, 6"),
     (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
     (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
     (lambda: find_leak(lambda x: x / 0, ones(2, 3)), ValueError, "layer(x) must", "got 6", "finite"),
     (lambda: max_difference(1.0, ones(1)), TypeError, "a must", "got float", "torch.Tensor"),
+    (lambda: max_difference(ones(1), ones(1).to_sparse()), TypeError, "b must", "got torch.sparse_coo", "plain tensor"),
+    (lambda: max_difference(ones(1), ones(1, device="meta")), ValueError, "b must", "got a tensor on the", "numbers"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
 ]
 OTHERS = [
@@ -156,6 +165,12 @@ def test_whole_numbers_of_numpy_are_sizes():
 )
 def test_only_plain_tensors_are_taken(make):
     refused(lambda: SelfAttention_v2(3, 2)(make(ones(6, 3))), TypeError, "x must be a plain tensor, got")
+
+
+def test_numbers_that_torch_stores_but_cannot_calculate_with_are_refused():
+    tiny = ones(4, 4).to(torch.float8_e4m3fn)
+    for call in (Dropout(0.5), attention_weights, lambda x: rotate(x, torch.arange(4))):
+        refused(lambda call=call: call(tiny), TypeError, "must hold", "at least 16 bits", "got torch.float8_e4m3fn")
 
 
 def test_sizes_that_torch_cannot_count_and_widths_of_billions_are_refused_at_once():

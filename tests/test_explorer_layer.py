@@ -1,85 +1,33 @@
 """LayerExplorer, over layers that are not ours: its maps are theirs, its verdicts are right, errors are told."""
 
+import html
 import re
 import xml.etree.ElementTree as ET
 from functools import partial
-from types import SimpleNamespace
 
 import other_layers
 import pytest
 import torch
+from other_layers import made
 from torch import nn
 
 from attention_helpers import (
-    CausalAttention,
     MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    SelfAttention_v1,
-    SelfAttention_v2,
     Sentence,
 )
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
-from attention_helpers.any_layer.verdicts import RANDOM, mask_in_words, on_the_course
-from attention_helpers.explorers import LayerExplorer
+from attention_helpers.any_layer.signature import kinds_of
+from attention_helpers.any_layer.verdicts import Verdict, headline
+from attention_helpers.explorers import LayerExplorer, layer
+from attention_helpers.explorers.layer_picture import verdict_list
+from attention_helpers.plots import ABOVE, HEAD_COLOURS
 from attention_helpers.probes import perturbation_influence
 from attention_helpers.seeded import DrawnFrom, seeded
+from tools.bench.made import settings_of
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
 X = SENTENCE.embeddings[None]  # (1, 4, 4): as many features as tokens, so that a shape alone proves nothing
-SIZES = {"d_in": 4, "d_out": 4, "num_heads": 2, "context_length": 4, "dropout": 0.0}
-
-NO, LEAK, YES = "no leak found", "row 0 reads the future: ", "yes, in each of 2 maps"
-HERE = "weights after the diagonal"
-ELSEWHERE = "No map has a weight there"
-PAST = "hides the past"
-NO_MAP = "no map found"
-QUERIES = "softmax over the queries"
-# Of each layer: how many maps, and a part of what is said of the future and of the rows' sums.
-VERDICTS = {
-    "TorchModule": (2, HERE, YES),
-    "TorchModuleMasked": (2, NO, YES),
-    "Einsum": (2, NO, YES),
-    "EinsumKeysFirst": (2, NO, YES),
-    "Grouped": (2, NO, YES),
-    "GroupedFused": (2, NO, YES),
-    "FusedCausal": (2, NO, YES),
-    "FusedFloat": (2, NO, YES),
-    "FusedWrongWay": (2, PAST, YES),
-    "ByHand": (2, NO, YES),
-    "ByHandMaskedLate": (2, ELSEWHERE, YES),
-    "MaskThrownAway": (2, HERE, YES),
-    "MaskedAfterwards": (2, ELSEWHERE, "taken away after softmax"),
-    "Renormalised": (2, ELSEWHERE, YES),
-    "OneTooLate": (2, "one token too far", YES),
-    "HidesTooMuch": (2, "must be finite, got 4 entries", "no: row 0 is NaN"),
-    "OverTime": (2, HERE, QUERIES),
-    "OverFeatures": (0, NO, NO_MAP),
-    "HeadsMixed": (2, ELSEWHERE, YES),
-    "AlwaysDropping": (2, RANDOM, "yes, before some are dropped"),
-    "HalfLook": (1, HERE, "yes"),
-    "Dropping": (2, NO, YES),
-    "SoftmaxTwice": (2, HERE, YES),
-    "HeadByHead": (2, NO, YES),
-    "FixedContext": (2, NO, YES),
-    "Convolution": (0, LEAK, NO_MAP),
-}
-
-
-def made(layer_class, seed=0):
-    names = layer_class.__init__.__code__.co_varnames[1 : layer_class.__init__.__code__.co_argcount]
-    return seeded(layer_class, seed, **{name: SIZES[name] for name in names if name in SIZES})
-
-
-@pytest.mark.parametrize("name", VERDICTS)
-def test_the_verdicts_on_a_layer_that_is_not_ours(name):
-    maps, future, sums = VERDICTS[name]
-    state = look_at(made(getattr(other_layers, name)), SENTENCE.embeddings, seed=0, training=False)
-    assert len(state.maps) == maps
-    assert future in state.verdicts["reads the future?"]
-    assert sums in state.verdicts["rows sum to 1?"]
-    assert ("masked_fill in line" in state.verdicts["results nobody used"]) == (name == "MaskThrownAway")
-    assert state.verdicts["takes fewer tokens?"].startswith("no: line" if name == "FixedContext" else "yes")
 
 
 CAUSAL = "Einsum EinsumKeysFirst FusedCausal ByHand Renormalised HeadByHead Dropping"
@@ -88,11 +36,11 @@ CAUSAL = "Einsum EinsumKeysFirst FusedCausal ByHand Renormalised HeadByHead Drop
 @pytest.mark.parametrize("name", CAUSAL.split())
 def test_the_maps_are_those_by_which_the_layer_mixes(name):
     """All of them have the same projections, so one softmax by the book serves as the truth for all."""
-    layer = made(getattr(other_layers, name)).eval()
-    queries, keys, _ = layer.heads(X)
+    layer, x = made(getattr(other_layers, name)).eval().double(), X.double()
+    queries, keys, _ = layer.heads(x)
     scores = (queries @ keys.mT / 2**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
     expected = torch.softmax(scores, dim=-1)[0].detach()
-    maps = find_maps(layer, X).maps
+    maps = find_maps(layer, x).maps
     torch.testing.assert_close(torch.cat([found.used for found in maps]), expected)
 
 
@@ -161,7 +109,9 @@ def shares(table, total=1.0):
 
 NO_MAPS = {
     "numbers below 0, though its rows sum to 1": lambda x: shares(x @ x.mT) @ x,
-    "rows that sum to 2": lambda x: shares((x @ x.mT).exp(), 2.0) @ x,
+    "rows that sum to 1.01": lambda x: shares((x @ x.mT).exp(), 1.01) @ x,
+    "complex numbers": lambda x: torch.complex(x @ x.mT, x @ x.mT).abs() @ x,
+    "NaN all over": lambda x: (torch.nan * (x @ x.mT)).softmax(-1) @ x,
     "not from the input": lambda x: shares(torch.ones(x.shape[1], x.shape[1]).tril()) @ x,
 }
 
@@ -169,10 +119,6 @@ NO_MAPS = {
 @pytest.mark.parametrize("layer", NO_MAPS.values(), ids=NO_MAPS)
 def test_what_is_no_map(layer):
     assert find_maps(layer, X).maps == []
-
-
-def test_a_mask_that_begins_two_diagonals_too_late_is_not_said_to_begin_one_too_late():
-    assert HERE in mask_in_words([SimpleNamespace(used=torch.ones(1, 4, 4).tril(2))])
 
 
 def test_grouped_heads_have_a_map_for_each_head_of_queries():
@@ -191,27 +137,12 @@ def test_what_dropout_took_is_told_from_what_softmax_made():
     assert state.verdicts == still.verdicts  # of eval mode, both
 
 
-@pytest.mark.parametrize(
-    "layer_class", [SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper]
-)
-@pytest.mark.parametrize("qkv_bias", [False, True])
-def test_the_courses_layers_are_equal_to_themselves(layer_class, qkv_bias, monkeypatch):
-    monkeypatch.setitem(SIZES, "qkv_bias", qkv_bias)
-    layer = made(layer_class).eval()
-    assert on_the_course(layer, X, layer(X)) == f"equal to {layer_class.__name__} with the same weights"
-
-
-def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much():
-    layer = made(CausalAttention).eval()
-    said = on_the_course(layer, X, layer(X) + 0.001)
-    assert said == "its parameters fit CausalAttention, which returns other numbers: they differ by 0.001"
-    wider = torch.cat([layer(X), layer(X)], dim=-1)
-    for odd in (wider, layer(X) * torch.nan):
-        assert on_the_course(layer, X, odd).endswith("another shape, or NaN is about")
-    assert on_the_course(nn.Linear(4, 4), X, X).startswith("not compared: its parameters are those of no layer")
-
-
 # What a learner may type, and what they are told.
+
+
+@pytest.fixture(autouse=True)
+def no_last_picture():
+    layer.LAST.clear()
 
 
 class Mine(nn.Module):
@@ -232,6 +163,8 @@ class Mine(nn.Module):
             return vlaues  # noqa: F821
         if self.fault == "none":
             return None
+        if self.fault == "nothing":
+            return ()
         weights = (values @ values.mT).softmax(-1)
         return (weights @ values, weights) if self.fault == "tuple" else weights @ values
 
@@ -254,7 +187,7 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
     e = LayerExplorer(Mine, SENTENCE)
     before, arrays = e.svg, e.arrays
     e.controls["num_heads"].value = 3
-    said = "⚠ your layer fails in line [0-9]+, `raise AssertionError(.*heads must divide.*)`: AssertionError: heads"
+    said = "⚠ your layer fails in line [0-9]+, <code>raise AssertionError(.*heads must divide.*)</code>: Assertion"
     assert re.search(said, e.message.value)
     assert (e.svg, e.arrays) == (before, arrays)
     e.controls["num_heads"].value = 1
@@ -264,19 +197,58 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("name", r"your layer fails in line \d+, `return vlaues .*`: NameError: name 'vlaues' is not defined"),
-        ("none", r"^layer must return one row a token, 4 in all, got NoneType$"),
+        (
+            "name",
+            r"your layer fails in line \d+, <code>return vlaues .*</code>: NameError: name 'vlaues' is not",
+        ),
+        ("none", r"layer must return one row per token, 4 in all, got NoneType"),
+        ("nothing", r"layer must return one row per token, 4 in all, got tuple"),
     ],
 )
-def test_a_layer_that_fails_from_the_start_is_a_clear_error(fault, said):
-    with pytest.raises(ValueError, match=said):
-        LayerExplorer(Mine, SENTENCE, fault=fault)
+def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
+    e = LayerExplorer(Mine, SENTENCE, fault=fault)
+    message = html.unescape(e.message.value)
+    assert re.search(rf"⚠ {said}.*\. Fix it, and run the cell again", message)
+    assert e.said == "Mine has no picture yet"
+    for control in e.controls.values():
+        control.value = settings_of(control)[-1]
+    assert re.search(said, html.unescape(e.message.value))
+    picture = ET.fromstring(e._repr_mimebundle_()["image/svg+xml"])
+    assert re.search(said.split("<code>")[0], " ".join(picture.itertext()).replace("\n", " "))
+    e.children[0].children[-1].click()  # Reset
+    assert re.search(said, html.unescape(e.message.value))
 
 
-def test_the_first_of_a_tuple_is_the_context_and_what_comes_with_it_counts_as_used():
-    alone, both = (LayerExplorer(Mine, SENTENCE, fault=fault).arrays for fault in ("", "tuple"))
-    assert torch.equal(alone.context, both.context)
-    assert both.verdicts["results nobody used"] == "none"
+def test_a_class_that_fails_at_first_is_shown_once_a_control_lets_it_run():
+    class Even(Mine):
+        def __init__(self, d_in, d_out, num_heads=5):
+            super().__init__(d_in, d_out, num_heads)
+
+    e = LayerExplorer(Even, SENTENCE, num_heads=3)
+    assert "heads must divide" in e.message.value
+    e.controls["d_out"].value = 6
+    assert e.message.value == ""
+    assert "attention-dimmed" not in e.view._dom_classes
+    assert e.arrays.result.shape == (4, 6)
+
+
+def test_the_last_picture_stays_when_the_cell_is_run_again_with_a_mistake():
+    first = LayerExplorer(Mine, SENTENCE)
+    first.set(d_out=6)
+    again = LayerExplorer(Mine, SENTENCE, fault="name")
+    assert again.svg == first.svg
+    assert again.said == "The last picture, from before Mine failed"
+    assert "attention-dimmed" in again.view._dom_classes
+    assert "return vlaues" in again.message.value
+    other = Sentence(["a", "b", "c", "e"], SENTENCE.embeddings)
+    assert LayerExplorer(Mine, other, fault="name").said == "Mine has no picture yet"
+
+
+def test_of_a_tuple_the_output_is_shown_and_what_comes_with_it_counts_as_used():
+    alone, both = (LayerExplorer(Mine, SENTENCE, fault=fault) for fault in ("", "tuple"))
+    assert torch.equal(alone.arrays.result, both.arrays.result)
+    assert both.arrays.verdicts["unused"].sign == "✓"
+    assert "judged by result 1 of 2, ignored: (1, 4, 4), attention weights" in both.readout
 
 
 def test_nothing_is_printed_and_no_random_number_moves(capsys):
@@ -320,16 +292,24 @@ def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
         LayerExplorer(attention, SENTENCE, **more)
 
 
+def test_what_a_class_takes_is_known_by_its_arguments_names():
+    def kinds(attention, **given):
+        return {name: kind for name, (kind, _) in kinds_of(attention, given).items()}
+
+    assert kinds(lambda d_in, dim, num_kv_heads=None, **more: None, window=3) == {"d_in": "d_in", "dim": "d_out"}
+    assert kinds(lambda dim, n_heads=2, causal=True: None) == {"dim": "d_in", "n_heads": "num_heads", "causal": "flag"}
+
+
 def test_a_sentence_without_a_future_is_refused_and_a_class_that_makes_no_layer():
     with pytest.raises(ValueError, match="sentence must have at least 2 tokens"):
         LayerExplorer(Mine, Sentence(["a"], torch.ones(1, 4)))
-    with pytest.raises(ValueError, match="<lambda> must make a layer that can be called, got 4"):
-        LayerExplorer(lambda d_in: d_in, SENTENCE)
+    message = LayerExplorer(lambda d_in: d_in, SENTENCE).message.value
+    assert "&lt;lambda&gt; must make a layer that can be called, got 4" in message
 
 
 def sizes_of(explorer):
     sizes = [part.get("viewBox") for part in ET.fromstring(explorer.svg).iter() if part.get("viewBox")]
-    assert len(sizes) == 3
+    assert len(sizes) == 2
     return sizes
 
 
@@ -350,24 +330,175 @@ def test_the_line_of_a_map_stands_in_the_readout_as_code():
     assert re.search(r"softmax in line \d+, <code>[^<]*softmax[^<]*</code>", readout)
 
 
-def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards():
+@pytest.mark.parametrize("again", [lambda weights: weights, shares], ids=["made", "made again"])
+def test_a_map_keeps_the_weights_that_the_layer_changes_in_place_afterwards(again):
     def halved(x):
-        weights = (x @ x.transpose(-2, -1)).softmax(dim=-1)
+        weights = again((x @ x.transpose(-2, -1)).softmax(dim=-1))
         weights *= 0.5
-        return weights @ x
+        context = weights @ x
+        weights.zero_()
+        return context
 
     [found] = find_maps(halved, X).maps
     torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones(1, 4))
     torch.testing.assert_close(found.used.sum(dim=-1), torch.full((1, 4), 0.5))
 
 
-def test_a_layer_that_returns_nothing_is_told_so():
-    class Empty(nn.Module):
-        def __init__(self, d_in, d_out):
-            super().__init__()
+# What the picture shows.
 
-        def forward(self, x):
-            return ()
+SVG = "{http://www.w3.org/2000/svg}"
 
-    with pytest.raises(ValueError, match="got tuple"):
-        LayerExplorer(Empty, SENTENCE)
+
+def texts(explorer):
+    return ["".join(part.itertext()) for part in ET.fromstring(explorer.svg).iter(f"{SVG}text")]
+
+
+def bands(explorer):
+    """The heads' colours above a strip's columns."""
+    return [part.get("fill") for part in ET.fromstring(explorer.svg).iter(f"{SVG}rect") if part.get("height") == "5"]
+
+
+@pytest.mark.parametrize("name", ["Causal", "MaskThrownAway", "WritesIntoItsInput", "AlwaysDropping", "FixedContext"])
+def test_each_verdict_is_listed_after_its_sign_and_told_in_the_alternative_text(name):
+    e = LayerExplorer(getattr(other_layers, name), SENTENCE, **{"context_length": 4} if name == "FixedContext" else {})
+    verdicts, shown = e.arrays.verdicts.values(), texts(e)
+    assert [word for word in shown if word in {*"✓✗?"}] == [verdict.sign for verdict in verdicts]
+    tooltips = [part.findtext(f"{SVG}title") for part in ET.fromstring(e.svg).iter(f"{SVG}g")]
+    for sign, claim, words, _ in verdicts:
+        assert any(word.startswith(f"{claim}:") for word in shown)
+        assert f"{claim}: {words}".replace("`", "") in tooltips
+        assert f"{sign} {claim}: {words}." in e.alt
+    assert e.alt.startswith(f"{e.said}. ")
+    assert e.said == headline(e.arrays.verdicts, name)
+
+
+def test_a_long_verdict_is_cut_and_the_list_keeps_its_height():
+    words = " ".join(["`long`"] * 200)
+    few, many = {"one": Verdict("✗", "A claim", words)}, {str(n): Verdict("✓", "A claim", words) for n in range(8)}
+    assert verdict_list(few).height == verdict_list(many).height
+    for verdicts in (few, many):
+        drawn = ET.fromstring(f"<g>{verdict_list(verdicts).svg}</g>")
+        lowest = max(float(part.get("y")) for part in drawn.iter("text"))
+        assert lowest <= verdict_list(verdicts).height
+        assert "".join(drawn.itertext()).count("…") == len(verdicts)
+
+
+def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_none():
+    e = LayerExplorer(other_layers.Renamed, SENTENCE)
+    assert bands(e) == [HEAD_COLOURS[0]] * 2 + [HEAD_COLOURS[1]] * 2
+    layer = seeded(other_layers.Renamed, 123, 4, 4, num_heads=2)
+    context = layer.attended(X, is_causal=True)
+    torch.testing.assert_close(e.arrays.context, context[0].detach())
+    torch.testing.assert_close(e.arrays.result, layer.o_proj(context)[0].detach())
+    assert {"context, by head", "result"} < {*texts(e)}
+
+
+def test_heads_side_by_side_are_the_result_and_shown_once():
+    e = LayerExplorer(other_layers.Einsum, SENTENCE, num_heads=2)
+    assert bands(e) == [HEAD_COLOURS[0]] * 2 + [HEAD_COLOURS[1]] * 2
+    assert "result: heads side by side" in texts(e)
+    assert "context, by head" not in texts(e)
+    e = LayerExplorer(other_layers.TorchModule, SENTENCE)  # it doesn't show its context
+    assert bands(e) == []
+    assert "result" in texts(e)
+    assert "context, by head" not in texts(e)
+
+
+SIDEWAYS = {
+    "product, transposed": lambda weights, v: (v.mT @ weights.mT).mT,
+    "einsum": lambda weights, v: torch.einsum("bqk,bkd->bqd", weights, v),
+    "einsum, values first": lambda weights, v: torch.einsum("bkd,bqk->bdq", v, weights).mT,
+    "einsum with an ellipsis": lambda weights, v: torch.einsum("...qk,...kd->...qd", weights, v),
+    "heads summed": lambda weights, v: torch.einsum("hbqk,bkd->bqd", weights[None], v),
+}
+
+
+@pytest.mark.parametrize("mixed", SIDEWAYS.values(), ids=SIDEWAYS)
+def test_the_context_is_found_however_weights_and_values_are_multiplied(mixed):
+    def layer(x):
+        return mixed((x @ x.mT).softmax(-1), x) * 2
+
+    state = look_at(layer, SENTENCE.embeddings, seed=0)
+    if state.owners:
+        torch.testing.assert_close(state.context, state.result / 2)
+        assert state.owners == [0] * 4
+    assert bool(state.owners) == (mixed not in list(SIDEWAYS.values())[3:])
+
+
+def test_the_context_is_kept_as_it_was_before_it_is_changed_in_place():
+    def layer(x):
+        context = (x @ x.mT).softmax(-1) @ x
+        context *= 2
+        return context
+
+    state = look_at(layer, SENTENCE.embeddings, seed=0)
+    torch.testing.assert_close(state.context, state.result / 2)
+
+
+class OneHeadHides(other_layers.Causal):
+    """The second head never reads the second token but from itself."""
+
+    def changed(self, scores, k):
+        hide = torch.zeros_like(scores).bool()
+        hide[:, 1:, 2:, 1] = True
+        return scores.masked_fill(hide, -torch.inf)
+
+
+def test_a_key_that_one_head_hides_is_not_hatched_in_the_others():
+    e = LayerExplorer(OneHeadHides, SENTENCE, num_heads=2)
+    tooltips = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title")]
+    cells = [words for words in tooltips if words.startswith(("c reads b", "d reads b"))]
+    assert [words.endswith(": 0.0000") for words in cells] == [False, False, True, True]
+    assert not any(words.startswith("c reads d") for words in tooltips)  # hidden in all
+
+
+def test_dropped_weights_have_a_cross_and_hidden_ones_do_not():
+    e = LayerExplorer(other_layers.Dropping, SENTENCE, p=0.5)
+    e.set(seed=3)
+    gone = ((e.arrays.shown == 0) & (e.arrays.maps > 0)).sum().item()
+    crosses = [part.get("d") for part in ET.fromstring(e.svg).iter(f"{SVG}path") if part.get("stroke-width") == "1.5"]
+    assert gone > 0
+    assert sum(path.count("M") for path in crosses) == gone
+
+
+def test_the_influence_is_outlined_where_the_future_is():
+    e = LayerExplorer(other_layers.Causal, SENTENCE)
+    [outline] = [part for part in ET.fromstring(e.svg).iter(f"{SVG}path") if part.get("stroke") == ABOVE]
+    assert outline.get("d").count("v") == 3 + 3  # the stairs, and the right edge down to the third row
+    told = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title") if title.text.startswith("poking")]
+    assert f"poking a moves d by: {e.arrays.influence[3, 0]:.4f}" in told
+    assert f"Poking d moves the rows by a 0.00, b 0.00, c 0.00, d {e.arrays.influence[3, 3]:.2f}." in e.alt
+    assert "influence: random" in texts(LayerExplorer(other_layers.AlwaysDropping, SENTENCE))
+
+
+def test_the_readout_says_what_goes_in_and_out():
+    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE)
+    summary = re.search("<summary>(.*)</summary>", e.readout)[1]
+    judged = "judged by result 2 of 2, ignored: (1, 4, 4), attention weights"
+    assert summary == f"(1, 4, 4) in, (1, 4, 4) out, {3 * (4 * 4 + 4)} parameters; {judged}"
+    assert "1 attention map: softmax in line " in e.readout
+
+
+def test_of_many_heads_the_first_twelve_are_shown():
+    wide = Sentence(["a", "b"], torch.randn(2, 16, generator=torch.Generator().manual_seed(0)))
+    e = LayerExplorer(other_layers.Causal, wide, d_out=32, num_heads=16)
+    assert len(e.arrays.maps) == 16
+    assert "head 12" in texts(e)
+    assert "head 13" not in texts(e)
+    assert "16 attention maps, the first 12 are shown" in e.readout
+
+
+def test_a_default_above_its_sliders_end_is_not_taken():
+    class Long(other_layers.Causal):
+        def __init__(self, d_in, d_out=3, num_heads=1, context_length=1024, bias=True):
+            super().__init__(d_in, d_out, num_heads)
+
+    assert LayerExplorer(Long, SENTENCE).values == {
+        "d_out": 3, "num_heads": 1, "context_length": 8, "bias": True, "training": True, "seed": 123,
+    }  # fmt: skip
+
+
+def test_an_input_that_the_layer_writes_into_is_the_same_for_its_next_call():
+    e = LayerExplorer(other_layers.WritesIntoItsInput, SENTENCE)
+    e.set(seed=5)
+    assert torch.equal(e.embeddings, SENTENCE.embeddings)

@@ -182,6 +182,16 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
     assert [path for path in parsed(piece).iter("path") if path.get("stroke-opacity") == "0.3"]
 
 
+def test_an_image_of_signed_values_has_a_colour_on_each_side_and_no_ink_for_what_is_no_number():
+    values = np.array([[-4.0, -1.0, 0.0, np.nan, 1.0, 2.0, np.inf]])
+    sheet = ink.SIGNS.signed(values, 2.0)
+    piece = drawing.Drawing(cells.pixels(sheet, ink.SIGNS, 0, 0, 70, 10), 70, 10)
+    _, [pixels] = image_of(parsed(piece))
+    below, above = rgb(ink.SIGNED.below).tolist(), rgb(ink.SIGNED.above).tolist()
+    assert [pixel[:3].tolist() for pixel in pixels[[0, 1, 4, 5, 6]]] == [below, below, above, above, above]
+    assert pixels[:, 3] / 255 == pytest.approx([1, 0.5**0.7, 0, 0, 0.5**0.7, 1, 1], abs=0.6 / 120)
+
+
 @pytest.mark.parametrize("tokens", [1, 6, 16, 17, 64])
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 12])
 def test_heads_fill_one_room_and_none_overlaps_another(count, tokens):
@@ -221,14 +231,27 @@ def test_curves_and_points_stand_where_their_numbers_say():
     assert (x1 - x0, y1 - y0) == pytest.approx((x2 - x1, y2 - y1), abs=0.2)  # a straight line on logarithmic axes
     dot = shapes["dots, measured: 10"]
     assert (float(dot.get("cx")), float(dot.get("cy"))) == pytest.approx((x1, y1), abs=0.1)
-    assert {"1e0", "1e1", "1e2", "8", "32", "falls", "dots, measured"} <= set(words_of(tree))
+    assert {"1", "10", "100", "8", "32", "falls", "dots, measured"} <= set(words_of(tree))
 
 
-def test_an_arc_is_the_wider_the_more_is_read():
+def test_a_curve_may_have_gaps_and_shares_its_name_with_what_was_measured():
+    curves = {"all": [1.0, 2.0, 3.0], "some": [None, 2.0, 3.0]}
+    look = {"ends": (0.0, 4.0), "written": "{:.1f} kB".format}
+    tree = parsed(drawing.lines(curves, {"some": {1: 2.5}}, {0: "8"}, "title", "x", 1, **look))
+    shapes, words = told(tree), words_of(tree)
+    spots = [[tuple(map(float, spot.split())) for spot in shapes[name].get("d")[1:].split("L")] for name in curves]
+    assert spots[1] == spots[0][1:]
+    assert "some, measured: 2.5 kB" in shapes
+    assert words.count("some") == 1
+    assert "some, measured" not in words
+    assert {"0.0 kB", "3.0 kB"} <= set(words)
+
+
+def test_an_arc_is_the_wider_the_more_is_read_and_zero_is_the_page():
     shapes = told(parsed(drawing.arcs([0.1, 0.9, 0.0], NAMES, 2)))
-    told_of = [f"starts reads {words}" for words in ("Your: 0.1000", "journey: 0.9000", "starts: 0.0000")]
-    little, much, none = (float(shapes[words].get("stroke-width")) for words in told_of)
-    assert much > little > none > 0
+    assert shapes.keys() == {"starts reads Your: 0.1000", "starts reads journey: 0.9000"}
+    little, much = (float(arc.get("stroke-width")) for arc in shapes.values())
+    assert much > little > 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 12])

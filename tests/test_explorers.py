@@ -41,6 +41,12 @@ def test_the_whole_grid_or_2000_states(explorer, name):
     assert len(sizes) == 1  # so that nothing jumps
 
 
+def family(widget):
+    """A widget's children and theirs."""
+    for child in getattr(widget, "children", ()):
+        yield from (child, *family(child))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     """Without widgets there is a picture; Reset restores the first one; the notebook's random numbers don't change."""
@@ -49,7 +55,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     check(e, name)
     first, values = e.svg, e.values
     bundle = e._repr_mimebundle_()
-    assert bundle["text/plain"].startswith(f"{name}: run this cell to ")
+    assert bundle["text/plain"].startswith(f"{type(e).__name__}: run this cell to ")
     root = ET.fromstring(bundle["image/svg+xml"])
     assert root[0].get("fill") == "#fff"
     assert re.search(r"\d\.\d\d", root.get("aria-label"))
@@ -59,7 +65,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
         control.value = settings_of(control)[-1]
     assert e.values != values
     check(e, name)
-    [reset] = [child for child in e.children[0].children if getattr(child, "description", "") == "Reset"]
+    [reset] = [child for child in family(e) if getattr(child, "description", "") == "Reset"]
     reset.click()
     assert e.values == values
     assert e.svg == first

@@ -143,7 +143,8 @@ KEYS = torch.ones(1, 2, 4, 2)
         (Cache(KEYS[0], KEYS), ValueError, "cache.keys must have the shape (b, num_heads, num_tokens, head_dim)"),
         (Cache(KEYS, KEYS[:, :, :3]), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
         (Cache(KEYS[:, :1], KEYS), ValueError, "keys of shape (1, 2, 4, 2), got (1, 1, 4, 2)"),
-        (Cache(KEYS.half(), KEYS.half()), ValueError, "keys as x gives them, torch.float32 on cpu, got torch.float16"),
+        (Cache(KEYS.half(), KEYS.half()), ValueError, "keys like those of x, torch.float32 on cpu, got torch.float16"),
+        (Cache(KEYS, KEYS.to("meta")), ValueError, "values like those of x, torch.float32 on cpu, got torch.float32 o"),
         ((KEYS, KEYS), TypeError, "cache must be a Cache that step returned, or None, got tuple"),
     ],
 )

@@ -1,5 +1,6 @@
 """The language model: a tiny one against torch's own functions, in the layout used for training."""
 
+from copy import deepcopy
 from types import SimpleNamespace
 
 import pytest
@@ -60,6 +61,12 @@ def test_the_model_is_what_torch_computes_with_any_heads_off(model, weights, tok
     assert max_difference(model(token_ids, ablate), expected) < 1e-4 * expected.abs().max()
     if ablate:
         assert max_difference(model(token_ids, ablate), model(token_ids)) > 0.1
+
+
+def test_token_ids_of_32_bits_are_taken_and_a_model_without_numbers_gives_shapes(model, token_ids):
+    assert model(token_ids.int()).equal(model(token_ids))
+    there = deepcopy(model).to("meta")(token_ids.to("meta"), [(0, 1)])
+    assert (there.device.type, there.shape) == ("meta", (2, 9, len(vocabulary())))
 
 
 def test_look_gives_the_same_logits_and_maps_that_are_causal_rows(model, token_ids):
@@ -153,6 +160,8 @@ REFUSED = {
     "no tensor": (lambda m: m([[1, 2]]), TypeError, r"token_ids must be a torch\.Tensor"),
     "too many": (lambda m: m(torch.ones(1, 41, dtype=torch.long)), ValueError, "at most 40 tokens"),
     "outside": (lambda m: m(torch.tensor([[9999]])), ValueError, "token_ids must hold token ids from 0"),
+    "below 0": (lambda m: m(torch.tensor([[-1]])), ValueError, "token_ids must hold token ids from 0 .* got -1"),
+    "no token": (lambda m: m(torch.ones(1, 0).long()), ValueError, r"token_ids must .* one token, got \(1, 0\)"),
     "no such head": (lambda m: m(torch.tensor([[1]]), [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
     "no such layer": (lambda m: m(torch.tensor([[1]]), [(2, 0)]), ValueError, r"below \(2, 4\), got \(2, 0\)"),
     "no text": (lambda m: m.encode(3), TypeError, "text must be a string, got int"),

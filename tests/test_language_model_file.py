@@ -1,6 +1,8 @@
 """Reading a language model's file, and keeping what was decoded: with a tiny model of the same kind."""
 
 import errno
+import sys
+import unicodedata
 import warnings
 from pathlib import Path
 
@@ -79,6 +81,10 @@ def changed(**more):
 FOREIGN = {
     "another family": ({"family": "bert"}, "architecture must be 'llama', got 'bert'"),
     "another tokenizer": ({"pre": "llama-bpe"}, "tokenizer must be .* that cuts as 'llama-bpe'"),
+    "tokens of another kind": ({"tokens": "llama"}, "tokenizer must be 'gpt2' .* got 'llama'"),
+    "merges of other tokens": ({"merges": ["q zz"]}, "its merges do not fit its tokens"),
+    "no layers": ({"fields": {"llama.block_count": 0}}, "block_count must be a whole number of at least 1, got 0"),
+    "entries that stay": ({"fields": {"llama.rope.dimension_count": 4}}, "rope.dimension_count must be .* = 8, got 4"),
     "scaled positions": ({"fields": {"llama.rope.scaling.type": "yarn"}}, "scaling.type is yarn"),
     "positions scaled by a factor": ({"fields": {"llama.rope.scaling.factor": 4}}, "scaling.factor is 4"),
     "too many layers": ({"fields": {"llama.block_count": 2_000_000_000}}, "block_count is 2000000000, but .* tensors"),
@@ -88,6 +94,7 @@ FOREIGN = {
         {"weights": changed(**{"blk.0.attn_k.bias": torch.ones(16)})},
         r"holds blk\.0\.attn_k\.bias.*do not know",
     ),
+    "an infinite weight": ({"weights": changed(output_norm=torch.ones(D_MODEL) / 0)}, "output_norm.* are not finite"),
     "misshapen": (
         {"weights": changed(output_norm=torch.ones(D_MODEL + 1))},
         r"output_norm\.weight must have the shape \(32,\), got \(33,\)",
@@ -100,6 +107,15 @@ def test_what_cannot_be_read_is_named(tmp_path, weights, change, says):
     path = write_gguf(tmp_path / "foreign.gguf", **{"weights": weights} | change)
     with pytest.raises(ValueError, match=rf"foreign\.gguf cannot be read: .*{says}"):
         decoded(path)
+
+
+def test_a_compression_without_a_way_back_is_named(monkeypatch, tiny):
+    def dequantize(*_):
+        raise NotImplementedError
+
+    monkeypatch.setattr("gguf.dequantize", dequantize)
+    with pytest.raises(ValueError, match=r"tiny\.gguf cannot be read: .*\.weight is compressed as F32, for which"):
+        decoded(tiny)
 
 
 def test_what_says_that_nothing_is_scaled_or_hidden_is_read(tmp_path, weights):
@@ -134,6 +150,8 @@ def test_a_file_of_another_kind_and_one_that_is_not_there(tmp_path):
         read_model(picture, tmp_path)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.gguf"):
         read_model(tmp_path / "nowhere.gguf", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.gguf"):
+        decoded(tmp_path / "nowhere.gguf")
 
 
 def names_in(folder):
@@ -154,15 +172,17 @@ def test_the_second_time_nothing_is_decoded_and_the_weights_stay_in_the_file(tmp
     loads, load = [], torch.load
     monkeypatch.setattr(torch, "load", lambda *args, **kwargs: loads.append(kwargs) or load(*args, **kwargs))
     assert same(first, read_model(tiny, folder))
-    assert loads[0]["mmap"]
+    assert loads == [{"mmap": True, "weights_only": True}]
     assert len(names_in(folder)) == 1
 
 
-def test_another_file_of_the_same_name_is_not_taken_for_it(tmp_path, tiny):
+def test_another_file_of_the_same_name_is_not_taken_for_it_nor_a_copy_of_an_older_layout(tmp_path, tiny, monkeypatch):
     read_model(tiny, tmp_path / "cache")
     other = write_gguf(tmp_path / tiny.name, drawn_weights(seed=1))
     assert same(read_model(other, tmp_path / "cache"), decoded(other))
-    assert len(names_in(tmp_path / "cache")) == 2
+    monkeypatch.setattr(model_files, "LAYOUT", model_files.LAYOUT + 1)
+    read_model(tiny, tmp_path / "cache")
+    assert len(names_in(tmp_path / "cache")) == 3
 
 
 DAMAGES = {
@@ -207,7 +227,7 @@ def test_where_nothing_can_be_kept_the_model_is_decoded_each_time(tmp_path, tiny
 def test_the_cache_lies_where_a_user_wants_it(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_HELPERS_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
-    monkeypatch.delenv("ATTENTION_HELPERS_CACHE")
+    monkeypatch.setenv("ATTENTION_HELPERS_CACHE", "")
     assert cache_folder().name == "attention_helpers"
     assert Path.home() in cache_folder().parents
 
@@ -229,10 +249,20 @@ def test_the_tokenizer_joins_pairs_splits_digits_and_keeps_control_tokens(tiny):
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(decoded(tiny).tokenizer)
-    text = "the theü 19" + CONTROL[0]
+    text = "the theü 19" + "".join(CONTROL)
     encoding = tokenizer.encode(text)
-    assert encoding.tokens == ["the", "Ġthe", "Ã¼", "Ġ", "1", "9", "<|end|>"]
+    assert encoding.tokens == ["the", "Ġthe", "Ã¼", "Ġ", "1", "9", *CONTROL]
     assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+
+
+def test_each_number_of_any_script_is_its_own_piece(tiny):
+    """As by \\p{N} in llama.cpp. (transformers joins " ¾" differently, because it reads no rule from a GGUF file.)"""
+    from tokenizers import Tokenizer
+
+    cut = Tokenizer.from_str(decoded(tiny).tokenizer).pre_tokenizer.pre_tokenize_str
+    numbers = [char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(char).startswith("N")]
+    assert {"7", "٣", "Ⅷ", "¾", "²"} < set(numbers)
+    assert [n for n in numbers if [span for _, span in cut(f"a {n}{n}")] != [(0, 1), (1, 2), (2, 3), (3, 4)]] == []
 
 
 def test_digits_stay_together_where_the_file_says_so(tmp_path, weights):

@@ -160,13 +160,19 @@ def test_the_parameters_are_those_of_the_projections():
     }
 
 
+def test_it_runs_on_the_device_of_its_weights():
+    layer, x = made(0, 4, 8, 2, 1, window=2).to("meta"), drawn(1, 5, 4).to("meta")
+    _, cache = layer.step(x)
+    assert layer.step(x, cache)[0].device.type == "meta"
+
+
 def test_half_precision_and_autocast():
     layer, x = made(0, 4, 8, 2, 1, window=2).float(), drawn(1, 5, 4).float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         start, cache = layer.step(x[:, :3])
         end, _ = layer.step(x[:, 3:], cache)
     assert max_difference(torch.cat((start, end), dim=1).float(), layer(x)) < 0.02
-    with pytest.raises(ValueError, match="keys as x gives them"):
+    with pytest.raises(ValueError, match="keys like those of x"):
         layer.step(x[:, 3:], cache)
     half = made(0, 4, 8, 2, 1).bfloat16()
     assert half(x.bfloat16()).dtype == torch.bfloat16
@@ -216,6 +222,7 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
         (lambda: LAYER(X[0]), ValueError, "x must have the shape (b, num_tokens, 3)"),
         (lambda: LAYER(X.double()), TypeError, "x must be of the layer's dtype torch.float32, got torch.float64"),
         (lambda: LAYER(X[..., :2]), ValueError, "x must have width d_in=3"),
+        (lambda: LAYER(X[:, :0]), ValueError, "x must hold at least one token, got (1, 0, 3)"),
         (lambda: LAYER(X, torch.ones(3, 3) > 0), ValueError, "mask must broadcast to scores (1, 4, 2, 2), got (3, 3)"),
         (lambda: LAYER.step(X, (KEYS, KEYS, 2)), TypeError, "cache must be a RollingCache that step returned, or None"),
         (lambda: LAYER.step(X, RollingCache(KEYS, KEYS, -1)), ValueError, "cache.past must be at least 0, got -1"),
@@ -223,6 +230,7 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
         (lambda: CrossAttention(3, 0, 4, 2), ValueError, "d_other must be at least 1, got 0"),
         (lambda: CROSS(X, torch.ones(2, 4, 5)), ValueError, "other must have the shape (1, 4, 5), got (2, 4, 5)"),
         (lambda: CROSS(X, torch.ones(1, 4, 5).double()), ValueError, "other must be like x, torch.float32 on"),
+        (lambda: CROSS(X, torch.ones(1, 4, 5).to("meta")), ValueError, "float32 on cpu, got torch.float32 on meta"),
         (lambda: CROSS(X, torch.ones(1, 4, 5), torch.ones(2, 2) > 0), ValueError, "mask must broadcast to scores (1,"),
     ],
 )  # fmt: skip

@@ -216,7 +216,7 @@ def test_a_sink_of_no_weight_changes_nothing_and_an_empty_row_is_zero():
     scores, hide = drawn(1, 2, 3, 3), causal_mask(3)
     never = torch.full((2,), -torch.inf, dtype=torch.float64)
     assert max_difference(sink_weights(scores, never, hide, 0.5), attention_weights(scores, hide, 0.5)) < 1e-12
-    empty = torch.ones(3, 3, dtype=torch.bool)
+    empty = torch.ones(3, 1, dtype=torch.bool)
     assert not sink_weights(scores, torch.zeros(2, dtype=torch.float64), empty).any()
     assert sink_weights(scores, torch.zeros(2)).dtype == torch.float64
 
@@ -228,11 +228,14 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers, got torch.int64"),
+        (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers of at least 16 bits, got"),
         (lambda: rotate(X[..., :3], PLACES), ValueError, "head_dim must be even, so that its entries make"),
         (lambda: rotate(X, 3), TypeError, "positions must be a tensor of whole numbers, got int"),
         (lambda: rotate(X, PLACES.float()), TypeError, "positions must be a tensor of whole numbers, got torch."),
         (lambda: rotate(X, torch.arange(4)), ValueError, "positions must broadcast to (2, 3), got (4,)"),
+        (lambda: rotate(X, PLACES.expand(1, 2, 3)), ValueError, "positions must broadcast to (2, 3), got (1, 2, 3)"),
+        (lambda: rotate(X, PLACES.to("meta")), ValueError, "positions must be on the device of x, cpu, got meta"),
+        (lambda: rotate(X, PLACES, math.inf), ValueError, "base must be finite and above 0, got inf"),
         (lambda: rotate(X, PLACES, 0), ValueError, "base must be finite and above 0, got 0"),
         (lambda: rotate(X, PLACES, "10"), TypeError, "base must be a number, got '10'"),
         (lambda: alibi_slopes(0), ValueError, "num_heads must be at least 1, got 0"),
@@ -242,9 +245,11 @@ SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
         (lambda: window_mask(3, 0), ValueError, "window must be at least 1, got 0"),
         (lambda: window_mask(3, 2, True), TypeError, "past must be a whole number, got True"),
         (lambda: padding_mask([1, 4], 3), ValueError, "each at most 3, got [1, 4]"),
+        (lambda: padding_mask([], 3), ValueError, "lengths must hold at least one length"),
         (lambda: padding_mask([1.5], 3), TypeError, "lengths must hold a whole number for each text, got [1.5]"),
         (lambda: padding_mask([1], 3, "top"), ValueError, "side must be 'left' or 'right', got 'top'"),
         (lambda: show_self(torch.ones(3, 3)), TypeError, "mask must be a boolean tensor, True where a key is hidden"),
+        (lambda: show_self(torch.ones(3) > 0), ValueError, "mask must have the shape (..., num_tokens, num_tokens)"),
         (lambda: show_self(torch.ones(2, 3) > 0), ValueError, "mask must have the shape (..., num_tokens, num_tokens)"),
         (lambda: sink_weights(SCORES[0], SINK), ValueError, "scores must have the shape (..., num_heads, num_queries"),
         (lambda: sink_weights(SCORES, torch.zeros(3)), ValueError, "sink must hold one score for each of 2 heads"),
@@ -266,6 +271,12 @@ def test_alibi_is_float32_on_its_device_whatever_the_default():
     finally:
         torch.set_default_dtype(torch.float32)
     assert (bias.dtype, bias.device.type) == (torch.float32, "meta")
+
+
+def test_parts_are_made_on_the_device_of_their_input_or_the_one_asked_for():
+    hide = window_mask(3, 2, device="meta")
+    parts = hide, show_self(hide), padding_mask([1, 2], 3, device="meta"), rotate(X.to("meta"), PLACES.to("meta"))
+    assert {part.device.type for part in parts} == {"meta"}
 
 
 def test_weights_have_the_dtype_of_the_scores_whatever_the_sinks():

@@ -1,4 +1,4 @@
-"""The playground: it trains what the course trains, on one thread, disturbs nothing, and reports what it measured."""
+"""The playground: it trains what the course trains, on one thread, disturbs nothing, and shows what it measured."""
 
 import gc
 import signal
@@ -12,11 +12,10 @@ import pytest
 import torch
 from ipywidgets.widgets import widget as all_widgets
 
-from attention_helpers.explorers import Playground
 from attention_helpers.explorers.playground import explorer as playground
 from attention_helpers.explorers.playground import player as playing
-from attention_helpers.explorers.playground.headline import headline, mends
-from attention_helpers.explorers.playground.runs import HELD_OUT, Honest, Measured, Run
+from attention_helpers.explorers.playground.explorer import REMEDY, PlaygroundExplorer
+from attention_helpers.explorers.playground.runs import HELD_OUT, Run
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask
@@ -31,7 +30,7 @@ def ground(monkeypatch):
     """A small playground that draws as fast as it can, and is closed at the end."""
     monkeypatch.setattr(playing, "FRAME", 0.0)
     monkeypatch.setattr(playing, "REST", 0.001)
-    made = Playground()
+    made = PlaygroundExplorer()
     made.set(**SMALL)
     yield made
     made.close()
@@ -48,7 +47,19 @@ def wait_until(done, seconds=30):
         time.sleep(0.002)
 
 
+def shown(widget):
+    return widget.layout.display != "none"
+
+
+def words(explorer):
+    """All texts of the picture, and its tooltips."""
+    root = ET.fromstring(explorer.svg)
+    texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+    return texts, [title.text for title in root.iter(f"{SVG}title")]
+
+
 def test_it_trains_what_the_course_trains(ground):
+    ground.speed.value = 2
     ground.run(5)
     task = LookupTask(2)
     training = Training(seeded(LookupModel, 3, task, 8, 2), task, learning_rate=1e-2, seed=3, keep=False)
@@ -60,6 +71,7 @@ def test_it_trains_what_the_course_trains(ground):
     last = ground.arrays.measured[-2:]
     assert last[1].loss == pytest.approx(training.losses[4])
     assert last[0].loss == pytest.approx((training.losses[2] + training.losses[3]) / 2)
+    assert last[0].right == pytest.approx(torch.stack(training.accuracies[2:4]).mean(dim=0).min().item())
 
 
 @pytest.mark.parametrize("more", [{}, {"task": "next character", "dropout": 0.5}])
@@ -119,18 +131,25 @@ def test_right_answers_are_those_to_the_question_that_fares_worst():
     assert (run.measured[-1].accuracy, run.measured[-1].right) == (0.25, 0.375)
 
 
-def test_learned_is_the_step_from_which_on_all_is_right():
+@pytest.mark.parametrize(
+    ("accuracies", "learned"),
+    [
+        ([0.5] * 3 + [0.99] * 21, [None] * 23 + [4]),
+        ([0.99] * 20 + [0.98] + [1.0] * 20, [None] * 41),
+        ([1.0] * 21 + [0.5] * 5 + [1.0] * 30, [None] * 20 + [1] * 36),  # once learned it stays so
+    ],
+)
+def test_learned_is_where_twenty_steps_began_that_were_all_right(accuracies, learned):
     run = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0)
-    shares = [0.5, 0.99, 1.0, 0.98, 1.0, 0.99]
-    drawn = iter(shares)
+    drawn, run.since = iter(accuracies), None
     run.task = SimpleNamespace(
         accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.tensor(1.0)
     )
-    learned = []
-    for run.step in range(1, 1 + len(shares)):
+    seen = []
+    for run.step in range(1, 1 + len(accuracies)):
         run.measure([], [])
-        learned.append(run.learned)
-    assert learned == [None, 2, 2, None, 5, 5]
+        seen.append(run.learned)
+    assert seen == learned
 
 
 def test_no_step_of_any_seed_trains_on_the_held_out_examples():
@@ -184,7 +203,7 @@ def test_a_control_moved_while_it_plays_begins_anew_and_plays_on_to_the_same_num
     assert ground.playing
     ground.pause()
     shown = ground.arrays
-    fresh = Playground()
+    fresh = PlaygroundExplorer()
     fresh.set(**SMALL | {"num_heads": 4})
     fresh.run(shown.step)
     assert torch.equal(fresh.arrays.weights, shown.weights)
@@ -209,7 +228,7 @@ def test_cells_and_the_thread_wait_for_each_other(ground):
             assert ground.arrays.weights.shape[0] == ground.values["num_heads"]
             assert ground.arrays.run.seed == n
     ground.pause()
-    assert f"step {ground.arrays.step}<" in ground.svg
+    assert f"Step {ground.arrays.step}:" in words(ground)[0][1]
 
 
 def test_it_pauses_after_its_longest_run_and_can_go_on(ground, monkeypatch):
@@ -225,43 +244,30 @@ def test_it_pauses_after_its_longest_run_and_can_go_on(ground, monkeypatch):
 
 def test_one_of_a_kernel_plays(ground):
     ground.play()
-    other = Playground()
-    assert not ground.playing
-    ground.play()
+    other = PlaygroundExplorer()
     other.play()
     assert (ground.playing, other.playing) == (False, True)
+    assert (ground.buttons["Play"].description, other.buttons["Play"].description) == ("Play", "Pause")
     other.close()
     wait_until(lambda: threads() == [])
+    assert set() == playing.PLAYING
 
 
-def test_several_in_a_row_leave_nothing_behind(monkeypatch):
-    """Running a cell again closes its previous playground, even though the cell's output still refers to it."""
+def test_a_closed_one_leaves_no_widget_and_no_run_behind():
     gc.collect()
-    before, outputs, runs = len(all_widgets._instances), [], []
-    for execution in range(8):
-        monkeypatch.setattr(playground, "this_cell", lambda execution=execution: ("the cell", execution))
-        made = Playground()
+    before, runs = len(all_widgets._instances), []
+    for _ in range(3):
+        made = PlaygroundExplorer()
         made.play()
         wait_until(lambda made=made: made.arrays.step > 0)
-        outputs.append(made)
         runs.append(weakref.ref(made.arrays.run))
         made.restart()
         runs.append(weakref.ref(made.arrays.run))
-    assert len(threads()) <= 2  # one that ends, one that plays
-    outputs[-1].close()
+        made.close()
     wait_until(lambda: threads() == [])
-    made = None
     gc.collect()
     assert len(all_widgets._instances) == before
     assert [run for run in runs if run() is not None] == []
-
-
-def test_two_in_one_run_of_a_cell_both_stay(monkeypatch):
-    monkeypatch.setattr(playground, "this_cell", lambda: ("the cell", 1))
-    first, second = Playground(), Playground()
-    assert first.comm is not None
-    first.close()
-    second.close()
 
 
 class Shell:
@@ -300,89 +306,94 @@ def test_an_interrupt_stops_it_and_afterwards_all_is_as_before(ground, monkeypat
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_the_picture_frames_the_questions_row_in_each_head_and_draws_what_it_reads(ground):
-    ground.set(num_heads=4)
-    root = ET.fromstring(ground.svg)
-    frames = [
-        rect
-        for rect in root.iter(f"{SVG}rect")
-        if rect.get("stroke") == "currentColor" and rect.get("stroke-width") == "2"
-    ]
-    assert len(frames) == 4
-    told = [title.text for title in root.iter(f"{SVG}title")]
-    question, weights = ground.arrays.tokens[-1], ground.arrays.weights[2, -1]
-    for token, weight in zip(ground.arrays.tokens, weights.tolist(), strict=True):
-        assert f"{question} reads {token} by head 3: {weight:.4f}" in told
-
-
-def test_the_curves_end_where_the_numbers_are(ground):
-    ground.run(10)
-    root = ET.fromstring(ground.svg)
-    paths = {path.find(f"{SVG}title").text: path.get("d") for path in root.iter(f"{SVG}path") if len(path)}
-    spots = [tuple(map(float, spot.split())) for spot in paths["held-out"].removeprefix("M").split("L")]
-    assert len(spots) == len(ground.arrays.measured) == 6
-    x, y = spots[-1]  # of the last chart: right answers, from 0 at y = 122 to all at y = 26, steps to 100
-    assert x == pytest.approx(46 + 10 / 100 * (410 - 46), abs=0.1)
-    assert y == pytest.approx(122 - 96 * ground.arrays.measured[-1].accuracy, abs=0.1)
-
-
-def test_what_it_stores_while_it_plays_is_its_first_picture(ground):
-    first = ground._repr_mimebundle_()["image/svg+xml"]
-    ground.play()
-    wait_until(lambda: ground.arrays.step >= 4)
-    assert ground._repr_mimebundle_()["image/svg+xml"] == first
-    ground.pause()
-    assert ground._repr_mimebundle_()["image/svg+xml"] != first
-
-
 @pytest.mark.parametrize(("steps", "error"), [(0, ValueError), (2.5, TypeError)])
 def test_steps_that_cannot_be_taken_are_refused(ground, steps, error):
     with pytest.raises(error, match="steps must be"):
         ground.run(steps)
 
 
-SIZES = {"d_out": 32, "num_heads": 1, "dropout": 0.0, "learning_rate": 1e-2}
+def test_a_picture_is_one_step_up_to_sixty_and_five_from_then_on_unless_the_slider_says_more(ground):
+    ground.run(72)
+    assert [each.step for each in ground.arrays.measured] == [*range(61), 65, 70, 72]
+    ground.restart()
+    ground.speed.value = 20
+    ground.run(45)
+    assert [each.step for each in ground.arrays.measured] == [0, 20, 40, 45]
 
 
-def said(step, right, task="two questions", learned=None, honest=(), **sizes):
-    """The headline for a run with these measurements."""
-    measured = [Measured(0, 2.3, 2.3, 0.1, 0.1), Measured(step, 1.0, 1.0, right, right)]
-    run = SimpleNamespace(step=step, learned=learned, measured=measured, honest=list(honest))
-    return headline(run, task, **SIZES | sizes)
+def test_without_a_page_nothing_plays_by_itself(ground):
+    ground.controls["num_heads"].value = 4
+    assert not ground.playing
+    assert ground.arrays.step == 0
 
 
-def test_a_second_head_is_advised_only_where_it_alone_mends():
-    advised = "After 60 steps 30 % of the held-out answers to the weaker question are right. One head hands out one "
-    assert said(60, 0.3) == advised + "mixture: it cannot answer both. Give it a second."
-    assert "Give it" not in said(40, 0.3)
-    for sizes in ({"d_out": 4}, {"d_out": 8}, {"learning_rate": 1e-1}, {"dropout": 0.8}, {"num_heads": 2}):
-        assert "second" not in said(300, 0.3, **sizes)
-    assert said(60, 0.3, d_out=4).endswith("Try num_heads = 2 and d_out = 16.")
-    assert "both" not in said(300, 0.3, task="one question")
+def test_a_page_that_shows_it_starts_it_once(ground):
+    ground.buttons["shown"].click()
+    assert ground.playing
+    ground.pause()
+    ground.buttons["shown"].click()  # a second view of the same playground
+    assert not ground.playing
 
 
-def test_other_advice_waits_until_steps_alone_have_not_done():
-    assert said(100, 0.3, num_heads=4, d_out=4).endswith("right.")
-    assert said(150, 0.3, num_heads=4, d_out=4).endswith(" Try d_out = 16.")
-    assert said(150, 0.98, num_heads=2).endswith("98 % of the held-out answers to the weaker question are right.")
-    assert mends("two questions", **SIZES | {"num_heads": 2}) == {}
+@pytest.mark.parametrize("name", ["num_heads", "learning_rate", "seed"])
+def test_a_moved_control_restarts_and_plays_also_after_the_end(ground, name, monkeypatch):
+    monkeypatch.setattr(playground, "LONGEST", 4)
+    ground.play()
+    wait_until(lambda: threads() == [])
+    assert ground.arrays.step == 4
+    first = ground.arrays.run
+    ground.controls[name].value = {"num_heads": 4, "learning_rate": 0.1, "seed": 9}[name]
+    assert ground.playing
+    wait_until(lambda: threads() == [])
+    assert ground.arrays.run is not first
+    assert ground.arrays.step == 4
 
 
-def test_learned_says_since_when_and_a_loss_that_is_lost_says_so():
-    learned = "Learned: from step 26 on at least 99 % of the held-out answers are right."
-    assert said(60, 1.0, learned=26, num_heads=2) == learned
-    run = SimpleNamespace(step=9, measured=[Measured(9, 1.0, float("nan"), 0.1, 0.1)])
-    assert "no number" in headline(run, "one question", **SIZES)
+def test_set_from_code_starts_nothing(ground):
+    ground.play()
+    ground.pause()
+    ground.set(num_heads=4)
+    assert not ground.playing
 
 
-def test_the_leak_is_named_only_where_two_losses_tell_of_it():
-    of_text = {"task": "next character"}
-    assert said(10, 0.3, **of_text) == "After 10 steps 30 % of the held-out characters are guessed right."
-    honest, leaky = Honest(20, 2.75, 2.5), Honest(40, 6.5, 0.25)
-    assert said(20, 0.3, honest=[honest], **of_text) == (
-        "After 20 steps the held-out loss is 2.50 nats; with no future to read it is 2.75."
-    )
-    assert said(40, 0.9, honest=[honest, leaky], **of_text) == (
-        "It reads what it is to guess: after 40 steps its loss seems to be 0.25 nats, but with no future to read it is "
-        "6.50."
-    )
+def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
+    remedy = ground.buttons[REMEDY]
+    ground.set(num_heads=1, d_out=32, seed=0)
+    ground.run(59)
+    assert not shown(remedy)
+    ground.run(1)
+    assert shown(remedy)
+    remedy.click()
+    assert (ground.values["num_heads"], ground.playing) == (2, True)
+    assert not shown(remedy)
+    wait_until(lambda: ground.arrays.learned is not None)
+    ground.pause()
+    assert ground.arrays.predicted == ground.arrays.answers
+
+
+@pytest.mark.parametrize("values", [{"num_heads": 2}, {"task": "one question"}, {"task": "next character"}])
+def test_a_second_head_is_not_offered_where_it_is_not_what_lacks(ground, values):
+    ground.set(num_heads=1, d_out=4)
+    ground.set(**values)
+    ground.speed.value = 20
+    ground.run(60)
+    assert not shown(ground.buttons[REMEDY])
+
+
+def test_the_mask_is_there_only_where_it_does_something(ground):
+    assert not shown(ground.controls["mask"])
+    ground.set(task="next character")
+    assert shown(ground.controls["mask"])
+    ground.set(task="one question")
+    assert not shown(ground.controls["mask"])
+
+
+def test_more_opens_and_closes_the_other_controls(ground):
+    [line, box, *_] = ground.children[0].children
+    more = line.children[-1]
+    assert {*box.children} >= {ground.controls["d_out"], ground.controls["seed"], ground.speed}
+    assert not shown(box)
+    more.value = True
+    assert shown(box)
+    more.value = False
+    assert not shown(box)

@@ -81,9 +81,11 @@ def test_restores_mode_gradients_and_random_state(fails):
     assert (layer.W_key.weight.grad == 3.0).all()
 
 
-def test_works_without_grad_and_for_both_ranks():
-    layer, x = build("SelfAttention_v2", SIZES), SIZES.x(torch.float32)
-    with torch.no_grad():
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_works_without_grad_and_for_both_ranks(mode):
+    layer = build("SelfAttention_v2", SIZES)
+    with mode():
+        x = SIZES.x(torch.float32)
         three = influence(layer, x)
     for a, b in zip(three, influence(layer, x[0]), strict=True):
         torch.testing.assert_close(a, b)
@@ -105,6 +107,14 @@ class Counter(nn.Module):
         return x + self.calls
 
 
+class NanAtTimes(Counter):
+    """Returns 0, and NaN in every second call, as memory that nobody has filled can hold."""
+
+    def forward(self, x):
+        self.calls += 1
+        return 0 * x / (self.calls % 2)
+
+
 def add_in_place(x):
     x += 1
     return x
@@ -117,6 +127,8 @@ def with_dropout(x):
 UNJUDGED = {
     "dropout out of reach": (with_dropout, "the same .* call its eval"),
     "counts": (Counter(), "the same .* got results 1 apart"),
+    "NaN at times": (NanAtTimes(), "the same .* got results 0 apart"),
+    "adds up in one tensor": (torch.zeros(3, 2).add_, "the same .* apart"),
     "writes into x": (add_in_place, "leave x as it is"),
     "whole numbers": (lambda x: x.argsort(), "real .* got torch.int64"),
     "two rows per token": (lambda x: x.repeat(2, 1), r"3 in all, got \(6, 2\)"),
@@ -146,9 +158,11 @@ def test_a_layer_that_begins_to_drift_between_the_pokes_is_not_judged():
         find_leak(drifting, torch.ones(3, 2))
 
 
+LINEAR = nn.Linear(2, 2)
 CUT_OFF = {
     "detach": lambda x: (2 * x).detach(),
     "no_grad": torch.no_grad()(lambda x: 2 * x),
+    "detach, before a layer": lambda x: LINEAR(x.detach()),
 }
 
 
@@ -174,8 +188,8 @@ def needs_no_grad(x):
 
 
 def test_without_a_backward_the_perturbation_alone_judges_and_a_warning_says_so():
-    with pytest.warns(UserWarning, match="layer has no gradient here, judge it by its perturbation alone") as caught:
-        found = influence(needs_no_grad, torch.ones(3, 2))
+    with pytest.warns(UserWarning, match="layer has no gradient here, so judge it only by its perturbation") as caught:
+        found = influence(needs_no_grad, torch.ones(3, 2).requires_grad_())
     assert caught[0].filename == __file__
     assert found.gradient.isnan().all()
     assert found.gradient.shape == (3, 3)
@@ -227,6 +241,7 @@ with torch.random.fork_rng(devices=[]):
         "only together": lambda x: attend(x) + (x[1:] > 20).all(),
         "length counted by zeros": lambda x: attend(x) / x.any(dim=-1).sum(),
         "order": lambda x: attend(x) + (x[1, 0] < x[2, 0]),
+        "which tokens": lambda x: attend(x) + torch.equal(x[1], tokens()[2]),
         "weak": lambda x: attend(x) + 1e-5 * x.mean(dim=0),
         "to NaN": lambda x: attend(x).where((x[-1] < 50).all() | ~MASK[:, -1:], torch.nan),
     }
@@ -263,31 +278,30 @@ def test_a_leak_is_found_whatever_poke_it_takes(name):
     assert str(leak).endswith(f" when {leak.how}")
 
 
-def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it():
+@pytest.mark.parametrize("width", [WIDTH, 400])  # tokens that are poked in one batch, and one after another
+def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it(width):
     def layer(x):
         y = x.cumsum(dim=0)
-        y[2] += F.relu(x[3, 1] - 50)
+        y[1] += F.relu(x[2, 1] - 50)
+        y[2] += x[3]
         y[3] += x[0].sum()
         return y
 
-    leak = find_leak(layer, tokens(4))
-    assert leak.row == 2
-    assert "row 2 reads the future" in str(leak)
-    assert leak.how.startswith("token 3 is moved by +")
+    leak = find_leak(layer, tokens(4, width))
+    assert leak.row == 1
+    assert "row 1 reads the future" in str(leak)
+    assert leak.how.startswith("token 2 is moved by +")
 
 
 def test_a_layer_that_hands_out_one_tensor_each_time_hides_no_leak():
     out = torch.empty(N, WIDTH)
-
-    def layer(x):
-        return out.copy_(x.flip(0))
-
-    assert find_leak(layer, tokens())
-    assert perturbation_influence(layer, tokens(), 1.0)[0, -1] > 0
+    assert find_leak(lambda x: out.copy_(LEAKY["behind a relu, one entry"](x)), tokens())
+    assert perturbation_influence(lambda x: out.copy_(x.flip(0)), tokens(), 1.0)[0, -1] > 0
 
 
 MIXING = {  # name: (a layer that mixes the sentences of a batch, whether a single sentence leaks)
     "batch for time": (lambda x: LSTM(x)[0], False),  # nn.LSTM without batch_first
+    "adds up the batch from its end": (lambda x: x.flip(0).cumsum(dim=0).flip(0), False),
     "reverses the batch": (lambda x: x.flip(0), False),
     "scales by its first sentence": (lambda x: x / (1 + x[0].norm()), True),
     "takes one sentence only": (lambda x: x.view(1, N, WIDTH).softmax(dim=1), True),
@@ -306,6 +320,12 @@ def test_pokes_go_through_as_a_batch_if_the_layer_is_given_one(shape):
     assert not leak
     assert (len(calls) < 10) == (len(shape) == 3)
     assert leak.pokes > 100
+
+
+def test_a_wide_sentence_does_not_go_through_with_the_pokes_of_all_its_tokens_at_once():
+    sizes = []
+    leak = find_leak(lambda x: sizes.append(len(x)) or x.cumsum(dim=-2), tokens(4, 400)[None])
+    assert 1 < max(sizes) < leak.pokes / 2
 
 
 def test_find_leak_leaves_mode_x_and_random_numbers_alone():
@@ -342,4 +362,6 @@ def test_max_difference(a, b, expected):
 
 def test_max_difference_across_dtypes_and_with_gradients():
     assert max_difference(torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.float16)) == 0.0
+    assert max_difference(torch.tensor(1.0).double(), torch.tensor(1.0).double() + 1e-12) > 0
+    assert max_difference(torch.tensor(1j), torch.tensor(0.0)) == 1.0
     assert max_difference(torch.tensor(60000.0).half(), torch.tensor(-60000.0).half()) == 120000.0

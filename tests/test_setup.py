@@ -43,20 +43,34 @@ def test_make_without_python_says_how_to_name_one(checkout, python):
     assert "Traceback" not in result.stderr
 
 
+SETTINGS = ["HOME", "PATH", "WARNINGS", "INSPECT", "OPTIMIZE", "IOENCODING", "UTF8"]
+
+
 @needs_make
 @needs_posix_shell
-@pytest.mark.parametrize("setting", ["PYTHONHOME", "PYTHONPATH", "PYTHONWARNINGS", "PYTHONINSPECT"])
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_python_settings_of_the_user_break_nothing(checkout, setting):
     """They reach neither the Python that looks after .venv nor .venv's own, which a shell script stands for."""
     program(checkout / "own/hashlib.py", "raise Exception")
-    value = {"PYTHONHOME": "/nowhere", "PYTHONPATH": str(checkout / "own")}.get(setting, "error")
+    value = {"HOME": "/nowhere", "PATH": str(checkout / "own")}.get(setting, "error")
     program(checkout / ".venv/pyvenv.cfg", "")
     program(checkout / "packages/pip-1.dist-info/RECORD", "")
     answer = "echo {}.{}; echo packages".format(*sys.version_info)
-    program(checkout / ".venv/bin/python", f'#!/bin/sh\n{answer}\necho "setting: ${setting}." >> seen\n')
-    result = make(checkout, "venv", f"PYTHON='{sys.executable}'", **{setting: value})  # its path may hold a space
+    program(checkout / ".venv/bin/python", f'#!/bin/sh\n{answer}\necho "setting: $PYTHON{setting}." >> seen\n')
+    quoted = f"PYTHON='{sys.executable}'"  # its path may hold a space
+    result = make(checkout, "venv", quoted, **{f"PYTHON{setting}": value})
     assert (result.returncode, result.stderr) == (0, "")
     assert set((checkout / "seen").read_text().splitlines()) == {"setting: ."}
+
+
+@needs_make
+@needs_posix_shell
+def test_make_goes_on_with_the_python_that_venv_has(checkout):
+    """Whatever PYTHONHOME says: GNU make before 4.4 takes no variable away from what a Makefile asks the shell."""
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").symlink_to(sys.executable)
+    result = make(checkout, "-n", "venv", PYTHONHOME="/nowhere")
+    assert " .venv/bin/python tools/setup/ensure_venv.py venv" in result.stdout
 
 
 @needs_make

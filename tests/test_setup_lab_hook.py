@@ -1,42 +1,158 @@
-"""Before Lab saves a notebook: which widget views are dropped, and that nothing else is."""
+"""What Lab's server stores of widgets when it saves a notebook: what they showed last."""
 
 import copy
+import itertools
+import json
+import re
+import xml.etree.ElementTree as ET
 
+import ipywidgets
 import pytest
+from explorer_checks import SVG as ELEMENT
+from ipywidgets.embed import dependency_state
+from tqdm.notebook import tqdm_notebook
 
-from tools.setup.lab_hook import STATE, VIEW, drop_dead_views
+from attention_helpers import explorers
+from attention_helpers.explorers.base import plain
+from tools.bench.made import make, settings_of
+from tools.setup.lab_hook import ADVICE, STATE, SVG, VIEW, drop_dead_views
 
-PICTURE = {"image/svg+xml": "<svg/>", "text/plain": "words"}
+PICTURE = {SVG: "<svg/>", "text/plain": "words"}
 
 
 def model(*outputs, held=()):
-    """What the server hands to its hook: a notebook of one cell with these outputs, which holds these widgets."""
+    """What the server passes to its hook: a notebook of one cell with these outputs, which holds these widgets."""
     cells = [{"cell_type": "markdown", "source": "text"}, {"cell_type": "code", "outputs": list(outputs)}]
-    widgets = {"widgets": {STATE: {"version_major": 2, "state": {name: {} for name in held}}}} if held else {}
+    state = json.loads(json.dumps(dependency_state(held))) if held else {}  # a file has lists and no tuples
+    widgets = {"widgets": {STATE: {"version_major": 2, "version_minor": 0, "state": state}}} if held else {}
     return {"type": "notebook", "format": "json", "content": {"cells": cells, "metadata": widgets, "nbformat": 4}}
 
 
-def output(name, **data):
-    return {"output_type": "display_data", "metadata": {}, "data": {VIEW: {"model_id": name}} | data}
+def output(view, **data):
+    return {"output_type": "display_data", "metadata": {}, "data": {VIEW: {"model_id": view}} | data}
 
 
-@pytest.mark.parametrize("held", [[], ["here"]])
-def test_only_views_of_widgets_that_the_file_does_not_hold_are_dropped(held):
-    others = [{"output_type": "stream", "text": "printed"}, *(output(name, **PICTURE) for name in held)]
-    saved = model(*others, output("gone", **PICTURE), held=held)
+def stored(saved, number=0):
     drop_dead_views(model=saved, path="01.ipynb", contents_manager=None)
-    assert saved == model(*others, {"output_type": "display_data", "metadata": {}, "data": PICTURE}, held=held)
+    return saved["content"]["cells"][1]["outputs"][number]["data"]
+
+
+def words(svg):
+    return ["".join(each.itertext()) for each in svg.iter(f"{ELEMENT}text")]
+
+
+def moved(name):
+    """An explorer after its last control was moved, and the output that shows it, as its cell has stored it before."""
+    explorer = make(name)
+    shown = output(explorer.model_id, **explorer._repr_mimebundle_())
+    [*_, last] = explorer.controls.values()
+    last.value = settings_of(last)[-1]
+    return explorer, shown
+
+
+@pytest.mark.parametrize("name", explorers.__all__)
+def test_an_explorer_is_stored_as_the_picture_that_it_showed_last(name):
+    explorer, shown = moved(name)
+    saved = model(shown, held=[explorer])
+    data = stored(saved)
+    assert data.keys() == {SVG, "text/plain"}
+    assert saved["content"]["metadata"] == {}
+    picture, live = ET.fromstring(data[SVG]), ET.fromstring(explorer.svg)
+    assert picture.get("aria-label") == explorer.alt
+    said, drawn = words(picture), words(live)
+    assert ADVICE in said[0]
+    assert " ".join(said[1 : -len(drawn)]) == plain(explorer.said)
+    assert said[-len(drawn) :] == drawn
+
+
+@pytest.mark.parametrize("name", explorers.__all__)
+def test_stored_drawings_lie_within_the_picture_and_apart(name):
+    explorer, shown = moved(name)
+    picture = ET.fromstring(stored(model(shown, held=[explorer]))[SVG])
+    left, top, width, height = map(float, picture.get("viewBox").split())
+    *lines, last = [float(each.get("y")) for each in picture.findall(f"{ELEMENT}text")]
+    assert top < min(lines, default=last) <= last < 0  # the drawings begin at 0
+    boxes = [
+        [float(each.get(side)) for side in ("x", "y", "width", "height")] for each in picture.findall(f"{ELEMENT}svg")
+    ]
+    assert len(boxes) == explorer.svg.count("<svg")
+    for x, y, wide, tall in boxes:
+        assert left <= x <= x + wide <= left + width
+        assert 0 <= y <= y + tall <= top + height
+    for (x, y, wide, tall), (x2, y2, wide2, tall2) in itertools.combinations(boxes, 2):
+        assert x + wide <= x2 or x2 + wide2 <= x or y + tall <= y2 or y2 + tall2 <= y
+
+
+def test_an_explorer_whose_drawings_cannot_be_read_keeps_the_picture_that_was_stored():
+    explorer, shown = moved("ScoresExplorer")
+    before = shown["data"][SVG]
+    explorer.view.value = "<div role='img'>not <b>XML</div>"
+    saved = model(shown, held=[explorer])
+    assert stored(saved) == {SVG: before, "text/plain": shown["data"]["text/plain"]}
+    assert saved["content"]["metadata"] == {}
+
+
+def test_a_progress_bar_is_stored_as_its_last_words():
+    bar = tqdm_notebook(total=8, desc="a & b", display=False)
+    bar.update(6)
+    bar.refresh()
+    saved = model(output(bar.container.model_id, **{"text/plain": "a & b:   0%"}), held=[bar.container])
+    data = stored(saved)
+    assert data.keys() == {"text/plain"}
+    assert re.search(r"a\s&\sb:\s+75%.*6/8", data["text/plain"])
+    assert saved["content"]["metadata"] == {}
+
+
+def dashboard():
+    """Widgets that aren't the course's: a slider, a bar, and drawings of someone else's."""
+    texts = [ipywidgets.HTML(text) for text in ("<svg><path/></svg>", "<div role='img'>a</div>", "a<br>b")]
+    return ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.FloatProgress(0.5), *texts])
+
+
+def test_widgets_that_are_not_the_courses_stay_as_they_are():
+    other = dashboard()
+    saved = model(output(other.model_id, **{"text/plain": "VBox(...)"}), held=[other])
+    before = copy.deepcopy(saved)
+    stored(saved)
+    assert saved == before
+
+
+def test_widgets_that_no_output_shows_are_left_out():
+    """After a page was loaded again, Lab still knows the kernel's widgets, although pictures have taken their place."""
+    saved = model({"output_type": "display_data", "metadata": {}, "data": dict(PICTURE)}, held=[make("ScoresExplorer")])
+    assert stored(saved) == PICTURE
+    assert saved["content"]["metadata"] == {}
+
+
+def test_of_a_notebook_with_both_only_the_courses_widgets_are_left_out():
+    other, (explorer, shown) = dashboard(), moved("ScoresExplorer")
+    saved = model(shown, output(other.model_id, **{"text/plain": "VBox(...)"}), held=[explorer, other])
+    assert VIEW not in stored(saved)
+    assert VIEW in saved["content"]["cells"][1]["outputs"][1]["data"]
+    assert saved["content"]["metadata"]["widgets"][STATE]["state"].keys() == dependency_state(other).keys()
+
+
+@pytest.mark.parametrize("others", [[], [dashboard]])
+def test_a_view_of_a_widget_that_the_file_does_not_hold_is_dropped(others):
+    held = [make() for make in others]
+    gone, stay = output("gone", **PICTURE), [output(each.model_id) for each in held]
+    saved = model({"output_type": "stream", "text": "printed"}, gone, *stay, held=held)
+    before = copy.deepcopy(saved)
+    assert stored(saved, 1) == PICTURE
+    before["content"]["cells"][1]["outputs"][1]["data"] = PICTURE
+    assert saved == before
 
 
 @pytest.mark.parametrize(
     "saved",
     [
-        model(output("gone")),  # nothing but a view: there is no picture to show instead
+        model(output("gone")),  # nothing but a view: there's nothing to show instead
         {"type": "directory", "content": None},
         {"type": "file", "content": f"text with {VIEW}"},
+        {"type": "notebook", "content": {"cells": [None, {"outputs": [{"data": []}]}], "metadata": {"widgets": []}}},
     ],
 )
-def test_what_has_no_picture_to_show_is_left_as_it_is(saved):
+def test_what_has_another_form_is_left_as_it_is(saved):
     before = copy.deepcopy(saved)
     drop_dead_views(saved)
     assert saved == before

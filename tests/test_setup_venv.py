@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ pytestmark = needs_posix_shell
 RUNNING = "{}.{}".format(*sys.version_info)
 PYTHON = sys.executable
 CALLS = 2  # of pip, that an installation takes
+LAB, KERNEL = "share/jupyter/lab/settings/overrides.json5", "etc/ipython/ipython_kernel_config.py"  # settings in .venv
 
 # It makes a .venv with a copy of itself, whose pip notes how it was called and leaves a record of each package.
 FAKE_PYTHON = f"""#!/bin/sh
@@ -26,7 +28,7 @@ venv=$(dirname "$0")/..
 case "$*" in
     *"-m venv"*)
         for venv; do :; done
-        rm -rf "$venv"
+        case "$*" in *--clear*) rm -rf "$venv" ;; esac
         mkdir -p "$venv/bin" "$venv/packages/pip-1.dist-info"
         cp "$0" "$venv/bin/python"
         touch "$venv/pyvenv.cfg" "$venv/packages/pip-1.dist-info/RECORD" ;;
@@ -37,7 +39,7 @@ case "$*" in
             sed -n 's/^-e [.]/attention_helpers/; s/^\\([A-Za-z][A-Za-z0-9_-]*\\).*/\\1/p' | tr - _)
         cd "$venv/packages" && mkdir -p $(printf "%s-1.dist-info " $names)
         touch $(printf "%s-1.dist-info/RECORD " $names) ;;
-    *) echo {RUNNING}; echo "$venv/packages" ;;
+    "-I -c "*) echo {RUNNING}; echo "$venv/packages" ;;
 esac
 """
 
@@ -78,7 +80,7 @@ def test_first_call_makes_and_installs_and_the_second_does_nothing(venv, capsys)
     assert capsys.readouterr().out
     assert venv.installs("lab") == []
     assert capsys.readouterr().out == ""
-    assert (venv.path / "share/jupyter/lab/settings/overrides.json5").is_file()
+    assert all((venv.path / settings).is_file() for settings in (LAB, KERNEL))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_venv_level_leaves_packages_to_the_user(venv):
     assert len(venv.installs("lab")) == CALLS
 
 
-@pytest.mark.parametrize("name", [*FILES[1:], "tools/setup/lab_settings/overrides.json5"])
+@pytest.mark.parametrize("name", [*FILES[1:], *(f"tools/setup/venv_files/{name}" for name in (LAB, KERNEL))])
 def test_changed_file_installs_again(venv, name):
     venv.installs("test")
     with open(venv.root / name, "a") as file:
@@ -124,8 +126,7 @@ def test_moved_checkout_installs_again(venv):
 
 def test_two_terminals_install_once(venv):
     both = Barrier(2)
-    venv.installs("venv")
-    venv.change_pip("sleep 0.3;")
+    program(venv.root / "fake/python", FAKE_PYTHON.replace('*"-m venv"*)', '*"-m venv"*) sleep 0.3;'))
 
     def call(_):
         both.wait()
@@ -175,14 +176,23 @@ def test_failed_pip_is_told_and_tried_again(venv, failing):
     assert venv.installs("lab") == []
 
 
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("pip", "says"), [(lambda *_, **__: 1, "pip failed"), (interrupt, "interrupted")])
+def test_what_ends_an_installation_is_told_in_a_sentence_with_what_to_call_next(venv, monkeypatch, pip, says):
+    venv.installs("venv")
+    monkeypatch.setattr(venv.tool.subprocess, "call", pip)
+    monkeypatch.setattr(sys, "argv", ["ensure_venv.py", "lab"])
+    with pytest.raises(SystemExit, match=f"^Cannot .*{says}.*make lab"):
+        runpy.run_path(str(venv.root / "tools/setup/ensure_venv.py"), run_name="__main__")
+
+
 def test_interrupted_installation_is_taken_up_again(venv, monkeypatch):
     venv.installs("lab")
     shutil.copy(venv.root / "requirements.txt", venv.root / "before")
     (venv.root / "requirements.txt").write_text("other==1\n")
-
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(venv.tool.subprocess, "call", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -204,11 +214,23 @@ def test_torn_packages_go_and_whole_ones_stay(venv):
     assert not {"torn-1.dist-info", "~orn"} & names
 
 
+def test_the_folders_name_is_not_in_the_way_to_the_package(venv):
+    """Under LC_ALL=C, Python 3.11 and 3.12 can't start if a .pth holds an ö."""
+    venv.installs("venv")
+    pth = venv.path / "packages/_editable_impl_attention_helpers.pth"
+    venv.change_pip(f'case "$*" in *constraints.txt*) pwd > "{pth}";; esac;')
+    venv.installs("lab")
+    assert not os.path.isabs(pth.read_text())
+    assert os.path.samefile(pth.parent / pth.read_text(), venv.root)
+
+
 @pytest.mark.parametrize("line", ["trap 'echo a warning >&2' EXIT", "echo a greeting"])
-def test_what_a_pth_file_prints_installs_nothing(venv, line):
+def test_what_a_pth_file_prints_installs_nothing_and_is_not_shown(venv, line, capfd):
     venv.installs("lab")
     program(venv.path / "bin/python", FAKE_PYTHON.replace("#!/bin/sh", f"#!/bin/sh\n{line}"))
+    capfd.readouterr()
     assert venv.installs("lab") == []
+    assert capfd.readouterr() == ("", "")
 
 
 def break_base(venv):
@@ -261,8 +283,8 @@ def link_to_nowhere(venv, files):
     venv.path.symlink_to("/not mounted/venv")
 
 
-def texts(folder):
-    return [path.read_text() for path in folder.rglob("*") if path.is_file()]
+def contents(folder):
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]  # some may be Python's own, compiled
 
 
 @pytest.mark.parametrize("place", [link, folder, file, link_to_a_venv, link_to_nowhere])
@@ -270,7 +292,7 @@ def test_a_venv_that_is_not_ours_is_refused_and_never_emptied(venv, place):
     place(venv, program(venv.root / "p/thesis.txt", "mine").parent)
     with pytest.raises(OSError, match="Rename or remove it yourself"):
         venv.installs("venv")
-    assert "mine" in texts(venv.root)
+    assert b"mine" in contents(venv.root)
     assert os.path.lexists(venv.path)
 
 
@@ -281,7 +303,7 @@ def test_make_clean_refuses_it_too(venv, place):
     result = subprocess.run(["make", "clean"], cwd=venv.root, env=outside_make(), capture_output=True, text=True)
     assert "rename or remove it yourself" in result.stderr
     assert result.returncode != 0
-    assert "mine" in texts(venv.root)
+    assert b"mine" in contents(venv.root)
 
 
 @needs_make
@@ -301,6 +323,9 @@ def test_pip_gets_no_settings_that_lead_it_away_from_venv(venv, monkeypatch):
         "PIP_USER",
         "PIP_PYTHON",
         "PIP_DRY_RUN",
+        "PIP_NO_DEPS",
+        "PIP_IGNORE_INSTALLED",
+        "PIP_QUIET",
         "PIP_LOG",
         "PYTHONPATH",
         "PYTHONHOME",

@@ -103,6 +103,10 @@ def damage_by_half_a_file(copy):
     copy.write_bytes(copy.read_bytes()[:-20])
 
 
+def damage_by_another_format(copy):
+    copy.write_text('{"worksheets": []}')  # as notebooks were before 2015
+
+
 def replace_by_folder(copy):
     copy.unlink()
     copy.mkdir()
@@ -113,7 +117,7 @@ def replace_by_link_to_an_unmounted_disk(copy):
     copy.symlink_to("/not mounted/3.ipynb")
 
 
-DAMAGES = [damage_by_brackets, damage_by_half_a_file, replace_by_folder]
+DAMAGES = [damage_by_brackets, damage_by_half_a_file, damage_by_another_format, replace_by_folder]
 DAMAGES += [pytest.param(replace_by_link_to_an_unmounted_disk, marks=needs_posix_shell)]  # on Windows it needs an admin
 
 
@@ -249,8 +253,11 @@ def test_lost_record_is_told_once_and_loses_nothing(workbook, record, capsys):
     workbook.fill()
     assert capsys.readouterr().out == ""
     new_version(workbook)
+    put(workbook.NOTEBOOKS / "00_start_here.ipynb", "newer")
     workbook.fill()
-    assert f"{LESSON}: the course has a newer version" in capsys.readouterr().out
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("00_start_here.ipynb: the course has a newer version"), "there's a record of it again"
+    assert second.startswith(f"{LESSON}: the course has a newer version")
     assert contents(workbook)[LESSON] == "mine"
 
 
@@ -258,6 +265,16 @@ def test_lost_record_is_told_once_and_loses_nothing(workbook, record, capsys):
 def test_unknown_notebook_lists_what_there_is(workbook, name):
     with pytest.raises(SystemExit, match="00_start_here, 03_causal_masking"):
         workbook.main(["reset", name])
+
+
+def test_another_folder_for_the_copies(signing, tmp_path, monkeypatch):
+    """As a class's hub names one for each learner, next to one course for all."""
+    monkeypatch.setenv("ATTENTION_WORKBOOK", str(tmp_path / "ada"))
+    tool = load(signing.ROOT, "setup/workbook")
+    monkeypatch.setattr(tool, "sign", lambda texts: None)
+    tool.fill()
+    assert (tmp_path / "ada" / LESSON).exists()
+    assert not (signing.ROOT / "workbook").exists()
 
 
 def test_workbook_that_cannot_be_made_is_one_sentence(tmp_path):

@@ -189,15 +189,23 @@ def train(x):
     return loss.item()
 
 
+def copy_weights(x):
+    layer = nn.Linear(3, 3)
+    layer.weight.data = x.T.clone()  # which gives a tensor that was drawn other memory
+    return layer(x)
+
+
 LINEAR = nn.Linear(3, 3)
 FINE = {
     "fill row by row": fill_row_by_row,
     "use only a view": use_only_a_view,
     "if": lambda x: 1 if (x > 0).any() else 2,
     "a training step": train,
+    "weights that are replaced": copy_weights,
     "one of two outputs": lambda x: x.max(0).values,
     "nested results": lambda x: {"a": [x + 1, (x + 2, {"b": x + 3})], "c": Box(x * 2)},
     "item": lambda x: (x + 1).sum().item(),
+    "a view asked for its shape": lambda x: x.T.shape[0] * x,
     "print": lambda x: f"{x + 1}",
     "an index that is computed": lambda x: x[: (x > 0).sum(1).max()],
     "dropout that is off": lambda x: F.dropout(x, 0.5, training=False),
@@ -242,7 +250,7 @@ def test_shapes_bytes_and_notes():
         z[0] = 5
         values, indices = z.max(dim=0)
         F.relu(values, inplace=True)
-        return values.contiguous(), indices, torch.add(z, 1, out=z)
+        return values.contiguous(), indices, torch.add(z, 1, out=z).t_()
 
     rows = trace(f, torch.randn(2, 3), torch.randn(3, 4)).rows
     assert rows == [
@@ -255,6 +263,7 @@ def test_shapes_bytes_and_notes():
         ("relu", ((2,),), (2,), 0, "in place"),
         ("contiguous", ((2,),), (2,), 0, "returns its input"),
         ("add", ((4, 2), (4, 2)), (4, 2), 0, "in place"),
+        ("t_", ((4, 2),), (2, 4), 0, "in place"),
     ]
 
 

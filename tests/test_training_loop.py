@@ -9,7 +9,7 @@ from torch import nn
 
 from attention_helpers import Dropout
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from attention_helpers.training.loop import Training, held_interrupt, worth_keeping
+from attention_helpers.training.loop import AdamW, Training, held_interrupt, worth_keeping
 
 
 def generator(seed=0):
@@ -147,6 +147,42 @@ def test_a_run_is_the_textbooks_loop():
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     both = zip(training.model.parameters(), mine.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
+
+
+@pytest.mark.parametrize(("questions", "num_heads", "learning_rate"), [(1, 1, 1e-2), (2, 2, 1e-2), (2, 1, 0.1)])
+def test_two_hundred_losses_are_those_of_torchs_adamw(questions, num_heads, learning_rate):
+    task, losses = LookupTask(questions, batch_size=8), []
+    for kind, rate in ((AdamW, "learning_rate"), (torch.optim.AdamW, "lr")):
+        torch.manual_seed(1)
+        model, batches = LookupModel(task, 16, num_heads), generator()
+        optimizer = kind(model.parameters(), **{rate: learning_rate})
+        losses.append([])
+        for _ in range(200):
+            x, answers = task.batch(batches)
+            optimizer.zero_grad()
+            loss = task.loss(model(x), answers)
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"betas": (0.5, 0.8)}, {"eps": 0.1}, {"weight_decay": 0.5}])
+def test_adamw_moves_parameters_of_any_size_as_torchs_does(options):
+    starts = [torch.randn(shape, dtype=torch.float64, generator=generator()) for shape in ((), (3,), (2, 3), (4, 1, 2))]
+    moved = []
+    for optimizer_of in (AdamW, torch.optim.AdamW):
+        parameters = [nn.Parameter(start.clone()) for start in starts]
+        frozen, unused = nn.Parameter(torch.ones(2), requires_grad=False), nn.Parameter(torch.ones(2))
+        optimizer = optimizer_of([*parameters, frozen, unused], 0.05, **options)
+        for step in range(5):
+            optimizer.zero_grad()
+            sum(((parameter - step) ** 2).sum() for parameter in parameters).backward()
+            optimizer.step()
+        moved.append([*parameters, frozen, unused])
+    torch.testing.assert_close(*moved, rtol=1e-12, atol=1e-12)
+    assert all((parameter != start).all() for parameter, start in zip(moved[0], starts, strict=False))
+    assert torch.equal(moved[0][-1], torch.ones(2))
 
 
 def test_a_batch_depends_on_seed_and_step_alone():

@@ -54,7 +54,7 @@ FIELDS = {
 }
 
 
-def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=None):
+def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=None, tokens="gpt2", merges=MERGES):
     """Write such a file. fields: whole numbers or texts that replace ours or are added. kinds: how to compress."""
     from gguf import GGUFWriter, quantize
 
@@ -64,11 +64,11 @@ def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=N
     writer.add_float32("llama.rope.freq_base", BASE)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", EPS)
     words = vocabulary()
-    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_model(tokens)
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(words)
-    writer.add_token_types([3 if word in CONTROL else 1 for word in words])
-    writer.add_token_merges(MERGES)
+    writer.add_token_types([{CONTROL[0]: 3, CONTROL[1]: 4}.get(word, 1) for word in words])  # 4: a user's own
+    writer.add_token_merges(merges)
     writer.add_eos_token_id(0)
     for name, weight in weights.items():
         array, kind = np.ascontiguousarray(as_files_have_it(name, weight)), (kinds or {}).get(name)

@@ -2,28 +2,34 @@
 
 import inspect
 import io
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from typing import NamedTuple
 
 import torch
 
+from ..operations import tensors_in, trace
 from ..probes import eval_mode, perturbation_influence, rows
 from ..seeded import DrawnFrom
-from ..trace import trace
 from . import verdicts
-from .maps import error_line, find_maps
+from .course import on_the_course, parameters_of
+from .lines import error_line, first_line, with_line
+from .maps import find_maps, is_table
 
 
 class LayerState(NamedTuple):
-    """What the picture shows of one layer. verdicts: sentences by name; judged: False if the layer is random."""
+    """What the picture shows of one layer. The verdicts and the influence are of eval mode."""
 
     maps: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax returned them
     shown: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they average the values
-    context: torch.Tensor  # (num_tokens, width)
-    influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is poked, in eval mode
-    judged: bool
-    verdicts: dict
+    result: torch.Tensor  # (num_tokens, width), what the layer returned
+    context: torch.Tensor  # (num_tokens, sum of the heads' widths), what the weights averaged; width 0 if not found
+    owners: list  # for each entry of a context vector, the index of its map
+    influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is poked
+    random: bool  # whether the layer is, in eval mode: then its influence is 0
+    verdicts: dict  # of Verdict, the weightiest first
     given: tuple  # the shape of what the layer was given
+    returned: tuple  # the shape of the result
+    ignored: str  # what else was returned
     found: tuple  # which operations made the maps, and where
     parameters: int
     operations: str
@@ -32,31 +38,57 @@ class LayerState(NamedTuple):
 class Taking:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
-    A forward with the three arguments q, k and v gets the sentence for each of them. An error in the learner's code
-    becomes a ValueError that names the line.
+    A forward with the three arguments q, k and v gets the sentence for each of them. If a layer returns several
+    tensors, we judge the output: the first with one row per token that isn't a table of weights. An error in the
+    learner's code becomes a ValueError that names the line.
     """
 
     def __init__(self, layer, x):
-        self.layer = layer
+        self.layer, x = layer, x.clone()  # the layer may write into it
         parameters = inspect.signature(getattr(layer, "forward", layer)).parameters.values()
         needed = [each.name[0] for each in parameters if each.default is each.empty and each.kind != each.VAR_KEYWORD]
         self.times = 3 if needed == ["q", "k", "v"] else 1
-        self.x = x[None]  # (1, num_tokens, d_in)
         with learners_code(), eval_mode(layer):
             try:
-                rows(self.context, self.x)
-            except Exception:
-                with suppress(Exception):  # if it takes neither, the learner sees what's wrong with the batch
-                    rows(self.context, x)
-                    self.x = x
-                if self.x is not x:
-                    raise
+                self.first_call(x[None])
+            except Exception as error:
+                try:
+                    self.first_call(x)
+                except Exception:
+                    raise error from None  # it takes neither, so the learner sees what's wrong with the batch
+
+    def first_call(self, x):
+        """Watch a call, and find the output in what it returned."""
+        watched = find_maps(self, x)
+        tensors, num_tokens = tensors_in(watched.result), x.shape[-2]
+        possible = [  # one row per token: best no weights, by what we know of the maps, then no square
+            (weights, is_table(each.shape, num_tokens), n)
+            for n, (each, weights) in enumerate(zip(tensors, watched.weights, strict=True))
+            if each.shape[:-1].numel() == num_tokens and each.is_floating_point()
+        ]
+        self.x, self.watched, self.place = x, watched, min(possible)[-1] if possible else 0
+        self.rows = self.rows_of(watched.result)
 
     def __call__(self, x):
         return self.layer(*[x] * self.times)
 
-    def context(self, x):
-        return verdicts.context_of(self(x))
+    def output(self, x):
+        return self.output_of(self(x))
+
+    def output_of(self, result):
+        tensors = tensors_in(result)
+        return tensors[self.place] if tensors else result
+
+    def rows_of(self, result):
+        """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
+        return rows(lambda _: self.output_of(result), self.x)
+
+    def ignored(self):
+        """What the layer returned next to the output, "" if nothing."""
+        tensors = zip(tensors_in(self.watched.result), self.watched.weights, strict=True)
+        kinds = [f"{tuple(tensor.shape)}{', attention weights' * weights}" for tensor, weights in tensors]
+        others = "; ".join(kinds[: self.place] + kinds[self.place + 1 :])
+        return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
 
 
 @contextmanager
@@ -70,7 +102,7 @@ def learners_code():
         line = error_line(error)
         where = f"your layer fails in {line}: " if line else ""
         what = "" if isinstance(error, ValueError) and not line else f"{type(error).__name__}: "
-        raise ValueError(f"{where}{what}{verdicts.first_line(error)}") from error
+        raise ValueError(f"{where}{what}{first_line(error)}") from error
     finally:
         if not torch.equal(torch.get_rng_state(), random_state):  # a torch.manual_seed in the learner's code
             torch.set_rng_state(random_state)
@@ -82,40 +114,76 @@ def try_out(layer, x, seed):
         Taking(layer, x)
 
 
-def look_at(layer, x, seed, training=False, num_heads=None):
+def look_at(layer, x, seed, training=False):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
-    num_heads: for a layer that doesn't have the attribute itself. Errors: ValueError with the line for an error in the
-    learner's code, and for a layer that doesn't return one row of real numbers per token.
+    Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
+    real numbers per token.
     """
-    generator, num_tokens = torch.Generator().manual_seed(seed), len(x)
+    generator = torch.Generator().manual_seed(seed)
     with DrawnFrom(generator):
+        before = generator.get_state()
         call = Taking(layer, x)
+        random = not torch.equal(before, generator.get_state())
         with learners_code(), eval_mode(layer):
-            judged = find_maps(call, call.x)
-            future = verdicts.on_the_future(call, call.x, judged.maps, generator)
-            random, operations = future == verdicts.RANDOM, trace(call, call.x)
-            said = {
-                "reads the future?": future,
-                "rows sum to 1?": verdicts.on_row_sums(judged.maps, num_tokens, random),
-                "results nobody used": verdicts.on_unused(operations.rows, judged.operations),
-                "as in the course?": verdicts.on_the_course(layer, call.x, call.context(call.x), num_heads),
-                "takes fewer tokens?": verdicts.on_fewer_tokens(call, call.x),
-            }
-            moved = torch.zeros(num_tokens, num_tokens) if random else perturbation_influence(call.context, call.x, 1.0)
+            operations = trace(call, call.x)
+            still = torch.zeros(len(x), len(x))
+            moved = still if random else perturbation_influence(call.output, call.x, 1.0)
+            said = judge(layer, call, operations.rows, moved, random)
         generator.manual_seed(seed)
-        with learners_code():
-            shown = judged
-            if training and isinstance(layer, torch.nn.Module):
+        shown, result = call.watched, call.rows
+        if training and isinstance(layer, torch.nn.Module):
+            with learners_code():
                 layer.train()
-                shown = find_maps(call, call.x)
-            context = rows(lambda _: verdicts.context_of(shown.result), call.x)
-    empty = torch.zeros(0, num_tokens, num_tokens)
+                shown = find_maps(call, call.x, earlier=call.watched)
+                result = call.rows_of(shown.result)
+    maps, used = weights_of(shown.maps, len(x))
+    context, owners = side_by_side(shown.maps, len(x))
+    found = tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps)
+    returned = tuple(tensors_in(call.watched.result)[call.place].shape)
+    parameters = sum(parameter.numel() for _, parameter in parameters_of(layer))
     return LayerState(
-        torch.cat([empty, *(each.weights for each in shown.maps)]).nan_to_num(0.0),
-        torch.cat([empty, *(each.used for each in shown.maps)]).nan_to_num(0.0),
-        context.nan_to_num(0.0, 0.0, 0.0), moved.nan_to_num(0.0, 0.0, 0.0), not random, said, tuple(call.x.shape),
-        tuple(f"{each.made_by}{' in ' * bool(each.line)}{each.line}" for each in shown.maps),
-        sum(parameter.numel() for parameter in layer.parameters()) if isinstance(layer, torch.nn.Module) else 0,
+        maps, used, result.nan_to_num(0.0, 0.0, 0.0), context.nan_to_num(0.0, 0.0, 0.0), owners,
+        moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(), found, parameters,
         str(operations),
     )  # fmt: skip
+
+
+def weights_of(maps, num_tokens):
+    """All weights of some maps, as softmax made them and as they're used, each (num_maps, num_tokens, num_tokens)."""
+    none = torch.zeros(0, num_tokens, num_tokens)
+    made, used = [each.weights for each in maps], [each.used for each in maps]
+    return torch.cat([none, *made]).nan_to_num(0.0), torch.cat([none, *used]).nan_to_num(0.0)
+
+
+def judge(layer, call, operations, moved, random):
+    """All verdicts on a layer, the weightiest first. operations: a Trace's rows; moved: its influence."""
+    x, output, watched, num_tokens = call.x, call.output, call.watched, call.x.shape[-2]
+    dead = verdicts.unused_operations(operations, watched.operations)
+    unread = [name for name, parameter in parameters_of(layer) if id(parameter) not in watched.read]
+    said = {}
+    if random:
+        said["chance"] = verdicts.on_chance(watched.operations)
+    elif call.rows.isnan().any():
+        said["nan"] = verdicts.on_nan(call.rows, watched.nan)
+    else:
+        said["future"] = verdicts.on_the_future(output, x, watched.maps, dead)
+    sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
+    if sound:
+        said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps)
+    said["sums"] = verdicts.on_row_sums(watched.maps, num_tokens, random)
+    said["unused"] = verdicts.on_unused(dead, unread)
+    if sound:
+        said["course"] = on_the_course(layer, x, call.rows, watched.maps)
+    said["fewer"] = verdicts.on_fewer_tokens(watched.fewer, num_tokens)
+    if sound:
+        said["batch"] = verdicts.on_a_batch(output, x, call.rows)
+    return said
+
+
+def side_by_side(maps, num_tokens):
+    """The heads' context vectors (num_tokens, sum of widths), and each entry's map; width 0 if one isn't found."""
+    heads = [head for each in maps if each.context is not None for head in each.context]
+    if not heads or len(heads) != sum(len(each.weights) for each in maps):
+        return torch.zeros(num_tokens, 0), []
+    return torch.cat(heads, dim=-1), [n for n, head in enumerate(heads) for _ in range(head.shape[-1])]

@@ -6,10 +6,7 @@ nn.MultiheadAttention don't show their weights, so we compute those again from t
 """
 
 import inspect
-import itertools
-import linecache
 import sys
-import traceback
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,10 +14,11 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ..trace import operation_name, tensors_in
+from ..operations import operation_name, tensors_in
+from .lines import calling_line
 
 NEAR = 1e-3  # how far from 1 a sum of weights can be
-NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ isn't one of them
+MODULE = "multi_head_attention_forward"
 PRODUCTS = {"matmul", "mm", "bmm", "einsum"}
 
 
@@ -35,20 +33,26 @@ class AttentionMap:
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
     mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
     keys: int = -1  # until `maps` returns it, the dimension over which that product sums
+    context: torch.Tensor | None = None  # (num_maps, num_tokens, head_dim), that product, if we can tell its dimensions
 
 
 class Watched(NamedTuple):
-    """What a call returned, its attention maps, and (name, shape of the result, line) for each operation."""
+    """What we saw of a call."""
 
     result: object
     maps: list
-    operations: list
+    operations: list  # (name, shape of the result, line) of each
+    weights: list  # for each tensor in the result, whether it's a table of attention weights
+    read: set  # the ids of all tensors that an operation read or made
+    nan: tuple | None  # (name, line) of the first operation that made NaN of numbers
+    fewer: Exception | None = None  # what the call with one token fewer raised
 
 
-def find_maps(layer, x):
+def find_maps(layer, x, earlier=None):
     """Call layer(x) without gradients, and return a Watched.
 
-    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
+    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. earlier: a
+    Watched of the same layer in another mode; if it has as many operations, we trust its maps and call only once.
     If there are as many features as tokens, a softmax over features looks like a map. So we call the layer a second
     time with one token fewer, and leave out matrices that don't shrink (unless this call fails, or runs other
     operations). We don't find a softmax over only some of the keys, or anything computed outside torch. We follow a
@@ -56,10 +60,13 @@ def find_maps(layer, x):
     Errors: what layer raises on x.
     """
     watched, fewer = watch(layer, x), x.shape[-2] - 1
+    if earlier and len(earlier.operations) == len(watched.operations):
+        known = {found.operation for found in earlier.maps}
+        return watched._replace(maps=[found for found in watched.maps if found.operation in known])
     try:
         shorter = watch(layer, x[..., :-1, :]).operations
-    except Exception:  # the caller only asked about x
-        return watched
+    except Exception as error:  # the caller only asked about x
+        return watched._replace(fewer=error)
     if len(shorter) != len(watched.operations):
         return watched
     kept = [found for found in watched.maps if found.made_by in AGAIN or is_table(shorter[found.operation][1], fewer)]
@@ -71,7 +78,9 @@ def watch(layer, x):
     watcher = _Watcher(x)
     with torch.no_grad(), watcher:
         result = layer(x)
-    return Watched(result, watcher.maps(), watcher.operations)
+    weights = [id(each) in watcher.tables or watcher.holds_weights(each) for each in tensors_in(result)]
+    read = {id(tensor) for tensor in watcher.kept}
+    return Watched(result, watcher.maps(), watcher.operations, weights, read, watcher.nan)
 
 
 class _Watcher(TorchFunctionMode):
@@ -79,7 +88,7 @@ class _Watcher(TorchFunctionMode):
 
     def __init__(self, x):
         super().__init__()
-        self.num_tokens, self.operations, self.found = x.shape[-2], [], []
+        self.num_tokens, self.operations, self.found, self.nan = x.shape[-2], [], [], None
         self.kept = [x]  # all tensors of the call, because Python reuses the ids of deleted ones
         self.from_x = {id(x)}
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
@@ -91,9 +100,11 @@ class _Watcher(TorchFunctionMode):
         if outputs:
             self.kept += inputs + outputs
             shape = tuple(outputs[0].shape)
-            self.operations.append((name, shape, calling_line(sys._getframe(1))))
+            self.operations.append((name, shape, calling_line(sys._getframe(1), watch)))
+            if not self.nan and outputs[0].is_floating_point() and outputs[0].isnan().any():
+                self.nan = name, self.operations[-1][2]
             if name in AGAIN:
-                self.add(AGAIN[name](*args, **kwargs))
+                self.add(AGAIN[name](*args, **kwargs), None if name == MODULE else outputs[0].clone())
             if not {id(tensor) for tensor in inputs}.isdisjoint(self.from_x):
                 self.from_x |= {id(tensor) for tensor in outputs}
                 self.follow(name, args, inputs, outputs[0])
@@ -113,6 +124,7 @@ class _Watcher(TorchFunctionMode):
             return
         if keys:
             found.used, found.keys, found.mixed = operand.clone(), keys, True
+            found.context = by_head(name, place, args, output.clone())
         elif output.numel() == found.used.numel():
             self.tables[id(output)] = found
             if is_table(output.shape, self.num_tokens):
@@ -120,12 +132,12 @@ class _Watcher(TorchFunctionMode):
                 if self.holds_weights(output):
                     found.weights = found.used
 
-    def add(self, weights):
+    def add(self, weights, context=None):
         """A new map, found in the last operation."""
         name, _, line = self.operations[-1]
         if is_table(weights.shape, self.num_tokens):
-            weights = weights.clone()
-            self.found.append(AttentionMap(len(self.operations) - 1, name, line, weights, weights, name in AGAIN))
+            weights, number = weights.clone(), len(self.operations) - 1
+            self.found.append(AttentionMap(number, name, line, weights, weights, name in AGAIN, context=context))
             return self.found[-1]
 
     def holds_weights(self, tensor):
@@ -140,6 +152,9 @@ class _Watcher(TorchFunctionMode):
         for each in self.found:
             tables = (table if each.keys == -1 else table.mT for table in (each.weights, each.used))
             each.weights, each.used = (table.reshape(shape) for table in tables)
+            heads, context = len(each.weights), each.context
+            fits = context is not None and context[..., 0].numel() == heads * self.num_tokens
+            each.context = context.reshape(heads, self.num_tokens, -1) if fits else None
         return self.found
 
 
@@ -159,6 +174,22 @@ def contracted(name, place, args):
     return next((dim for dim in (-1, -2) if letters[dim] not in given), None)
 
 
+def by_head(name, place, args, output):
+    """The product of weights and values as (..., num_tokens, head_dim); None for an einsum that sums over the heads.
+
+    place: which of the product's operands the weights are.
+    """
+    if name != "einsum" or not isinstance(args[0], str):
+        return output if place == 0 else output.mT
+    taken, _, given = args[0].replace(" ", "").partition("->")
+    letters = taken.split(",")[place]
+    order = [letter for letter in letters if letter in given]  # the heads', then the queries'
+    order += [letter for letter in given if letter not in letters]
+    if "." in letters or len(order) != len(letters):
+        return None
+    return output.permute([given.index(letter) for letter in order])
+
+
 def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """The weights of scaled_dot_product_attention, before dropout: what it returns if the values are unit vectors."""
     units = torch.eye(key.shape[-2], dtype=value.dtype).expand(*key.shape[:-1], key.shape[-2])
@@ -174,22 +205,4 @@ def module_weights(*args, **kwargs):
     return forward(**given | {"training": False, "need_weights": True, "average_attn_weights": False})[1]
 
 
-AGAIN = {"scaled_dot_product_attention": fused_weights, "multi_head_attention_forward": module_weights}
-
-
-def own_lines(frames):
-    """The learner's lines among pairs (frame, line number), each as "line 12, `scores = queries @ keys`"."""
-    for frame, number in frames:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
-            yield f"line {number}, `{linecache.getline(frame.f_code.co_filename, number).strip()}`"
-
-
-def calling_line(frame):
-    """The learner's line from which `frame` was called, or "" if only the course's code and libraries did."""
-    inside_watch = itertools.takewhile(lambda pair: pair[0].f_code is not watch.__code__, traceback.walk_stack(frame))
-    return next(own_lines(inside_watch), "")
-
-
-def error_line(error):
-    """The learner's last line that an error passed through, or ""."""
-    return ["", *own_lines(traceback.walk_tb(error.__traceback__))][-1]
+AGAIN = {"scaled_dot_product_attention": fused_weights, MODULE: module_weights}

@@ -1,156 +1,221 @@
-"""Verdicts on any attention layer, one sentence each: what it reads, what it wastes, whether it equals the course's.
+"""Verdicts on any attention layer: what it reads, what it wastes, what it can't take.
 
-Everywhere here, `layer` is a callable, in eval mode if it has modes, and x is one sentence, (num_tokens, d_in) or
-(1, num_tokens, d_in).
+Everywhere here, `output` is a function from one sentence x, (num_tokens, d_in) or (1, num_tokens, d_in), to what a
+layer in eval mode computes for it, and `rows` are its numbers for x, (num_tokens, width).
 """
+
+from typing import NamedTuple
 
 import torch
 
-from ..layers import CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper, SelfAttention_v1, SelfAttention_v2
-from ..probes import find_leak, max_difference
-from .maps import NEAR, error_line
-
-RANDOM = "cannot be judged: it is random, in eval mode too"
-
-
-def context_of(result):
-    """The context in what a layer returned: the first entry of a tuple or list."""
-    return result[0] if isinstance(result, (tuple, list)) and result else result
+from ..probes import all_rows, find_leak, perturbations, rounding
+from ..seeded import borrows
+from .lines import error_line, failure, with_line
+from .maps import NEAR, is_table
 
 
-def failure(error):
-    """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of its message."""
-    return ": ".join(filter(None, [error_line(error), type(error).__name__, first_line(error)]))
+class Verdict(NamedTuple):
+    """One finding: a claim that's true, or an open question, and how we know.
 
-
-def first_line(error):
-    return (str(error).strip().splitlines() or [""])[0]
-
-
-def draws(layer, x, generator):
-    """Whether a call of the layer takes random numbers from the generator, which moves on."""
-    before = generator.get_state()
-    layer(x)
-    return not torch.equal(before, generator.get_state())
-
-
-def on_the_future(layer, x, maps, generator):
-    """Whether an earlier row of the context depends on a later token, judged by the pokes of find_leak.
-
-    If it does, the sentence also says what the maps show about the mask. generator: where a random layer draws from.
+    sign: "✓" for what should be so, "✗" for a fault, "?" for what only the layer's author can tell.
     """
+
+    sign: str
+    claim: str
+    words: str
+    cause: str = ""  # for the headline, where `words` would be too long
+
+
+def headline(verdicts, name):
+    """The worst of some verdicts, which are sorted by weight, in one sentence. name: the layer's."""
+    signs = {topic: verdict.sign for topic, verdict in verdicts.items()}
+    for verdict in verdicts.values():
+        if verdict.sign == "✗":
+            return f"{verdict.claim}: {verdict.cause or verdict.words}"
+    if signs["future"] == "?":
+        return f"{name} {verdicts['future'].words}"
+    if signs["course"] == "✓":
+        return f"{name} {verdicts['course'].cause}"
+    if signs["past"] == "?":
+        past = verdicts["past"]
+        return f"No fault found, but {past.cause}" if past.cause else f"{past.claim}: {past.words}"
+    sound = [verdicts[topic].claim for topic in ("future", "past", "sums") if signs[topic] == "✓"]
+    return f"No fault found: {', '.join(claim[0].lower() + claim[1:] for claim in sound)}"
+
+
+def on_chance(operations):
+    """On a layer that's random in eval mode. operations: a Watched's."""
+    drew = [with_line(name, line) for name, _, line in operations if borrows(name) and "attention" not in name]
+    cause = f"{', '.join(dict.fromkeys(drew)) or 'something'} stays on"
+    return Verdict("✗", "It's random in eval mode too", f"{cause}; dropout needs training=self.training", cause)
+
+
+def on_the_future(output, x, maps, dead):
+    """Whether an earlier row depends on a later token, by the pokes of find_leak. dead: see unused_operations."""
     try:
-        if draws(layer, x, generator):
-            return RANDOM
-        leak = find_leak(lambda x: context_of(layer(x)), x)
-    except ValueError as error:
-        return f"cannot be judged: {error}"
-    except Exception as error:  # a poke made the learner's own code fail
-        return f"cannot be judged: with other numbers it fails in {failure(error)}"
-    return f"{leak}{'. ' + mask_in_words(maps) if leak and maps else ''}"
+        leak = find_leak(output, x)
+    except Exception as error:  # find_leak refuses the layer, or a poke made the learner's own code fail
+        theirs = error_line(error) or not isinstance(error, ValueError)
+        why = f"with other numbers it fails in {failure(error)}" if theirs else error
+        return Verdict("?", "Does it read the future?", f"can't be judged: {why}")
+    if not leak:
+        return Verdict("✓", "It reads only the past", f"{leak.pokes} pokes of later tokens moved no row")
+    words = str(leak).replace(" reads the future: it", "")
+    return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2]))
 
 
-def mask_in_words(maps):
-    """What the weights above the diagonal reveal about a layer that reads the future."""
-    used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
+def cause_of_leak(leak, maps, dead, num_tokens):
+    """What thrown-away results, and the weights above the diagonal, reveal about a layer that reads the future."""
+    for name, shape, line in dead:
+        if is_table(shape, num_tokens):
+            return f"{line.partition(',')[0] or 'it'} computes {name} and throws it away"
+    if not maps:
+        return ""
+    used, made = used_and_made(maps)
+    if over_queries(made):
+        return f"{with_line(maps[0].made_by, maps[0].line)} runs over the queries, not the keys"
     if not used.triu(1).any():
-        return "No map has a weight there: it comes in where the weights are made, or after them"
+        if made.triu(1).any():
+            return "its mask comes after softmax, which has counted the future"
+        if leak.change == torch.inf:
+            return "a large score there takes all: mask the scores before exp"
+        return "its maps don't, so does a view or reshape mix the rows?"
     if not used.tril(-1).any():
-        return "The maps have no weight before the diagonal: the mask hides the past"
+        return "its mask hides the past instead"
     if not used.triu(2).any():
-        return "The maps reach one token too far: the mask begins a diagonal too late"
-    return "The maps have weights after the diagonal"
+        return "its mask begins one diagonal too late"
+    hides = (used == 0).all(dim=0).triu(1).any()
+    return "its mask hides only some of it" if hides else "no weight after the diagonal is 0"
+
+
+def on_the_past(output, x, rows, moved, maps):
+    """Whether each row depends on its own token and all earlier ones; a sliding window is named.
+
+    moved: the influence of one small poke per token, (num_tokens, num_tokens).
+    """
+    unread, tokens = unread_tokens(output, x, rows, moved), torch.arange(len(rows))
+    if not unread.any():
+        return Verdict("✓", "Each token reads its whole past", "poking a token moves its own row and all later ones")
+    distance = tokens[:, None] - tokens
+    read = ~unread & (distance >= 0)
+    sinks = int((read | (distance < 0)).all(dim=0).cumprod(dim=0).sum())  # tokens at the start that all later ones read
+    window = int(distance.where(read & (tokens >= sinks), -1).max()) + 1
+    if torch.equal(read, (distance >= 0) & ((distance < window) | (tokens < sinks))) and window + sinks > 1:
+        before = f" and the {counted(window - 1)} before it" if window > 1 else ""
+        first = f", and the first {counted(sinks)}" if sinks else ""
+        return Verdict("?", f"It has a sliding window of {window}", f"each token reads itself{before}{first}")
+    if torch.equal(read, distance == 0):
+        return Verdict("✗", "Each token reads only itself", "no poke of an earlier token moved a later row")
+    row = int(unread.any(dim=1).nonzero().max())
+    missed = unread[row].nonzero().flatten().tolist()
+    cause = f"token {row} never reads {counted(missed)}"
+    weighs = maps and (used_and_made(maps)[0][:, row, missed] > 0).any()
+    if maps and not weighs:
+        return Verdict("?", "Does each token read its whole past?", f"{cause}: no map has a weight there", cause)
+    why = ", though a map has a weight there: does a view or reshape need a transpose first?" if weighs else ""
+    return Verdict("✗", "Tokens miss part of their past", f"{cause}{why}", cause)
+
+
+def unread_tokens(output, x, rows, moved):
+    """Which own or earlier token (column) can't move a row, (num_tokens, num_tokens).
+
+    A token that its small poke didn't move gets all those of find_leak, because a hard attention, for example, has
+    weights of exactly 0 until its scores change.
+    """
+    unread = (moved <= rounding(rows[None], x.reshape(1, -1)).item()).tril()
+    for j in unread.any(dim=0).nonzero().flatten().tolist():
+        poked = perturbations(x, j)[1]
+        poked = poked[(poked != x).any(dim=-1).sum(dim=-1) == 1]  # those that move no other token
+        after = all_rows(output, x, poked, rows)
+        moves = (after - rows).abs().amax(dim=-1) > rounding(rows[None], after, poked)[:, None]  # (pokes, num_tokens)
+        unread[:, j] &= ~moves.any(dim=0)
+    return unread
+
+
+def counted(tokens):
+    """ "token" or "3 tokens" for a number of them; "token 2" or "tokens 0, 1" for their indices."""
+    if isinstance(tokens, int):
+        return "token" if tokens == 1 else f"{tokens} tokens"
+    return f"token{'s' * (len(tokens) > 1)} {', '.join(map(str, tokens))}"
+
+
+def used_and_made(maps):
+    """The weights as they average the values, and as softmax made them, each (num_maps, num_tokens, num_tokens)."""
+    return torch.cat([each.used for each in maps]), torch.cat([each.weights for each in maps])
+
+
+def on_nan(rows, first):
+    """On a result with NaN. first: (name, line) of the operation that made the first NaN, if torch showed us one."""
+    row, where = rows.isnan().any(dim=-1).nonzero()[0].item(), with_line(*first) if first else "something"
+    why = ", because all that it sums over is hidden" if "softmax" in where else ""
+    return Verdict("✗", f"Row {row} is NaN", f"{where} makes the first NaN{why}")
 
 
 def on_row_sums(maps, num_tokens, random=False):
     """Whether each row of the weights that average the values sums to 1. random: whether the layer is, in eval mode."""
     if not maps:
-        return f"no map found: no operation made a table of shares (..., {num_tokens}, {num_tokens}) from the tokens"
-    used = torch.cat([each.used for each in maps])  # (num_maps, num_tokens, num_tokens)
-    made = torch.cat([each.weights for each in maps])
-    empty = used.isnan().any(dim=-1).any(dim=0).nonzero().flatten().tolist()
-    if empty:
-        return f"no: row {empty[0]} is NaN, as where every key is hidden"
-    sums = used.sum(dim=-1)
+        what = f"no operation made a table of shares (..., {num_tokens}, {num_tokens}) from the tokens"
+        return Verdict("?", "Do rows sum to 1?", f"no map found: {what}")
+    used, made = used_and_made(maps)
+    sums = used.sum(dim=-1).nan_to_num()
     if near_one(sums):
-        return "yes" if len(used) == 1 else f"yes, in each of {len(used)} maps"
+        return Verdict("✓", "Rows sum to 1", f"in {'the map' if len(used) == 1 else f'each of {len(used)} maps'}")
     if random and near_one(made.sum(dim=-1)):
-        return "yes, before some are dropped"
-    why = "something is taken away after softmax, and the rest not divided by its sum"
-    if not near_one(made.sum(dim=-1)) and near_one(made.sum(dim=-2)):
-        why = "the columns do. It is a softmax over the queries; over the keys it would be dim=-1"
-    return f"no, from {sums.min():.2f} to {sums.max():.2f}: {why}"
+        return Verdict("✓", "Rows sum to 1", "before some weights are dropped")
+    why, empty = "after softmax some weights are taken away", (sums == 0).all(dim=0)
+    if empty.any():
+        why = f"row {empty.nonzero()[0].item()} has no weight, as where all its keys are hidden"
+    if over_queries(made):
+        why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
+    return Verdict("✗", "Rows don't sum to 1", f"from {sums.min():.2f} to {sums.max():.2f}: {why}", why)
 
 
 def near_one(sums):
     return bool(((sums - 1).abs() < NEAR).all())
 
 
-def on_unused(rows, operations):
-    """The operations whose result nobody used. rows: a Trace's; operations: a Watched's, which know their lines."""
-    lines = [line for _, _, line in operations] if len(operations) == len(rows) else [""] * len(rows)
-    dead = [f"{row.operation}{' in ' * bool(line)}{line}" for row, line in zip(rows, lines, strict=True) if row.unused]
-    return "; ".join(dead) or "none"
+def over_queries(made):
+    return near_one(made.sum(dim=-2)) and not near_one(made.sum(dim=-1))
 
 
-def on_fewer_tokens(layer, x):
-    """Whether the layer takes a sentence with one token fewer, as a text model must."""
-    try:
-        layer(x[..., :-1, :])
-    except Exception as error:
-        return f"no: {failure(error)}"
-    return "yes"
+def unused_operations(rows, operations):
+    """(name, shape, line) of each operation whose result nobody used.
 
-
-def on_the_course(layer, x, context, num_heads=None):
-    """Whether a layer computes the same as the course's layer with the same parameters, if there is one.
-
-    context: what layer returns for x, any shape. num_heads: for a layer that doesn't have the attribute itself.
+    rows: a Trace's; operations: a Watched's, which know their lines.
     """
-    twins = [twin for twin in course_layers(layer, x, num_heads) if fits(twin, layer)]
-    if not twins:
-        return "not compared: its parameters are those of no layer of the course"
-    gaps = [(gap(context, twin, x), type(twin).__name__) for twin in twins]
-    smallest, name = min(gaps)
-    if smallest <= 1e-5 * max(1.0, context.abs().max().item()):
-        return f"equal to {name} with the same weights"
-    return f"its parameters fit {name}, which returns " + (
-        f"other numbers: they differ by {smallest:.2g}" if smallest < torch.inf else "another shape, or NaN is about"
-    )
+    lines = [line for *_, line in operations] if len(operations) == len(rows) else [""] * len(rows)
+    return [(row.operation, row.output, line) for row, line in zip(rows, lines, strict=True) if row.unused]
 
 
-def course_layers(layer, x, num_heads):
-    """Layers of the course, newly initialized, with the sizes that the state dict of `layer` shows."""
-    state = layer.state_dict() if isinstance(layer, torch.nn.Module) else {}
-    num_tokens, heads = x.shape[-2], getattr(layer, "num_heads", num_heads) or 1
-    plain, linear, first = (state.get(name) for name in ("W_query", "W_query.weight", "heads.0.W_query.weight"))
-    with torch.random.fork_rng(devices=[]):
-        if plain is not None and plain.ndim == 2:
-            yield SelfAttention_v1(*plain.shape)
-        if linear is not None:
-            (d_out, d_in), bias = linear.shape, "W_query.bias" in state
-            yield SelfAttention_v2(d_in, d_out, bias)
-            yield CausalAttention(d_in, d_out, num_tokens, 0.0, bias)
-            if isinstance(heads, int) and d_out % heads == 0:
-                yield MultiHeadAttention(d_in, d_out, num_tokens, 0.0, heads, bias)
-        if first is not None:
-            (d_out, d_in), bias = first.shape, "heads.0.W_query.bias" in state
-            count = len({name.split(".")[1] for name in state if name.startswith("heads.")})
-            yield MultiHeadAttentionWrapper(d_in, d_out, num_tokens, 0.0, count, bias)
+def on_unused(dead, parameters):
+    """On unused_operations, and the names of parameters that no operation read."""
+    if dead:
+        words = "; ".join(with_line(name, line, code=True) for name, _, line in dead)
+        return Verdict("✗", "A result is never used", words)
+    if parameters:
+        return Verdict("✗", "A parameter is never used", ", ".join(parameters))
+    return Verdict("✓", "Every result is used", "and every parameter")
 
 
-def fits(twin, layer):
-    """Load the state dict of layer into twin, if it fits."""
+def on_fewer_tokens(error, num_tokens):
+    """Whether the layer takes a shorter sentence, as a text model must. error: what it raised then, or None."""
+    if error:
+        cause = f"{error_line(error).partition(',')[0] or 'it'} raises {type(error).__name__}"
+        return Verdict("✗", "It fails on fewer tokens", f"with {num_tokens - 1}, {failure(error)}", cause)
+    return Verdict("✓", "It takes fewer tokens", f"{num_tokens - 1} instead of {num_tokens}")
+
+
+def on_a_batch(output, x, rows):
+    """Whether a sentence has the same rows next to others in a batch."""
+    if x.ndim == 2:
+        return Verdict("?", "Does it take a batch?", "it takes one sentence at a time, (num_tokens, d_in)")
     try:
-        twin.load_state_dict(layer.state_dict())
-    except RuntimeError:
-        return False
-    return True
-
-
-def gap(context, twin, x):
-    """The largest difference between a context and what the twin returns for x; infinity for another shape, or NaN."""
-    theirs = twin.eval()(x if x.ndim == 3 else x[None]).reshape(-1)
-    numbers = context.reshape(-1)
-    difference = max_difference(numbers, theirs) if numbers.shape == theirs.shape else torch.inf
-    return difference if difference == difference else torch.inf
+        after = output(torch.cat((x.flip(1), x, -x, 2 * x)))  # x is not the first, last or in the middle
+    except Exception as error:
+        return Verdict("✗", "It fails on a batch of sentences", failure(error))
+    if after.numel() != 4 * rows.numel():
+        return Verdict("✗", "It fails on a batch of sentences", f"for 4 of them, it returns {tuple(after.shape)}")
+    gap = (after.reshape(4, *rows.shape)[1] - rows).nan_to_num().abs().max()
+    if gap > 1e-4 * max(1.0, rows.nan_to_num().abs().max()):
+        return Verdict("✗", "Sentences of a batch mix", f"next to other sentences, a row moves by {gap:.2g}")
+    return Verdict("✓", "Sentences of a batch stay apart", "next to three others, a sentence has the same rows")

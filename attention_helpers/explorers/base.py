@@ -9,6 +9,7 @@ import torch
 
 from ..checks import check_tensor
 from ..sentences import Sentence
+from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
@@ -18,7 +19,9 @@ PAGE = (
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
-LOOKS = """<style>.attention-explorer select {appearance: auto; background-image: none}
+LOOKS = (
+    STYLE
+    + """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
@@ -26,6 +29,7 @@ LOOKS = """<style>.attention-explorer select {appearance: auto; background-image
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
 body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
+)
 
 
 def slider(name, value, low, high, tooltip, step=None):
@@ -70,7 +74,7 @@ class Explorer(widgets.VBox):
         self.view, self.message = widgets.HTML(), widgets.HTML()
         self.message.layout.min_height = "1.6em"  # always there, so that the picture below never jumps
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
-        reset.on_click(lambda _: self.set(**self._first))
+        reset.on_click(self._reset)
         for control in self.controls.values():
             control.style.description_width = NAMED  # a new style object would leak the old one
             if isinstance(control, widgets.ToggleButtons):
@@ -82,14 +86,11 @@ class Explorer(widgets.VBox):
             control.observe(self._moved, names="value")
         for control in (*self.controls.values(), reset):
             answer_quietly(control)
-        row = [*self.controls.values(), reset, *self.make_extras()]
-        columns = "repeat(auto-fit, minmax(270px, 1fr))"
-        grid = widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
         looks = widgets.HTML(LOOKS, layout={"display": "none"})
-        super().__init__([grid, self.message, self.make_view(), looks])
+        super().__init__([self.arranged(reset), self.message, self.make_view(), looks])
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
-        self._show(*self._settled(self._wanted))
+        self._begin()
 
     def make_controls(self):
         """The controls by name, in their initial state."""
@@ -123,9 +124,19 @@ class Explorer(widgets.VBox):
         """Widgets that move controls but have no value of their own."""
         return []
 
+    def arranged(self, reset):
+        """The controls, the Reset button and the extras as one widget: a grid with as many columns as there's room."""
+        row = [*self.controls.values(), reset, *self.make_extras()]
+        columns = "repeat(auto-fit, minmax(270px, 1fr))"
+        return widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
+
     def choices(self, values):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
         return {}
+
+    def goes_with(self, changes):
+        """A learner's changes of controls, by name, and those that they bring about."""
+        return changes
 
     def note(self, wanted, values):
         """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
@@ -143,7 +154,7 @@ class Explorer(widgets.VBox):
     def set(self, **values):
         """Move controls from code: all of them, or none if one value is refused."""
         with self._lock:
-            follow = self.choices(self._wanted).keys()
+            values, follow = self.goes_with(values), self.choices(self._wanted).keys()
             for name, value in values.items():
                 if name not in self.controls:
                     raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
@@ -157,6 +168,10 @@ class Explorer(widgets.VBox):
             settled = self._settled(wanted)
             self._wanted = wanted
             self._show(*settled)
+
+    def _begin(self):
+        """Show the first state."""
+        self._show(*self._settled(self._wanted))
 
     def _settled(self, wanted):
         """The possible state nearest to the wanted one, its arrays, and its message."""
@@ -173,12 +188,22 @@ class Explorer(widgets.VBox):
             if self._held:
                 return
             [name] = [name for name, control in self.controls.items() if control is change["owner"]]
-            self._wanted = self._wanted | {name: change["new"]}
+            self._wanted = self._wanted | self.goes_with({name: change["new"]})
             try:
                 self._show(*self._settled(self._wanted))
             except ValueError as error:
-                self.message.value = MESSAGE.format(f"⚠ {html.escape(str(error))}")
-                self.view.add_class("attention-dimmed")  # it shows another state than the controls
+                self._refuse(error)
+
+    def _reset(self, _):
+        try:
+            self.set(**self._first)
+        except ValueError as error:  # the first state is possible, except for a class that the learner typed
+            self._refuse(error)
+
+    def _refuse(self, error):
+        """Explain why a state isn't possible; the picture stays, dimmed, because it shows another one."""
+        self.message.value = MESSAGE.format(f"⚠ {marked(str(error))}")
+        self.view.add_class("attention-dimmed")
 
     def _show(self, values, arrays, note):
         """Bring picture, words and controls to a computed state."""

@@ -1,19 +1,20 @@
 """Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
 
 import html
+from contextlib import suppress
 
 import ipywidgets as widgets
 
 from .. import plots
 from ..any_layer.inspection import learners_code, look_at, try_out
 from ..any_layer.signature import kinds_of, name_of
+from ..any_layer.verdicts import headline
 from ..seeded import seeded
-from .base import Markup, SentenceExplorer, dropout, seed, slider
-from .ink import NEUTRAL, largest
-from .svg import Drawing, beside, text
-from .svg_maps import colour_bar, head_maps, heatmap, strip
+from .base import PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider
+from .layer_picture import MOST_MAPS, influence, maps_and_context, refusal, result, verdict_list
+from .svg import below, live
 
-MOST_MAPS = 12
+LAST = {}  # (class name, tokens): what was shown last, for when the class fails as its cell runs again
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
 SLIDERS = {
     "d_out": (4, 1, 24, "The width of what comes out"),
@@ -25,14 +26,15 @@ SLIDERS = {
 
 
 class LayerExplorer(SentenceExplorer):
-    """Sliders for your own class: all its attention maps, its influence map, and a list of verdicts.
+    """Sliders for your own class: verdicts on it, all its attention maps, its influence map, and what it returns.
 
     attention: a class or function that makes a layer from sizes with the usual names (d_in, d_out, num_heads, dropout,
     qkv_bias, context_length, ...); arguments: those that should stay fixed, and those with other names. The layer takes
-    (1, num_tokens, d_in) or (num_tokens, d_in), and returns one row per token, alone or first in a tuple. sentence: a
-    Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState. Verdicts are for eval mode.
-    Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess;
-    ValueError with the line of an error in the class. If a slider causes an error, it's shown and the picture stays.
+    (1, num_tokens, d_in) or (num_tokens, d_in), and returns one row per token, alone or with other tensors in a tuple,
+    list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState; None until the class
+    has run without an error. Verdicts are for eval mode.
+    Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
+    If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
     """
 
     def __init__(self, attention, sentence, **arguments):
@@ -60,17 +62,15 @@ class LayerExplorer(SentenceExplorer):
         return controls
 
     def find_first_state(self, controls):
-        """Start with a number of heads that the class accepts: its default or two if possible, else one or three."""
-        [name] = [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"] or [None]
-        values, errors = {name: control.value for name, control in controls.items()}, []
-        for num_heads in dict.fromkeys([values.get(name), 1, 3] if name else [None]):
-            if name:
-                values[name] = controls[name].value = num_heads
-            try:
-                return try_out(self.layer_of(**values), self.embeddings, values["seed"])
-            except ValueError as error:
-                errors.append(error)
-        raise errors[0]
+        """Start with a number of heads that the class accepts, if any: its default or two, else one or three."""
+        for name in [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"]:
+            wanted = controls[name].value
+            for num_heads in dict.fromkeys([wanted, 1, 3]):
+                controls[name].value = num_heads
+                values = {name: control.value for name, control in controls.items()}
+                with suppress(ValueError):
+                    return try_out(self.layer_of(**values), self.embeddings, values["seed"])
+            controls[name].value = wanted
 
     def layer_of(self, training, seed, **values):
         """The layer that the class makes from the controls' values."""
@@ -82,52 +82,55 @@ class LayerExplorer(SentenceExplorer):
         return layer
 
     def compute(self, training, seed, **values):
-        heads = [value for name, value in values.items() if self.kinds[name][0] == "num_heads"]
-        return look_at(self.layer_of(training, seed, **values), self.embeddings, seed, training, *heads)
-
-    def picture(self, state):
-        maps, shown = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS]
-        most = largest(state.influence)
-        title = "influence, in eval()" if state.judged else "influence: it is random"
-        named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by"}
-        influence = heatmap(
-            state.influence, self.tokens, self.tokens, title, side=230, limit=most, ink=NEUTRAL, **named
-        )
-        width = state.context.shape[1]
-        each = -(-width // max(1, len(maps)))
-        owners = [n // each for n in range(width)]
-        context = strip(state.context, self.tokens, owners, "context", width=620, height=130)
-        return [[self.drawn_maps(maps, shown), beside(influence, colour_bar(most, NEUTRAL, height=230))], [context]]
-
-    def drawn_maps(self, maps, shown):
-        (width, height), bar = (420, 314), colour_bar(height=200)
-        if not len(maps):
-            words = text(width / 2, height / 2, "no attention map was found", size=14)
-            return beside(Drawing(words, width, height), bar)
-        taken = (shown == 0) & (maps > 0)
-        return head_maps(shown, self.tokens, 1.0, (maps == 0).all(dim=0), taken, width, height, bar=bar)
+        return look_at(self.layer_of(training, seed, **values), self.embeddings, seed, training)
 
     def headline(self, state):
-        return ""
+        return headline(state.verdicts, name_of(self.attention))
+
+    def picture(self, state):
+        return [[
+            below(verdict_list(state.verdicts), maps_and_context(state, self.tokens)),
+            below(influence(state, self.tokens), result(state, self.tokens)),
+        ]]  # fmt: skip
 
     def readouts(self, state):
-        more = f" (the first {MOST_MAPS} are shown)" if len(state.maps) > MOST_MAPS else ""
-        trace, width = html.escape(state.operations), state.context.shape[1]
-        return state.verdicts | {
-            "attention maps": f"{len(state.maps)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}",
-            "marks": "hatched: no weight from the start; ×: taken away before values are mixed, as by dropout",
-            "context": "blue below 0, red above",
-            "given, returned": f"{state.given}, {width} numbers a token; {state.parameters} parameters",
-            "every operation": Markup(f"<details><summary>the trace</summary><pre>{trace}</pre></details>"),
-        }
+        more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
+        maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
+        shapes = f"{state.given} in, {state.returned} out, {state.parameters} parameters"
+        summary = html.escape("; ".join(filter(None, [shapes, state.ignored])))
+        trace = html.escape(state.operations)
+        return {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
 
     def in_words(self, state):
-        said = " ".join(f"{name.capitalize().strip('?')}: {words}." for name, words in state.verdicts.items())
+        said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, _ in state.verdicts.values())
         maps = " ".join(
             f"Map {n}, largest weights: {plots.strongest(shown, self.tokens, self.tokens)}."
             for n, shown in enumerate(state.shown[:MOST_MAPS], 1)
         )
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
         poked = ", ".join(f"{token} {move:.2f}" for token, move in moves)
-        count = f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}."
-        return f"{count} {maps} {said} Poking {self.tokens[-1]} moves the rows by {poked}."
+        count, last = maps_in_words(state), self.tokens[-1]
+        return f"{self.headline(state)}. {said} {count}. {maps} Poking {last} moves the rows by {poked}."
+
+    def _draw(self, arrays):
+        super()._draw(arrays)
+        LAST[name_of(self.attention), *self.tokens] = arrays
+
+    def _begin(self):
+        """Show the first state; if the class fails, its line, over the last picture of a class with that name."""
+        try:
+            super()._begin()
+        except ValueError as error:
+            last, name = LAST.get((name_of(self.attention), *self.tokens)), name_of(self.attention)
+            if last:
+                self._draw(last)
+                self.said = f"The last picture, from before {name} failed"
+            else:
+                self.arrays, self.alt, self.readout, self.said = None, str(error), "", f"{name} has no picture yet"
+                self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
+            self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
+            self._refuse(ValueError(f"{str(error).rstrip('.')}. Fix it, and run the cell again"))
+
+
+def maps_in_words(state):
+    return f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}"

@@ -1,4 +1,4 @@
-"""Notebook 07: scrub through a training run; type a text, and see what trained models attend to and predict."""
+"""Notebook 07: scrub through a training run, and see what the question reads at each step."""
 
 from typing import NamedTuple
 
@@ -6,24 +6,28 @@ import ipywidgets as widgets
 import torch
 
 from ..core import causal_mask
-from ..training.characters import device_of
-from .base import Explorer, slider, stops
-from .svg import Drawing, arcs, bars, below, lines, title_of
-from .svg_maps import colour_bar, head_maps
+from ..plots import head_colour
+from .base import Explorer, answer_quietly, slider, stops
+from .ink import HEADS, WEIGHTS, weight_limit
+from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, below, curve, key_of, tag, text
+from .svg_maps import colour_bar, frame, head_maps, pixels
 from .words import listed, shares
 
-MOST_LIKELY = 8  # next characters that are shown
-FIRST = "The river "
+NOW, SO_FAR = 476, 380  # widths of the picture's two halves
+CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
+ANSWERS = ("first answer", "second answer")
 
 
 class LearningState(NamedTuple):
-    """What the picture shows: one example at one step of the run."""
+    """What the picture shows: one example at one step of the run, and the run around it."""
 
     step: int
     loss: float  # in nats
     accuracy: torch.Tensor  # (questions,)
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     tokens: list  # the example in words; the last token is the question
+    run: torch.Tensor  # (snapshots, num_heads, num_tokens): the question's weights in all of them
+    asked: list  # the pairs whose digits are the answers, in order
 
 
 class LearningExplorer(Explorer):
@@ -36,164 +40,105 @@ class LearningExplorer(Explorer):
         if len(training.snapshots) < 2:
             raise ValueError(f"training must have run, got {len(training.snapshots)} snapshots: training.run(30)")
         self.snapshots = list(training.snapshots)
+        self.steps = [snapshot.step for snapshot in self.snapshots]
         self.words = [training.task.words(x) for x in training.examples[: len(self.snapshots[0].maps)]]
         super().__init__()
 
     def make_controls(self):
-        steps = [snapshot.step for snapshot in self.snapshots]
         return {
-            "step": stops("step", steps, steps[0], "Steps of training"),
+            "step": stops("step", self.steps, self.steps[-1], "Steps of training"),
             "example": slider("example", 1, 1, len(self.words), "Which of the held-out examples"),
         }
 
     def make_extras(self):
-        """A play button, which moves the slider within the page."""
-        play = widgets.Play(min=0, max=len(self.snapshots) - 1, interval=250, description="play")
+        """A play button, which moves the slider within the page; at the end it stops, and pressed again starts anew."""
+        last = len(self.steps) - 1
+        play = widgets.Play(value=last, max=last, interval=250, repeat=True, show_repeat=False)
         self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
+
+        def stop_at_end(change):
+            if change["new"] == last:
+                play.playing = False
+
+        play.observe(stop_at_end, names="value")
+        answer_quietly(play)
         return [play]
 
     def compute(self, step, example):
-        [snapshot] = [snapshot for snapshot in self.snapshots if snapshot.step == step]
-        weights = snapshot.maps[example - 1]  # the page counts from 1
-        return LearningState(step, snapshot.loss, snapshot.accuracy, weights, self.words[example - 1])
+        now, tokens = self.snapshots[self.steps.index(step)], self.words[example - 1]  # the page counts from 1
+        run = torch.stack([snapshot.maps[example - 1, :, -1] for snapshot in self.snapshots])
+        asked = [pair for letter in tokens[-1].split()[0] for pair in tokens[:-1] if pair.startswith(letter)]
+        return LearningState(step, now.loss, now.accuracy, now.maps[example - 1], tokens, run, asked)
 
     def picture(self, state):
-        asks, tokens = len(state.tokens) - 1, state.tokens
-        rows = {f"head {n}": row for n, row in enumerate(state.weights[:, -1], 1)}
-        reads = below(
-            arcs(state.weights[:, -1], tokens, asks, "what the question reads", width=220, height=60),
-            bars(rows, tokens, width=220, height=80),
-        )
-        steps, losses = zip(*[(snapshot.step, snapshot.loss) for snapshot in self.snapshots], strict=True)
-        names = {n: str(steps[n]) for n in {round(n * (len(steps) - 1) / 5) for n in range(6)}}
-        here, ends = steps.index(state.step), (0.0, 1.05 * max(losses))
-        bar = colour_bar(height=200)
-        maps = head_maps(state.weights, tokens, 1.0, causal_mask(len(tokens)), None, 470, 330, row=asks, bar=bar)
-        title, axis = "held-out loss (nats)", "step, not to scale"
-        loss = lines({"loss": losses}, {}, names, title, axis, here, ends=ends, width=220)
-        return [[maps, reads, loss]]
+        tokens, limit = state.tokens, weight_limit(len(state.tokens))
+        asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
+        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else None, 199, more=limit < 1)
+        reads = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” reads", width=NOW, height=70)
+        maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
+        return [[below(reads, maps), self.so_far(state, limit)]]
+
+    def so_far(self, state, limit):
+        """The run from left to right: accuracy, and below it what the question reads by head; the step is framed."""
+        count, num_heads, num_tokens = state.run.shape
+        each, here = (SO_FAR - LEFT - 10) / count, self.steps.index(state.step)
+        tall, bottom = min(STRIPS / num_heads - 20, 13 * num_tokens), TOP + 4 + CHART
+        mark = lambda y, height: frame(LEFT + here * each, y, each, height, 2)  # noqa: E731
+        parts = [self.accuracies(each, bottom), mark(bottom - CHART, CHART)]
+        parts.append(key_of(ANSWERS[: len(state.accuracy)], {}, LEFT, bottom + 20))
+        bottom += 28
+        for head in range(num_heads):
+            y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)
+            parts += [pixels(strip, HEADS, LEFT, y, each * count, tall), *names_of(head, state, y, tall / num_tokens)]
+            parts += [
+                tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME),
+                mark(y, tall),
+            ]
+            bottom = y + tall
+        labels = sorted({round(n * (count - 1) / 5) for n in range(6)})
+        parts += [text(LEFT + (place + 0.5) * each, bottom + 14, str(self.steps[place])) for place in labels]
+        parts.append(text(SO_FAR - 10, bottom + 29, "step, not to scale →", "end", **PALE))
+        return Drawing("".join(parts), SO_FAR, bottom + 34)
+
+    def accuracies(self, each, bottom):
+        """The chart of the accuracy on each of the answers, one column per snapshot."""
+        top, y_of = bottom - CHART, lambda share: bottom - share * CHART
+        ticks = [(f"{share:.0%}", y_of(share)) for share in (0, 0.5, 1)]
+        parts = axes("accuracy on new examples, by step", LEFT, SO_FAR - 10, top, bottom, ticks, [])
+        runs = zip(*[snapshot.accuracy.tolist() for snapshot in self.snapshots], strict=True)
+        for name, dashes, values in zip(ANSWERS, DASHES, runs, strict=False):
+            spots = [(LEFT + (place + 0.5) * each, y_of(value)) for place, value in enumerate(values)]
+            parts.append(curve(spots, name, stroke_dasharray=dashes))
+        return "".join(parts)
 
     def headline(self, state):
-        return ""
+        reads = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
+        if len(reads) > 2:
+            reads = [max(reads, key=lambda read: read[2])]
+        said = [f"head {head} reads {state.tokens[best]} most ({weight:.2f})" for head, best, weight in reads]
+        right = " and ".join(f"{share:.0%}" for share in state.accuracy.tolist())
+        return f"Step {state.step}: {right} right. H{', '.join(said)[1:]}"
 
     def readouts(self, state):
+        digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
         return {
-            "step": f"{state.step} of {self.snapshots[-1].step}",
+            "right answer" + "s" * (len(state.asked) > 1): f"{digits}",
             "loss": f"{state.loss:.3f} nats",
-            "right answers": ", ".join(f"{share:.0%}" for share in state.accuracy.tolist()),
-            **{f"“{state.tokens[-1]}” reads, {head}": words for head, words in self.read_by_head(state)},
         }
 
     def in_words(self, state):
-        reads = " ".join(f"By {head}: {words}." for head, words in self.read_by_head(state))
+        rows = enumerate(state.weights[:, -1], 1)
+        reads = " ".join(f"By head {n}: {shares(state.tokens, row)}." for n, row in rows)
         return (
-            f"After {state.step} steps the loss is {state.loss:.2f} and {listed(state.accuracy)} of the answers are "
-            f"right. What the question {state.tokens[-1]} reads. {reads}"
+            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats; right are "
+            f"{listed(state.accuracy)} of the answers. What the question {state.tokens[-1]} reads. {reads}"
         )
 
-    def read_by_head(self, state):
-        return [(f"head {n}", shares(state.tokens, row)) for n, row in enumerate(state.weights[:, -1], 1)]
 
-
-class Reading(NamedTuple):
-    """One model's attention and predictions for the text."""
-
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    shares: torch.Tensor  # (characters,), probabilities of the next character
-
-
-class TypedState(NamedTuple):
-    """What the picture shows; the models read all of `text`, and their predictions are those at position `place`."""
-
-    text: str
-    place: int
-    vocabulary: list
-    readings: dict  # a Reading by the model's name
-
-    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what actually comes next, or ""
-
-
-class TextExplorer(Explorer):
-    """Type a text, and see each model's maps and its predictions for the character after one position.
-
-    models: CharacterModels by name, all of one size; one named "leaky" has no mask. task: the Characters they were
-    trained on; the models read only the last `window` characters. Arrays: a TypedState. Errors: as in Explorer.
-    """
-
-    def __init__(self, models, task):
-        self.models, self.task = dict(models), task
-        super().__init__()
-
-    def make_controls(self):
-        typed = widgets.Text(FIRST, description="text", tooltip="What the models read")
-        return {"text": typed, "back": stops("places back", range(len(FIRST)), 0, "From the end of the text")}
-
-    def choices(self, values):
-        return {"back": range(max(1, min(len(values["text"]), self.task.window)))}
-
-    def note(self, wanted, values):
-        window = self.task.window
-        return f"The models read the last {window} characters." if len(values["text"]) > window else ""
-
-    def compute(self, text, back):
-        vocabulary = self.task.vocabulary
-        if not text or set(text) - set(vocabulary):
-            raise ValueError(f"text must be some characters of {''.join(vocabulary)!r}, got {text!r}")
-        text = text[-self.task.window :]
-        place, token_ids = len(text) - 1 - back, torch.tensor([[vocabulary.index(character) for character in text]])
-        readings = {name: read(model, token_ids, place) for name, model in self.models.items()}
-        return TypedState(text, place, vocabulary, readings)
-
-    def picture(self, state):
-        tokens = [visible(character) for character in state.text]
-        future, asked = causal_mask(len(tokens)), visible(state.text[state.place])
-        maps, guesses = [], []
-        for name, reading in state.readings.items():
-            hidden, bar = future & (name != "leaky"), colour_bar(height=200) if maps else None
-            grid = head_maps(reading.weights, tokens, 1.0, hidden, None, 380, 380, row=state.place, bar=bar)
-            maps.append(below(Drawing(title_of(name, 380), 380, 18), grid, gap=0))
-            values, token_ids = reading.shares.topk(MOST_LIKELY)
-            names = [visible(state.vocabulary[token_id]) for token_id in token_ids]
-            title = f"{name}: after “{asked}” at {state.place + 1}"
-            guesses.append(bars({"share": values}, names, title, width=390, height=100))
-        return [maps, guesses]
-
-    def headline(self, state):
-        return ""
-
-    def readouts(self, state):
-        return {
-            "read": f"“{state.text[: state.place + 1]}”",
-            "comes next": f"“{visible(state.written)}”" if state.written else "nothing is written there yet",
-            **{f"next, {name}": words for name, words in self.guesses(state)},
-        }
-
-    def in_words(self, state):
-        written = f"written there: {visible(state.written)}" if state.written else "nothing is written there"
-        guesses = ". ".join(f"{name}: {words}" for name, words in self.guesses(state))
-        return f"After “{state.text[: state.place + 1]}” ({written}) the models expect: {guesses}."
-
-    def guesses(self, state):
-        """Each model's most likely next characters, and its probability for the one that is written."""
-        for name, reading in state.readings.items():
-            values, token_ids = reading.shares.topk(4)
-            words = shares([visible(state.vocabulary[token_id]) for token_id in token_ids], values)
-            if state.written:
-                words += f" (the one written: {reading.shares[state.vocabulary.index(state.written)]:.2f})"
-            yield name, words
-
-    def _repr_mimebundle_(self, **kwargs):
-        return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
-
-
-def read(model, token_ids, place):
-    """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
-    training, token_ids = model.training, token_ids.to(device_of(model))
-    shares = model.eval()(token_ids)[0, place].softmax(dim=-1).cpu()  # (characters,)
-    weights = model.maps(token_ids)[0].cpu()  # (num_heads, num_tokens, num_tokens)
-    model.train(training)
-    return Reading(weights, shares)
-
-
-def visible(character):
-    return {" ": "␣", "\n": "⏎"}.get(character, character)
+def names_of(head, state, y, each):
+    """A strip's title and the names of its rows; the pairs asked for are bold."""
+    yield tag("rect", x=LEFT, y=y - 13, width=8, height=10, fill=head_colour(head))
+    yield text(LEFT + 12, y - 4, f"head {head + 1} reads", "start", 12)
+    for place, token in enumerate(state.tokens if each >= SMALL else []):
+        weight = "bold" if token in state.asked else "normal"
+        yield text(LEFT - 5, y + (place + 0.5) * each + 4, token, "end", font_weight=weight)

@@ -4,11 +4,15 @@ import math
 from typing import NamedTuple
 
 from ..fast.costs import cache_bytes, flops, table_bytes
+from ..plots import GREY
 from .base import Explorer, stops
 from .svg import bars, lines
 from .words import size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
+WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
+BYTES = {"4: float32": 4, "2: bfloat16": 2, "1: int8": 1}
+PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
 
 
 def place(num_tokens):
@@ -16,77 +20,144 @@ def place(num_tokens):
     return math.log2(num_tokens / LENGTHS[0])
 
 
+def divisors(number):
+    """Among how many heads a width, or heads, can be split."""
+    return [n for n in range(1, min(number, MOST_HEADS) + 1) if number % n == 0]
+
+
 class CostState(NamedTuple):
-    """What the picture shows: FLOPs by part, and bytes of float32, for one sentence."""
+    """What the picture shows: FLOPs by part and bytes, for one sentence; `measured` is empty for other sizes."""
 
     num_tokens: int
     num_heads: int
-    operations: dict
+    width: int  # d_in and d_out
+    num_kv_heads: int
+    bytes: int  # per number
+    kv_width: int  # of all KV heads together
+    operations: dict  # FLOPs by part
     table: int  # the score matrices of all heads
     cache: int  # keys and values
+    measured: dict  # bytes by number of tokens, by name
+
+    quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
+    total = property(lambda self: sum(self.operations.values()))
 
 
 class CostExplorer(Explorer):
-    """Change the number of tokens and heads, and see where the FLOPs and the memory go.
+    """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
 
-    measured: bytes by number of tokens, by name, shown with the formula's curves: {"split": {512: 42467328}}.
-    width: d_in = d_out. Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
+    measured: bytes by number of tokens, by name, shown with the formulas' curves: {"split": {512: 42467328}}; taken
+    in float32 with this width (d_in = d_out) and num_heads, and shown for these sizes. Arrays: a CostState. Units:
+    FLOPs, bytes. Errors: as in Explorer; ValueError if num_heads doesn't divide width.
     """
 
-    def __init__(self, measured, width=768):
-        self.measured, self.width = measured, width
+    def __init__(self, measured, width=768, num_heads=12):
+        if num_heads not in divisors(width):
+            raise ValueError(f"num_heads must divide width and be at most {MOST_HEADS}, got {num_heads} and {width}")
+        self.sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_heads, "bytes": 4}
+        self.measured, self.widths = measured, sorted({*WIDTHS, width})
         super().__init__()
 
     def make_controls(self):
-        heads = [n for n in range(1, 49) if self.width % n == 0]
+        width, heads = self.sizes["width"], self.sizes["num_heads"]
         return {
-            "num_tokens": stops("num_tokens", LENGTHS, 1024, "The length of one sentence"),
-            "num_heads": stops("num_heads", heads, 12 if 12 in heads else 1, "Among how many heads the width is split"),
+            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
+            "num_heads": stops("num_heads", divisors(width), heads, "Among how many heads the width is split"),
+            "width": stops("width", self.widths, width, "Of a token's vector before and after the layer"),
+            "num_kv_heads": stops("num_kv_heads", divisors(heads), heads, "Heads of keys and values, shared by all"),
+            "bytes": stops("bytes per number", BYTES.items(), 4, "Of each number that is stored"),
         }
 
-    def compute(self, num_tokens, num_heads):
-        operations, table = flops(num_tokens, self.width, self.width), table_bytes(num_tokens, num_heads)
-        return CostState(num_tokens, num_heads, operations, table, cache_bytes(num_tokens, self.width))
+    def choices(self, values):
+        heads = divisors(values["width"])
+        num_heads = max(n for n in heads if n <= values["num_heads"])
+        return {"num_heads": heads, "num_kv_heads": divisors(num_heads)}
+
+    def goes_with(self, changes):
+        """Where each head has its own keys and values, it keeps them."""
+        each = self._wanted["num_kv_heads"] == self._wanted["num_heads"]
+        return ({"num_kv_heads": changes["num_heads"]} if each and "num_heads" in changes else {}) | changes
+
+    def note(self, wanted, values):
+        said, (heads, shared) = [], (values["num_heads"], values["num_kv_heads"])
+        if wanted["num_heads"] != heads:
+            said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
+        if wanted["num_kv_heads"] not in (shared, wanted["num_heads"]):
+            said.append(f"{wanted['num_kv_heads']} doesn't divide {heads} heads: {shared} KV heads instead.")
+        if self.measured and not self.as_measured(values):
+            known = "{num_heads} heads, width {width}".format(**self.sizes)
+            said.append(f"No measured points: they were taken with {known}, float32.")
+        return " ".join(said)
+
+    def as_measured(self, values):
+        return all(values[name] == value for name, value in self.sizes.items())
+
+    def compute(self, num_tokens, num_heads, width, num_kv_heads, bytes):
+        sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_kv_heads, "bytes": bytes}
+        kv_width, measured = width // num_heads * num_kv_heads, self.measured if self.as_measured(sizes) else {}
+        operations = flops(num_tokens, width, width) | {"q, k, v": 2 * num_tokens * width * (width + 2 * kv_width)}
+        table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, kv_width, 1, bytes)
+        computed = {"kv_width": kv_width, "operations": operations, "table": table, "cache": cache}
+        return CostState(num_tokens, **sizes, **computed, measured=measured)
 
     def picture(self, state):
-        total = sum(state.operations.values())
-        shares = {"share": [part / total for part in state.operations.values()]}
+        shares = {"share": [part / state.total for part in state.operations.values()]}
+        look = {"width": 300, "height": 206, "colours": [GREY]}
+        return [[bars(shares, list(state.operations), "share of the FLOPs", **look), self.memory(state)]]
+
+    def memory(self, state):
+        """The chart of bytes by length: scores, keys and values, and what was measured, with its formulas."""
+        kinds = {f"{name} in all": (there, PEAKS.get(name)) for name, there in state.measured.items()}
         curves = {
-            f"scores of {state.num_heads} heads": [table_bytes(n, state.num_heads) for n in LENGTHS],
-            "keys and values": [cache_bytes(n, self.width) for n in LENGTHS],
+            scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
+            "keys and values": [cache_bytes(n, state.kv_width, 1, state.bytes) for n in LENGTHS],
+            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
         }
-        points = {name: {place(n): held for n, held in there.items()} for name, there in self.measured.items()}
-        ends = table_bytes(LENGTHS[0], 1), table_bytes(LENGTHS[-1], 48)  # the same for every number of heads
-        names, here = {place(n): str(n) for n in LENGTHS}, place(state.num_tokens)
-        title, xlabel = "memory of one layer (bytes)", "num_tokens"
-        memory = lines(curves, points, names, title, xlabel, here, ends=ends, log=True, width=540)
-        return [[bars(shares, list(state.operations), "share of the operations", width=300, height=210), memory]]
+        points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
+        ends = cache_bytes(LENGTHS[0], self.widths[0] // MOST_HEADS or 1, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
+        look = {"ends": ends, "log": True, "written": rounded_size, "width": 560, "height": 220}
+        title, names = "memory of one layer" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
+        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
 
     def headline(self, state):
-        return ""
+        parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, "keys and values")]
+        (most, first), (least, second) = sorted(parts, reverse=True)
+        return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        total = sum(state.operations.values())
+        n, each, measured = f"{state.num_tokens:,}", state.bytes, self.measured_at(state)
         return {
-            "operations": f"{total / 1e9:.2f} billion; {self.quadratic(state):.0%} grow with num_tokens squared",
-            "one table of scores": f"{state.num_heads} × {state.num_tokens} × {state.num_tokens} numbers, "
-            f"{size_in_words(state.table)}",
-            "keys and values": size_in_words(state.cache),
-            "measured, in all, with 12 heads": self.measured_at(state.num_tokens),
-        }
+            "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
+            "with num_tokens squared",
+            "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
+            "keys and values": f"2 × {n} × {state.kv_width:,} × {each} bytes = {size_in_words(state.cache)}",
+        } | ({"measured in all": measured} if measured else {})
 
-    def quadratic(self, state):
-        return (state.operations["scores"] + state.operations["context"]) / sum(state.operations.values())
+    def measured_at(self, state):
+        n, measured = state.num_tokens, state.measured
+        return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
 
     def in_words(self, state):
-        total = sum(state.operations.values()) / 1e9
+        measured = self.measured_at(state)
         return (
-            f"At {state.num_tokens} tokens and {state.num_heads} heads one pass takes {total:.2f} billion operations, "
-            f"{self.quadratic(state):.2f} of them on scores and context. One table of scores takes "
-            f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}. Measured in all, with 12 "
-            f"heads: {self.measured_at(state.num_tokens)}."
+            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads}, num_kv_heads {state.num_kv_heads} and a "
+            f"width of {state.width:,} one pass takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of "
+            f"them for scores and context. In numbers of {state.bytes} bytes the scores take "
+            f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}."
+            + (f" Measured in all: {measured}." if measured else "")
         )
 
-    def measured_at(self, num_tokens):
-        there = {name: points[num_tokens] for name, points in self.measured.items() if num_tokens in points}
-        return ", ".join(f"{name} {size_in_words(held)}" for name, held in there.items()) or "nothing at this length"
+
+def scores_of(num_heads):
+    return f"scores of {num_heads} head{'s' * (num_heads > 1)}"
+
+
+def rounded_size(count):
+    """As on an axis: "1 MB"."""
+    return size_in_words(round(count)).replace(".0 ", " ")
+
+
+def peaks(there, tables, rows, state):
+    """What a layer holds at its peak, by formula, at lengths between those that were measured."""
+    held = [tables * table_bytes(n, state.num_heads) + rows * n * state.width * state.bytes for n in LENGTHS]
+    return [each if min(there) <= n <= max(there) else None for n, each in zip(LENGTHS, held, strict=True)]

@@ -19,7 +19,8 @@ OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, TILE, ABOVE = 198, 24, 18  # pixels: the side of the map, and of each head in the atlas; above both, for names
 LILAC = "#9988FF"
 # A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
-TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto}}
+TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
+.attention-over .attention-headline {{max-width: 100cqi}}
 .attention-over [role=img] {{overflow: visible}}
 .attention-tiles {{position: absolute; left: {LEFT}px; bottom: 0; width: auto; margin: 0; overflow: hidden}}
 .attention-tiles .widget-radio-box {{display: grid; margin: 0; grid-template-columns: repeat(LAYERS, {TILE}px)}}

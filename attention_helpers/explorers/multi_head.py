@@ -8,8 +8,8 @@ import torch
 from ..core import causal_mask
 from ..dropout import Dropout
 from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
+from ..operations import trace
 from ..seeded import DrawnFrom, seeded
-from ..trace import trace
 from .base import SentenceExplorer
 from .ink import weight_limit
 from .lookup_models import trained

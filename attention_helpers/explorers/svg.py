@@ -21,7 +21,7 @@ FRAME = {"fill": "none", "stroke": "currentColor", "pointer_events": "none"}
 AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
 PALE = {"fill_opacity": 0.7}
 WRAPPED = "display:flex;flex-wrap:wrap;gap:8px 14px"
-DASHES = ("none", "6 4", "2 3")  # a chart's curves, in their order
+DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
 FILLS = ("currentColor", "none")  # its measured points
 
 
@@ -184,10 +184,12 @@ def curve(spots, name, **look):
     return tag("path", says=name, d=f"M{path}", **{"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look)
 
 
-def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210):
-    """Curves, lists by name, over evenly spaced positions; measured points by name, as {position: value}.
+def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210, written="{:g}".format):
+    """Curves, lists by name, over evenly spaced positions, None where a curve has no value.
 
-    names: x labels by position; here: the position of a vertical line; ends: the range of the y axis, positive if log.
+    points: measured points by name, as {position: value}; those with a curve's name share its entry in the key. names:
+    x labels by position; here: the position of a vertical line; ends: the range of the y axis, positive if log;
+    written: how a value is written on that axis and in tooltips.
     """
     bend, count = math.log10 if log else float, len(next(iter(curves.values())))
     left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(bend, ends)
@@ -195,16 +197,16 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
     y_of = lambda value: bottom - (value - low) / (high - low) * (bottom - top)  # noqa: E731
     step = 1 if log else 10 ** math.floor(math.log10(high / 2))
     values = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    ticks = [(f"1e{value}" if log else f"{value:g}", y_of(value)) for value in values]
+    ticks = [(written(10.0**value if log else value), y_of(value)) for value in values]
     labels = [(name, x_of(place)) for place, name in names.items()]
     parts = axes(title, left, right, top, bottom, ticks, labels)
     for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
-        spots = [(x_of(i), y_of(bend(value))) for i, value in enumerate(values)]
+        spots = [(x_of(i), y_of(bend(value))) for i, value in enumerate(values) if value is not None]
         parts.append(curve(spots, name, stroke_dasharray=dashes))
     for (name, measured), fill in zip(points.items(), FILLS, strict=False):
         for place, value in measured.items():
             spot = {"cx": x_of(place), "cy": y_of(bend(value)), "r": 4.5, "stroke": "currentColor", "fill": fill}
-            parts.append(tag("circle", says=f"{name}, measured: {value:.3g}", pointer_events="all", **spot))
+            parts.append(tag("circle", says=f"{name}, measured: {written(value)}", pointer_events="all", **spot))
     parts.append(line(x_of(here), top, x_of(here), bottom, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
     parts.append(text((left + right) / 2, bottom + 30, xlabel))
     parts.append(key_of(curves, points, 4, bottom + 46))
@@ -214,9 +216,12 @@ def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=
 def key_of(curves, points, x, y):
     """The names of curves, each after a piece of its line, and of measured points, each after its mark."""
     parts, look = [], {"stroke": "currentColor", "stroke_width": 2}
-    marks = [line(0, -4, 18, -4, stroke_dasharray=dashes, **look) for _, dashes in zip(curves, DASHES, strict=False)]
-    marks += [tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look) for _, fill in zip(points, FILLS, strict=False)]
-    for name, mark in zip([*curves, *(f"{name}, measured" for name in points)], marks, strict=False):
+    dashed = zip(curves, DASHES, strict=False)
+    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **look) for name, dashes in dashed}
+    for name, fill in zip(points, FILLS, strict=False):
+        label = name if name in curves else f"{name}, measured"
+        marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
+    for name, mark in marks.items():
         parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
         x += 34 + EM * SMALL * len(name)
     return "".join(parts if len(parts) > 1 else [])
@@ -235,6 +240,8 @@ def arcs(weights, names, source, title="", width=240, height=90):
     for head, row in enumerate(weights):
         of = f" by head {head + 1}" if len(weights) > 1 else ""
         for x, name, weight in zip(places, names, row, strict=True):
+            if weight < 0.005:  # zero is the page
+                continue
             rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # so that no arc hides another
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
             if x == start:  # its weight on itself: a small loop

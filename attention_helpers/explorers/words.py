@@ -19,7 +19,8 @@ def shares(tokens, weights):
 
 
 def size_in_words(count):
-    """A number of bytes as "96 bytes" or "1.2 MB"."""
-    if count < 1e3:
-        return f"{count} bytes"
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+    """A number of bytes as "96 bytes", "1.2 MB" or "3.2 GB"."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

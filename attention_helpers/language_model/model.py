@@ -123,7 +123,8 @@ class LanguageModel(nn.Module):
     def encode(self, text):
         """The token ids of a text, (1, num_tokens).
 
-        Errors: TypeError unless it's a string, ValueError if it's empty or holds half a character (a surrogate).
+        Errors: TypeError unless it's a string; ValueError if it's empty, or holds half a character (a surrogate) or one
+        for whose bytes there are no tokens (in the course's model, six control characters such as U+0004).
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
@@ -131,7 +132,10 @@ class LanguageModel(nn.Module):
             raise ValueError("text must hold at least one token, got ''")
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError(f"text must not hold half a character, got {text!r}")
-        return torch.tensor([self.tokenizer.encode(text).ids])
+        token_ids = torch.tensor([self.tokenizer.encode(text).ids])
+        if (back := self.decode(token_ids)) != text:  # the tokenizer drops a byte without a token, and says nothing
+            raise ValueError(f"text must hold only what the model has tokens for, got {text!r}, which becomes {back!r}")
+        return token_ids
 
     def decode(self, token_ids):
         """The text of token ids (num_tokens,); an incomplete character becomes �."""

@@ -1,7 +1,7 @@
 """A model's tokenizer: byte-level byte-pair encoding (BPE) from the vocabulary and merges in the model's file."""
 
 # How a text is split before pairs are merged, by its name in the file.
-CUTS = {"smollm": True, "gpt-2": False, "default": False}  # whether each digit is split off
+CUTS = {"smollm": True, "gpt-2": False, "default": False}  # whether each \p{N} is split off: a digit, but also ¾
 CONTROL, USER_DEFINED = 3, 4  # kinds of tokens that are never split
 
 

@@ -27,7 +27,8 @@ class ModernAttention(nn.Module):
     counting its own, or None for no limit; base: of the rotary positions, None for no positions.
     There is no context_length, because rotary positions never end and masks are made for each x.
     Errors: as in MultiHeadAttention; also ValueError if num_kv_heads doesn't divide num_heads, for
-    a window below 1, a base that isn't above 0, or an odd head_dim unless base is None.
+    a window below 1, a base that isn't above 0, an odd head_dim unless base is None, or an x
+    without a token.
     Source: Touvron et al. 2023, "Llama 2" (arXiv 2307.09288), section 2.2; the window: Jiang et al.
     2023, "Mistral 7B" (arXiv 2310.06825), section 2.
     """
@@ -56,6 +57,8 @@ class ModernAttention(nn.Module):
     def project(self, x, past=0):
         """Queries (b, num_heads, num_tokens, head_dim), and keys and values of num_kv_heads heads."""
         check_input(x, self.d_in, ranks=(3,), into=self.W_query)
+        if x.shape[1] == 0:
+            raise ValueError(f"x must hold at least one token, got {tuple(x.shape)}")
         queries = self.split_heads(self.W_query(x))  # (b, num_heads, num_tokens, head_dim)
         keys = self.split_heads(self.W_key(x))  # (b, num_kv_heads, num_tokens, head_dim)
         values = self.split_heads(self.W_value(x))  # (b, num_kv_heads, num_tokens, head_dim)

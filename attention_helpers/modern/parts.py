@@ -181,6 +181,6 @@ def check_even(head_dim):
 
 def check_groups(num_heads, num_kv_heads):
     """How many query heads share one KV head; ValueError if that isn't a whole number."""
-    if num_kv_heads == 0 or num_heads % num_kv_heads:
+    if num_heads % num_kv_heads:
         raise ValueError(f"num_kv_heads must divide num_heads, got num_kv_heads={num_kv_heads}, num_heads={num_heads}")
     return num_heads // num_kv_heads

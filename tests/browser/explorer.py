@@ -119,8 +119,7 @@ class LiveExplorer:
         if control.locator(".noUi-handle").count():
             handle = control.locator(".noUi-handle")
             at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
-            far = (self.kind, self.names[number]) == ("ReadingExplorer", "token")  # it ends at 63, the text before
-            press(("Home" if far else "ArrowLeft") if at_end else "ArrowRight")
+            press("ArrowLeft" if at_end else "ArrowRight")
         elif control.locator("select").count():
             press("Space")
             control.locator("select:open").wait_for()  # an arrow on a closed list belongs to Lab: to the next cell

@@ -1,94 +1,113 @@
-"""A notebook that was saved with an explorer shows its picture when it is opened again, whatever its kernel knows."""
+"""A notebook that is opened or loaded again shows what its explorers showed last, and nothing that is dead."""
 
+import io
 import json
 import time
-from contextlib import contextmanager
+import xml.etree.ElementTree as ET
+from urllib.parse import unquote
 
-import nbformat
+import course
+import matplotlib.pyplot as plt
 import pytest
+from conftest import START
 from kernel import Kernel
+from test_explorers_in_lab import choose_theme
+from visit import SCREENSHOTS
 
-from tools.notebooks.lab import Lab
-from tools.setup.lab_hook import STATE, VIEW
+from tools.notebooks.lab import PATIENCE
+from tools.setup.lab_hook import ADVICE, SVG, VIEW
 
-NAME, PATIENCE = "reopened.ipynb", 120  # seconds
-EXPLORER = """from attention_helpers import load_sentence
-from attention_helpers.explorers import ScoresExplorer
-ScoresExplorer(load_sentence("journey"))"""
-CELLS = [EXPLORER, "1 + 1"]
-PICTURE = ".jp-OutputArea-output :is([role=img], img[src^='data:image/svg+xml'])"
-BROKEN = "Error displaying widget"
-
-
-@pytest.fixture
-def opened(browser, served):
-    """with opened() as lab: the notebook in a page and with a kernel of its own; both end with the block."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, served.folder / NAME)
-
-    @contextmanager
-    def open_it():
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(1000 * PATIENCE)
-        lab = Lab(page, served.address)
-        lab.open(NAME)
-        kernel = Kernel(served, NAME)
-        yield lab
-        kernel.stop()
-        page.close()
-
-    return open_it
+NUMBERS = ("01", "05", "09", "10")
+NOTEBOOKS = [START, *(path for path in course.LESSONS if path.stem[:2] in NUMBERS)]
+# In each file's tests of a notebook these come last: they stop the kernel that the others share.
+pytestmark = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True, ids=lambda path: path.stem)
+LABELS = """() => [...document.querySelectorAll('.attention-explorer')].map(
+    box => box.querySelector('[role=img]')?.getAttribute('aria-label'))"""
+IMAGES = """() => [...document.querySelectorAll('.jp-OutputArea-output img')]
+    .filter(image => image.complete && image.naturalWidth > 300).map(image => image.src)"""
+WIDGETS = ".jp-OutputArea-output :is(.jupyter-widgets, .jupyter-widgets-disconnected)"
+FAILED = "Error displaying widget"
 
 
-def shows_picture(page):
-    """Whether the explorer's cell shows a picture, and not that a widget was not found."""
-    page.locator(PICTURE).or_(page.get_by_text(BROKEN)).first.wait_for()
-    sizes = page.locator(PICTURE).evaluate_all("pictures => pictures.map(each => each.getBoundingClientRect().width)")
-    return len(sizes) == 1 and sizes[0] > 300 and page.get_by_text(BROKEN).count() == 0
+def test_a_picture_of_the_last_state_is_there_when_the_notebook_is_opened_again(notebook):
+    page, lab, file = notebook.page, notebook.lab, notebook.served.folder / notebook.name
+    with notebook.all_in_view():
+        for _ in range(2):  # the open page stays live when it's saved
+            labels = moved(page)
+            saved = save(page, file, labels)
+        assert page.locator(".jp-Dialog").count() == 0
+        assert "widgets" not in saved["metadata"]
+        page.reload()  # while the kernel, and in it the widgets, live on
+        assert dead_or_missing(page, labels) == []
+        close_and_shut_down(page)
+        notebook.kernel.client.stop_channels()
+        lab.open(notebook.name)
+        notebook.kernel = Kernel(notebook.served, notebook.name)
+        for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
+            choose_theme(page, theme)
+            assert dead_or_missing(page, labels) == []
+            picture = page.locator("img[src*='data:image/svg+xml']").first
+            name = f"{notebook.number}_reopened_{theme[11:].lower()}.png"
+            corner = plt.imread(io.BytesIO(picture.screenshot(path=SCREENSHOTS / name)))[9, -9]
+            assert corner[:3].tolist() == [1, 1, 1]
+    assert lab.errors == []
 
 
-def run_second_cell(page):
-    page.locator(".jp-CodeCell .jp-InputArea-editor").last.click()
-    page.keyboard.press("Control+Enter")
-    page.locator(".jp-CodeCell .jp-InputPrompt").last.get_by_text("[1]:", exact=True).wait_for()
+def moved(page):
+    """Move the first explorer's first slider by a key; the labels of all pictures once they stand still."""
+    before, box = page.evaluate(LABELS), page.locator(".attention-explorer").first
+    handle = box.locator(".noUi-handle").first
+    at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+    handle.press("ArrowLeft" if at_end else "ArrowRight")
+    page.wait_for_function(f"before => ({LABELS})().join() != before", arg=",".join(before))
+    if (pause := box.locator("button", has_text="Pause")).count():
+        pause.click()
+    labels = None
+    while labels != (labels := page.evaluate(LABELS)):
+        page.wait_for_timeout(1000)
+    return labels
 
 
-def save(page, path, count):
-    """Save, and return the notebook once its file says that the last cell was the kernel's `count`th to run."""
+def save(page, file, labels):
+    """Save, and return the notebook once its file has these pictures."""
     page.keyboard.press("Control+s")
     deadline = time.monotonic() + PATIENCE
-    while not (saved := parsed(path)) or saved["cells"][-1]["execution_count"] != count:
-        assert time.monotonic() < deadline, f"{path.name} was not saved"
-        page.wait_for_timeout(50)
+    while labels_of(pictures := stored_pictures(saved := parsed(file))) != labels:
+        assert time.monotonic() < deadline, f"{file.name} has {labels_of(pictures)}, the page {labels}"
+        page.wait_for_timeout(100)
+    assert all(ADVICE in picture for picture in pictures)
     return saved
 
 
-def parsed(path):
-    """The notebook in a file, or None while Jupyter is still writing it."""
+def parsed(file):
+    """The notebook in a file; one without cells while Jupyter is still writing it."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except ValueError:  # half of it: not JSON, or cut within a character
-        return None
+        return {"cells": []}
 
 
-def data_of(notebook):
-    [output] = notebook["cells"][0]["outputs"]
-    return output["data"]
+def stored_pictures(saved):
+    """The SVGs that a notebook has in place of widgets."""
+    outputs = [output.get("data", {}) for cell in saved["cells"] for output in cell.get("outputs", [])]
+    return [course.joined(data[SVG]) for data in outputs if SVG in data and VIEW not in data]
 
 
-def test_a_picture_is_there_when_the_notebook_is_opened_again(opened, served):
-    file = served.folder / NAME
-    with opened() as lab:
-        lab.run_all(len(CELLS))
-        assert shows_picture(lab.page)
-        saved = save(lab.page, file, len(CELLS))
-    assert data_of(saved)[VIEW]["model_id"] in saved["metadata"]["widgets"][STATE]["state"]
-    with opened() as lab:
-        assert shows_picture(lab.page), "with the widgets that the file holds"
-        assert lab.page.locator(".noUi-handle").count() > 0
-        run_second_cell(lab.page)
-        saved = save(lab.page, file, 1)
-    assert {"image/svg+xml", "text/plain"} <= set(data_of(saved))
-    with opened() as lab:
-        assert shows_picture(lab.page), "without, since the kernel that saved last knew of none"
+def labels_of(pictures):
+    return [ET.fromstring(picture).get("aria-label") for picture in pictures]
+
+
+def dead_or_missing(page, labels):
+    """What is wrong with a page that should show pictures with these labels, and no widgets."""
+    page.locator("img[src*='data:image/svg+xml']").nth(len(labels) - 1).or_(page.get_by_text(FAILED)).first.wait_for()
+    shown = [unquote(source.partition(",")[2]) for source in page.evaluate(IMAGES) if "svg+xml" in source]
+    missing = [label for label in labels if label not in labels_of(shown)]
+    return missing + ["a widget"] * page.locator(WIDGETS).count() + [FAILED] * page.get_by_text(FAILED).count()
+
+
+def close_and_shut_down(page):
+    """Menu File, Close and Shut Down Notebook, and yes."""
+    page.locator(".lm-MenuBar-itemLabel", has_text="File").first.click()
+    page.locator(".lm-Menu-item[data-command='filemenu:close-and-cleanup']").click()
+    page.locator(".jp-Dialog .jp-mod-warn").click()
+    page.locator(".jp-Notebook").wait_for(state="detached")

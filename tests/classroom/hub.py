@@ -125,7 +125,8 @@ def hub(homes):
     (folder / "config.py").write_text(TRIAL.format(**settings))
     with open(folder / "log", "w") as log:
         command = [sys.executable, "-m", "jupyterhub", "--config", "config.py"]
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        own = {"stdin": log, "stdout": log, "stderr": log}  # all three can be written to, as with a terminal
+        process = subprocess.Popen(command, cwd=folder, **own, start_new_session=True)
     try:
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
         yield Hub(urls[0], urls[2], psutil.Process(process.pid), folder)

@@ -20,7 +20,7 @@ from . import lab
 ROOT = Path(__file__).parents[2]
 START, PICTURES = ROOT / "notebooks" / "00_start_here.ipynb", ROOT / "notebooks" / "pictures"
 SIZE, WIDTH = {"width": 1400, "height": 1100}, 860  # of the page; and how wide the recording is, in pixels
-ALONE, TOGETHER = 60, 40  # steps of training with one head, then with two
+ALONE, TOGETHER = 75, 60  # steps of training with one head, then with two
 FRAME, LAST = 120, 2500  # milliseconds that each picture stays, and the last
 
 
@@ -31,23 +31,18 @@ def shot(box):
 
 
 def steps(box):
-    return int(box.locator("[role=img] text").first.text_content().removeprefix("step "))
-
-
-def move(box, name, key):
-    box.locator(f".widget-slider:has(.widget-label:text-is('{name}')) .noUi-handle").press(key)
+    return int(box.locator("[role=img] tspan[font-weight=bold]").last.text_content())
 
 
 def recorded(page, box):
-    """Pictures of the playground as it plays: with one head, then, from the slider's move on, with two."""
+    """Pictures of the playground as it plays: with one head until it has failed, then, after a click, with two."""
     pictures = []
-    move(box, "steps a picture", "ArrowLeft")
     for until in (ALONE, TOGETHER):
         while steps(box) < until:
             pictures.append(shot(box))
         if until == ALONE:
-            move(box, "num_heads", "ArrowRight")
-            while steps(box) >= ALONE:  # the move begins anew
+            box.locator(".attention-remedy").click()
+            while steps(box) >= ALONE:  # the click begins anew
                 page.wait_for_timeout(20)
     box.locator(".widget-button", has_text="Pause").click()
     page.wait_for_timeout(500)
@@ -64,10 +59,10 @@ def main():
         browser = playwright.chromium.launch(executable_path=lab.CHROMIUM, args=lab.FLAGS)
         page = browser.new_page(viewport=SIZE)
         lab.Lab(page, server.address).open(START.name)
-        page.locator(".jp-CodeCell .jp-InputArea-editor").first.click()
-        page.keyboard.press("Control+Enter")
+        page.keyboard.press("Shift+Enter")
+        page.keyboard.press("Shift+Enter")
         box = page.locator(".jp-OutputArea-output .Playground")
-        box.locator("[role=img]").wait_for()
+        box.locator("div[role=img]").wait_for()
         first, *others = recorded(page, box)
         browser.close()
     moving = {"save_all": True, "append_images": others, "duration": [FRAME] * len(others) + [LAST], "loop": 0}

@@ -17,8 +17,9 @@ from .manifest import COURSE, LESSONS, NOTEBOOKS, START
 README = NOTEBOOKS.parent / "README.md"
 TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
 TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make course: to here -->)", flags=re.S)
-# The paragraphs of a notebook's first cell that are written here; those between them are its own.
-WRITTEN = re.compile(r"# .*|\*\*.*\*\*|!\[You are here.*|About \d+ minutes.*|(Previous|Next): \[.*")
+# The paragraphs about a notebook that are written here; those between them are its own.
+WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|!\[You are here.*|About \d+ minutes.*|(Previous|Next): \[.*")
+ABOUT = "## What's in this course"  # on the start page, whose first cell leaves room for the playground
 MAP = """## The notebooks
 
 Take them in order; each builds on the one before. The first minutes are for reading, predicting and running
@@ -76,15 +77,18 @@ def teaching(text):
     return f"{before}\n{lessons}\n\n{after}"
 
 
-def head(notebook, source):
-    """A notebook's first cell: title, question, its own words, how long, and the neighbours."""
-    own = [paragraph for paragraph in source.split("\n\n") if not WRITTEN.fullmatch(paragraph)]
+def own_words(source):
+    return [paragraph for paragraph in source.split("\n\n") if not WRITTEN.fullmatch(paragraph)]
+
+
+def head(notebook, source, heading):
+    """What a notebook is about: a heading, its question, its own words, how long, and the neighbours."""
     more = f", and {notebook.practice} more for the explorer and the exercises" if notebook.practice else ""
     place = COURSE.index(notebook)
     previous = f"Previous: {link(COURSE[place - 1])} · " if place else ""
     about = [f"About {notebook.total} minutes{more}.", previous + way_on(following(notebook))]
     picture = f"![{draw_map.alternative(notebook.here)}]({notebook.picture})"
-    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", picture, *own, *about])
+    return "\n\n".join([heading, f"**{notebook.question}**", picture, *own_words(source), *about])
 
 
 def following(notebook):
@@ -105,12 +109,15 @@ def summary(notebook, source):
 
 def cells(notebook, sources):
     """The texts of all cells of a notebook as they should be; those that it shares with no other stay as they are."""
-    sources = [head(notebook, sources[0]), *sources[1:]]
+    title, sources = f"# {notebook.name}", [*sources]
     place = place_of("## Summary", sources)
     sources[place] = summary(notebook, sources[place])
-    if notebook is START:
-        sources[place_of("## The notebooks", sources)] = overview()
-    return sources
+    if notebook is not START:
+        return [head(notebook, sources[0], title), *sources[1:]]
+    place = place_of(ABOUT, sources)
+    sources[place] = head(notebook, sources[place], ABOUT)
+    sources[place_of("## The notebooks", sources)] = overview()
+    return ["\n\n".join([title, *own_words(sources[0])]), *sources[1:]]
 
 
 def place_of(heading, sources):

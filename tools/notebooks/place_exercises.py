@@ -2,9 +2,8 @@
 
     python -m tools.notebooks.place_exercises [NN ...]      (none means all lessons that have exercises)
 
-A lesson's exercises stand before its summary, or before "Now yours" where it has that; their cells' ids begin with
-"exercise". Nothing else in a lesson changes, and no outputs are made: run `make refresh` afterwards. A test holds
-notebooks and exercises together.
+A lesson's exercises come before its summary; their cells' ids begin with "exercise". Nothing else in a lesson
+changes, and no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
 """
 
 import importlib
@@ -89,7 +88,7 @@ def place(number):
     path = lesson_of(number).path
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if not cell.id.startswith("exercise")]
-    end, *_ = [n for n, cell in enumerate(cells) if cell.source.startswith(("## Now yours", "## Summary"))]
+    end, *_ = [n for n, cell in enumerate(cells) if cell.source.startswith("## Summary")]
     notebook.cells = cells[:end] + cells_of(lesson_cells(number), "exercise") + cells[end:]
     nbformat.write(notebook, path)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"

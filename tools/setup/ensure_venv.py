@@ -28,8 +28,7 @@ VENV = ROOT / ".venv"
 WINDOWS = os.name == "nt"
 PYTHON = VENV / ("Scripts/python.exe" if WINDOWS else "bin/python")
 # How to come back here, and with another Python; there's no make on Windows.
-AGAIN = "python tools/setup/ensure_venv.py {}" if WINDOWS else "make {}"
-ANOTHER = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} PYTHON=python3.12"
+AGAIN = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} (add PYTHON=python3.12 for another Python)"
 
 LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
 LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
@@ -37,7 +36,7 @@ LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
 ALONE = "requirements-model.txt"  # for all but venv, without its packages' own requirements: a pip call of its own
 INPUTS = [*sorted({name for files in LEVELS.values() for name in files}), ALONE, "constraints.txt", "pyproject.toml"]
 STAMP = VENV / ".ready"  # the fingerprint of what was last installed completely
-LAB_SETTINGS = ROOT / "tools/setup/lab_settings"
+IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: settings of Lab and of its kernels
 
 # .venv's own folder for packages: a pip that's found may be the system's, in a .venv that sees its packages.
 PROBE = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2]); print(sysconfig.get_path('purelib'))"
@@ -85,9 +84,9 @@ def make_venv(lock):
 
 
 def fingerprint(level):
-    """Hash everything that decides what an installation gives; also ROOT, because "-e ." notes the folder."""
-    digest = hashlib.sha256(os.fsencode("\n".join([RUNNING, str(ROOT), *LEVELS[level]])))
-    for path in [ROOT / name for name in INPUTS] + sorted(LAB_SETTINGS.iterdir()):
+    """Hash what decides on an installation, and ROOT, which "-e ." notes. For another Python, .venv is made again."""
+    digest = hashlib.sha256(os.fsencode("\n".join([str(ROOT), *LEVELS[level]])))
+    for path in [ROOT / name for name in INPUTS] + sorted(filter(Path.is_file, IN_VENV.rglob("*"))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -116,20 +115,22 @@ def missing(files, packages):
 
 def install(level, packages, lock):
     files, wanted = [*LEVELS[level], ALONE], fingerprint(level)
-    if STAMP.exists():  # from here on .venv is neither what it was nor what it will be
-        STAMP.unlink()
+    STAMP.unlink(missing_ok=True)  # from here on .venv is neither what it was nor what it will be
     remove_torn_packages(packages)
     print(f"Installing {', '.join(files)} into .venv: a minute or two, more if torch must be downloaded.", flush=True)
     # Isolated, because pip takes a package on PYTHONPATH for an installed one.
     pip = [str(PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check"]
     pinned = ["-c", "constraints.txt"] + [f"--requirement={name}" for name in LEVELS[level]]
-    if run(pip + pinned, lock) or run([*pip, "--no-deps", f"--requirement={ALONE}"], lock):
+    failed = run(pip + pinned, lock)
+    for path in packages.glob("*attention_helpers.pth"):  # of "-e .": under LC_ALL=C, Python 3.11 can't read an ö in it
+        path.write_text(os.path.relpath(str(ROOT), str(packages)))
+    if failed or run([*pip, "--no-deps", f"--requirement={ALONE}"], lock):
         machine = f"torch is made for the systems that README.md names, and this is {platform.platform()}"
         raise OSError(f"pip failed, for the reason printed above ({machine} {platform.machine()})")
     elsewhere = ", ".join(missing(files, packages))
     if elsewhere:
         raise OSError(f"pip put {elsewhere} elsewhere. Find the setting with {PYTHON} -m pip config list and remove it")
-    shutil.copytree(str(LAB_SETTINGS), str(VENV / "share/jupyter/lab/settings"), dirs_exist_ok=True)
+    shutil.copytree(str(IN_VENV), str(VENV), dirs_exist_ok=True)
     STAMP.write_text(wanted)  # last, so that an interrupted installation has none
 
 
@@ -165,5 +166,5 @@ if __name__ == "__main__":
     try:
         ensure(sys.argv[1])
     except (KeyboardInterrupt, OSError) as error:
-        then = f"Then call {AGAIN} again (with another Python: {ANOTHER})".format(*[sys.argv[1]] * 2)
+        then = f"Then call again: {AGAIN}".format(sys.argv[1])
         sys.exit(f"Cannot bring .venv up to date: {str(error) or 'interrupted'}. {then}.")

@@ -1,5 +1,5 @@
 """The playground: attention that learns while you watch, and fails where it must."""
 
-from .explorer import Playground
+from .door import Playground
 
 __all__ = ["Playground"]

@@ -1,163 +1,160 @@
 """The playground's controls, picture and words."""
 
 import math
-import textwrap
 from typing import NamedTuple
 
 import ipywidgets as widgets
 import torch
-from IPython import get_ipython
 
 from ...checks import check_size
 from ...core import causal_mask
 from ...training.loop import held_interrupt
-from ..base import NAMED, Explorer, answer_quietly, seed, stops
-from ..svg import Drawing, arcs, below, printed, text
-from ..svg_maps import colour_bar, head_maps
+from ..base import Explorer, answer_quietly, seed, stops
+from ..svg import below
 from ..words import shares
-from .charts import measured_curves
-from .headline import headline, percent
+from .charts import answer, maps, measured_curves, percent, question_arcs, sentence
+from .door import SHOWN, STYLE, close_all
+from .headline import SURE, asked, explained, fails, headline
 from .player import Player
 from .runs import NEXT, TASKS, Run
 
 LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
-OPEN = set()  # playgrounds that aren't closed; ipywidgets keeps these alive anyway
-WIDTH, LINE = 640, 78  # the headline's width, in the picture's pixels, and characters per line
+SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
+REMEDY = "Give it a second head"
+ROW = {"flex_flow": "row wrap", "grid_gap": "4px 12px", "align_items": "center"}
 
 
 class PlayState(NamedTuple):
     """What the picture shows: a run after its latest step."""
 
     run: Run
+    values: dict  # of the controls
     step: int
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
     tokens: list  # the same example in words
-    mask: str
+    asks: int  # the token that asks
+    wanted: list  # the tokens with the right answers, in their order; none for the next character
+    predicted: list  # what the model answers, in words
+    answers: list  # what's right
     measured: list  # one Measured per picture so far; losses in nats
     honest: list  # one Honest now and then, for the next character
-    parameters: int
-    headline: str
+    learned: int  # the step from which on the task was learned, or None
 
 
-class Playground(Explorer):
-    """Train one attention layer and watch it. Moving a control restarts training from the seed, and it keeps playing.
+class PlaygroundExplorer(Explorer):
+    """Train one attention layer and watch it. Moving a control restarts training from the seed.
 
     play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
-    time. Held-out examples are evaluated in eval mode. Only one playground per kernel plays: making or playing another
-    pauses it, and so does interrupting the kernel. Running its cell again closes it, and so does close().
+    time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
+    on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
+    playing another pauses it, and so does interrupting the kernel. close() releases everything.
     Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
     def __init__(self):
-        self.cell, self.execution = this_cell()
-        for other in [*OPEN]:
-            other.pause()
-            if self.cell and other.cell == self.cell and other.execution != self.execution:
-                other.close()
+        self.lively = False  # whether somebody sees it move
         super().__init__()
         self.player = Player(self._lock, self._next_picture, self._show_button)
-        OPEN.add(self)
 
     def make_controls(self):
         return {
-            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What is to be learned"),
-            "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
-            "num_heads": stops("num_heads", [1, 2, 4], 1, "Among how many heads d_out is split"),
-            "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
+            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
+            "num_heads": widgets.ToggleButtons(options=[1, 2, 4], description="heads", tooltip="They share d_out"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
-            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="Leaky: none"),
+            "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
+            "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
+            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
             "seed": seed(0),
         }
 
     def make_extras(self):
-        """A row of buttons, and a slider for the number of steps per picture."""
+        """Buttons by name, and a slider for the number of steps per picture."""
         self.buttons = {}
         for name, icon, tooltip, pressed in (
-            ("Play", "play", "Train on, picture after picture", lambda: self.pause() if self.playing else self.play()),
-            ("Step", "step-forward", "Train on to the next picture", lambda: self.run(self.speed.value)),
+            ("Play", "play", "Train, picture after picture", lambda: self.pause() if self.playing else self.play()),
+            (REMEDY, "", "Two heads, from step 0", self.give_second_head),
+            ("Step", "step-forward", "Train up to the next picture", lambda: self.run(self.pace)),
             ("Restart", "fast-backward", "Back to step 0, with the controls as they are", self.restart),
+            ("shown", "", "Pressed by the page itself", lambda: self.lively or self.play()),
         ):
-            button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "110px"})
+            button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
             button.on_click(lambda _, pressed=pressed: pressed())
             self.buttons[name] = button
-        self.buttons["Play"].button_style = "primary"
-        self.speed = stops("steps a picture", [1, 2, 5, 10, 20], 2, "Steps of training between two pictures")
-        self.speed.style.description_width = NAMED
-        row = [*self.buttons.values(), self.speed]
-        for widget in row:
+        self.buttons["Play"].button_style, self.buttons["Play"].layout.width = "primary", "84px"
+        self.buttons[REMEDY].add_class("attention-remedy")
+        self.buttons["shown"].add_class("attention-shown")
+        auto = f"auto: {SOON} up to step {SURE}, then {LATER}"
+        paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
+        self.speed = stops("steps per picture", paces, 0, auto)
+        return [*self.buttons.values(), self.speed]
+
+    def arranged(self, reset):
+        """What a newcomer needs in one line; the rest opens with More."""
+        play, remedy, step, restart, shown, speed = self.make_extras()
+        more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
+        more.add_class("attention-more")
+        first, others = [*self.controls.values()][:3], [*self.controls.values()][3:]
+        for control, width in zip(first, ("172px", "auto", "234px"), strict=True):
+            control.style.description_width, control.layout.width = "initial", width
+        for widget in (play, remedy, step, restart, shown, speed, more):
             answer_quietly(widget)
-        return [widgets.HBox(row, layout={"grid_area": "auto / 1 / auto / -1", "flex_flow": "row wrap"})]
+        box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
+        more.observe(lambda change: show(box, change["new"]), names="value")
+        self.message.layout.min_height = "0"  # no state is impossible here
+        page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
+        return widgets.VBox([widgets.HBox([*first, play, remedy, more], layout=ROW), box, shown, page])
 
     def compute(self, **values):
         return self.state_of(Run(**values), values)
 
     def state_of(self, run, values):
         """What to show of a run with these control values."""
-        parameters = sum(parameter.numel() for parameter in run.model.parameters())
-        history, said = (run.measured.copy(), run.honest.copy()), headline(run, **values)
-        return PlayState(run, run.step, run.map(), run.words(), values["mask"], *history, parameters, said)
+        example = run.map(), run.words(), run.asks, run.wanted(), *run.both()
+        return PlayState(run, values, run.step, *example, run.measured.copy(), run.honest.copy(), run.learned)
 
     def unused(self, values):
-        return set() if values["task"] == NEXT else {"mask"}
-
-    def note(self, wanted, values):
-        if values["task"] == NEXT:
-            return ""
-        return "mask does nothing here: only the question's row is read out, and the question comes last."
+        return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
 
     def picture(self, state):
-        run, next_character = state.run, state.run.name == NEXT
-        hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
-        limit = 0.5 if next_character else 1.0
-        bar = colour_bar(limit, height=195, more=next_character)
-        table = head_maps(state.weights, state.tokens, limit, hidden, None, 430, 390, run.asks, bar=bar)
-        asks = f"character {run.asks + 1}" if next_character else "the question"
-        said = [text(0, 18, f"step {state.step}", "start", 16, font_weight="bold")]
-        lines = textwrap.wrap(state.headline, LINE)[:3]
-        said += [text(90, 18 + 19 * n, words, "start", 14) for n, words in enumerate(lines)]
-        reads = arcs(state.weights[:, run.asks], state.tokens, run.asks, f"what {asks} reads", width=420, height=60)
-        charts = measured_curves(state.measured, state.honest, 420, 96)
-        return [[Drawing("".join(said), WIDTH, 66)], [table, below(reads, charts, gap=0)]]
+        next_character, mask = state.values["task"] == NEXT, state.values["mask"]
+        hidden = causal_mask(len(state.tokens)) & (mask == "causal" or not next_character)
+        reads = question_arcs(state.weights[:, state.asks], state.tokens, state.asks, state.wanted)
+        answered = answer(asked(state), state.predicted, state.answers)
+        tables = maps(state.weights, state.tokens, state.asks, hidden, 0.5 if next_character else 1.0)
+        return [[below(*map(sentence, explained(state)), gap=0)], [reads, answered], [tables, measured_curves(state)]]
 
     def headline(self, state):
-        return ""
+        return headline(state, **state.values)
 
     def readouts(self, state):
-        now, of = state.measured[-1], "next characters" if state.run.name == NEXT else "answers"
-        weaker = " (to the weaker question)" if state.run.name == TASKS[0] else ""
-        rows = {
-            "loss": f"held-out {now.held_loss:.3f} nats" + in_training(now.loss, "{:.3f}"),
-            f"right {of}": f"held-out {percent(now.accuracy)}" + in_training(100 * now.right, "{:.0f} %") + weaker,
-            f"“{state.tokens[state.run.asks]}” reads": self.strongest(state),
-            "parameters": f"{state.parameters:,} in the whole model; d_in is d_out",
-        }
-        if state.honest:
-            step, loss, usual = state.honest[-1]
-            rows["honest loss"] = f"{loss:.2f} nats with no future to read, {usual:.2f} with (step {step})"
-        return rows
-
-    def strongest(self, state):
-        """Each head's largest weights, in words."""
-        most = [row.topk(2) for row in state.weights[:, state.run.asks]]
-        return "; ".join(
-            f"head {head}: {shares([state.tokens[place] for place in places], weights)}"
-            for head, (weights, places) in enumerate(most, 1)
-        )
+        return {}  # the numbers are beside what they measure
 
     def in_words(self, state):
+        now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
+        training = f"In training: {percent(now.right)}. " if math.isfinite(now.right) else ""
+        loss = f"{now.held_loss:.2f} nats" if math.isfinite(now.held_loss) else "not a number"
+        heads = [
+            f"head {head}: {shares([state.tokens[token] for token in tokens], weights)}"
+            for head, (weights, tokens) in enumerate(most, 1)
+        ]
         return (
-            f"Step {state.step}. {state.headline} Held-out loss {state.measured[-1].held_loss:.2f} nats. "
-            f"The token {state.tokens[state.run.asks]} reads, by {self.strongest(state)}."
+            f"{' '.join(explained(state)).replace('*', '')} {training}Held-out loss {loss}. "
+            f"{asked(state)} is answered with {' '.join(state.predicted)}; right is {' '.join(state.answers)}. "
+            f"It reads, by {'; '.join(heads)}."
         )
 
     @property
     def playing(self):
         return self.player.wanted
 
+    @property
+    def pace(self):
+        """Steps of training up to the next picture."""
+        return self.speed.value or (SOON if self.arrays.run.step < SURE else LATER)
+
     def play(self):
         """Keep training, picture after picture, until pause() or for LONGEST steps."""
-        for other in OPEN - {self}:
-            other.pause()
+        self.lively = True
         self.player.start()
         self._show_button()
 
@@ -175,7 +172,7 @@ class Playground(Explorer):
         self.pause()
         with held_interrupt() as interrupted, self._lock:
             while left and not interrupted():
-                taken = min(left, self.speed.value)
+                taken = min(left, self.pace)
                 self.arrays.run.take(taken)
                 left -= taken
             self._show_run()
@@ -184,20 +181,30 @@ class Playground(Explorer):
         """Go back to step 0, and continue from there if it's playing."""
         self.set(**self._shown)
 
+    def give_second_head(self):
+        """What the failure with one head asks for."""
+        self.set(num_heads=2)
+        self.play()
+
     def close(self):
         """Stop for good and release everything."""
         self.pause()
-        OPEN.discard(self)
         self.arrays = self.arrays._replace(run=None)
-        for child in self.children:
-            close_all(child)
-        self.layout.close()
+        close_all(*self.children, self.layout)
         super().close()
+
+    def _moved(self, change):
+        """As in every explorer; where it's seen to move, it also plays."""
+        with self._lock:
+            before = self._shown
+            super()._moved(change)
+        if self.lively and self._shown is not before:
+            self.play()
 
     def _next_picture(self):
         run = self.arrays.run
         before = run.step
-        run.take(self.speed.value)
+        run.take(self.pace)
         self._show_run()
         if run.step // LONGEST > before // LONGEST:
             self.player.stop()
@@ -206,35 +213,15 @@ class Playground(Explorer):
     def _show_run(self):
         self._draw(self.state_of(self.arrays.run, self._shown))
 
+    def _draw(self, state):
+        super()._draw(state)
+        show(self.buttons[REMEDY], fails(state, **state.values))
+        show(self.controls["mask"], "mask" not in self.unused(state.values))
+
     def _show_button(self):
         name, icon = ("Pause", "pause") if self.playing else ("Play", "play")
         self.buttons["Play"].description, self.buttons["Play"].icon = name, icon
 
-    def _repr_mimebundle_(self, **kwargs):
-        """As in every explorer, but while playing the static picture is that of step 0."""
-        bundle = super()._repr_mimebundle_(**kwargs)
-        if self.playing:
-            first = self.compute(**self.values)
-            bundle["image/svg+xml"] = printed(self.picture(first), self.in_words(first))
-        return bundle | {"text/plain": "Playground: run this cell to play with it."}
 
-
-def in_training(number, form):
-    return f", training {form.format(number)}" if math.isfinite(number) else ""
-
-
-def this_cell():
-    """The ids of the running cell and of this execution; None outside a notebook."""
-    kernel = getattr(get_ipython(), "kernel", None)
-    parent = kernel.get_parent() if kernel else {}
-    return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
-
-
-def close_all(widget):
-    """Close a widget, its children, its style and its layout, because ipywidgets keeps each of them until then."""
-    for part in (*getattr(widget, "children", ()), getattr(widget, "style", None), widget.layout):
-        if isinstance(part, widgets.DOMWidget):
-            close_all(part)
-        elif part is not None:
-            part.close()
-    widget.close()
+def show(widget, wanted):
+    widget.layout.display = None if wanted else "none"

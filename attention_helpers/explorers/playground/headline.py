@@ -1,4 +1,4 @@
-"""The playground's headline: one or two sentences on what was measured, and on what would fix it.
+"""The playground's words: a headline on what was measured and what would fix it, and the task in one example.
 
 Claims about a single run come from its numbers. Claims about all runs with some settings (they can't learn, or others
 can) are checked by a slow test with ten seeds each: see `cannot` and `mends`.
@@ -6,15 +6,16 @@ can) are checked by a slow test with ten seeds each: see `cannot` and `mends`.
 
 import math
 
-from .runs import NEXT
+from .charts import percent
+from .runs import LEARNED, NEXT, STEADY
 
-PATIENT = 150  # steps before a headline suggests a change, if more steps might be enough
-SURE = 50  # steps before it says that one head isn't enough, since no number of steps is
+PATIENT = 150  # steps before a headline names other settings, if more steps might be enough
+SURE = 60  # steps before it says that one head isn't enough, since no number of steps is
 APART = 0.3  # nats: if the honest loss exceeds the usual one by more, the model reads the future
-
-
-def percent(share):
-    return f"{100 * share:.0f} %"
+SAID = {"num_heads": "{} heads", "d_out": "d_out {}", "learning_rate": "learning rate {}", "dropout": "dropout {}"}
+TRAINING = "Training: with every step, the question reads differently."
+BLEND = "One head mixes what it reads: both answers come out of one blend, and {}."
+OF_BOTH = ("here both are wrong", "one stays wrong", "are right here by luck")  # by the number of right answers
 
 
 def good(task):
@@ -39,38 +40,67 @@ def cannot(task, num_heads):
     return task == "two questions" and num_heads == 1
 
 
-def headline(run, task, **sizes):
-    """The headline for a Run with these control values."""
-    now, start = run.measured[-1], run.measured[0]
+def fails(state, task, num_heads, **_):
+    """Whether a second head is what lacks, and the run has shown it."""
+    return cannot(task, num_heads) and state.step >= SURE and state.learned is None
+
+
+def headline(state, task, **sizes):
+    """The headline for a PlayState with these control values."""
+    now = state.measured[-1]
     if not math.isfinite(now.held_loss):
-        return "The loss is no number any more: the steps were too large."
+        return "The loss isn't a number any more: the steps were too large."
     if task == NEXT:
-        return of_next_character(run, now, start)
-    if run.step == 0:
-        return f"Untrained: {percent(now.accuracy)} of the held-out answers are right; guesses give 10 %. Press Play."
-    if run.learned is not None:
-        return f"Learned: from step {run.learned} on at least 99 % of the held-out answers are right."
-    fares = "answers to the weaker question" if task == "two questions" else "answers"
-    so_far = f"After {run.step} steps {percent(now.accuracy)} of the held-out {fares} are right."
-    mended, sure = mends(task, **sizes), cannot(task, sizes["num_heads"])
-    why = " One head hands out one mixture: it cannot answer both." if sure else ""
-    if run.step < (SURE if sure else PATIENT) or not mended:
-        return so_far
-    if mended == {"num_heads": 2}:
-        return f"{so_far}{why} Give it a second."
-    return f"{so_far}{why} Try {' and '.join(f'{name} = {value:g}' for name, value in mended.items())}."
+        return of_next_character(state)
+    if state.step == 0:
+        return "Untrained: every answer is a guess."
+    if state.learned is not None:
+        return f"Learned: {percent(LEARNED)} for {STEADY} steps, from step {state.learned} on.{who_reads(state)}"
+    if fails(state, task, **sizes):
+        return BLEND.format(OF_BOTH[sum(a == b for a, b in zip(state.predicted, state.answers, strict=True))])
+    mended = mends(task, **sizes)
+    if state.step < PATIENT or not mended or now.accuracy >= LEARNED:
+        return TRAINING
+    with_these = " and ".join(SAID[name].format(value) for name, value in mended.items())
+    return f"{percent(now.accuracy)} after {state.step} steps; with {with_these} it would reach {percent(LEARNED)}."
 
 
-def of_next_character(run, now, start):
+def who_reads(state):
+    """Which of the wanted tokens each head reads most, if together these are all that's wanted."""
+    most = state.weights[:, state.asks].argmax(dim=-1).tolist()
+    if sorted(most) != sorted(state.wanted):
+        return ""
+    reads = [f"ead {head} reads “{state.tokens[token]}”" for head, token in enumerate(most, 1)]
+    return f" H{', h'.join(reads)}." if len(reads) > 1 else f" It reads “{state.tokens[most[0]]}”."
+
+
+def of_next_character(state):
     """The leak, if the two losses measured at one step reveal it; else how far the training got."""
-    if run.step == 0:
-        return f"Untrained: {percent(now.accuracy)} of the next characters are guessed. Press Play."
-    if not run.honest:
-        return f"After {run.step} steps {percent(now.accuracy)} of the held-out characters are guessed right."
-    step, loss, usual = run.honest[-1]
+    if state.step == 0:
+        return "Untrained: every character is a guess."
+    if not state.honest:
+        return TRAINING.replace("the question reads", "each character reads")
+    _, loss, usual = state.honest[-1]
     if loss - usual > APART:
-        return (
-            f"It reads what it is to guess: after {step} steps its loss seems to be {usual:.2f} nats, but with no "
-            f"future to read it is {loss:.2f}."
-        )
-    return f"After {step} steps the held-out loss is {usual:.2f} nats; with no future to read it is {loss:.2f}."
+        return f"It reads what it should predict: its loss is {usual:.2f}, but {loss:.2f} with no future to read."
+    return f"Its loss on new text is {usual:.2f}, and {loss:.2f} with no future to read."
+
+
+def asked(state):
+    """The question, or the characters before the one to predict."""
+    if state.values["task"] == NEXT:
+        return "".join(state.tokens[state.asks - 7 : state.asks + 1]).replace("␣", " ").replace("↵", " ")
+    return state.tokens[state.asks]
+
+
+def explained(state):
+    """The task in terms of this very example, and how often it's solved; words between asterisks are bold."""
+    task, right = state.values["task"], percent(state.measured[-1].accuracy)
+    if task == NEXT:
+        return f"Which character comes after “*{asked(state)}*”?", f"Step *{state.step}*: {right} right on new text."
+    letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
+    step = f"Step *{state.step}*: {right} right on new examples"
+    if len(state.wanted) == 1:
+        return f"“{asked(state)}” asks which digit stands next to {letters}.", f"{step}."
+    counted = "counting the less accurate of the two answers"
+    return f"“{asked(state)}” asks which digits stand next to {letters}.", f"{step}, {counted}."

@@ -8,13 +8,14 @@ import time
 from IPython import get_ipython
 
 FRAME, REST = 0.05, 0.01  # seconds per picture, and the least of them that other threads get
+PLAYING = set()  # the players that draw: one at most, because two would share the time
 
 
 class Player:
     """Calls `draw` again and again on its own thread, holding `lock`, from start() to stop().
 
     stopped: called after each stop. Nothing is drawn once stop() has returned. Interrupting the kernel stops it too,
-    whether or not a cell is running.
+    whether or not a cell is running, and so does starting another Player.
     """
 
     def __init__(self, lock, draw, stopped):
@@ -22,6 +23,9 @@ class Player:
         self.wanted, self.thread, self.deaf = False, None, lambda: None
 
     def start(self):
+        for other in PLAYING - {self}:
+            other.stop()
+        PLAYING.add(self)
         with self.lock:
             if not self.wanted:
                 self.wanted, self.deaf = True, hear_interrupts(self.stop)
@@ -32,6 +36,7 @@ class Player:
 
     def stop(self):
         """Stop drawing, after the current picture is finished."""
+        PLAYING.discard(self)
         self.wanted = False  # before the lock, so that the thread sees it at once
         with self.lock:
             self.deaf()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ...seeded import seeded
-from ...training.characters import CharacterModel, Characters, held_out_loss, load_text, prefix_losses
+from ...training.characters import CharacterModel, Characters, load_text, prefix_losses
 from ...training.lookup import LookupModel, LookupTask
 from ...training.loop import Training
 
@@ -15,7 +15,7 @@ NEXT = "next character"
 TASKS = [*QUESTIONS, NEXT]
 HELD_OUT = 2_718_281_828  # the held-out examples' seed; the first 10,000 steps of no seed use it
 HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten pictures
-LEARNED = 0.99  # a task counts as learned from this accuracy on, for the less accurate answer
+LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is so accurate for so many steps
 MOST_MEASURED = 400  # points per curve; beyond that, every second one is dropped
 
 
@@ -60,15 +60,16 @@ class Run:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
     take(steps) continues training. measured: a Measured for the start and for each take, thinned out if there are many;
-    honest: for the next character, an Honest about every HONEST_EVERY steps; learned: the step since which all held-out
-    accuracies are at least LEARNED, or None. The global generator is never used.
+    honest: for the next character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
+    accuracies were at least LEARNED for STEADY steps, or None; it stays when one dips later. predicted: the answer to
+    the first held-out example, as token ids. The global generator is never used.
     """
 
     def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
         self.name, self.learning_rate, self.seed = task, learning_rate, seed
         self.task, self.x, self.answers = task_of(task)
         self.model = model_of(self.task, d_out, num_heads, dropout, mask == "leaky", seed)
-        self.step, self.learned, self.measured, self.honest = 0, None, [], []
+        self.step, self.since, self.learned, self.measured, self.honest = 0, None, None, [], []
         self.measure([], [])
 
     def __repr__(self):
@@ -76,7 +77,7 @@ class Run:
 
     @cached_property
     def training(self):
-        """Made at the first step, because importing the optimizer takes a second and the first picture needn't wait."""
+        """Made at the first step, so that the first picture needn't wait for it."""
         return Training(self.model, self.task, self.learning_rate, self.seed, keep=False)
 
     @torch.enable_grad()
@@ -89,7 +90,7 @@ class Run:
         del self.training.losses[:], self.training.accuracies[:]
         if self.name == NEXT and self.step // HONEST_EVERY > before // HONEST_EVERY:
             loss = prefix_losses(self.model, self.x, self.answers).mean().item()
-            self.honest.append(Honest(self.step, loss, held_out_loss(self.model, self.task)))
+            self.honest.append(Honest(self.step, loss, self.measured[-1].held_loss))
 
     @torch.no_grad()
     def measure(self, losses, accuracies):
@@ -101,10 +102,10 @@ class Run:
         self.measured.append(Measured(self.step, loss, held_loss, right, accuracy))
         if len(self.measured) > MOST_MEASURED:
             del self.measured[1:-1:2]
-        if accuracy < LEARNED:
-            self.learned = None
-        elif self.learned is None:
-            self.learned = self.step
+        self.predicted = outputs[0].argmax(dim=-1)
+        self.since = None if accuracy < LEARNED else self.step if self.since is None else self.since
+        if self.learned is None and self.since is not None and self.step - self.since >= STEADY:
+            self.learned = self.since
 
     @property
     def asks(self):
@@ -119,5 +120,22 @@ class Run:
     def words(self):
         """The tokens of the same example."""
         if self.name == NEXT:
-            return [{" ": "␣", "\n": "↵"}.get(c, c) for c in (self.task.vocabulary[i] for i in self.x[0].tolist())]
+            return [self.character(token_id) for token_id in self.x[0].tolist()]
         return self.task.words(self.x[0])
+
+    def character(self, token_id):
+        character = self.task.vocabulary[token_id]
+        return {" ": "␣", "\n": "↵"}.get(character, character)
+
+    def wanted(self):
+        """Which tokens hold the right answers, in the order in which they're asked for; none for the next character."""
+        if self.name == NEXT:
+            return []
+        *pairs, question = self.words()
+        return [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
+
+    def both(self):
+        """What the model answers to the same example, and what's right, as two lists of words."""
+        if self.name == NEXT:
+            return [[self.character(each[self.asks].item())] for each in (self.predicted, self.answers[0])]
+        return [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]

@@ -124,7 +124,8 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         inputs = tensors_in((args, kwargs))
-        objects, memory = _references(inputs)  # before the call, which can give a tensor other memory
+        objects, memory = _references(inputs)  # before the call, which can give a tensor other memory or another shape
+        shapes_in = tuple(tuple(tensor.shape) for tensor in inputs)
         result = func(*args, **kwargs)
         outputs = tensors_in(result) or (inputs[:1] if _raw_name(func) == "__setitem__" else [])
         asks_only = not outputs and (_raw_name(func) == "__get__" or operation_name(func) in METADATA)
@@ -134,7 +135,6 @@ class _Recorder(TorchFunctionMode):
             shapes = tuple(tuple(tensor.shape) for tensor in outputs)
             output = shapes[0] if len(shapes) == 1 else shapes
             new_bytes = sum(reference().nbytes() for reference in new)
-            shapes_in = tuple(tuple(tensor.shape) for tensor in inputs)
             self.rows.append(Row(operation_name(func), shapes_in, output, new_bytes, note))
         return result
 

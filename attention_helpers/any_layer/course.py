@@ -1,0 +1,152 @@
+"""Does a layer compute what one of the course's layers does, with the same weights, whatever their names are?"""
+
+import re
+from typing import NamedTuple
+
+import torch
+
+from ..core import attention_scores, attention_weights, causal_mask, context_vectors
+from ..probes import max_difference
+from .verdicts import Verdict, used_and_made
+
+ROLE = re.compile("(?:^|[._]|w)([qkv])", re.IGNORECASE)  # W_query, q_proj, to_q, wq, heads.0.key, ...
+
+
+class Part(NamedTuple):
+    """A matrix of a layer and its bias: x -> x @ weight.mT + bias."""
+
+    name: str
+    weight: torch.Tensor  # (d_out, d_in)
+    bias: torch.Tensor  # (d_out,), zeros if the layer has none
+
+    def __call__(self, x):
+        return x.to(self.weight) @ self.weight.mT + self.bias
+
+
+def parameters_of(layer):
+    """Pairs (name, parameter); none of a layer that isn't a module."""
+    return list(layer.named_parameters()) if isinstance(layer, torch.nn.Module) else []
+
+
+def parts_of(layer):
+    """The Parts of a layer in their order; none if it has other parameters."""
+    named, parts = {name: each.detach() for name, each in parameters_of(layer)}, []
+    for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
+        weight = named.pop(name)
+        weight = weight if name.endswith("weight") else weight.mT  # of x @ W, without nn.Linear
+        bias = named.pop(f"{name.removesuffix('weight')}bias", weight.new_zeros(len(weight)))
+        parts.append(Part(name, weight, bias))
+    return [] if named else parts
+
+
+def projections(layer, d_in):
+    """What a layer of the course would have: Parts for queries, keys and values, all heads in one; and one after them.
+
+    We tell them apart by shapes and order, and by names with q, k and v. They can be one matrix, a pair (queries; keys
+    and values), three, or three for each head. Returns ([queries, keys, values], None or Part); ([], None) if the
+    layer has other parameters, or other shapes.
+    """
+    parts = parts_of(layer)
+    for first, last in ((parts, []), (parts[:-1], parts[-1:])):
+        heights, widths = ([part.weight.shape[n] for part in first] for n in (0, 1))
+        d_out = sum(heights) // 3
+        packed = heights in ([3 * d_out], [d_out, 2 * d_out]) or (len(first) % 3 == 0 and len({*heights}) == 1)
+        if packed and {*widths} == {d_in} and all(part.weight.shape[1] == d_out for part in last):
+            _, *stacks = zip(*in_order(first), strict=True)
+            qkv = zip("qkv", *(torch.cat(stack).chunk(3) for stack in stacks), strict=True)
+            return [Part(*each) for each in qkv], (last or [None])[0]
+    return [], None
+
+
+def in_order(parts):
+    """Queries first, then keys and values: by their names if those say it, else by their places."""
+    roles = ["".join(ROLE.findall(part.name)[-1:]).lower() for part in parts]
+    if sorted(roles) != sorted("qkv" * (len(parts) // 3)):
+        roles = ["qkv"[n % 3] for n in range(len(parts))]
+    return [part for _, part in sorted(zip(roles, parts, strict=True), key=lambda pair: "qkv".index(pair[0]))]
+
+
+def computed(x, qkv, num_heads, causal, factor=1.0):
+    """Weights (num_heads, num_tokens, num_tokens) and context (num_tokens, d_out), as the course's layers compute them.
+
+    factor: by which the scores are too large.
+    """
+    queries, keys, values = (part(x).unflatten(-1, (num_heads, -1)).transpose(0, 1) for part in qkv)
+    mask, scale = causal_mask(len(x)) if causal else None, factor * keys.shape[-1] ** -0.5
+    weights = attention_weights(attention_scores(queries, keys), mask, scale)
+    return weights, context_vectors(weights, values).transpose(0, 1).flatten(1)
+
+
+def factor_between(weights, expected):
+    """By how much larger scores turn the expected weights into these, if any do: the slope between their logarithms."""
+    both = (weights > 0) & (expected > 0)
+    ours, theirs = (table.log().where(both, 0.0) for table in (weights, expected))
+    ours, theirs = (table - (table.sum(-1) / both.sum(-1))[..., None] for table in (ours, theirs))
+    factor = ((ours * theirs).where(both, 0.0).sum() / theirs.square().where(both, 0.0).sum()).item()
+    return factor if abs(factor) > 0 and abs(factor) < torch.inf else 1.0
+
+
+def relatives(context, last, num_heads, causal, plain):
+    """Which layers of the course return what, (name, rows), given the heads' context vectors; also unfinished ones.
+
+    plain: whether the layer has plain matrices, without nn.Linear.
+    """
+    unmasked = "" if causal else " without its mask"
+    if last:
+        yield f"MultiHeadAttention{unmasked}", last(context)
+        yield f"MultiHeadAttention{unmasked and f'{unmasked} and'} without its output projection", context
+    elif num_heads > 1:
+        yield f"MultiHeadAttentionWrapper{unmasked}", context
+    else:
+        yield "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}", context
+
+
+def on_the_course(layer, x, result, maps):
+    """A Verdict on whether a layer computes the same as one of the course's with the same weights.
+
+    x: one sentence; result: what the layer returns for it, (num_tokens, width); maps: its attention maps, one a head.
+    If it doesn't, we look in the maps for a factor by which its scores are too large, and compute the course's layer
+    with such scores, to see whether that's the only difference.
+    """
+    x = x.flatten(0, -2)
+    qkv, last = projections(layer, x.shape[-1])
+    num_heads = sum(len(each.weights) for each in maps)
+    if not qkv or not num_heads or len(qkv[0].weight) % num_heads:
+        return Verdict("?", "As in the course?", "not compared: its parameters fit no layer of the course")
+    plain, limit = not any(isinstance(each, torch.nn.Linear) for each in layer.modules()), result.abs().max().item()
+    weights, gaps = used_and_made(maps)[1], []
+    for scaled, causal in ((False, True), (False, False), (True, True), (True, False)):
+        expected, context = computed(x, qkv, num_heads, causal)
+        factor = factor_between(weights, expected) if scaled else 1.0
+        if scaled:
+            context = computed(x, qkv, num_heads, causal, factor)[1]
+        for name, rows in relatives(context, last, num_heads, causal, plain):
+            gaps.append((difference(result, rows), name))
+            if gaps[-1][0] <= 1e-5 * max(1.0, limit):
+                return other_scale(name, factor, qkv[0], num_heads) if scaled else equal(name)
+    gap, name = gaps[0]
+    much = f"the numbers differ by {gap:.2g}" if gap < torch.inf else "it returns another shape"
+    return Verdict("?", "As in the course?", f"its parameters fit {name}, but {much}")
+
+
+def difference(result, rows):
+    """The largest difference; infinity for another shape, or NaN."""
+    gap = max_difference(result, rows) if result.shape == rows.shape else torch.inf
+    return gap if gap == gap else torch.inf
+
+
+def equal(name):
+    mask = ", which has no mask," * name.startswith("SelfAttention")
+    same = f"with the same weights, {name}{mask} returns the same numbers"
+    if "without" in name:
+        return Verdict("?", "As in the course?", same)
+    return Verdict("✓", "As in the course", same, f"computes what the course's {name} computes")
+
+
+def other_scale(name, factor, queries, num_heads):
+    """The Verdict on a layer that is like `name`, but its scores are too large by `factor`."""
+    head_dim = len(queries.weight) // num_heads
+    divisor, should = head_dim**0.5 / factor, f"√{head_dim} = {head_dim**0.5:.3g}"
+    how = "they aren't divided" if abs(divisor - 1) < 0.01 else f"they're divided by {divisor:.3g}, not"
+    cause = f"times {1 / factor:.3g}, they would match {name}"
+    return Verdict("✗", "The scores' scale is wrong", f"{cause}: {how} by {should}", cause)

@@ -1,0 +1,140 @@
+"""The playground is there before PyTorch is, then passes on to its explorer, and its cell can be run again."""
+
+import gc
+import re
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+from ipywidgets.widgets import widget as all_widgets
+
+from attention_helpers.explorers import Playground
+from attention_helpers.explorers.playground import door
+from attention_helpers.explorers.playground import explorer as playground
+from attention_helpers.explorers.playground.explorer import PlaygroundExplorer
+from tools.notebooks.first_picture import drawn
+
+STORED = door.PICTURE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Loading waits until the test calls this, then makes what it gives."""
+    go, make = threading.Event(), [PlaygroundExplorer]
+
+    def loaded():
+        assert go.wait(60)
+        return make[0]()
+
+    def let(what=PlaygroundExplorer):
+        make[0] = what
+        go.set()
+
+    monkeypatch.setattr(playground, "PlaygroundExplorer", loaded)
+    yield let
+    go.set()
+    for made in [*door.OPEN]:
+        made._loader.join()
+        made.close()
+
+
+def seen(made):
+    """The HTML that it shows."""
+    return " ".join(getattr(child, "value", "") for child in made.children)
+
+
+def test_at_first_there_is_a_stored_picture_and_then_the_explorer(slow):
+    made = Playground()
+    assert "Loading PyTorch…" in seen(made)
+    assert STORED in seen(made)
+    bundle = made._repr_mimebundle_()
+    assert bundle["image/svg+xml"] == STORED
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    slow()
+    made._loader.join()
+    assert made.children == made.explorer.children
+    assert "Step 0" in re.sub("<[^>]*>", "", made.view.value)
+    assert made._repr_mimebundle_()["image/svg+xml"] == STORED  # so that a stored notebook stays the same
+
+
+def test_what_is_asked_of_it_before_it_is_loaded_waits(slow):
+    made, answers = Playground(), []
+    asking = threading.Thread(target=lambda: answers.append(made.values))
+    asking.start()
+    asking.join(0.05)
+    assert answers == []
+    assert not hasattr(made, "_repr_html_")  # IPython asks for that, and mustn't wait
+    slow()
+    asking.join()
+    made.set(num_heads=2, d_out=8)
+    made.run(2)
+    assert answers[0]["num_heads"] == 1
+    assert (made.arrays.step, made.arrays.weights.shape[0]) == (2, 2)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        made.no_such_name  # noqa: B018
+
+
+def test_an_error_while_loading_is_shown_in_place_and_raised_where_it_is_used(slow):
+    def broken():
+        raise ImportError("torch <is> missing")
+
+    made = Playground()
+    slow(broken)
+    made._loader.join()
+    assert "⚠ The playground could not be loaded: ImportError: torch &lt;is&gt; missing" in seen(made)
+    assert STORED in seen(made)
+    with pytest.raises(RuntimeError, match="could not be loaded: torch <is> missing") as caught:
+        made.play()
+    assert isinstance(caught.value.__cause__, ImportError)
+
+
+@pytest.mark.parametrize("when", ["while it loads", "later"])
+def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkeypatch, when):
+    gc.collect()
+    before, runs, outputs = len(all_widgets._instances), [], []
+    if when == "later":
+        slow()
+    for execution in range(4):
+        monkeypatch.setattr(door, "this_cell", lambda execution=execution: ("the cell", execution))
+        outputs.append(Playground())
+        if when == "later":
+            outputs[-1].play()
+            runs.append(weakref.ref(outputs[-1].arrays.run))
+        assert [*door.OPEN] == [outputs[-1]]
+    slow()
+    for made in outputs:
+        made._loader.join()
+    assert [made.comm is None for made in outputs] == [True, True, True, False]
+    outputs[-1].set(num_heads=2)
+    outputs[-1].close()
+    assert not door.OPEN
+    gc.collect()
+    assert len(all_widgets._instances) == before
+    assert [run for run in runs if run() is not None] == []
+
+
+def test_two_in_one_run_of_a_cell_both_stay(slow, monkeypatch):
+    monkeypatch.setattr(door, "this_cell", lambda: ("the cell", 1))
+    slow()
+    first, second = Playground(), Playground()
+    assert {first, second} <= door.OPEN
+    assert None not in (first.comm, second.comm)
+
+
+def test_a_process_can_end_while_it_loads():
+    code = "from attention_helpers.explorers import Playground; Playground()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_the_stored_picture_is_what_the_explorer_draws_of_two_heads_that_have_learned():
+    """`python -m tools.notebooks.first_picture` draws it again. Another CPU may end with other last digits."""
+    number = re.compile(r"-?\d+\.?\d*")
+    now = drawn()
+    assert number.sub("", STORED) == number.sub("", now)
+    both = zip(number.findall(STORED), number.findall(now), strict=True)
+    assert max(abs(float(a) - float(b)) for a, b in both) < 3
+    assert STORED.count("✓") == 2
+    assert "✗" not in STORED

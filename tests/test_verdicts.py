@@ -1,0 +1,264 @@
+"""Verdicts on layers that are not ours, right and wrong ones, and the headline that is made from them."""
+
+import re
+
+import other_layers
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from other_layers import made
+from sizes import SIZES as ANY_SIZES
+from torch import nn
+from torch.nn import functional
+
+from attention_helpers import (
+    CausalAttention,
+    MultiHeadAttention,
+    MultiHeadAttentionWrapper,
+    SelfAttention_v1,
+    SelfAttention_v2,
+)
+from attention_helpers.any_layer.inspection import look_at
+from attention_helpers.any_layer.verdicts import headline
+from attention_helpers.seeded import seeded
+
+X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))  # as wide as long: a shape alone proves nothing
+
+# For each layer: how many maps; its signs, in the order future, past, sums, unused, course, fewer, batch (one sign for
+# all that can't be judged, if it's random or NaN); what its headline says; and other key words of its verdicts.
+ALL = "✓✓✓✓✓✓✓"
+SOUND = "computes what the course's {}".format
+WRAPPER, WHOLE = SOUND("MultiHeadAttentionWrapper"), SOUND("MultiHeadAttention computes")
+FUTURE, FINE = "It reads the future: ", "No fault found: it reads only the past, each token reads its whole past"
+SCALE = "The scores' scale is wrong: times {}, they would match MultiHeadAttention".format
+LAYERS = {
+    # sound ones, in many ways of writing
+    "TorchModuleMasked": (2, ALL, WHOLE),
+    "Einsum": (2, ALL, WRAPPER),
+    "EinsumKeysFirst": (2, ALL, WRAPPER),
+    "FusedCausal": (2, ALL, WRAPPER),
+    "ByHand": (2, ALL, WRAPPER),
+    "Dropping": (2, ALL, WRAPPER),
+    "HeadByHead": (2, ALL, WRAPPER),
+    "Causal": (2, ALL, WRAPPER),
+    "WeightsFirst": (2, ALL, WRAPPER),
+    "WeightsLast": (2, ALL, WRAPPER),
+    "ScoresFirst": (2, ALL, WRAPPER),
+    "Renamed": (2, ALL, WHOLE),
+    "KeysFirst": (2, ALL, WHOLE),
+    "OneMatrix": (2, ALL, WHOLE),
+    "TwoMatrices": (2, ALL, WRAPPER),
+    "HeadAfterHead": (2, ALL, WRAPPER),
+    "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
+    "GroupedFused": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
+    "Rotated": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "the numbers differ by"),
+    "Block": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "parameters fit no layer"),
+    # without a softmax over the keys
+    "HardAttention": (4, "✓✓✓✓?✓✓", FINE),
+    "Relu": (0, "✓✓?✓?✓✓", f"{FINE}$", "no map found"),
+    "SinkLogit": (0, "✓✓?✓?✓✓", f"{FINE}$", "no map found"),
+    "MeanOfThePast": (0, "✓✓?✓?✓✓", f"{FINE}$"),
+    # the future
+    "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0", "Attention without its mask"),
+    "RenamedUnmasked": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after", "Attention without its mask returns the same"),
+    "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after", "SelfAttention_v2, which has no mask", "one sentence at a"),
+    "SoftmaxTwice": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
+    "FusedWrongWay": (2, "✗?✓✓?✓✓", FUTURE + "its mask hides the past instead", "token 3 never reads tokens 0, 1, 2"),
+    "ByHandMaskedLate": (2, "✗✓✓✓✓✓✓", FUTURE + "a large score there takes all: mask the scores before exp"),
+    "Renormalised": (2, "✗✓✓✓✓✓✓", FUTURE + "a large score there takes all"),
+    "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away", "`scores.mask"),
+    "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted", "taken away"),
+    "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
+    "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
+    "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape", "a map has a weight"),
+    "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero", "window of 2"),
+    # the past
+    "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$", "view"),
+    "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
+    "OnlyItself": (2, "✓✗✓✓?✓✓", "Each token reads only itself"),
+    "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
+    "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
+    "WindowAndSink": (2, "✓?✓✓?✓✓", "window of 2: each token .* the token before it, and the first token$"),
+    "FirstTokenHidden": (2, "✓?✓✓?✓✓", "No fault found, but token 3 never reads token 0$", "no map has a weight there"),
+    # weights and scale
+    "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
+    "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
+    "RenamedUnscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707) + "$", r"they aren't divided by √2 = 1.41"),
+    "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
+    "ScaledTwice": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
+    "ScaledByTokens": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
+    "Multiplied": (2, "✓✓✓✓✗✓✓", SCALE(0.5), r"divided by 0.707, not by √2 = 1.41"),
+    "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
+    "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
+    "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight", "token 1 never reads token 1"),
+    # what's left
+    "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$", "without its output proj"),
+    "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
+    "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$", "with 3, line "),
+    "MixesTheBatch": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix: next to other sentences, a row moves by 0.0\d"),
+    "OneSentence": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix"),
+    "TakesOne": (1, "✓✓✓✓✓✓✗", r"It fails on a batch of sentences: line \d+, `scores = torch.mm"),
+    "WritesIntoItsInput": (2, "?✓✓✓", "can't be judged: layer must leave x as it is, but writes into it"),
+}  # fmt: skip
+
+
+def judged(layer, x=X):
+    return look_at(layer, x, seed=0).verdicts
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_verdicts_on_a_layer_that_is_not_ours(name):
+    maps, signs, said, *words = LAYERS[name]
+    state = look_at(made(getattr(other_layers, name)), X, seed=0)
+    assert len(state.maps) == maps
+    assert "".join(verdict.sign for verdict in state.verdicts.values()) == signs
+    assert re.search(said, headline(state.verdicts, name))
+    told = "\n".join(f"{verdict.claim}\n{verdict.words}" for verdict in state.verdicts.values())
+    for key in words:
+        assert re.search(key, told, re.MULTILINE)
+
+
+def test_every_layer_of_the_collection_has_its_verdicts():
+    layers = {name for name, each in vars(other_layers).items() if isinstance(each, type)}
+    assert layers - {"Projections"} == LAYERS.keys()
+
+
+@pytest.mark.parametrize("returned", ["WeightsFirst", "WeightsLast", "ScoresFirst"])
+def test_a_layer_is_judged_by_its_output_and_told_what_was_ignored(returned):
+    expected, state = (look_at(made(getattr(other_layers, name)), X, seed=0) for name in ("Causal", returned))
+    assert torch.equal(state.result, expected.result)
+    assert torch.equal(state.influence, expected.influence)
+    ignored = {"WeightsFirst": "(1, 4, 4), attention weights", "ScoresFirst": "(1, 2, 4, 4)"}
+    number = 1 if returned == "WeightsLast" else 2
+    wanted = ignored.get(returned, ignored["WeightsFirst"])
+    assert state.ignored == f"judged by result {number} of 2, ignored: {wanted}"
+    assert (state.returned, expected.ignored) == ((1, 4, 4), "")
+
+
+@pytest.mark.parametrize(
+    "layer_class", [SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper]
+)
+@pytest.mark.parametrize("qkv_bias", [False, True])
+def test_the_courses_layers_are_equal_to_themselves(layer_class, qkv_bias):
+    sign, _, words, cause = judged(made(layer_class, qkv_bias=qkv_bias))["course"]
+    assert sign == "✓"
+    assert re.search(rf"\b{layer_class.__name__}\b.* returns the same numbers", words)
+    assert cause == f"computes what the course's {layer_class.__name__} computes"
+
+
+class Shifted(CausalAttention):
+    """One of the course's layers, and a little more, or wider."""
+
+    def __init__(self, more, times=1):
+        super().__init__(4, 4, 4, 0.0)
+        self.more, self.times = more, times
+
+    def forward(self, x):
+        return torch.cat([super().forward(x) + self.more] * self.times, dim=-1)
+
+
+def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much():
+    fits = "its parameters fit CausalAttention, but "
+    assert judged(seeded(Shifted, 0, 0.001))["course"][::2] == ("?", f"{fits}the numbers differ by 0.001")
+    assert judged(seeded(Shifted, 0, 0.0, 2))["course"][::2] == ("?", f"{fits}it returns another shape")
+    assert judged(seeded(Shifted, 0, 1e-6))["course"].sign == "✓"  # rounding
+
+
+class Masked(other_layers.Renamed):
+    """Torch's fused function with any mask and scale; the parameters have names of their own."""
+
+    def __init__(self, d_in, d_out, num_heads, keep, scale=None):
+        super().__init__(d_in, d_out, num_heads)
+        self.keep, self.scale = keep, scale
+
+    def forward(self, x):
+        n = x.shape[1]
+        return self.o_proj(self.attended(x, attn_mask=self.keep[:n, :n], scale=self.scale))
+
+
+def drawn(s):
+    """A sentence of 2 to 7 tokens."""
+    return s.draw(s.num_tokens + 1, s.d_in, dtype=torch.float32)
+
+
+@given(s=ANY_SIZES, factor=st.sampled_from([0.1, 0.25, 0.5, 2.0, 3.0, 8.0]))
+def test_scores_of_any_scale_are_told_by_what_factor_they_match(s, factor):
+    keep = torch.ones(s.num_tokens + 1, s.num_tokens + 1).tril().bool()
+    layer = seeded(Masked, 0, s.d_in, s.d_out, s.num_heads, keep, factor * s.head_dim**-0.5)
+    verdict = judged(layer, drawn(s))["course"]
+    found = re.match(r"times ([\d.]+), they would match MultiHeadAttention: they", verdict.words)
+    assert verdict.sign == "✗"
+    assert float(found[1]) == pytest.approx(1 / factor, rel=0.01)
+
+
+@given(s=ANY_SIZES, width=st.integers(1, 7), sinks=st.integers(0, 1))
+def test_a_window_of_any_width_is_named(s, width, sinks):
+    places = torch.arange(s.num_tokens + 1)
+    distance = places[:, None] - places
+    keep = (distance >= 0) & ((distance < width) | (places < sinks))
+    verdict = judged(seeded(Masked, 0, s.d_in, s.d_out, s.num_heads, keep), drawn(s))["past"]
+    if torch.equal(keep, distance >= 0):
+        assert verdict.sign == "✓"
+    elif (width, sinks) == (1, 0):
+        assert (verdict.sign, verdict.claim) == ("✗", "Each token reads only itself")
+    else:
+        assert (verdict.sign, verdict.claim) == ("?", f"It has a sliding window of {width}")
+        before = {1: "", 2: " and the token before it"}.get(width, f" and the {width - 1} tokens before it")
+        assert verdict.words == f"each token reads itself{before}{', and the first token' * sinks}"
+
+
+@given(s=ANY_SIZES)
+def test_what_a_view_without_transpose_hides_is_what_has_no_gradient(s):
+    layer, x = seeded(other_layers.ViewWithoutTranspose, 0, s.d_in, s.d_out, s.num_heads), drawn(s)
+    jacobian = torch.autograd.functional.jacobian(lambda x: layer(x[None])[0], x)
+    unread = (jacobian.abs().amax(dim=(1, 3)) == 0).tril()  # (num_tokens, num_tokens)
+    verdicts = judged(layer, x)
+    if verdicts["future"].sign == "✓":
+        assert (verdicts["past"].sign == "✓") == (not unread.any())
+        if verdicts["past"].claim.startswith("Tokens miss"):
+            row = unread.any(dim=1).nonzero().max()
+            missed = ", ".join(str(j) for j in unread[row].nonzero().flatten().tolist())
+            assert re.match(rf"token {row} never reads tokens? {missed}\b", verdicts["past"].words)
+
+
+def test_a_layer_of_another_dtype_is_compared_too():
+    class Double(CausalAttention):
+        def forward(self, x):
+            return super().forward(x.double())
+
+    assert judged(seeded(Double, 0, 4, 4, 4, 0.0).double())["course"].sign == "✓"
+
+
+def test_what_cannot_be_compared_is_not_said_to_differ():
+    class More(CausalAttention):
+        def __init__(self):
+            super().__init__(4, 4, 4, 0.0)
+            self.gain = nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            return super().forward(x) * self.gain
+
+    for layer in (seeded(More, 0), lambda x: functional.softmax(x @ x.mT, dim=-1) @ x):
+        assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
+
+
+def test_a_poke_that_makes_the_learners_code_fail_is_told_with_its_line():
+    def small(x):
+        if x.abs().max() > 100:
+            raise RuntimeError("too large")
+        return x
+
+    verdicts = judged(small)
+    assert re.search(r"fails in line \d+, .*RuntimeError: too large$", verdicts["future"].words)
+    assert headline(verdicts, "small").startswith("small can't be judged: with other numbers it fails in line")
+
+
+def test_a_result_that_drifts_is_not_judged():
+    count = []
+
+    def drifting(x):
+        count.append(1)
+        return x + len(count)
+
+    assert judged(drifting)["future"].words.startswith("can't be judged: layer must return the same for the same x")
