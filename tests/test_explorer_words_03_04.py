@@ -86,6 +86,7 @@ def test_masks_in_words(state, said):
 def test_two_influence_maps_with_the_future_in_red_and_the_perturbed_column_framed(method, num_tokens, poked):
     e = shown("MaskExplorer", poked=poked, num_tokens=num_tokens, method=method)
     left, right = trees(e)
+    assert {tree.get("height") for tree in (left, right)} == {"282"}  # for any number of tokens
     correct, chosen = map(told, tables(left))
     by_methods = [influence_by(each, X[:num_tokens]) for each in ("-inf", method)]
     low, high = sorted(each.max().item() for each in by_methods)
