@@ -21,6 +21,8 @@ HIDDEN = ListedColormap(["white"])  # a masked cell isn't a zero: it's hatched
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
 HEAD_COLOURS = ("#0077CC", "#DD7700", "#00AA88", "#BB2244", "#9988FF", "#BB1199", "#767676", "#CC77AA")
 BELOW, ABOVE = "#2F7BD9", "#D9483B"  # signed values: below zero, above zero
+GREY = "#767676"  # what is of no head, such as influence
+SERIES = (GREY, "#7A68D8", "#A8791F", "#222222")  # bars and lines of no head; each line has its own marker, too
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["white", HEAD_COLOURS[0]])
 SIGNED = LinearSegmentedColormap.from_list("signed", [BELOW, "white", ABOVE])
 
@@ -83,10 +85,11 @@ def new_figure(columns=1, rows=1, width=4.6, height=3.8, three_d=False):
     return figure, list(axes.flat)
 
 
-def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, labels=None):
+def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, labels=None, colour=HEAD_COLOURS[0]):
     """A matrix as colours: one row per query, one column per key, unless `labels` (y, x) says otherwise.
 
-    Zero is white. Values from 0 up become blue; if some are negative, those are blue and the others red.
+    Zero is white. Values from 0 up take on the colour, such as head_colour(1); if some are negative, those are blue
+    and the others red.
     values: (rows, columns); limits: (lowest, highest) value of the colour scale, by default from 0, or the same on both
     sides of it, to the largest of the shown values; hidden: boolean, same shape, True for masked cells, which are
     hatched. Returns a Heatmap.
@@ -99,7 +102,7 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
         raise ValueError(f"hidden must have the shape of values, {values.shape}, got {hide.shape}")
     shown = values[~hide & np.isfinite(values)]
     low, high = limits or span(shown)
-    cmap = SIGNED if low < 0 else WEIGHTS
+    cmap = SIGNED if low < 0 else LinearSegmentedColormap.from_list("weights", ["white", colour])
     image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
     grid = np.arange(values.shape[1] + 1) - 0.5, np.arange(values.shape[0] + 1) - 0.5
     hatch = ax.pcolor(*grid, np.ma.array(hide, mask=~hide), cmap=HIDDEN, hatch="////", edgecolor="0.6", linewidth=0)
@@ -114,6 +117,21 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
         numbers = [ax.text(j, i, "", ha="center", va="center", fontsize=9) for i, j in np.ndindex(values.shape)]
     heatmap = Heatmap(image, numbers, hatch)
     write_numbers(heatmap, values, hide)
+    return heatmap
+
+
+def draw_influence(ax, values, tokens, title="", *, limits=None):
+    """Which input moves which row, in grey, because it isn't a weight; the future is outlined in red.
+
+    values: (num_tokens, num_tokens), 0 or more. Returns a Heatmap.
+    """
+    look = {"limits": limits, "labels": ("row", "input"), "colour": GREY}
+    heatmap = draw_heatmap(ax, values, tokens, tokens, title, **look)
+    last = len(tokens) - 0.5
+    stairs = [(k + 0.5, k + down) for k in reversed(range(len(tokens) - 1)) for down in (0.5, -0.5)]
+    if stairs:
+        corners = zip((last, -0.5), (last, last - 1), *stairs, strict=True)
+        ax.fill(*corners, fill=False, edgecolor=ABOVE, linewidth=2, zorder=3, clip_on=False)  # above the axes' frame
     return heatmap
 
 
@@ -148,16 +166,25 @@ def colour_rows(ax, heads):
     ]
 
 
-def draw_bars(ax, series, labels, title="", ylabel=""):
-    """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series."""
+def series_colours(series):
+    return [SERIES[n % len(SERIES)] for n in range(len(series))]
+
+
+def draw_bars(ax, series, labels, title="", ylabel="", *, colours=None):
+    """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series.
+
+    colours: one per series, for series that are heads: head_colour(0), ...
+    """
     check_series(series)
+    colours = series_colours(series) if colours is None else colours
+    check_labels("colours", colours, len(series), "colour")
     width = 0.8 / len(series)
     bars = []
     for n, (name, values) in enumerate(series.items()):
         values = as_row(f"series {name!r}", values)
         check_labels("labels", labels, len(values))
         places = np.arange(len(labels)) + (n - (len(series) - 1) / 2) * width
-        bars.append(ax.bar(places, values, width, label=name, color=head_colour(n)))
+        bars.append(ax.bar(places, values, width, label=name, color=colours[n]))
     ax.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(title=title, ylabel=ylabel)
     if len(series) > 1:
@@ -169,10 +196,11 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
     """Lines with markers: `series` maps a name to one number per x. log: the logarithmic axes ("", "x" or "xy")."""
     check_series(series)
     x, lines = as_row("x", x), []
+    colours = series_colours(series)
     for n, (name, y) in enumerate(series.items()):
         y = as_row(f"series {name!r}", y)
         check_labels(f"series {name!r}", y, len(x), "number")
-        lines += ax.plot(x, y, marker="os^Dv<>p"[n % 8], color=head_colour(n), label=name)
+        lines += ax.plot(x, y, marker="os^Dv<>p"[n % 8], color=colours[n], label=name)
     if "x" in log:
         ax.set_xscale("log", base=2)
         ax.set_xticks(x, [f"{value:g}" for value in x])
@@ -187,7 +215,7 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
 def draw_histogram(ax, values, bins, title="", xlabel="", ylabel="how many"):
     """How many of the values fall into each bin; `bins` are the edges. Returns the counts."""
     counts, _, _ = ax.hist(
-        as_row("values", as_array(values).ravel()), as_row("bins", bins), color=head_colour(0), edgecolor="white"
+        as_row("values", as_array(values).ravel()), as_row("bins", bins), color=GREY, edgecolor="white"
     )
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     return counts
@@ -205,11 +233,11 @@ def draw_arrows(ax, vectors, labels, title="", *, colours=None):
     if colours is not None:
         check_labels("colours", colours, len(vectors), "colour")
     for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
-        colour = head_colour(0) if colours is None else colours[n]
+        colour = GREY if colours is None else colours[n]
         ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)
         ax.plot(*vector[:, None], marker="o", color=colour, markersize=5)
         # every other label goes below its tip, so that neighbours don't overlap
-        ax.text(*vector * 1.05, label, color=colour, fontsize=9, va="top" if n % 2 == 0 else "bottom")
+        ax.text(*vector * 1.05, label, fontsize=9, va="top" if n % 2 == 0 else "bottom")
     axis_names = {"xlabel": "entry 0", "ylabel": "entry 1", "zlabel": "entry 2"}
     ax.set(title=title, **dict(list(axis_names.items())[: vectors.shape[1]]))
 

@@ -182,6 +182,16 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
     assert [path for path in parsed(piece).iter("path") if path.get("stroke-opacity") == "0.3"]
 
 
+def test_an_image_of_signed_values_has_a_colour_on_each_side_and_no_ink_for_what_is_no_number():
+    values = np.array([[-4.0, -1.0, 0.0, np.nan, 1.0, 2.0, np.inf]])
+    sheet = ink.SIGNS.signed(values, 2.0)
+    piece = drawing.Drawing(cells.pixels(sheet, ink.SIGNS, 0, 0, 70, 10), 70, 10)
+    _, [pixels] = image_of(parsed(piece))
+    below, above = rgb(ink.SIGNED.below).tolist(), rgb(ink.SIGNED.above).tolist()
+    assert [pixel[:3].tolist() for pixel in pixels[[0, 1, 4, 5, 6]]] == [below, below, above, above, above]
+    assert pixels[:, 3] / 255 == pytest.approx([1, 0.5**0.7, 0, 0, 0.5**0.7, 1, 1], abs=0.6 / 120)
+
+
 @pytest.mark.parametrize("tokens", [1, 6, 16, 17, 64])
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 12])
 def test_heads_fill_one_room_and_none_overlaps_another(count, tokens):

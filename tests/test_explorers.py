@@ -55,7 +55,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     check(e, name)
     first, values = e.svg, e.values
     bundle = e._repr_mimebundle_()
-    assert bundle["text/plain"].startswith(f"{name}: run this cell to ")
+    assert bundle["text/plain"].startswith(f"{type(e).__name__}: run this cell to ")
     root = ET.fromstring(bundle["image/svg+xml"])
     assert root[0].get("fill") == "#fff"
     assert re.search(r"\d\.\d\d", root.get("aria-label"))
@@ -76,7 +76,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
 def test_arrays_follow_from_values_alone(name, explorer):
     """`compute` reads no control and stores nothing: it returns the same arrays after being asked for other states."""
     e = explorer(name)
-    first = getattr(e, "explorer", e)._first
+    first = e._first
     before = e.compute(**first)
     goes_with_it = {"MaskExplorer": {"poked": 0}, "LayerExplorer": {"num_heads": 1}}
     e.set(**{n: settings_of(e.controls[n])[0] for n in [*e.controls][:1]}, **goes_with_it.get(name, {}))

@@ -75,10 +75,22 @@ def test_the_question_reads_by_arcs_in_the_heads_colours(run):
     widths = {}
     for head in range(4):
         for token, weight in zip(state.tokens, state.weights[head, -1].tolist(), strict=True):
+            if weight < 0.005:  # less than can be seen
+                continue
             arc = arcs[f"EI ? reads {token} by head {head + 1}: {weight:.4f}"]
             assert arc.get("stroke") == head_colour(head)
             widths[weight] = float(arc.get("stroke-width"))
     assert sorted(widths, key=widths.get)[-1] == max(widths)
+
+
+def test_where_the_mask_hides_the_future_no_arc_leads_there(run):
+    for mask in ("causal", "leaky"):
+        explorer = run(0, **NEXT, mask=mask)
+        ends = [
+            float(path.get("d").split()[-2]) for title, path in titled(explorer, "path").items() if " by head " in title
+        ]
+        ahead = [x for x in ends if x > (20 + 1) * 376 / 32]
+        assert bool(ahead) == (mask == "leaky")
 
 
 def frames(explorer):

@@ -53,6 +53,34 @@ def test_every_number_can_be_read_on_its_colour(ax):
         assert (max(ink, behind) + 0.05) / (min(ink, behind) + 0.05) >= 4.5
 
 
+def test_a_map_has_the_colour_of_its_head(ax):
+    for head, other in zip((0, 1), plots.new_figure(columns=2)[1], strict=True):
+        heatmap = plots.draw_heatmap(other, TABLE, NAMES, NAMES, limits=(0, 1), colour=plots.head_colour(head))
+        assert [to_hex(heatmap.image.cmap(share)).upper() for share in (0.0, 1.0)] == [
+            "#FFFFFF",
+            plots.head_colour(head),
+        ]
+    assert to_hex(plots.draw_heatmap(ax, TABLE, NAMES, NAMES).image.cmap(1.0)).upper() == plots.head_colour(0)
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 5])
+def test_influence_is_grey_and_the_future_outlined(ax, num_tokens):
+    values, names = np.linspace(0, 1, num_tokens**2).reshape(num_tokens, -1), list(map(str, range(num_tokens)))
+    heatmap = plots.draw_influence(ax, values, names, "title", limits=(0, 2))
+    assert np.array_equal(heatmap.image.get_array(), values)
+    assert heatmap.image.get_clim() == (0, 2)
+    assert len(set(heatmap.image.cmap(1.0)[:3])) == 1
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("row", "input")
+    inside = [
+        (i, j) for patch in ax.patches for i, j in np.ndindex(values.shape) if patch.get_path().contains_point((j, i))
+    ]
+    assert inside == [(i, j) for i, j in np.ndindex(values.shape) if j > i]
+    for patch in ax.patches:
+        corners = patch.get_path().vertices  # on the lines between cells
+        assert (corners % 1 == 0.5).all()
+        assert to_hex(patch.get_edgecolor()).upper() == plots.ABOVE
+
+
 @pytest.mark.parametrize(("names", "angle"), [(["0", "1", "2"], 0), (["Your", "journey", "starts"], 30)])
 def test_only_names_that_need_it_are_slanted(ax, names, angle):
     plots.draw_heatmap(ax, torch.eye(3), names, names)
@@ -73,6 +101,21 @@ def test_bars_lines_histogram_and_arrows_show_their_numbers():
     assert plots.draw_histogram(axes[2], [0.1, 0.2, 0.7], [0, 0.5, 1]).tolist() == [2, 1]
     plots.draw_arrows(axes[3], [[1.0, 2.0]], ["v"])
     assert axes[3].lines[0].get_xydata().tolist() == [[0, 0], [1, 2]]
+
+
+def test_only_heads_have_heads_colours():
+    _, axes = plots.new_figure(columns=5)
+    plots.draw_lines(axes[0], [1, 2], {str(n): [n, n] for n in range(5)})
+    plots.draw_bars(axes[1], {str(n): [n, n] for n in range(5)}, NAMES)
+    plots.draw_histogram(axes[2], [0.1, 0.7], [0, 0.5, 1])
+    plots.draw_arrows(axes[3], [[1.0, 2.0]], ["v"])
+    lines = [line.get_color() for ax in axes for line in ax.lines]
+    drawn = [*lines, *(to_hex(bar.get_facecolor()).upper() for ax in axes for bar in ax.patches)]
+    assert len(drawn) == 5 + 10 + 2 + 2
+    assert not {*drawn} & {*plots.HEAD_COLOURS[:6]}
+    heads = [plots.head_colour(1), plots.head_colour(0)]
+    groups = plots.draw_bars(axes[4], {"head 2": [1, 2], "head 1": [3, 4]}, NAMES, colours=heads)
+    assert [to_hex(group[0].get_facecolor()).upper() for group in groups] == heads
 
 
 def test_three_wide_vectors_are_drawn_in_space():
@@ -125,6 +168,10 @@ def space():
             r"hidden must .*\(2, 2\), got \(1, 1\)",
         ),
         (lambda ax: plots.draw_heatmap(ax, TABLE + 0j, NAMES, NAMES), "values must be real .* got complex numbers"),
+        (
+            lambda ax: plots.draw_bars(ax, {"a": [1, 2]}, NAMES, colours=["red", "blue"]),
+            r"colours must hold one colour for each of 1, got 2",
+        ),
         (lambda ax: plots.draw_bars(ax, {}, NAMES), "series must hold at least one name .* got none"),
         (lambda ax: plots.draw_bars(ax, {"one": 3.0}, ["a"]), r"series 'one' must be one row .*\(\)"),
         (lambda ax: plots.draw_lines(ax, [], {"one": []}), r"x must be one row of numbers, at least one"),

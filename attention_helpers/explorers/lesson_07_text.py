@@ -6,9 +6,10 @@ import ipywidgets as widgets
 import torch
 
 from ..core import causal_mask
+from ..plots import GREY
 from ..training.characters import device_of
 from .base import Explorer, stops
-from .ink import GREY, weight_limit
+from .ink import weight_limit
 from .svg import arcs, bars, below
 from .svg_maps import colour_bar, head_maps
 

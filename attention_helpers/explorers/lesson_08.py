@@ -4,8 +4,8 @@ import math
 from typing import NamedTuple
 
 from ..fast.costs import cache_bytes, flops, table_bytes
+from ..plots import GREY
 from .base import Explorer, stops
-from .ink import GREY
 from .svg import bars, lines
 from .words import size_in_words
 

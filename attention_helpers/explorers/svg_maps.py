@@ -1,7 +1,9 @@
 """Arrays to SVG: heatmaps, single or one per head, their colour bars, and strips of vectors."""
 
 import html
+import itertools
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -42,10 +44,14 @@ class Grid:
 
     def write(self, numbers, decimals, steps, keep, ink):
         """The numbers, if the longest one fits its cell; else a minus in each negative cell."""
-        written = [] if decimals is None else [number(value, decimals) for value in numbers]
-        size = min(12, 0.97 * self.w / (draw.DIGIT * max(map(len, written), default=1)), 0.75 * self.h)
+        size_of = lambda length: min(12, 0.97 * self.w / (draw.DIGIT * length), 0.75 * self.h)  # noqa: E731
+        room = decimals is not None and size_of(decimals + 1) >= draw.SMALL
+        written = [number(value, decimals) for value in numbers] if room else []
+        size = size_of(max(map(len, written), default=1))
         if not written or size < draw.SMALL:
-            return self.minuses(steps)
+            below = np.zeros(self.shown.shape, int)
+            below[self.shown] = steps
+            return minuses(below, self.w, self.h)
         looks, down = ink.numbers, 0.5 * self.h + 0.35 * size
         spots = [f'x="{(j + 0.5) * self.w:.1f}" y="{i * self.h + down:.1f}"' for i, j in self.spots]
         texts = [
@@ -55,12 +61,22 @@ class Grid:
         ]
         return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
 
-    def minuses(self, steps):
-        """A minus in each cell below zero, for readers who can't tell red from blue."""
-        least = 3 if min(self.w, self.h) >= 6 else 2 * FULL
-        spots = [(j, i) for (i, j), step in zip(self.spots, steps, strict=True) if step < -least]
-        path = "".join(f"M{(j + 0.3) * self.w:.1f} {(i + 0.5) * self.h:.1f}h{0.4 * self.w:.1f}" for j, i in spots)
-        return tag("path", d=path, stroke="currentColor", pointer_events="none") if path else ""
+
+def minuses(steps, w, h):
+    """A minus in each cell below zero, for readers who can't tell red from blue.
+
+    steps: the cells' levels (rows, columns); w, h: the size of a cell, of which small ones get none.
+    """
+    spots = np.argwhere(steps < -3).tolist() if min(w, h) >= 6 else []
+    each = dashes(*steps.shape, w, h)
+    path = "".join([each[i][j] for i, j in spots])
+    return tag("path", d=path, stroke="currentColor", pointer_events="none") if path else ""
+
+
+@lru_cache(maxsize=64)
+def dashes(rows, columns, w, h):
+    """A minus for each cell of a table, as pieces of a path."""
+    return [[f"M{(j + 0.3) * w:.1f} {(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for j in range(columns)] for i in range(rows)]
 
 
 def crosses(taken, w, h):
@@ -170,9 +186,11 @@ def as_image(maps, limit, hidden, taken, corners, cell, colours, signed):
     n, palette = maps.shape[1], SIGNS if signed else HEADS
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
     sheet = np.zeros([max(side) + n for side in zip(*places, strict=True)], np.uint8)
-    for values, gone, head, (y, x) in zip(maps, taken, colours, places, strict=True):
-        block = SIGNS.signed(values, limit) if signed else HEADS.indices(values, limit, head % 8)
-        sheet[y : y + n, x : x + n] = np.where(gone | (hidden != 0), 0, block)
+    which = np.reshape([head % 8 for head in colours], (-1, 1, 1))
+    blocks = SIGNS.signed(maps, limit) if signed else HEADS.indices(maps, limit, which)
+    blocks[taken | (hidden != 0)] = 0
+    for block, (y, x) in zip(blocks, places, strict=True):
+        sheet[y : y + n, x : x + n] = block
     hatched = hatching(hidden, cell, cell, edge=True)
     over = "".join(moved(hatched + frame(0, 0, n * cell, n * cell, 0.5), x, y) for x, y in corners)
     return pixels(sheet, palette, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0]) + over
@@ -216,9 +234,10 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
         vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
         labels=("token", label), tell="{}, entry {}", beside=beside,
     )  # fmt: skip
-    each, left = width / len(columns), LEFT if beside else 0
-    bands = [
-        tag("rect", x=left + n * each + 1, y=TOP - 6, width=each - 2, height=5, fill=head_colour(head))
-        for n, head in enumerate(owners or [])
-    ]
-    return Drawing(table.svg + "".join(bands), table.width, table.height)
+    each, left, bands, start = width / len(columns), LEFT if beside else 0, "", 0
+    for head, group in itertools.groupby(owners or []):
+        entries = len(list(group))
+        place = {"x": left + start * each + 0.5, "width": entries * each - 1}
+        bands += tag("rect", y=TOP - 6, height=5, fill=head_colour(head), **place)
+        start += entries
+    return Drawing(table.svg + bands, table.width, table.height)

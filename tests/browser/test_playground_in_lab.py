@@ -1,12 +1,9 @@
-"""The playground in JupyterLab: one click from the start page to a moving picture, and a notebook left in peace."""
+"""The playground in JupyterLab: a keypress on the start page, a moving picture, and a notebook left in peace."""
 
 import os
 import random
 import shutil
 import statistics
-import subprocess
-import sys
-import time
 import urllib.request
 
 import course
@@ -19,17 +16,25 @@ from tools.notebooks.lab import TOKEN, Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
-SEEN = "() => window.seen"
-# When the picture changed, and to which step; and when a button was last pressed.
+REMEDY = ".attention-remedy"
+# When the picture changed, and to which step; when a stored one came; and when a button was last pressed.
 WATCH = """() => {
-    [window.seen, window.step, window.pressed] = [[], '', 0];
+    [window.seen, window.stored, window.pressed] = [[], 0, 0];
     new MutationObserver(() => {
-        const words = document.querySelector('.Playground [role=img] text');
-        if (!words || words.textContent == window.step) return;
-        window.step = words.textContent;
-        window.seen.push([performance.now(), +window.step.replace('step ', '')]);
+        const step = [...document.querySelectorAll('.Playground div[role=img] tspan[font-weight=bold]')].at(-1);
+        if (document.querySelector('.Playground > * svg[role=img]')) window.stored ||= performance.now();
+        if (!step || window.seen.at(-1)?.[1] == step.textContent) return;
+        window.seen.push([performance.now(), +step.textContent]);
     }).observe(document.body, {subtree: true, childList: true});
     document.addEventListener('click', () => { window.pressed = performance.now() }, true);
+}"""
+# A control that can be seen, by its number, as often as there are fewer.
+PRESS = """(box, [kind, number]) => {
+    const seen = [...box.querySelectorAll(kind)].filter(part => part.offsetParent);
+    const part = seen[number % seen.length];
+    if (kind == 'button') return part.click();
+    part.focus();
+    return part.tagName;
 }"""
 STATE = "__import__('hashlib').sha256(__import__('torch').get_rng_state().numpy().tobytes()).hexdigest()"
 THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('playground')"
@@ -38,27 +43,30 @@ ENDED = f"({THREADS}, playground.playing)"
 
 
 class Page:
-    """The copy, open, and its kernel; `moving` was the time in ms from the click's answer to the second picture."""
+    """The copy, open, its playground started by two keys; `stored` and `moving`: the ms that two pictures took."""
 
     def __init__(self, browser, served):
         shutil.copy(course.FOLDER / "00_start_here.ipynb", served.folder / NAME)
-        self.page = browser.new_page(viewport={"width": 1400, "height": 1100})
+        self.page = browser.new_page(viewport={"width": 1400, "height": 900})
         self.lab, self.served = Lab(self.page, served.address), served
         self.lab.open(NAME)
         self.kernel = Kernel(served, NAME)
         self.page.evaluate(WATCH)
-        self.page.locator(".jp-CodeCell .jp-InputArea-editor").first.click()
+        self.page.keyboard.press("Shift+Enter")  # of the title
         start = self.page.evaluate("performance.now()")
-        self.run_cell()
+        self.page.keyboard.press("Shift+Enter")
         self.lab.wait_until(lambda: any(step > 0 for _, step in self.seen()), "no picture moved")
         self.moving = next(when for when, step in self.seen() if step > 0) - start
+        self.stored = self.page.evaluate("window.stored") - start
         self.box = self.page.locator(BOX)
 
     def run_cell(self):
+        """Run the playground's cell again, without opening its folded code."""
+        self.page.locator(".jp-CodeCell .jp-InputPrompt").first.click()
         self.page.keyboard.press("Control+Enter")
 
     def seen(self):
-        return self.page.evaluate(SEEN)
+        return self.page.evaluate("window.seen")
 
     def ask(self, expression):
         return self.kernel.ask(expression)
@@ -94,21 +102,39 @@ def lab(browser, served):
 @pytest.fixture
 def ground(lab):
     """The page with its playground at rest, in its first state."""
-    lab.do("playground.pause()", "playground.set(**playground._first)", "playground.speed.set_trait('value', 2)")
+    lab.do(
+        "playground.pause()", "playground.set(**playground.explorer._first)", "playground.speed.set_trait('value', 0)"
+    )
     return lab
 
 
-def test_one_click_and_it_moves(lab):
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import torch, ipywidgets"], check=True)
-    floor = time.perf_counter() - started
-    print(f"moving {lab.moving / 1000:.2f} s after the click; torch and ipywidgets alone take {floor:.2f} s")
-    assert lab.moving / 1000 < max(3, 3 * floor)  # other work on this machine slows both
+def test_two_keys_and_there_is_a_stored_picture_and_then_one_that_moves(lab):
+    print(f"stored after {lab.stored / 1000:.2f} s, moving after {lab.moving / 1000:.2f} s")
+    assert 0 < lab.stored < lab.moving
+    assert os.getloadavg()[0] > os.cpu_count() or (lab.stored < 1000 and lab.moving < 5000)
+    assert lab.page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
     assert lab.lab.errors == []
 
 
+def test_it_fails_with_one_head_offers_a_second_and_then_learns(ground):
+    ground.play()
+    ground.page.locator(REMEDY).wait_for()
+    assert ground.ask("playground.arrays.learned") is None
+    ground.page.locator(REMEDY).click()
+    ground.wait_for("playground.arrays.learned is not None", True)
+    assert ground.ask("playground.values['num_heads']") == 2
+    assert ground.ask("playground.arrays.predicted == playground.arrays.answers") is True
+    ground.page.locator(REMEDY).wait_for(state="hidden")
+    ground.box.locator(".attention-headline", has_text="Learned: 99% for 20 steps").wait_for()
+
+
+def test_a_moved_control_plays_on(ground):
+    ground.box.locator(".widget-toggle-buttons button", has_text="4").first.click()
+    ground.wait_for("(playground.values['num_heads'], playground.playing, playground.arrays.step > 0)", (4, True, True))
+
+
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
-def test_at_least_fifteen_pictures_a_second_and_pause_within_a_tenth(ground, num_heads):
+def test_at_least_nineteen_pictures_a_second_and_pause_within_a_tenth(ground, num_heads):
     ground.do(f"playground.set(num_heads={num_heads})")
     rates, delays, costs = [], [], []
     for _ in range(4):
@@ -124,7 +150,7 @@ def test_at_least_fifteen_pictures_a_second_and_pause_within_a_tenth(ground, num
         delays.append(round(ground.seen()[-1][0] - ground.page.evaluate("window.pressed")))
     print(f"{num_heads} heads: {rates} pictures a second, {min(costs):.3f} s of work each; after Pause {delays} ms")
     busy = os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn: the work is counted, the best delay
-    assert max(rates) >= 15 or (busy and min(costs) < 1 / 15)
+    assert max(rates) >= 18.5 or (busy and min(costs) < 1 / 19)
     assert (min if busy else statistics.median)(delays) < 100
     assert ground.ask("playground.playing") is False
 
@@ -132,25 +158,22 @@ def test_at_least_fifteen_pictures_a_second_and_pause_within_a_tenth(ground, num
 def test_fifty_random_presses_while_it_plays(ground):
     chance, state = random.Random(0), ground.ask(STATE)
     ground.play()
-    controls = ground.box.locator(".noUi-handle, select, .widget-toggle-button")
-    buttons = ground.box.locator(".widget-button")  # Reset, Play or Pause, Step, Restart
+    ground.box.locator(".attention-more").click()
     for _ in range(50):
+        number = chance.randrange(100)
         if chance.random() < 0.4:
-            buttons.nth(chance.randrange(buttons.count())).click()
+            ground.box.evaluate(PRESS, ["button", number])  # of heads, Play or Pause, a second head, More, Step, ...
+        elif ground.box.evaluate(PRESS, [".noUi-handle, select", number]) == "SELECT":
+            ground.box.locator("select").select_option(index=number % 3)
         else:
-            control = controls.nth(chance.randrange(controls.count()))
-            control.focus()
-            if control.evaluate("control => control.tagName") == "SELECT":
-                control.select_option(index=chance.randrange(3))
-            else:
-                ground.page.keyboard.press(chance.choice(["ArrowLeft", "ArrowRight", "Enter"]))
+            ground.page.keyboard.press(chance.choice(["ArrowLeft", "ArrowRight"]))
         ground.page.wait_for_timeout(chance.choice([0, 50, 200]))
     ground.do("playground.pause()")
     ground.wait_for(THREADS, 0)
     assert ground.lab.errors == []
     assert ground.ask("playground.message.value").count("⚠") == 0
     assert ground.ask(STATE) == state
-    ground.do("playground.restart()", "playground.run(4)")
+    ground.do("playground.speed.set_trait('value', 0)", "playground.restart()", "playground.run(4)")
     fresh = "(lambda fresh: (fresh.set(**playground.values), fresh.run(4), fresh.alt, fresh.close()))"
     alt = ground.ask(f"{fresh}(type(playground)())[2]")
     ground.lab.wait_until(lambda: ground.box.locator("[role=img]").get_attribute("aria-label") == alt, "not shown")
@@ -185,22 +208,36 @@ def test_an_interrupt_of_a_cell_stops_it_too(ground):
 def test_its_cell_run_again_ends_the_one_before(ground):
     ground.do("globals().update(before=playground)")
     ground.play()
-    ground.page.locator(".jp-CodeCell .jp-InputArea-editor").first.click()
     ground.run_cell()
     ground.wait_for("playground is not before and playground.arrays.step > 0", True)
     assert ground.ask(f"({THREADS}, before.playing, before.comm is None)") == (1, False, True)
-    ground.box.locator("[role=img]").wait_for()
+    ground.box.locator("div[role=img]").wait_for()
 
 
-def test_nothing_is_cut_off_and_words_are_readable_in_a_dark_theme_too(ground):
-    for width, heads, task in ((800, 2, "two questions"), (1400, 4, "next character")):  # the last as before
+def test_it_stands_still_for_who_wants_less_motion_until_play_is_pressed(ground):
+    ground.page.emulate_media(reduced_motion="reduce")
+    ground.do("globals().update(before=playground)")
+    ground.run_cell()
+    ground.wait_for("playground is not before and playground.arrays.step", 0)
+    ground.box.locator("div[role=img]").wait_for()
+    ground.page.wait_for_timeout(1500)
+    assert ground.ask("(playground.playing, playground.arrays.step)") == (False, 0)
+    ground.press("Play")
+    ground.wait_for("playground.arrays.step > 0", True)
+    ground.page.emulate_media(reduced_motion="no-preference")
+
+
+def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
+    states = (1024, 768, 466, 2, "two questions"), (1400, 900, 620, 4, "next character")
+    for width, height, room, heads, task in states:  # the last as before
         ground.do(f"playground.set(num_heads={heads}, task={task!r})", "playground.run(60)")
-        ground.page.set_viewport_size({"width": width, "height": 1100})
-        room = still(ground, ROOM)
+        ground.page.set_viewport_size({"width": width, "height": height})
+        seen = still(ground, ROOM)
         ground.box.screenshot(path=SCREENSHOTS / f"Playground_{width}.png")
-        assert room["cut"] == []
-        assert not room["scrolls"]
-        assert 0.74 < min(room["scales"]) <= max(room["scales"]) < 1.21
+        assert seen["height"] <= room
+        assert seen["cut"] == []
+        assert not seen["scrolls"]
+        assert seen["smallest"] >= 11
     for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
         choose_theme(ground.page, theme)
         seen = still(ground, CONTRAST)

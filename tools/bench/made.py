@@ -67,7 +67,9 @@ MADE_FROM = {  # all others are made from a sentence alone
 
 
 def make(name):
-    return getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
+    """A new explorer; of the playground, what its door leads to."""
+    made = getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
+    return getattr(made, "explorer", made)
 
 
 def settings_of(control):

@@ -2,10 +2,13 @@
 
     python -m tools.notebooks.place_course      writes them to notebooks/pictures
 
-A notebook shows its drawing as a picture, so it cannot follow the page's theme: it brings its own light ground.
+A lit part has the ink that a strong weight has in the explorers; heads that are lit have their own colours. A notebook
+shows its drawing as an image, so it can't follow the page's theme: like the figures, it stands on white.
 """
 
 from html import escape
+
+from attention_helpers.plots import HEAD_COLOURS
 
 # key: what stands in the box, and what the picture's text alternative calls it; in the order of the computation.
 PARTS = {
@@ -25,8 +28,8 @@ IN_A_HEAD = ["matrices", "scores", "scale", "mask", "softmax", "dropout", "mix"]
 LETTER, PAD, GAP, TALL = 7.0, 8, 14, 28  # pixels: a letter's width, around a box's text, between boxes, a box's height
 TOP, LEFT = 44, 72  # of the row of boxes
 FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="12"'
-LIT = 'fill="#ffd37a" stroke="#7a4a00" stroke-width="2"'
-PLAIN = 'fill="#ffffff" stroke="#9a9a9a"'
+LIT = f'fill="{HEAD_COLOURS[0]}"'
+PLAIN = 'fill="#fff" stroke="#000" stroke-opacity="0.3"'
 
 
 def alternative(lit):
@@ -40,6 +43,7 @@ def width_of(key):
 
 def text(key, lit, x, y, more=""):
     more += ' font-weight="bold"' if key in lit else ""
+    more += ' fill="#fff"' if key in lit and key != "heads" else ""  # on ink; the heads' name is on white
     return f'<text x="{x:g}" y="{y:g}"{more}>{escape(PARTS[key][0])}</text>'
 
 
@@ -52,7 +56,7 @@ def box(key, x, y, lit, width=None, tall=TALL):
 
 
 def arrow(x, y, length):
-    return f'<path d="M{x:g} {y:g}h{length:g}m-4 -3l4 3l-4 3" fill="none" stroke="#555555"/>'
+    return f'<path d="M{x:g} {y:g}h{length:g}m-4 -3l4 3l-4 3" fill="none" stroke="#555"/>'
 
 
 def row(lit):
@@ -67,13 +71,17 @@ def row(lit):
 def drawing(lit):
     """The whole picture as SVG, with the parts of `lit` lit."""
     boxes, end = row(lit)
-    frame = LIT if "heads" in lit else PLAIN
+    colours = [f'fill="#fff" stroke="{colour}" stroke-width="3"' for colour in HEAD_COLOURS[2::-1]]
+    frames = colours if "heads" in lit else 3 * [PLAIN]  # from the last head to the first, which is in front
     outer = end + GAP + 10
     total = outer + GAP + width_of("projection") + GAP + 50
     left, wide = LEFT - GAP - 4, end - LEFT + 2 * GAP + 4
     shapes = [
-        f'<rect x="0.5" y="0.5" width="{total - 1:g}" height="121" rx="8" fill="#f4f4f4" stroke="#c4c4c4"/>',
-        *(f'<rect x="{left + n}" y="{14 + n}" width="{wide:g}" height="64" rx="6" {frame}/>' for n in (6, 3, 0)),
+        f'<rect x="0.5" y="0.5" width="{total - 1:g}" height="121" rx="8" fill="#fff"/>',
+        *(
+            f'<rect x="{left + n}" y="{14 + n}" width="{wide:g}" height="64" rx="6" {look}/>'
+            for n, look in zip((8, 4, 0), frames, strict=True)
+        ),
         text("heads", lit, left + 10, 32),
         f'<text x="10" y="{TOP + TALL / 2 + 4:g}">tokens</text>',
         *boxes,
@@ -87,5 +95,5 @@ def drawing(lit):
     size = f'width="{total:g}" height="122" viewBox="0 0 {total:g} 122"'
     title = f"<title>{escape(alternative(lit))}</title>"
     return "\n".join(
-        [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT} fill="#222222">', title, *shapes, "</svg>\n"]
+        [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT} fill="#000">', title, *shapes, "</svg>\n"]
     )
