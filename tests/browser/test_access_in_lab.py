@@ -1,10 +1,12 @@
 """For ears and keyboards: each control of an explorer has a name and a value as shown, and no key raises an error."""
 
 import random
+from contextlib import suppress
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import START
+from playwright.sync_api import Error as PlaywrightError
 from test_explorers_in_lab import WITH_EXPLORER, choose_theme
 
 pytestmark = pytest.mark.parametrize("notebook", [START, *WITH_EXPLORER], indirect=True, ids=lambda path: path.stem)
@@ -98,7 +100,8 @@ def test_fifty_random_presses_raise_no_error(notebook, boxes):
     notebook.kernel.errors()  # the notebook's cells raise some on purpose
     for box in boxes:
         for _ in range(50):
-            press(chance.choice(box.locator(USABLE).element_handles()), chance)
+            with suppress(PlaywrightError):  # ipywidgets makes a row of buttons again when the kernel presses one
+                press(chance.choice(box.locator(USABLE).element_handles()), chance)
         assert notebook.kernel.errors() == []
     assert notebook.lab.errors == []
     if notebook.name != START.name:
