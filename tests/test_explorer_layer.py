@@ -385,7 +385,7 @@ def test_a_long_verdict_is_cut_and_the_list_keeps_its_height():
 
 def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_none():
     e = LayerExplorer(other_layers.Renamed, SENTENCE)
-    assert bands(e) == [HEAD_COLOURS[0]] * 2 + [HEAD_COLOURS[1]] * 2
+    assert bands(e) == [*HEAD_COLOURS[:2]]
     layer = seeded(other_layers.Renamed, 123, 4, 4, num_heads=2)
     context = layer.attended(X, is_causal=True)
     torch.testing.assert_close(e.arrays.context, context[0].detach())
@@ -395,7 +395,7 @@ def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_no
 
 def test_heads_side_by_side_are_the_result_and_shown_once():
     e = LayerExplorer(other_layers.Einsum, SENTENCE, num_heads=2)
-    assert bands(e) == [HEAD_COLOURS[0]] * 2 + [HEAD_COLOURS[1]] * 2
+    assert bands(e) == [*HEAD_COLOURS[:2]]
     assert "result: heads side by side" in texts(e)
     assert "context, by head" not in texts(e)
     e = LayerExplorer(other_layers.TorchModule, SENTENCE)  # it doesn't show its context

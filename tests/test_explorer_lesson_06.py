@@ -1,14 +1,19 @@
 """Notebook 06's explorer: the complete layer, step by step."""
 
+import base64
+import html
+import inspect
+import io
 import itertools
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 import torch
+from PIL import Image
 
-from attention_helpers import explorers
-from attention_helpers.explorers import lesson_06_whole_layer as whole
+from attention_helpers import MultiHeadAttention, explorers
+from attention_helpers.explorers import lesson_06_stages as stages
 from tools.bench.made import SENTENCE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -28,48 +33,79 @@ def fresh(explorer):
 def lit_code(e):
     """The highlighted lines of code."""
     parts = [part for part in ET.fromstring(e.svg).iter() if part.tag in (f"{SVG}rect", f"{SVG}text")]
-    return [
-        after.text
-        for part, after in itertools.pairwise(parts)
-        if part.get("fill-opacity") == "0.15" and after.get("font-family") == "monospace"
-    ]
+    return [after.text for before, after in itertools.pairwise(parts) if before.get("fill-opacity") == "0.1"]
+
+
+def folded_code(e):
+    """All lines of code, and those of the current stage."""
+    [listing] = re.findall("lines of code</summary><pre>(.*?)</pre>", e.readout, re.DOTALL)
+    lines = html.unescape(listing).split("\n")
+    return [re.sub("</?b>", "", line) for line in lines], [line[3:-4] for line in lines if line.startswith("<b>")]
 
 
 def test_the_walk_lights_the_code_in_its_order(fresh):
+    """One line per stage; all lines, folded, are those of the layer, and the walk passes each of them."""
+    source = inspect.getsource(MultiHeadAttention.steps) + inspect.getsource(MultiHeadAttention.forward)
     walked = []
-    for where in whole.PLACES:
+    for where in stages.PLACES:
         fresh.set(where=where)
-        lit = lit_code(fresh)
-        assert [line.partition("#")[0].strip() for line in lit] == [
-            line.partition("#")[0].strip() for line in whole.lines_at(where)
-        ]
-        walked += lit
-    assert list(dict.fromkeys(walked)) == re.findall(r'monospace">([^<]+)<', fresh.svg)
+        lines, now = folded_code(fresh)
+        assert lit_code(fresh) == now[-1:]
+        walked += now
+        for line in lines:
+            assert line.partition("  #")[0] in source
+    assert list(dict.fromkeys(walked)) == lines
+    assert len(lines) == 11
 
 
 def test_the_code_has_the_shapes_that_the_layer_makes(fresh):
     fresh.set(d_out=12, num_heads=3, num_tokens=5)
-    steps, shown = fresh.arrays.steps, " ".join(re.findall(r'monospace">([^<]+)<', fresh.svg))
-    for name in ("queries", "keys", "values", "scores"):
-        [comment] = re.findall(rf"{name} = [^#]*# (\([^)]*\))", shown)
-        assert comment == str(tuple(getattr(steps, name).shape))
-    assert shown.count(str(tuple(steps.context.shape))) == 1
+    shapes = [line.partition("  # ")[2] for line in folded_code(fresh)[0]]
+    of_heads, maps = "(1, 3, 5, 4)", "(1, 3, 5, 5)"
+    assert shapes[:5] == ["(1, 5, 3)", of_heads, of_heads, of_heads, maps]
+    assert shapes[5:] == ["(5, 5)", maps, of_heads, "(1, 5, 3, 4)", "(1, 5, 12)", "(1, 5, 12)"]
+
+
+# stage: how many of six parts (queries, keys, values, maps, context, output) are pale, how many frames there are for
+# two heads, and what the arrows carry that is done now
+WALK = {
+    "tokens": (6, 1, []),
+    "queries": (5, 1, ["W_query"]),
+    "keys": (4, 1, ["W_key"]),
+    "values": (3, 1, ["W_value"]),
+    "scores": (2, 1, ["q · k"]),
+    "mask": (2, 1, ["mask"]),
+    "softmax": (2, 1, ["÷ √6", "softmax"]),
+    "dropout": (2, 1, ["dropout"]),
+    "context": (1, 2, ["· values"]),
+    "side by side": (1, 1, []),
+    "output": (0, 1, ["out_proj"]),
+}
+
+
+@pytest.mark.parametrize("where", WALK)
+def test_what_is_not_yet_computed_is_pale_and_what_is_done_now_is_framed_and_bold(fresh, where):
+    fresh.set(where=where)
+    root, (pale, framed, carried) = ET.fromstring(fresh.svg), WALK[where]
+    assert len([group for group in root.iter(f"{SVG}g") if group.get("opacity") == "0.15"]) == pale
+    assert "".join(root.itertext()).count("not computed yet") == pale
+    frames = [rect for rect in root.iter(f"{SVG}rect") if rect.get("stroke-width") == "2"]
+    assert len(frames) == framed
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("font-family") == "monospace"]
+    assert [text.text for text in texts if text.get("font-weight")] == carried
+    strong = [group for group in root.iter(f"{SVG}g") if group.get("opacity") == "1"]
+    assert len(strong) == {"tokens": 0, "side by side": 0, "context": 2}.get(where, 1)  # arrows
 
 
 @pytest.mark.parametrize(
-    ("where", "pale"), [("tokens", 6), ("queries", 5), ("values", 3), ("dropout", 2), ("output", 0)]
+    ("where", "x", "y"),
+    [("tokens", 64, 146), ("queries", 186, 24), ("keys", 186, 146), ("values", 186, 268), ("output", 402, 268)],
 )
-def test_what_is_not_yet_computed_is_pale(fresh, where, pale):
-    """Six of the seven parts come after the tokens: queries, keys, values, maps, context, output."""
+def test_the_frame_is_around_the_table_of_the_stage(fresh, where, x, y):
     fresh.set(where=where)
-    root = ET.fromstring(fresh.svg)
-    assert len([group for group in root.iter(f"{SVG}g") if group.get("opacity")]) == pale
-    frames = [
-        rect
-        for rect in root.iter(f"{SVG}rect")
-        if rect.get("stroke") == "currentColor" and rect.get("stroke-width") == "2"
-    ]
-    assert len(frames) == 1
+    [frame] = [rect for rect in ET.fromstring(fresh.svg).iter(f"{SVG}rect") if rect.get("stroke-width") == "2"]
+    assert 0 < x - float(frame.get("x")) < 5
+    assert 6 < y - float(frame.get("y")) < 12  # the heads' bands are inside too
 
 
 def numbers(e, verb):
@@ -117,7 +153,7 @@ def test_what_trained_weights_cannot_have_gives_way_and_comes_back(fresh):
     fresh.set(d_out=12, num_heads=3)
     fresh.controls["weights"].value = "trained"
     assert (fresh.values["d_out"], fresh.values["num_heads"]) == (8, 2)
-    assert "d_out is 8 for now: 12 is not offered with trained weights." in fresh.message.value
+    assert "d_out is 8 for now: 12 isn't offered with trained weights." in html.unescape(fresh.message.value)
     with pytest.raises(ValueError, match="d_out must be one of 8, 16, 32, 64, got 12"):
         fresh.set(d_out=12)
     fresh.controls["weights"].value = "random"
@@ -125,9 +161,36 @@ def test_what_trained_weights_cannot_have_gives_way_and_comes_back(fresh):
     assert fresh.message.value == ""
 
 
-def test_a_trained_layers_answers_are_told(fresh):
-    fresh.set(weights="trained", d_out=64, num_heads=2)
-    first, second = (f"{share:.0%}" for share in fresh.arrays.accuracy.tolist())
-    assert f"the first is right in {first}, the second in {second}" in fresh.readout
-    fresh.set(weights="random")
-    assert "trained for" not in fresh.readout
+@pytest.mark.parametrize("d_out", [12, 24])  # drawn as shapes, and as an image
+def test_the_sign_of_a_number_is_seen_without_colours(fresh, d_out):
+    fresh.set(d_out=d_out, num_heads=1, num_tokens=6, where="output")
+    output = fresh.arrays.output
+    clearly = (output < -3.5 / 64 * output.abs().max()).nonzero().tolist()
+    root = ET.fromstring(fresh.svg)
+    paths = [
+        path.get("d") for path in root.iter(f"{SVG}path") if re.fullmatch(r"(M[\d.]+ [\d.]+h[\d.]+)+", path.get("d"))
+    ]
+    spots = [(float(y), float(x)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)", paths[-1])]
+    cells = [[int(y // (80 / 6)), int(x // (174 / d_out))] for y, x in spots]
+    assert cells == clearly
+    assert len(clearly) > 5
+
+
+def test_a_table_of_many_numbers_is_an_image_of_a_pixel_per_number(fresh):
+    fresh.set(d_out=48, num_heads=2, num_tokens=20)
+    images = list(ET.fromstring(fresh.svg).iter(f"{SVG}image"))
+    sizes = []
+    for image in images:
+        png = base64.b64decode(image.get("href").partition("base64,")[2])
+        sizes.append(Image.open(io.BytesIO(png)).size)
+    assert (
+        sizes.count((48, 20)) == 5
+    )  # queries, keys, values, context, output; the tokens are shapes, the maps one image
+    assert len(sizes) == 6
+
+
+def test_wide_and_narrow_parts_wrap_in_a_narrow_page(fresh):
+    """At 592 pixels nothing needs scrolling, and at 940 both parts are side by side."""
+    [_, parts] = fresh.picture(fresh.arrays)
+    assert max(part.width for part in parts) <= 580
+    assert sum(part.width for part in parts) + 14 <= 940

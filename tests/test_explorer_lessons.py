@@ -48,7 +48,7 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     e.controls["d_out"].value = 15
     assert settings_of(e.controls["num_heads"]) == [1, 3, 5]
     assert e.values["num_heads"] == 3
-    assert "4 does not divide d_out = 15" in e.message.value
+    assert "4 doesn&#x27;t divide d_out = 15" in e.message.value
     assert "15 / 2 = 7.50" in e.readout
     e.controls["d_out"].value = 13
     assert e.values["num_heads"] == 1
@@ -56,7 +56,7 @@ def test_only_divisors_are_offered_and_the_others_explained(explorer):
     assert e.values["num_heads"] == 4  # the chosen value is back
     assert e.message.value == ""
     e.set(d_out=15)
-    assert "4 does not divide d_out = 15" in e.message.value  # as after a slider's move
+    assert "4 doesn&#x27;t divide d_out = 15" in e.message.value  # as after a slider's move
     e.set(d_out=16)
     assert e.values["num_heads"] == 4
 

@@ -13,7 +13,7 @@ from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
-MESSAGE = '<span role="status">{}</span>'
+MESSAGE = "<span>{}</span>"
 PAGE = (
     '<div class="attention-headline">{}</div>'
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
@@ -72,6 +72,7 @@ class Explorer(widgets.VBox):
         self._first = self.values
         self._wanted = self.values  # last requested values; one that isn't possible now returns when it is
         self.view, self.message = widgets.HTML(), widgets.HTML()
+        self.message.add_class("attention-message")  # what's written there is read aloud: see access.py
         self.message.layout.min_height = "1.6em"  # always there, so that the picture below never jumps
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(self._reset)

@@ -2,15 +2,20 @@
 
 import html
 
+import ipywidgets as widgets
 import torch
 
 from .base import Markup, dropout, seed, slider, stops
-from .lesson_06_whole_layer import ORDER, lines_at, whole_layer
+from .lesson_06_stages import ORDER
+from .lesson_06_whole_layer import whole_layer
+from .lesson_06_words import HEADLINES, divisors, folded, folded_code, in_words, offered
 from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import MOST_HEADS, MOST_TOKENS, HeadsExplorer, operations, split_heads, split_trained
-from .words import listed, size_in_words
+from .multi_head import MOST_TOKENS, HeadsExplorer, operations, split_heads, split_trained
+from .multi_head_words import task
+from .words import size_in_words
 
 MOST_WIDE = 96
+ROW = "display:flex;flex-wrap:wrap;gap:0 24px"
 
 
 class SplitExplorer(HeadsExplorer):
@@ -35,7 +40,12 @@ class SplitExplorer(HeadsExplorer):
             "num_tokens": slider("num_tokens", 6, 1, MOST_TOKENS, "Tokens beyond the sentence are random"),
             "seed": seed(123),
             "weights": switch(),
-            "where": stops("where am I", ORDER, "output", "How far the layer has computed"),
+            "where": widgets.ToggleButtons(
+                options=ORDER,
+                description="stage",
+                tooltip="How far the layer has computed",
+                layout={"grid_area": "auto / 1 / auto / -1"},
+            ),
         }
 
     def choices(self, values):
@@ -47,7 +57,7 @@ class SplitExplorer(HeadsExplorer):
         asked, got = wanted["num_heads"], values["num_heads"]
         if asked == got or values["weights"] == "trained":
             return super().note(wanted, values)
-        return f"num_heads is {got} for now: {asked} does not divide d_out = {values['d_out']}."
+        return f"num_heads is {got} for now: {asked} doesn't divide d_out = {values['d_out']}."
 
     def compute(self, d_out, num_heads, dropout, num_tokens, seed, weights, where):
         if weights == "trained":
@@ -61,39 +71,19 @@ class SplitExplorer(HeadsExplorer):
         return whole_layer(state)
 
     def headline(self, state):
-        return ""
+        return HEADLINES[state.where](state)
 
     def readouts(self, state):
         num_heads, num_tokens = state.shown.shape[:2]
-        d_out, trace = state.context.shape[1], html.escape(state.operations)
+        trained = state.accuracy is not None
+        table = f"{num_heads} × {num_tokens} × {num_tokens}, {size_in_words(4 * state.shown.numel())}"
+        trace = folded("the trace of every operation", html.escape(state.operations))
         return {
-            "computed here": Markup("<br>".join(f"<code>{html.escape(line)}</code>" for line in lines_at(state.where))),
-            "num_heads": offered(d_out, num_heads) if state.accuracy is None else f"{num_heads}",
-            "head_dim": f"{d_out} / {num_heads} = {d_out // num_heads}",
-            "entropy a head": f"{listed(state.entropy)} bits",
-            **self.answers(state),
-            "parameters": f"{state.parameters}",
-            "weights in memory": f"{num_heads} × {num_tokens} × {num_tokens} numbers, "
-            f"{size_in_words(4 * state.shown.numel())}",
-            "every operation": Markup(f"<details><summary>the trace</summary><pre>{trace}</pre></details>"),
+            **({} if trained else {"num_heads": offered(state.context.shape[1], num_heads)}),
+            "in memory": f"{state.parameters} parameters; attention weights: {table}",
+            **task(state),
+            "in full": Markup(f'<div style="{ROW}">{folded_code(state)}{trace}</div>'),
         }
 
     def in_words(self, state):
-        return f"{len(state.shown)} heads. {self.heads_in_words(state)} Computed up to here: {state.where}."
-
-
-def divisors(d_out):
-    """The numbers of heads that divide a width, up to as many as fit in the picture."""
-    return [n for n in range(1, min(d_out, MOST_HEADS) + 1) if d_out % n == 0]
-
-
-def offered(d_out, num_heads):
-    """The numbers of heads up to MOST_HEADS, with those that don't divide d_out struck out, and why."""
-    options = divisors(d_out)
-    words = [
-        f"<b>{n}</b>" if n == num_heads else str(n) if n in options else f'<s style="opacity:0.65">{n}</s>'
-        for n in range(1, MOST_HEADS + 1)
-    ]
-    out = next((n for n in range(2, MOST_HEADS + 1) if n not in options), None)
-    why = f" (struck out: no whole head_dim; {d_out} / {out} = {d_out / out:.2f})" if out else ""
-    return Markup(" ".join(words) + why)
+        return in_words(state)

@@ -40,5 +40,5 @@ def trained(width, num_heads):
 
 def switch():
     return widgets.ToggleButtons(
-        options=["random", "trained"], description="weights", tooltip="As drawn, or trained for the look-up task"
+        options=["random", "trained"], description="weights", tooltip="As drawn, or trained for the lookup task"
     )

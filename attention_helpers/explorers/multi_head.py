@@ -5,15 +5,12 @@ from typing import NamedTuple
 
 import torch
 
-from ..core import causal_mask
 from ..dropout import Dropout
 from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
 from ..operations import trace
 from ..seeded import DrawnFrom, seeded
 from .base import SentenceExplorer
-from .ink import weight_limit
 from .lookup_models import trained
-from .svg_maps import colour_bar, head_maps
 from .words import entropy_in_bits
 
 MOST_HEADS, MOST_TOKENS = 12, 64
@@ -95,7 +92,7 @@ def operations(d_in, d_out, num_heads, num_tokens, dropping):
 
 
 class HeadsExplorer(SentenceExplorer):
-    """What both explorers of heads share: one heatmap per head, in one grid, and one colour bar."""
+    """What both explorers of heads share: what trained weights can't have, and which controls they don't need."""
 
     def unused(self, values):
         greyed = {"num_tokens"} if values["dropout"] else {"num_tokens", "seed"}
@@ -103,31 +100,10 @@ class HeadsExplorer(SentenceExplorer):
 
     def note(self, wanted, values):
         gave_way = [name for name in ("num_heads", "d_out") if wanted[name] != values[name]]
-        without = f"is not offered with {values['weights']} weights"
+        without = f"isn't offered with {values['weights']} weights"
         said = [f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way]
         greyed = ", ".join(f"{name} ({GREYED[name]})" for name in sorted(self.unused(values)))
         return " ".join([*said, f"Greyed: {greyed}."] if greyed else said)
-
-    def heads_picture(self, state, width, height):
-        limit, future = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
-        bar = colour_bar(limit, height=height / 2, more=limit < 1)
-        return head_maps(state.shown, state.tokens, limit, future, taken_from(state), width, height, bar=bar)
-
-    def answers(self, state):
-        """A trained layer's task and accuracy, as a readout."""
-        if state.accuracy is None:
-            return {}
-        first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
-        asks = f"“{state.tokens[-1]}” asks for two digits; of unseen examples the first is right in {first}"
-        return {"trained for": f"{asks}, the second in {second}"}
-
-    def heads_in_words(self, state):
-        most, keys = state.shown[:, -1].max(dim=-1)  # each (num_heads,)
-        rows = zip(state.entropy.tolist(), keys.tolist(), most.tolist(), strict=True)
-        return " ".join(
-            f"Head {head}: mean entropy {entropy:.2f} bits, last token reads {state.tokens[key]} most ({weight:.2f})."
-            for head, (entropy, key, weight) in enumerate(rows, 1)
-        )
 
 
 def taken_from(state):
