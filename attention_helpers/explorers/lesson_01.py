@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 
 from ..core import attention_scores, attention_weights, context_vectors
+from ..plots import GREY
 from .base import SentenceExplorer, stops
-from .ink import GREY, WEIGHTS, weight_limit
+from .ink import WEIGHTS, weight_limit
 from .svg import bars, below, beside, number, shortened
 from .svg_maps import colour_bar, heatmap
 from .words import entropy_in_bits, listed, shares

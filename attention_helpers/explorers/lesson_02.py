@@ -10,7 +10,7 @@ from ..core import attention_scores, attention_weights
 from ..layers import SelfAttention_v2
 from ..seeded import seeded
 from .base import SentenceExplorer, seed, slider
-from .ink import GREY, SIGNED, WEIGHTS, largest, weight_limit
+from .ink import SIGNED, WEIGHTS, largest, weight_limit
 from .svg import BOTTOM, PALE, TOP, Drawing, beside, line, number, tag, text, title_of
 from .svg_maps import colour_bar, heatmap
 from .words import entropy_in_bits
@@ -120,6 +120,6 @@ def entropy_bars(entropy, names, width=150):
     for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
         y, long = TOP + (n + 0.5) * each, room * bits / most
         place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
-        parts.append(tag("rect", says=f"{name}, entropy: {number(bits, 4)} bits", fill=GREY, **place))
+        parts.append(tag("rect", says=f"{name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
     return Drawing("".join(parts), width, TOP + SIDE + BOTTOM)

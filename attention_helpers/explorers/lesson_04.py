@@ -8,9 +8,10 @@ import torch
 from ..core import causal_mask
 from ..dropout import Dropout
 from ..layers import CausalAttention
+from ..plots import GREY
 from ..seeded import seeded
 from .base import SentenceExplorer, dropout, seed, stops
-from .ink import GREY, NEUTRAL, WEIGHTS, weight_limit
+from .ink import NEUTRAL, WEIGHTS, weight_limit
 from .svg import bars, beside
 from .svg_maps import colour_bar, heatmap
 

@@ -90,8 +90,13 @@ class LiveExplorer:
         """A control by its place in the row; the last place is the Reset button's."""
         return self.box.locator(":scope > .widget-gridbox > *").nth(number)
 
+    def enabled(self):
+        """The places of the controls that aren't greyed out."""
+        greyed = self.kernel.ask("[control.disabled for control in explorer.controls.values()]")
+        return [number for number, out in enumerate(greyed) if not out]
+
     def sliders(self):
-        return [n for n in range(len(self.names)) if len(set(self.ends(n))) > 1]
+        return [n for n in self.enabled() if len(set(self.ends(n))) > 1]
 
     def ends(self, number):
         """The lowest and the highest value of a slider, as the page has them; nothing for another control."""
