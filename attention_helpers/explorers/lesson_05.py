@@ -46,7 +46,8 @@ class WrapperExplorer(HeadsExplorer):
         maps = head_maps(state.shown, tokens, limit, future, taken, 514, 330, bar=bar)
         owners = [column // (width // num_heads) for column in range(width)]
         context = strip(state.context, tokens, owners, "context vectors, head after head", 450, 120)
-        return [[maps], [beside(context, colour_bar(largest(state.context), SIGNED, height=120))]]
+        both = beside(context, colour_bar(largest(state.context), SIGNED, height=120))
+        return [[maps], [both._replace(height=178)]]  # the same with and without numbers below the entries
 
     def headline(self, state):
         if said := dropped(state):
