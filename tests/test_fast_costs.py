@@ -1,5 +1,8 @@
 """What attention costs: the formulas against real layers, and the measuring functions."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -155,3 +158,15 @@ def test_what_torchs_own_cannot_be():
         TorchAttention(MultiHeadAttention(3, 4, 6, 0.0, 2))
     with pytest.raises(TypeError, match="split must be a MultiHeadAttention, got Linear"):
         TorchAttention(nn.Linear(1, 1))
+
+
+def test_measuring_memory_prints_nothing_where_a_thread_imported_torch():
+    """As in a kernel of the course, which imports torch on a thread while the learner reads."""
+    code = """import threading
+thread = threading.Thread(target=lambda: __import__("torch"))
+thread.start(), thread.join()
+import torch
+from attention_helpers.fast.costs import peak_bytes
+print(peak_bytes(torch.zeros, 1000), peak_bytes(torch.zeros, 1000))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("4000 4000\n", "")

@@ -5,6 +5,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterable
+from functools import lru_cache, partial
 
 from ..checks import check_finite, check_flag, check_size
 
@@ -58,10 +59,8 @@ def peak_bytes(f, *args):
 
     Counted at torch's allocator, so scratch space inside operations counts too. Returns an int.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler prints into the cell
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    profile = quiet_profiler()
+    with profile() as profiler:
         kept = f(*args)
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     now = peak = 0
@@ -70,6 +69,28 @@ def peak_bytes(f, *args):
         peak = max(peak, now)
     del kept
     return peak
+
+
+@lru_cache
+def quiet_profiler():
+    """What makes torch's profiler of memory on the CPU, after its first start, in which it may print.
+
+    It prints an error without consequence if torch was imported on another thread than its own, as a kernel does here.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or each start prints a line
+    from torch.profiler import ProfilerActivity, profile
+
+    made = partial(profile, activities=[ProfilerActivity.CPU], profile_memory=True)
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)  # it prints past Python's sys.stderr
+    try:
+        with made():
+            pass
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
+    return made
 
 
 def timed(functions, runs=7, warm=1):
