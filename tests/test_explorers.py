@@ -191,3 +191,16 @@ def test_a_move_on_a_second_thread_waits_for_the_first(by):
         assert e.arrays is before
     second.join()
     assert e.arrays.query == 3
+
+
+def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
+    """A page names an option by its number; fast keys can name one that another control has just taken away."""
+    e, told = make("CostExplorer"), []
+    e.set(num_heads=2)
+    monkeypatch.setattr(type(e.controls["num_kv_heads"]), "send_state", lambda self, *_: told.append(self.index))
+    before = e.values
+    e.controls["num_kv_heads"].set_state({"index": 5})
+    assert e.values == before
+    assert told[-1] == e.controls["num_kv_heads"].index
+    e.controls["num_kv_heads"].set_state({"index": 0})
+    assert e.values == before | {"num_kv_heads": 1}

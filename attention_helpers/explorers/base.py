@@ -6,6 +6,7 @@ import threading
 
 import ipywidgets as widgets
 import torch
+from traitlets import TraitError
 
 from ..checks import check_tensor
 from ..sentences import Sentence
@@ -38,9 +39,19 @@ def slider(name, value, low, high, tooltip, step=None):
     return kind(value, min=low, max=high, description=name, tooltip=tooltip, **more)
 
 
+class Stops(widgets.SelectionSlider):
+    """A slider whose options can become fewer while the page, a moment behind, still moves among the former ones."""
+
+    def set_state(self, sync_data):
+        try:
+            super().set_state(sync_data)
+        except TraitError:  # there's no such option any more: the page learns what there is
+            self.send_state()
+
+
 def stops(name, options, value, tooltip):
     """A slider for the given options, or for pairs of a label and an option."""
-    made = widgets.SelectionSlider(options=options, description=name, tooltip=tooltip)
+    made = Stops(options=options, description=name, tooltip=tooltip)
     made.value = value  # set afterwards, or the first option would have no label
     return made
 
