@@ -156,21 +156,21 @@ def test_what_the_question_reads_is_drawn_in_each_heads_colour(learning):
     }  # fmt: skip
 
 
+MAP = r'<g transform="translate\(([\d.]+),([\d.]+)\)"><g fill="(#\w+)"'  # a map, where it is and its colour
+
+
 def test_the_question_is_the_framed_row_of_each_map(learning):
     learning.set(**learning._first | {"step": 8})
-    tree, rows = tree_of(learning), []
-    for group in (group for group in tree.iter(f"{SVG}g") if group.get("shape-rendering")):
-        last = [rect for rect in group if rect.find(f"{SVG}title").text.startswith("BA ? reads")]
-        rows.append({(float(rect.get("y")), float(rect.get("height"))) for rect in last})
+    tree, maps = tree_of(learning), re.findall(MAP, learning.svg)
+    assert [colour for *_, colour in maps] == [*HEAD_COLOURS[:2]]
+    for (x, y, _), group in zip(maps, (g for g in tree.iter(f"{SVG}g") if g.get("shape-rendering")), strict=True):
         inks = {rect.find(f"{SVG}title").text: float(rect.get("fill-opacity")) for rect in group}
         assert max(inks.values()) == 1.0  # four tokens: a weight of 1 has the full colour
         assert inks["C 0 reads A 5: 0.5000"] == 0.5
         assert not any("reads C 0" in words for words in inks if words.startswith("A 5"))  # the future is hidden
-    assert len(rows) == 2
-    framed = [frame for frame in frames(tree, "2") if frame[2] == pytest.approx(4 * frame[3], abs=0.2)]
-    for [(y, height)], (_, top, _, tall) in zip(rows, framed, strict=True):
-        assert (top % 1000 - framed[0][1], tall) == pytest.approx((0, height), abs=0.2)
-        assert y == pytest.approx(3 * height, abs=0.2)
+        height = float(group[0].get("height"))
+        row = float(x), float(y) + 3 * height, 4 * height, height
+        assert sum(frame == pytest.approx(row, abs=0.2) for frame in frames(tree, "2")) == 1
 
 
 def strips(tree):
@@ -211,6 +211,7 @@ def test_the_chart_shows_the_accuracy_of_both_answers(learning):
     tree = tree_of(learning)
     ticks = {text.text: float(text.get("y")) for text in tree.iter(f"{SVG}text") if (text.text or "").endswith("%")}
     (_, (left, _, width, _)), _ = strips(tree)
+    assert ticks["100%"] < ticks["50%"] < ticks["0%"]
     for answer, (name, dashes) in enumerate((("first answer", "none"), ("second answer", "6 4"))):
         curve = told(tree)[name]
         assert (curve.get("stroke"), curve.get("stroke-dasharray")) == ("currentColor", dashes)
@@ -219,6 +220,21 @@ def test_the_chart_shows_the_accuracy_of_both_answers(learning):
             share = (ticks["0%"] - 4 - y) / (ticks["0%"] - ticks["100%"])
             assert share == pytest.approx(RIGHT[place][answer], abs=0.01)
             assert x == pytest.approx(left + (place + 0.5) * width / 3, abs=0.2)
+
+
+def test_each_strip_has_its_heads_name_and_colour_and_the_steps_below(learning):
+    learning.set(**learning._first)
+    tree = tree_of(learning)
+    drawn = [place for _, place in strips(tree)]
+    for head, (_, y, _, _) in enumerate(drawn):
+        [name] = [text for text in tree.iter(f"{SVG}text") if text.text == f"head {head + 1} reads"]
+        assert y - 13 < float(name.get("y")) < y
+        patches = [rect for rect in tree.iter(f"{SVG}rect") if (rect.get("width"), rect.get("height")) == ("8", "10")]
+        [patch] = [patch for patch in patches if float(patch.get("y")) == pytest.approx(y - 13, abs=0.2)]
+        assert patch.get("fill") == HEAD_COLOURS[head]
+    x, _, width, _ = drawn[0]
+    below = {text.text: float(text.get("x")) for text in tree.iter(f"{SVG}text") if text.text in ("0", "8", "60")}
+    assert [below[str(step)] for step in STEPS] == pytest.approx([x + (n + 0.5) * width / 3 for n in range(3)], abs=0.2)
 
 
 def test_the_pairs_asked_for_are_bold_in_the_strips(learning):
@@ -346,12 +362,12 @@ TYPED = [  # state, headline, loss, alt text, message; the losses are -log of th
         "Not in the course's text, so left out: ß, @, \\t.",
     ),
     (
-        {"text": "via", "back": 0},
+        {"text": "viXXXXXXXXXa", "back": 0},
         "Nothing follows yet: masked expects “a” (0.40), leaky expects “v” (0.92)",
         {},
         "After “via” nothing comes yet; the models expect: masked: a: 0.40, j: 0.30, e: 0.10, h: 0.08, i: 0.06. "
         "leaky: v: 0.92, ␣: 0.01, a: 0.01, e: 0.01, h: 0.01.",
-        "",
+        "Not in the course's text, so left out: X.",  # not that only the last 9 are read: only three were left
     ),
     (
         {"text": "XahahahThe river", "back": 8},  # the first that is read is the last ninth

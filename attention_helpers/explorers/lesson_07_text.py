@@ -51,7 +51,7 @@ class TextExplorer(Explorer):
 
     def make_controls(self):
         typed = widgets.Text(FIRST, description="text", tooltip="What the models read")
-        back = stops("positions back", range(len(FIRST))[::-1], BACK, "From the end of the text")
+        back = stops("positions back", [BACK], BACK, "From the end of the text")
         return {"text": typed, "back": back}
 
     def known(self, text):

@@ -11,7 +11,7 @@ from .words import size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
 WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
-BYTES = {"4: float32": 4, "2: bfloat16": 2, "1: int8": 1}
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
 
 
@@ -65,7 +65,7 @@ class CostExplorer(Explorer):
             "num_heads": stops("num_heads", divisors(width), heads, "Among how many heads the width is split"),
             "width": stops("width", self.widths, width, "Of a token's vector before and after the layer"),
             "num_kv_heads": stops("num_kv_heads", divisors(heads), heads, "Heads of keys and values, shared by all"),
-            "bytes": stops("bytes per number", BYTES.items(), 4, "Of each number that is stored"),
+            "bytes": stops("dtype", BYTES.items(), 4, "Of the stored numbers, which take 4, 2 or 1 bytes each"),
         }
 
     def choices(self, values):
