@@ -189,6 +189,25 @@ class OneTooLate(Projections):
         return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
 
 
+class TwoTooLate(Projections):
+    """triu(3): each token sees the next two."""
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        hide = torch.ones_like(scores).triu(3).bool()
+        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
+
+
+class OneHeadMasked(Projections):
+    """The mask's dimension for heads is filled for the first only."""
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        hide = torch.zeros_like(scores).bool()
+        hide[:, 0] = future(x.shape[1])
+        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
+
+
 class HidesTooMuch(Projections):
     """triu(0) hides a token from itself, too, and the first row has nothing left: NaN."""
 
@@ -430,6 +449,15 @@ class FusedHidesTooMuch(Projections):
 
     def forward(self, x):
         keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
+        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
+
+
+class OneHeadWithoutKeys(Projections):
+    """The same for the first row of the second head only."""
+
+    def forward(self, x):
+        keep = ~future(x.shape[1]).repeat(1, self.num_heads, 1, 1)
+        keep[:, 1, 0] = False
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
 
 

@@ -70,6 +70,8 @@ LAYERS = {
     "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away", "`scores.mask"),
     "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted", "taken away"),
     "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
+    "TwoTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
+    "OneHeadMasked": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
     "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape", "a map has a weight"),
     "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero", "window of 2"),
@@ -92,6 +94,7 @@ LAYERS = {
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight", "token 1 never reads token 1"),
+    "OneHeadWithoutKeys": (2, "✓✓✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight", "from 0.00 to 1.00"),
     # what's left
     "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$", "without its output proj"),
     "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
@@ -220,6 +223,16 @@ def test_what_a_view_without_transpose_hides_is_what_has_no_gradient(s):
             row = unread.any(dim=1).nonzero().max()
             missed = ", ".join(str(j) for j in unread[row].nonzero().flatten().tolist())
             assert re.match(rf"token {row} never reads tokens? {missed}\b", verdicts["past"].words)
+
+
+def test_a_wasted_step_that_has_no_row_and_column_per_token_is_not_blamed_for_a_leak():
+    def wasteful(x):
+        x.exp()
+        return (x @ x.mT).softmax(-1) @ x
+
+    verdicts = judged(wasteful, X[:, :3])
+    assert headline(verdicts, "wasteful") == "It reads the future: no weight after the diagonal is 0"
+    assert re.match(r"exp in line \d+, `x.exp\(\)`$", verdicts["unused"].words)
 
 
 def test_a_layer_of_another_dtype_is_compared_too():
