@@ -321,6 +321,15 @@ def test_a_picture_is_one_step_up_to_sixty_and_five_from_then_on_unless_the_slid
     assert [each.step for each in ground.arrays.measured] == [0, 20, 40, 45]
 
 
+def test_arrays_that_are_kept_stay_as_they_were(ground):
+    ground.run(2)
+    kept = ground.arrays
+    measured, weights = list(kept.measured), kept.weights.clone()
+    ground.run(2)
+    assert kept.measured == measured
+    assert torch.equal(kept.weights, weights)
+
+
 def test_without_a_page_nothing_plays_by_itself(ground):
     ground.controls["num_heads"].value = 4
     assert not ground.playing

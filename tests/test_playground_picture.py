@@ -67,6 +67,8 @@ def test_each_cell_is_a_weight_and_what_the_mask_hides_has_none(run, num_heads):
         for column in range(row + 1)
     ]
     assert cells == expected
+    shades = [float(each.get("fill-opacity")) for each in elements(explorer, "rect") if len(each)]
+    assert shades == pytest.approx([float(told.rpartition(" ")[2]) for told in cells], abs=0.01)  # full colour at 1
 
 
 def test_the_question_reads_by_arcs_in_the_heads_colours(run):
@@ -266,6 +268,7 @@ def test_other_settings_are_named_only_where_steps_have_not_done_it():
     named = "with learning rate 0.01 and dropout 0.2 it would reach 99%."
     assert said(200, 0.62, num_heads=2, **both) == f"62% after 200 steps; {named}"
     assert said(200, 0.62, num_heads=2).startswith("Training")
+    assert said(200, 0.99, num_heads=2, **both).startswith("Training")
     assert mends("two questions", **SIZES | {"num_heads": 2}) == {}
 
 
