@@ -112,7 +112,7 @@ class LiveExplorer:
     def walk_to(self, number):
         """Tab from the first control to another."""
         self.focus(0)
-        for _ in range(3 * number):  # a slider and its number are one stop each, and each of two buttons
+        for _ in range(3 * number + 16):  # a slider and its number are one stop each, and so is each button of a row
             if self.has_focus(number):
                 break
             self.page.keyboard.press("Tab")
@@ -128,7 +128,8 @@ class LiveExplorer:
         elif control.locator("select").count():
             press("Space")
             control.locator("select:open").wait_for()  # an arrow on a closed list belongs to Lab: to the next cell
-            press("ArrowDown")
+            last = control.locator("select").evaluate("box => box.selectedIndex == box.options.length - 1")
+            press("ArrowUp" if last else "ArrowDown")
             press("Enter")
         elif control.locator("input[type=text]").count():
             for key in ("End", "s", "Enter"):

@@ -87,7 +87,11 @@ def check_what_is_heard(box, reader):
 def heard(page, reader, number):
     """The name and value of a control that the browser gives to a screen reader, as SEEN has them."""
     control = reader.send("Runtime.evaluate", {"expression": f"window.controls[{number}]"})["result"]["objectId"]
-    node = reader.send("Accessibility.getPartialAXTree", {"objectId": control, "fetchRelatives": False})["nodes"][0]
+    for _ in range(50):  # on a busy machine the browser's tree for readers comes after the page
+        node = reader.send("Accessibility.getPartialAXTree", {"objectId": control, "fetchRelatives": False})["nodes"][0]
+        if "name" in node:
+            break
+        page.wait_for_timeout(200)
     value = str(node.get("value", {}).get("value", ""))
     if node["role"]["value"] in ("button", "checkbox"):
         states = [each for each in node["properties"] if each["name"] in ("pressed", "expanded", "checked")]

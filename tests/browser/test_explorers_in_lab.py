@@ -9,8 +9,8 @@ pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, i
 ROOM = """box => {
     const [picture, place] = [box.querySelector('[role=img]'), box.closest('.jp-OutputArea-output')];
     const parts = [...picture.querySelectorAll('svg')].map(svg => ({svg, room: svg.getBoundingClientRect()}));
-    const inside = (a, b) => a.left > b.left - 1 && a.right < b.right + 1
-        && a.top > b.top - 1 && a.bottom < b.bottom + 1;
+    const inside = (a, b) => a.left > b.left - 2 && a.right < b.right + 2
+        && a.top > b.top - 4 && a.bottom < b.bottom + 4;  // a line of type is higher than its letters
     const cut = ({svg, room}) => [...svg.querySelectorAll('text')]
         .filter(word => !inside(word.getBoundingClientRect(), room)).map(word => word.textContent);
     const words = parts.flatMap(({svg}) => [...svg.querySelectorAll('text')]);
