@@ -23,6 +23,7 @@ def run(tmp_path, monkeypatch):
     manager.start_kernel(env=os.environ | {"PYTHONPATH": str(tmp_path)})
     client = manager.client()
     client.start_channels()
+    client.wait_for_ready(timeout=100)  # what a kernel says before it is heard would be lost
 
     def run(cell):
         heard.clear()
