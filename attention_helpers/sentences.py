@@ -20,7 +20,8 @@ class Sentence(NamedTuple):
 
 
 def load_sentence(name, path=SENTENCES):
-    """Read one toy sentence by name: "journey" (6 tokens of width 3) or "cat" (3 tokens of width 6).
+    """Read one toy sentence by name: "journey" (6 tokens of width 3), "cat" (3 tokens of width 6), "lookup" or
+    "two_lookups" (4 one-hot tokens of width 7 or 12; data/README.md names their entries).
 
     Returns a Sentence: tokens, and embeddings of shape (num_tokens, d_in).
     Errors: TypeError if name isn't a string or path isn't a path; ValueError if the file has no sentence of that name,

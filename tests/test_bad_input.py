@@ -142,7 +142,7 @@ PROBES = [
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
 ]
 OTHERS = [
-    (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey"),
+    (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey, lookup, two_lookups"),
     (lambda: load_sentence("cat", path=3), TypeError, "path", "got 3", "string or a path"),
     (lambda: show_source(5), TypeError, "thing", "got int: 5", "class or function"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),

@@ -97,8 +97,8 @@ def nan_once(x, flip):
         (lambda x, flip: x / None, "None is no number."),
         (lambda x, flip: x * 0.5, "You don't | flip."),
         (lambda x, flip: x.mul_(0.5).flip(0) if flip else x.mul_(0.5), "The caller still needs x."),
-        (lambda x, flip: None, r"The result should be a tensor, and is None: is there a `return`\?"),
-        (lambda x, flip: halves(x, flip).numpy(), "The result should be a tensor, and is a numpy.ndarray"),
+        (lambda x, flip: None, r"The result should be a tensor, but is None: did you forget the `return`\?"),
+        (lambda x, flip: halves(x, flip).numpy(), "The result should be a tensor, but is a numpy.ndarray"),
         (lambda x, flip: halves(x, flip)[None], r"should have the shape \(2, 3\), and has \(1, 2, 3\)\."),
         (lambda x, flip: halves(x, flip).double(), r"should be of dtype torch.float32, and is of torch.float64\."),
         (nan_once, r"The result is NaN at \[1, 0\], where a number belongs\."),
@@ -264,10 +264,10 @@ def refuses_silently(p):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (lambda p: p, "This call should end in a ValueError, and it returned something. This was with p = 2.0."),
+        (lambda p: p, "This call should raise a ValueError, but it returned something. This was with p = 2.0."),
         (lambda p: [][1] if p >= 1 else p, "Not the ValueError that was asked for: Your code stopped"),
         (lambda p: float("x") if p < 1 else refuses(p), "with `ValueError`: could not convert"),
-        (refuses_silently, "Let it say what is wrong: its message is empty."),
+        (refuses_silently, "its message is empty. Let it say what's wrong."),
     ],
 )
 def test_an_error_that_was_asked_for(answer, said):
@@ -317,7 +317,7 @@ def test_a_text_to_mend(mending):
     names = {}
     exec(mending.cell.rpartition("\n")[0], names)
     shipped = names["my_mending"]
-    assert mending.check(shipped).text == "**Not attempted yet.** Mend `Doubled` above, then run this cell again."
+    assert mending.check(shipped).text == "**Not attempted yet.** Fix `Doubled` above, then run this cell again."
     assert mending.check(shipped + "  )").right is True
     for changed, said in (
         ("3 * x", "You triple."),
@@ -367,20 +367,20 @@ def test_progress_counts_what_was_right_once(exercise):
     ("expected", "got", "said"),
     [
         (3, 3.0, ""),
-        (10**9, 10**9 + 1, "The result is 1000000001, and should not be."),
-        (1179648, 1769472.0, "The result is 1769472, and should not be."),  # from a division
-        (True, 1, "The result should be a bool, and is an int."),
+        (10**9, 10**9 + 1, "The result is 1000000001; it shouldn't be."),
+        (1179648, 1769472.0, "The result is 1769472; it shouldn't be."),  # from a division
+        (True, 1, "The result should be a bool, but is an int."),
         (float("nan"), float("nan"), ""),
         ("a", "b", "The result should be another than 'b'."),
-        ((ONE, 2), (ONE, 2, 3), "The result should be 2 things together, and is a tuple of 3."),
-        ((ONE, 2), (ONE, 3), "Part 2 of the result is 3, and should not be."),
+        ((ONE, 2), (ONE, 2, 3), "The result should be 2 things together, but is a tuple of 3."),
+        ((ONE, 2), (ONE, 3), "Part 2 of the result is 3; it shouldn't be."),
         ({"a": ONE}, {"b": ONE}, "The result should have the names a."),
         ({"a": ONE}, {"a": 2 * ONE}, "1 of 1 entries of the result's a differ, the first at [0]: 2 where 1 belongs."),
         (ONE > 0, ONE < 0, "1 of 1 entries of the result differ, the first at [0]: False where True belongs."),
         (torch.tensor([1, 2]), torch.tensor([1, 1769472]), f"{ENTRIES}, the first at [1]: 1769472 where 2 belongs."),
         (ONE.sum(), 3 * ONE.sum(), "The result differs: 3 where 1 belongs."),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
-        (nn.Linear(1, 1), nn.ReLU(), "The result should be a Linear, and is a ReLU."),
+        (nn.Linear(1, 1), nn.ReLU(), "The result should be a Linear, but is a ReLU."),
     ],
 )
 def test_a_difference_in_words(expected, got, said):

@@ -9,13 +9,32 @@ import torch
 import attention_helpers
 from attention_helpers import MultiHeadAttention, attention_weights, load_sentence, show_source
 
+SENTENCES = {
+    "journey": ("Your", (6, 3)),
+    "cat": ("the", (3, 6)),
+    "lookup": ("A 3", (4, 7)),
+    "two_lookups": ("A 3", (4, 12)),
+}
 
-@pytest.mark.parametrize(("name", "first", "shape"), [("journey", "Your", (6, 3)), ("cat", "the", (3, 6))])
+
+@pytest.mark.parametrize(("name", "first", "shape"), [(name, *said) for name, said in SENTENCES.items()])
 def test_sentences(name, first, shape):
     tokens, embeddings = load_sentence(name)
     assert tokens[0] == first
     assert len(tokens) == len(embeddings)
     assert (embeddings.shape, embeddings.dtype) == (shape, torch.float32)
+
+
+@pytest.mark.parametrize("name", ["lookup", "two_lookups"])
+def test_a_token_of_a_lookup_sentence_says_in_ones_what_its_name_says(name):
+    """One entry for each symbol: a pair's letter and digit, then `?` or the first and the second letter asked for."""
+    tokens, embeddings = load_sentence(name)
+    asked = ["?"] if name == "lookup" else ["first A", "first B", "first C", "second A", "second B", "second C"]
+    entries = ["A", "B", "C", "1", "2", "3", *asked]
+    said = [{entries[place] for place in row.nonzero()} for row in embeddings]
+    question = {"B", "?"} if name == "lookup" else {"first B", "second C"}
+    assert said == [*(set(token.split()) for token in tokens[:-1]), question]
+    assert embeddings.unique().tolist() == [0, 1]
 
 
 def test_each_call_gives_a_tensor_of_its_own():

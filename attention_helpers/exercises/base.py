@@ -43,6 +43,8 @@ class Exercise:
     hints: from gentle to plain. why: what makes the solution right, for those who look it up. moral: what to say to
     someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
+    imports: the import statements that an answer needs besides `import torch`.
+    deeper: whether it's about something in "Going deeper", and comes there.
     as_text: the learner's answer is a string of Python that defines the solution's name, because it doesn't run yet.
     rows_sum_to_one: say so if the learner's rows don't. tolerance: the largest difference that passes.
     """
@@ -58,6 +60,8 @@ class Exercise:
     call: Callable = call_directly
     moral: str = ""
     stub: str = ""
+    imports: str = ""
+    deeper: bool = False
     as_text: bool = False
     rows_sum_to_one: bool = False
     tolerance: float = 1e-5
@@ -120,7 +124,7 @@ class Exercise:
     def _judge(self, answer):
         """Whether an answer is right (None: not attempted), and what to say."""
         if is_stub(answer, self.stub, self.answer_name):
-            what_to_do = "Write" if "..." in self.stub else "Mend"
+            what_to_do = "Write" if "..." in self.stub else "Fix"
             return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again."
         if self.as_text and isinstance(answer, str):
             try:
@@ -171,7 +175,7 @@ class Exercise:
     def wrong_ways(self):
         """What the check replies to each of the known mistakes, as a table. Errors: none."""
         rows = ["| {} | {} |".format(m.name, m.reply.replace("|", "\\|")) for m in self.known_mistakes]
-        return Reply(None, "\n".join(["| who … | is told |", "| --- | --- |", *rows]))
+        return Reply(None, "\n".join(["| if your answer … | the check says |", "| --- | --- |", *rows]))
 
 
 __all__ = ["Exercise", "Progress", "Reply"]

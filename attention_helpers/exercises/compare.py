@@ -24,10 +24,10 @@ def error_finding(expected, got):
     """What's wrong with an answer's error, or with None, where an error is asked for."""
     kind = type(expected).__name__
     if got is None:
-        return f"This call should end in a {kind}, and it returned something."
+        return f"This call should raise a {kind}, but it returned something."
     if not isinstance(got, type(expected)):
-        return f"Not the {kind} that was asked for: {own_line(got)}"
-    return "" if str(got) else f"The {kind} is right. Let it say what is wrong: its message is empty."
+        return f"This isn't the {kind} that the exercise asks for: {own_line(got)}"
+    return "" if str(got) else f"The {kind} is right, but its message is empty. Let it say what's wrong."
 
 
 def changed_argument(outcome, names):
@@ -117,7 +117,7 @@ def number_difference(expected, got, tolerance, name):
     both_nan = got != got and expected != expected
     if both_nan or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance):
         return ""
-    return sentence(f"{name} is {got if isinstance(got, Integral) else f'{got:.10g}'}, and should not be.")
+    return sentence(f"{name} is {got if isinstance(got, Integral) else f'{got:.10g}'}; it shouldn't be.")
 
 
 def first(findings):
@@ -129,8 +129,8 @@ def sentence(text):
 
 
 def should_be(name, wanted, got):
-    found = "None: is there a `return`?" if got is None else f"{kind(got)}."
-    return sentence(f"{name} should be {wanted}, and is {found}")
+    found = "None: did you forget the `return`?" if got is None else f"{kind(got)}."
+    return sentence(f"{name} should be {wanted}, but is {found}")
 
 
 def kind(thing):

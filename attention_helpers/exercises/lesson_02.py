@@ -6,7 +6,6 @@ from torch import nn
 from ..layers import SelfAttention_v1, SelfAttention_v2
 from .base import Exercise, Progress
 
-IMPORTS = "from attention_helpers import SelfAttention_v1"
 MATRICES = ("W_query", "W_key", "W_value")
 
 
@@ -124,6 +123,7 @@ def moved(answer, v2):
 
 weights_into_v1 = Exercise(
     name="weights_into_v1",
+    imports="from attention_helpers import SelfAttention_v1",
     title="From v2 back into v1",
     prompt="The lesson copied a v1 into a v2. Go the other way: make a `SelfAttention_v1` that gives the "
     "context vectors of `v2` (its widths: `v2.d_in`, `v2.d_out`). The new matrices must be trainable, and "

@@ -10,8 +10,6 @@ from ..layers import CausalAttention
 from ..probes import influence
 from .base import Exercise, Progress
 
-IMPORTS = "from torch import nn\n\n"  # beyond what the notebook imports at its top
-
 
 def causal_mask(num_tokens):
     """Boolean mask (num_tokens, num_tokens), True where the key comes after the query."""
@@ -164,6 +162,7 @@ def run_layer(answer, x, d_out, context_length):
 
 mend_the_leak = Exercise(
     name="mend_the_leak",
+    imports="from torch import nn",
     title="Find and mend the leak",
     prompt="This layer should be causal, and leaks. Mend the one line that is wrong, for any `num_tokens` up "
     "to `context_length`, and keep the rest. To hunt, run the cell, then in a new one "
@@ -301,6 +300,7 @@ def sound_and_leaky_layers(generator):
 
 find_leaks = Exercise(
     name="find_leaks",
+    imports="from attention_helpers import influence",
     title="Does it leak?",
     prompt="Say whether a layer leaks: return True if some row of `layer(x)` moves by more than 1e-5 when a "
     "later token is poked (moved by 1, say), else False. x: (1, num_tokens, d_in); leave it as it is. Judge "

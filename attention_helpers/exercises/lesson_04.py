@@ -123,6 +123,7 @@ def in_both_modes(answer, p, generator, weights):
 
 dropout_as_a_layer = Exercise(
     name="dropout_as_a_layer",
+    imports="from torch import nn",
     title="Dropout as a layer",
     prompt="Write the forward pass of a dropout layer. In train mode, draw a float64 number for each entry "
     "with one `torch.rand` from the layer's generator, keep where draw < 1 - p, and scale. In eval mode, "

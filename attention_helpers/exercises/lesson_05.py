@@ -100,6 +100,7 @@ WIDTHS = [(3, 2, 6, 2), (4, 6, 5, 3), (2, 5, 3, 1), (1, 4, 2, 4), (5, 12, 1, 2),
 
 width_from_heads = Exercise(
     name="width_from_heads",
+    imports="from attention_helpers import MultiHeadAttentionWrapper",
     title="Two heads, width 2 in all",
     prompt="Make a `MultiHeadAttentionWrapper` without dropout or biases, with `num_heads` heads, whose "
     "output is `width` wide in all: say, width 2 from two heads. Where `num_heads` does not divide `width`, "

@@ -415,6 +415,7 @@ def to_repair(generator):
 
 repair = Exercise(
     name="repair",
+    imports="from torch import nn",
     title="Repair a class",
     prompt="This class does not even run, so it stands here as a text. Mend it, and run the cell after each step. "
     "Five faults: `=` where `==` belongs, a missing parenthesis, names that do not exist, a mask that is thrown away, "
@@ -558,6 +559,7 @@ def from_nothing(generator):
 
 from_an_empty_cell = Exercise(
     name="from_an_empty_cell",
+    imports="from torch import nn",
     title="Multi-head attention from an empty cell",
     prompt="Write the whole class: causal attention of several heads, with `out_proj` after them, without dropout. "
     "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias. The check gives your layer weights and "

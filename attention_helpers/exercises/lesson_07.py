@@ -439,6 +439,7 @@ def small_models(generator):
 
 how_much_too_low = Exercise(
     name="how_much_too_low",
+    imports="from torch.nn import functional as F",
     title="How much too low?",
     prompt="`model`, in eval mode, scores the next character at every position of `x`; `targets` are the right "
     "ones. Return by how many nats the usual loss (all positions at once) is lower than the honest one: "

@@ -37,6 +37,7 @@ def fused_facts(answer, W_query, W_key, W_value):
 
 three_in_one = Exercise(
     name="three_in_one",
+    imports="from torch import nn",
     title="Three matrices in one",
     prompt="Three `nn.Linear` make queries, keys and values of the same width. Return one new `nn.Linear` in "
     "their place: its output, cut by `.chunk(3, dim=-1)`, is queries, keys, values, in this order. The three "
@@ -257,6 +258,7 @@ def new_token(generator):
 
 step_with_cache = Exercise(
     name="step_with_cache",
+    imports="from torch.nn import functional as F",
     title="One token more",
     prompt="A new token comes: its queries, keys, values are (b, num_heads, 1, head_dim). The cache has keys "
     "and values of all tokens before it, (b, num_heads, past, head_dim); `past` may be 0. Return the new "

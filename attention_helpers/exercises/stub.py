@@ -9,6 +9,8 @@ from types import CodeType
 import torch
 
 TEXT = "<your text>"  # the file name of an answer that is given as a text
+# Python compiles `torch.exp(x)` differently where torch is imported in the same cell, as it is in the notebooks' cells.
+IMPORTS = ("", "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n")
 
 
 def stub_of(function):
@@ -34,7 +36,7 @@ def is_stub(answer, stub, name):
     if answer is None or answer is ... or isinstance(answer, str):
         return answer in (None, ...) or answer.strip() == stub
     try:
-        return essence(answer) == essence(compiled(stub, name))
+        return any(essence(answer) == essence(compiled(imports + stub, name)) for imports in IMPORTS)
     except Exception:  # a stub that isn't a complete program
         return False
 

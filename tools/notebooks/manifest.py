@@ -19,8 +19,6 @@ class Notebook:
     title: str
     question: str
     part: str
-    minutes: list
-    move: str = ""
     predict: str = ""
     here: tuple = ()
 
@@ -42,22 +40,51 @@ class Notebook:
         """Where its drawing "you are here" stands, seen from the notebook."""
         return f"pictures/you_are_here_{self.number}.svg"
 
-    @property
-    def total(self):
-        """Minutes for all parts."""
-        return sum(minutes for _, minutes in self.minutes)
+    @cached_property
+    def sections(self):
+        """The notebook's parts as pairs (heading, minutes), without its exercises and its summary."""
+        section, minutes = "", {}
+        for kind, source in self._cells:
+            heading = re.match(r"##? (.*)", source) if kind == "markdown" else None
+            section = heading[1] if heading else section
+            minutes[section] = minutes.get(section, 0) + minutes_of(kind, source)
+        return [(name, max(1, round(time))) for name, time in minutes.items() if name not in ("Exercises", "Summary")]
 
     @cached_property
-    def exercises(self):
-        """The titles of the exercises that the notebook holds."""
-        sources = ["".join(cell["source"]) for cell in json.loads(self.path.read_text(encoding="utf-8"))["cells"]]
-        return [found[1] for source in sources if (found := re.match(r"### Exercise \d+: (.*)", source))]
+    def _cells(self):
+        cells = json.loads(self.path.read_text(encoding="utf-8"))["cells"]
+        return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+
+    @property
+    def _deeper(self):
+        """Where "Going deeper" begins in `sections`."""
+        return next((n for n, (name, _) in enumerate(self.sections) if name == "Going deeper"), len(self.sections))
+
+    @property
+    def core(self):
+        """Minutes for what comes before the exercises."""
+        return sum(minutes for _, minutes in self.sections[: self._deeper])
+
+    @property
+    def deeper(self):
+        """Minutes for "Going deeper", or 0."""
+        return sum(minutes for _, minutes in self.sections[self._deeper :])
 
     @property
     def practice(self):
         """Minutes for the explorer and the exercises; the start page has neither."""
-        exercises = len(self.exercises)
+        exercises = sum(source.startswith("### Exercise ") for _, source in self._cells)
         return exercises and MANIFEST["practice"]["explorer"] + exercises * MANIFEST["practice"]["exercise"]
+
+
+def minutes_of(kind, source):
+    """How long a cell takes: a minute for 150 words or for a prediction, half a minute for code and what it draws."""
+    if kind == "code":
+        return 0.5
+    words = re.findall(
+        r"[A-Za-z][\w'’-]*", re.sub(r"\$\$.*?\$\$|```.*?```|\]\([^)]*\)|<[^>]+>", " ", source, flags=re.S)
+    )
+    return len(words) / 150 + source.count("<b>Predict:")
 
 
 COURSE = [Notebook(**entry) for entry in MANIFEST["notebook"]]

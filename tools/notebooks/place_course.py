@@ -19,11 +19,14 @@ TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
 TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make course: to here -->)", flags=re.S)
 # The paragraphs about a notebook that are written here; those between them are its own.
 WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|!\[You are here.*|About \d+ minutes.*|(Previous|Next): \[.*")
+# The parts of a notebook that every lesson has: the teachers' table has no use for them.
+EVERYWHERE = ("Explorer", "What people get wrong here", "Going deeper")
 ABOUT = "## What's in this course"  # on the start page, whose first cell leaves room for the playground
 MAP = """## The notebooks
 
-Take them in order; each builds on the one before. The first minutes are for reading, predicting and running
-the cells; those after the plus are for playing with the sliders and solving the exercises. All are estimates.
+Take them in order, because each builds on the one before. There are two ways through. The **short path** is the core of
+each notebook, up to its exercises; for part one it takes about {hours}. The **full path** adds the explorers, the
+exercises and *Going deeper*. All minutes are estimates.
 
 {tables}"""
 
@@ -33,7 +36,15 @@ def link(notebook, folder=""):
 
 
 def minutes(notebook):
-    return f"{notebook.total} + {notebook.practice}" if notebook.practice else str(notebook.total)
+    """A table's cells: minutes for the core, for explorer and exercises, and for "Going deeper"; empty for none."""
+    return [str(count or "") for count in (notebook.core, notebook.practice, notebook.deeper)]
+
+
+def in_hours(minutes):
+    """Minutes in words, up to the next quarter of an hour."""
+    quarters = -(-minutes // 15)
+    hours, rest = divmod(quarters, 4)
+    return f"{hours} hours" + ("", " and a quarter", " and a half", " and three quarters")[rest]
 
 
 def table(header, rows):
@@ -50,31 +61,33 @@ def readme(text):
     """README.md, with its tables of notebooks as they should be."""
 
     def row(notebook):
-        return link(notebook, "notebooks/"), notebook.question, minutes(notebook)
+        return link(notebook, "notebooks/"), notebook.question, *minutes(notebook)[:2]
 
     before, after = TABLE.split(text)
-    return f"{before}\n{tables(['notebook', 'question', 'minutes'], COURSE, row)}\n\n{after}"
+    return f"{before}\n{tables(['notebook', 'question', 'minutes', 'practice'], COURSE, row)}\n\n{after}"
 
 
 def overview():
     """The start page's tables of lessons."""
 
     def row(lesson):
-        return link(lesson), lesson.question, minutes(lesson), lesson.move
+        return link(lesson), lesson.question, *minutes(lesson)
 
-    return MAP.format(tables=tables(["Notebook", "Question", "Minutes", "What you can move"], LESSONS, row))
+    short = in_hours(sum(notebook.core for notebook in COURSE if notebook.part == "one"))
+    header = ["Notebook", "Question", "Core", "Explorer and exercises", "Going deeper"]
+    return MAP.format(hours=short, tables=tables(header, LESSONS, row))
 
 
 def teaching(text):
     """The teachers' page, with its table of minutes as it should be."""
 
     def row(lesson):
-        parts = "<br>".join(f"{part} {minutes}" for part, minutes in lesson.minutes)
-        return link(lesson, "../notebooks/"), parts, f"{lesson.total} + {lesson.practice}", lesson.predict
+        parts = "<br>".join(f"{part} {time}" for part, time in lesson.sections[1:] if part not in EVERYWHERE)
+        return link(lesson, "../notebooks/"), parts, *minutes(lesson), lesson.predict
 
     before, after = TABLE.split(text)
-    lessons = table(["Notebook", "Minutes a part", "Minutes", "To predict aloud"], map(row, LESSONS))
-    return f"{before}\n{lessons}\n\n{after}"
+    header = ["Notebook", "Minutes per part", "Core", "Explorer and exercises", "Going deeper", "To predict aloud"]
+    return f"{before}\n{table(header, map(row, LESSONS))}\n\n{after}"
 
 
 def own_words(source):
@@ -83,12 +96,19 @@ def own_words(source):
 
 def head(notebook, source, heading):
     """What a notebook is about: a heading, its question, its own words, how long, and the neighbours."""
-    more = f", and {notebook.practice} more for the explorer and the exercises" if notebook.practice else ""
+    times = [f"About {notebook.core} minutes"]
+    times += [f"{notebook.practice} more for the explorer and the exercises"] * bool(notebook.practice)
+    times += [f"{notebook.deeper} for *Going deeper*"] * bool(notebook.deeper)
     place = COURSE.index(notebook)
     previous = f"Previous: {link(COURSE[place - 1])} · " if place else ""
-    about = [f"About {notebook.total} minutes{more}.", previous + way_on(following(notebook))]
+    about = [f"{listed(times)}.", previous + way_on(following(notebook))]
     picture = f"![{draw_map.alternative(notebook.here)}]({notebook.picture})"
     return "\n\n".join([heading, f"**{notebook.question}**", picture, *own_words(source), *about])
+
+
+def listed(parts):
+    *first, last = parts
+    return f"{', '.join(first)}, and {last}" if first else last
 
 
 def following(notebook):

@@ -2,8 +2,8 @@
 
     python -m tools.notebooks.place_exercises [NN ...]      (none means all lessons that have exercises)
 
-A lesson's exercises come before its summary; their cells' ids begin with "exercise". Nothing else in a lesson
-changes, and no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
+A lesson's exercises come before "Going deeper", or its summary; their cells' ids begin with "exercise". Nothing else in
+a lesson changes, and no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
 """
 
 import importlib
@@ -19,15 +19,14 @@ from .refresh_notebooks import METADATA
 
 INTRODUCTION = """## Exercises
 
-Write your answer over the three dots, or mend what stands there, and run the cell: the check below it answers.
-Hints are folded under its answer, a gentle one first, the next inside it. Stuck for good? The
-[solutions](solutions/{number}_solutions.ipynb) say why they are right."""
+Fill in the dots, or fix the code, then run the cell. Stuck? The [solutions](solutions/{number}_solutions.ipynb) explain
+every answer."""
 SOLUTIONS = """# Solutions to notebook {number}
 
 ![{alternative}](../{picture})
 
-Each solution, why it is right, and what the check says to the usual wrong ways. Try first:
-[{title}](../{file}#Exercises) has the exercises and their hints. Then run the first cell, and those of the
+Here is each solution, why it's right, and what the check says to the usual mistakes. Try them yourself first: the
+exercises and their hints are in [{title}](../{file}#Exercises). Then run the first cell, followed by the cells of the
 exercise that you want to see."""
 
 
@@ -39,16 +38,28 @@ def import_line(number):
     return f"from attention_helpers.exercises import lesson_{number} as practice"
 
 
+def code_of(exercise, number):
+    """An exercise's cell, with all imports that an answer needs: learners jump straight to it."""
+    lines = ["import torch", *exercise.imports.splitlines(), import_line(number)]
+    others = [line for line in lines if "attention_helpers" not in line]
+    ours = [line for line in lines if "attention_helpers" in line]
+    space = ["", ""] if exercise.cell.startswith(("def ", "class ")) else [""]
+    return "\n".join([*others, "", *ours, *space, exercise.cell])
+
+
+def exercise_cells(number, deeper):
+    """The cells of a lesson's exercises, without or with "Going deeper" in mind, as pairs (kind, source)."""
+    for place, exercise in enumerate(practice(number).EXERCISES, 1):
+        if exercise.deeper == deeper:
+            yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
+            yield "code", code_of(exercise, number)
+
+
 def lesson_cells(number):
-    """The cells of a lesson's exercises as pairs (kind, source), in their order."""
-    exercises = practice(number).EXERCISES
-    yield "markdown", INTRODUCTION.format(number=number)
-    yield "code", "\n".join([*getattr(practice(number), "IMPORTS", "").splitlines(), import_line(number)])
-    for place, exercise in enumerate(exercises, 1):
-        yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
-        yield "code", exercise.cell
-    yield "markdown", "How many are done ([Start here](00_start_here.ipynb#How-far-you-are) shows the whole course):"
-    yield "code", "practice.progress()"
+    """Pairs (kind, source): the cells between a lesson's core and "Going deeper", and those at its end."""
+    solved = "How many you've solved ([Start here](00_start_here.ipynb#Your-progress) shows the whole course):"
+    first = ("markdown", INTRODUCTION.format(number=number)), *exercise_cells(number, deeper=False)
+    return [*first, ("markdown", solved), ("code", "practice.progress()")], [*exercise_cells(number, deeper=True)]
 
 
 def lesson_of(number):
@@ -73,7 +84,7 @@ def solution_cells(number):
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
         yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"
         yield "code", f"show_source(practice.{exercise.name}.solution)"
-        yield "markdown", f"**Why it is right.** {exercise.why}"
+        yield "markdown", f"**Why it's right.** {exercise.why}"
         yield "code", f"practice.{exercise.name}.check(practice.{exercise.name}.solution)"
         yield "code", f"practice.{exercise.name}.wrong_ways()"
 
@@ -88,8 +99,12 @@ def place(number):
     path = lesson_of(number).path
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if not cell.id.startswith("exercise")]
-    end, *_ = [n for n, cell in enumerate(cells) if cell.source.startswith("## Summary")]
-    notebook.cells = cells[:end] + cells_of(lesson_cells(number), "exercise") + cells[end:]
+    places = [n for n, cell in enumerate(cells) if cell.source.startswith(("## Going deeper", "## Summary"))]
+    core, rest, summary = cells[: places[0]], cells[places[0] : places[-1]], cells[places[-1] :]
+    practised, deeper = lesson_cells(number)
+    core += cells_of(practised, "exercise")
+    rest += cells_of(deeper, "exercise-deeper")
+    notebook.cells = core + rest + summary
     nbformat.write(notebook, path)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
     solutions.parent.mkdir(exist_ok=True)
