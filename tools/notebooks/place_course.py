@@ -44,7 +44,7 @@ def in_hours(minutes):
     """Minutes in words, up to the next quarter of an hour."""
     quarters = -(-minutes // 15)
     hours, rest = divmod(quarters, 4)
-    return f"{hours} hours" + ("", " and a quarter", " and a half", " and three quarters")[rest]
+    return f"{hours}{'¼½¾'[rest - 1] if rest else ''} hours"
 
 
 def table(header, rows):
