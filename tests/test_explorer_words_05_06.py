@@ -372,8 +372,8 @@ def test_a_trained_layers_readouts(whole):
     assert "num_heads" not in said
 
 
-TOKENS = "num_tokens does nothing: the task that the weights were trained for always has seven tokens."
-SEED = "seed does nothing while dropout is 0: the weights are trained, so nothing is random."
+TOKENS = "num_tokens does nothing: the trained task has seven tokens."
+SEED = "seed does nothing without dropout."
 GAVE_WAY = f"d_out is 4 for now: 2 isn't offered with trained weights. {SEED}"
 
 

@@ -15,8 +15,8 @@ from .words import entropy_in_bits
 
 MOST_HEADS, MOST_TOKENS = 12, 64
 UNUSED = {  # with trained weights
-    "num_tokens": "num_tokens does nothing: the task that the weights were trained for always has seven tokens.",
-    "seed": "seed does nothing while dropout is 0: the weights are trained, so nothing is random.",
+    "num_tokens": "num_tokens does nothing: the trained task has seven tokens.",
+    "seed": "seed does nothing without dropout.",
 }
 
 
