@@ -261,8 +261,9 @@ def check_repeatable(layer, x, before=None):
     gap = max_difference(before.nan_to_num(), after.nan_to_num())
     if gap > rounding(before[None], after[None]) or not torch.equal(before.isnan(), after.isnan()):
         raise ValueError(
-            f"layer must return the same for the same x, or no poke can be judged, got results {gap:.2g} apart: it "
-            "draws or counts something. A module inside a function keeps its mode: call its eval() first"
+            "layer must return the same for the same x, or no perturbation can be judged, got results "
+            f"{gap:.2g} apart: it draws or counts something. A module inside a function keeps its mode: call its "
+            "eval() first"
         )
     return before
 
@@ -271,8 +272,8 @@ def check_connected(y, x):
     """ValueError if no gradient reaches x from y."""
     if not y.requires_grad or torch.autograd.grad(y.sum(), x, retain_graph=True, allow_unused=True)[0] is None:
         raise ValueError(
-            "layer must not cut its result off from x: a poke moves it, and yet no gradient comes back. Look for "
-            "detach(), no_grad() or numpy() inside, or ask find_leak, which needs no gradient"
+            "layer must not cut its result off from x: a perturbation moves it, and yet no gradient comes back. Look "
+            "for detach(), no_grad() or numpy() inside, or ask find_leak, which needs no gradient"
         )
 
 

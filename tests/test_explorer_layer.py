@@ -273,7 +273,7 @@ def test_the_seed_draws_what_manual_seed_would():
         torch.testing.assert_close(layer(X, X, X)[0], context)
 
 
-def test_the_influence_is_that_of_pokes():
+def test_the_influence_is_that_of_perturbations():
     layer = seeded(MultiHeadAttention, 0, 4, 4, 6, 0.0, 2)
     moved = look_at(layer, SENTENCE.embeddings, seed=0).influence
     assert torch.equal(moved, perturbation_influence(layer, SENTENCE.embeddings[None], 1.0))
@@ -465,10 +465,16 @@ def test_the_influence_is_outlined_where_the_future_is():
     e = LayerExplorer(other_layers.Causal, SENTENCE)
     [outline] = [part for part in ET.fromstring(e.svg).iter(f"{SVG}path") if part.get("stroke") == ABOVE]
     assert outline.get("d").count("v") == 3 + 3  # the stairs, and the right edge down to the third row
-    told = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title") if title.text.startswith("poking")]
-    assert f"poking a moves d by: {e.arrays.influence[3, 0]:.4f}" in told
-    assert f"Poking d moves the rows by a 0.00, b 0.00, c 0.00, d {e.arrays.influence[3, 3]:.2f}." in e.alt
+    told = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title") if title.text.startswith("perturbing")]
+    assert f"perturbing a moves d by: {e.arrays.influence[3, 0]:.4f}" in told
+    assert f"Perturbing d moves the rows by a 0.00, b 0.00, c 0.00, d {e.arrays.influence[3, 3]:.2f}." in e.alt
     assert "influence: random" in texts(LayerExplorer(other_layers.AlwaysDropping, SENTENCE))
+
+
+def test_a_verdict_names_the_sentences_words():
+    e = LayerExplorer(other_layers.MaskThrownAway, SENTENCE)
+    assert e.arrays.verdicts["future"].words.startswith("“a” (row 0) ")
+    assert "“a” (row 0)" in e.alt
 
 
 def test_the_readout_says_what_goes_in_and_out():

@@ -21,21 +21,24 @@ def explorer():
 STATES = [
     (
         {},
-        "4 query heads share 2 KV heads; the last token sees 5 of 12 tokens, and 9 through 2 layers.",
+        "4 query heads share 2 KV heads; the last token sees 5 of 12 tokens, "
+        "and after 2 layers 9 of them can reach it.",
         "1.0 kB, against 6.1 kB without",  # 2 x 4 tokens x 32 wide x 4 bytes = 1,024; 2 x 12 x 64 x 4 = 6,144
         "64 / 4 = 16",
         64 * 3 + 2 * 32 * 3 + 64 * 64,
     ),
     (
         {"num_heads": 8, "num_kv_heads": 1, "window": 16, "num_tokens": 16},
-        "8 query heads share 1 KV head; the last token sees 16 of 16 tokens, and 16 through 2 layers.",
+        "8 query heads share 1 KV head; the last token sees 16 of 16 tokens, "
+        "and after 2 layers 16 of them can reach it.",
         "960 bytes, against 8.2 kB without",  # 2 x 15 x 8 x 4
         "64 / 8 = 8",
         64 * 3 + 2 * 8 * 3 + 64 * 64,
     ),
     (
         {"num_heads": 1, "num_kv_heads": 1, "window": 1, "num_tokens": 3},
-        "1 query head with its own keys and values; the last token sees 1 of 3 tokens, and 1 through 2 layers.",
+        "1 query head with its own keys and values; the last token sees 1 of 3 tokens, "
+        "and after 2 layers 1 of them can reach it.",
         "0 bytes, against 1.5 kB without",
         "64 / 1 = 64",
         64 * 3 * 3 + 64 * 64,

@@ -57,7 +57,7 @@ def test_one_head_never_answers_both_questions(d_out, dropout, learning_rate):
         values = values_of("two questions", 1, d_out, learning_rate, dropout, seed)
         run = Run(**values)
         assert best(run) < 0.9, seed
-        assert said(run, values).startswith("One head mixes what it reads: both answers come out of one blend, and ")
+        assert said(run, values).startswith("One head makes one weighted average: both answers come out of it, and ")
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_what_a_newcomer_sees_fail_fails_and_a_second_head_mends_it_within_five_
         one.take(1)
         two.take(1)
     assert 0.05 < one.measured[-1].accuracy < 0.4
-    assert said(one, values).startswith("One head mixes what it reads")
+    assert said(one, values).startswith("One head makes one weighted average")
     assert best(one) < 0.55
     assert two.predicted.tolist() == two.answers[0].tolist()
     best(two, steps=100)

@@ -167,10 +167,9 @@ def test_the_sentence_below_the_headline_counts_the_less_accurate_answer(run):
     assert now.accuracy == pytest.approx(right.min().item())
     assert right.min() < right.max()
     question, step = texts(explorer, **{"font-size": "12"})
-    assert question == "“EI ?” asks which digits stand next to E and I."
+    assert question == "“EI ?” asks which digits are next to E and I."
     assert (
-        step
-        == f"Step 30: {percent(now.accuracy)} right on new examples, counting the less accurate of the two answers."
+        step == f"Step 30: accuracy {percent(now.accuracy)} on new examples, on the less accurate of the two answers."
     )
     assert f"{question} {step} In training: {percent(now.right)}." in explorer.alt
     assert "%" not in re.sub(r"\d%", "", explorer.svg + explorer.said)
@@ -251,7 +250,7 @@ def said(
 
 
 def test_the_failure_of_one_head_is_explained_by_what_is_on_the_screen():
-    why = "One head mixes what it reads: both answers come out of one blend, and "
+    why = "One head makes one weighted average: both answers come out of it, and "
     assert said(60, 0.3, predicted="00") == f"{why}one stays wrong."
     assert said(60, 0.3, predicted="09") == f"{why}here both are wrong."
     assert said(60, 0.3, predicted="90") == f"{why}are right here by luck."

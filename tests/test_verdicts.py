@@ -20,7 +20,7 @@ from attention_helpers import (
     SelfAttention_v2,
 )
 from attention_helpers.any_layer.inspection import look_at
-from attention_helpers.any_layer.verdicts import headline
+from attention_helpers.any_layer.verdicts import Verdict, headline
 from attention_helpers.seeded import seeded
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))  # as wide as long: a shape alone proves nothing
@@ -256,7 +256,7 @@ def test_what_cannot_be_compared_is_not_said_to_differ():
         assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
 
 
-def test_a_poke_that_makes_the_learners_code_fail_is_told_with_its_line():
+def test_a_perturbation_that_makes_the_learners_code_fail_is_told_with_its_line():
     def small(x):
         if x.abs().max() > 100:
             raise RuntimeError("too large")
@@ -275,3 +275,12 @@ def test_a_result_that_drifts_is_not_judged():
         return x + len(count)
 
     assert judged(drifting)["future"].words.startswith("can't be judged: layer must return the same for the same x")
+
+
+def test_rows_and_tokens_of_a_verdict_are_named_by_the_words_of_the_sentence():
+    verdict = Verdict("✗", "Row 0 is NaN", "row 2 moves when tokens 0 and 1 are swapped; token 7 never", "token 1")
+    named = verdict.naming(["Your", "journey", "starts"])
+    assert named[:2] == ("✗", "“Your” (row 0) is NaN")
+    assert named.words.startswith("“starts” (row 2) moves when “Your”, “journey” (tokens 0 and 1) are swapped")
+    assert named.words.endswith("; token 7 never")  # the sentence has no such token
+    assert named.cause == "“journey” (token 1)"

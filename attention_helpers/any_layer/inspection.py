@@ -24,7 +24,7 @@ class LayerState(NamedTuple):
     result: torch.Tensor  # (num_tokens, width), what the layer returned
     context: torch.Tensor  # (num_tokens, sum of the heads' widths), what the weights averaged; width 0 if not found
     owners: list  # for each entry of a context vector, the index of its map
-    influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is poked
+    influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
     random: bool  # whether the layer is, in eval mode: then its influence is 0
     verdicts: dict  # of Verdict, the weightiest first
     given: tuple  # the shape of what the layer was given

@@ -4,6 +4,7 @@ Everywhere here, `output` is a function from one sentence x, (num_tokens, d_in) 
 layer in eval mode computes for it, and `rows` are its numbers for x, (num_tokens, width).
 """
 
+import re
 from typing import NamedTuple
 
 import torch
@@ -24,6 +25,17 @@ class Verdict(NamedTuple):
     claim: str
     words: str
     cause: str = ""  # for the headline, where `words` would be too long
+
+    def naming(self, tokens):
+        """The same with the words of the rows and tokens that it mentions: "token 1" becomes "“journey” (token 1)"."""
+
+        def named(found):
+            places = [int(place) for place in re.findall(r"\d+", found[0])]
+            if max(places) >= len(tokens):
+                return found[0]
+            return f"{', '.join(f'“{tokens[place]}”' for place in places)} ({found[0].lower()})"
+
+        return Verdict(*(re.sub(r"\b(?:[Rr]ow|tokens?) \d+(?:(?:, | and )\d+)*\b", named, words) for words in self))
 
 
 def headline(verdicts, name):
@@ -51,15 +63,15 @@ def on_chance(operations):
 
 
 def on_the_future(output, x, maps, dead):
-    """Whether an earlier row depends on a later token, by the pokes of find_leak. dead: see unused_operations."""
+    """Whether an earlier row depends on a later token, as find_leak perturbs them. dead: see unused_operations."""
     try:
         leak = find_leak(output, x)
-    except Exception as error:  # find_leak refuses the layer, or a poke made the learner's own code fail
+    except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
         theirs = error_line(error) or not isinstance(error, ValueError)
         why = f"with other numbers it fails in {failure(error)}" if theirs else error
         return Verdict("?", "Does it read the future?", f"can't be judged: {why}")
     if not leak:
-        return Verdict("✓", "It reads only the past", f"{leak.pokes} pokes of later tokens moved no row")
+        return Verdict("✓", "It reads only the past", f"{leak.pokes} perturbations of later tokens moved no row")
     words = str(leak).replace(" reads the future: it", "")
     return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2]))
 
@@ -91,11 +103,11 @@ def cause_of_leak(leak, maps, dead, num_tokens):
 def on_the_past(output, x, rows, moved, maps):
     """Whether each row depends on its own token and all earlier ones; a sliding window is named.
 
-    moved: the influence of one small poke per token, (num_tokens, num_tokens).
+    moved: the influence of one small perturbation per token, (num_tokens, num_tokens).
     """
     unread, tokens = unread_tokens(output, x, rows, moved), torch.arange(len(rows))
     if not unread.any():
-        return Verdict("✓", "Each token reads its whole past", "poking a token moves its own row and all later ones")
+        return Verdict("✓", "Each token reads its whole past", "perturbing it moves its own row and all later ones")
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     sinks = int((read | (distance < 0)).all(dim=0).cumprod(dim=0).sum())  # tokens at the start that all later ones read
@@ -105,7 +117,7 @@ def on_the_past(output, x, rows, moved, maps):
         first = f", and the first {counted(sinks)}" if sinks else ""
         return Verdict("?", f"It has a sliding window of {window}", f"each token reads itself{before}{first}")
     if torch.equal(read, distance == 0):
-        return Verdict("✗", "Each token reads only itself", "no poke of an earlier token moved a later row")
+        return Verdict("✗", "Each token reads only itself", "perturbing an earlier token never moved a later row")
     row = int(unread.any(dim=1).nonzero().max())
     missed = unread[row].nonzero().flatten().tolist()
     cause = f"token {row} never reads {counted(missed)}"
@@ -119,15 +131,16 @@ def on_the_past(output, x, rows, moved, maps):
 def unread_tokens(output, x, rows, moved):
     """Which own or earlier token (column) can't move a row, (num_tokens, num_tokens).
 
-    A token that its small poke didn't move gets all those of find_leak, because a hard attention, for example, has
-    weights of exactly 0 until its scores change.
+    A token whose small perturbation moved nothing gets all those of find_leak, because a hard attention, for example,
+    has weights of exactly 0 until its scores change.
     """
     unread = (moved <= rounding(rows[None], x.reshape(1, -1)).item()).tril()
     for j in unread.any(dim=0).nonzero().flatten().tolist():
-        poked = perturbations(x, j)[1]
-        poked = poked[(poked != x).any(dim=-1).sum(dim=-1) == 1]  # those that move no other token
-        after = all_rows(output, x, poked, rows)
-        moves = (after - rows).abs().amax(dim=-1) > rounding(rows[None], after, poked)[:, None]  # (pokes, num_tokens)
+        perturbed = perturbations(x, j)[1]
+        perturbed = perturbed[(perturbed != x).any(dim=-1).sum(dim=-1) == 1]  # those that move no other token
+        after = all_rows(output, x, perturbed, rows)
+        change = (after - rows).abs().amax(dim=-1)  # (perturbations, num_tokens)
+        moves = change > rounding(rows[None], after, perturbed)[:, None]
         unread[:, j] &= ~moves.any(dim=0)
     return unread
 
@@ -154,7 +167,7 @@ def on_nan(rows, first):
 def on_row_sums(maps, num_tokens, random=False):
     """Whether each row of the weights that average the values sums to 1. random: whether the layer is, in eval mode."""
     if not maps:
-        what = f"no operation made a table of shares (..., {num_tokens}, {num_tokens}) from the tokens"
+        what = f"no operation made attention weights (..., {num_tokens}, {num_tokens}) from the tokens"
         return Verdict("?", "Do rows sum to 1?", f"no map found: {what}")
     used, made = used_and_made(maps)
     sums = used.sum(dim=-1).nan_to_num()

@@ -82,7 +82,8 @@ class LayerExplorer(SentenceExplorer):
         return layer
 
     def compute(self, training, seed, **values):
-        return look_at(self.layer_of(training, seed, **values), self.embeddings, seed, training)
+        state = look_at(self.layer_of(training, seed, **values), self.embeddings, seed, training)
+        return state._replace(verdicts={topic: said.naming(self.tokens) for topic, said in state.verdicts.items()})
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
@@ -108,9 +109,9 @@ class LayerExplorer(SentenceExplorer):
             for n, shown in enumerate(state.shown[:MOST_MAPS], 1)
         )
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
-        poked = ", ".join(f"{token} {move:.2f}" for token, move in moves)
+        perturbed = ", ".join(f"{token} {move:.2f}" for token, move in moves)
         count, last = maps_in_words(state), self.tokens[-1]
-        return f"{self.headline(state)}. {said} {count}. {maps} Poking {last} moves the rows by {poked}."
+        return f"{self.headline(state)}. {said} {count}. {maps} Perturbing {last} moves the rows by {perturbed}."
 
     def _draw(self, arrays):
         super()._draw(arrays)

@@ -68,9 +68,9 @@ def is_joined(state):
 
 
 def influence(state, tokens):
-    """How far a poke of each token moves each row, with the future outlined in red."""
+    """How far perturbing each token moves each row, with the future outlined in red."""
     most, n = largest(state.influence), len(tokens)
-    named = {"labels": ("row", "poked token"), "tell": "poking {1} moves {0} by"}
+    named = {"labels": ("row", "perturbed token"), "tell": "perturbing {1} moves {0} by"}
     table = heatmap(state.influence, tokens, tokens, side=ASIDE, limit=most, ink=NEUTRAL, **named)
     edge = outline(causal_mask(n), ASIDE / n, ASIDE / n, stroke=ABOVE, stroke_width=2)
     title = "influence" if not state.random else "influence: random"

@@ -55,7 +55,7 @@ class ScoresExplorer(SentenceExplorer):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
         who, entries = shortened(tokens[query]), [f"entry {n}" for n in range(self.embeddings.shape[1])]
         table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=244, limit=limit)
-        room = {"width": 330, "height": 110, "colours": [BLUE]}  # wide enough for each bar's number and name
+        room = {"width": 326, "height": 110, "colours": [BLUE]}  # wide enough for each bar's number and name
         scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
@@ -79,8 +79,9 @@ class ScoresExplorer(SentenceExplorer):
     def readouts(self, state):
         weights, divided = state.weights[state.query], state.scores[state.query] / state.temperature
         most = torch.tensor(len(weights)).log2()
+        by = f" ÷ {state.temperature:g}" if state.temperature != 1 else ""
         return {
-            f"scores ÷ {state.temperature:g}": f"from {divided.min():.3g} to {divided.max():.3g}",
+            f"scores{by}": f"from {divided.min():.3g} to {divided.max():.3g}",
             "entropy": f"{entropy_in_bits(weights):.2f} bits of at most {most:.2f}",
         }
 

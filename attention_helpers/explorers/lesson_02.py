@@ -69,7 +69,11 @@ class QKVExplorer(SentenceExplorer):
 
     def note(self, wanted, values):
         normal = values["source"] == "normal"
-        return "Queries and keys are drawn directly: no matrices, so no bias." if normal else ""
+        return (
+            "qkv_bias does nothing here: queries and keys are random numbers, not computed from tokens."
+            if normal
+            else ""
+        )
 
     def unused(self, values):
         return {"qkv_bias"} if values["source"] == "normal" else set()

@@ -174,4 +174,4 @@ def influence_map(influence, name, tokens, poked, most, beside=True):
 def with_key(bar):
     """A colour bar, and below it what the red outline is."""
     square = tag("rect", x=1, y=TOP + SIDE + 14, width=10, height=10, fill="none", stroke=plots.ABOVE, stroke_width=2)
-    return Drawing(bar.svg + square + text(16, TOP + SIDE + 23, "future", "start"), bar.width + 4, TOP + SIDE + 30)
+    return Drawing(bar.svg + square + text(16, TOP + SIDE + 23, "future", "start"), bar.width, TOP + SIDE + 30)

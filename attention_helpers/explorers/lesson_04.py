@@ -65,6 +65,11 @@ class DropoutExplorer(SentenceExplorer):
     def compute(self, p, seed, training, draws):
         return attend(self.embeddings, p, seed, training, draws)
 
+    def note(self, wanted, values):
+        if not values["training"]:
+            return "p, seed and draws do nothing: eval() turns dropout off."
+        return "" if values["p"] else "seed and draws do nothing while p is 0, because nothing is dropped."
+
     def unused(self, values):
         if not values["training"]:
             return {"p", "seed", "draws"}
@@ -83,7 +88,7 @@ class DropoutExplorer(SentenceExplorer):
         after = table(state.dropped, "weights after it", taken=taken)
         average = table(state.average, f"average of {draws} mask{'s' * (draws > 1)}", beside=False)
         edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
-        title = "share of all row sums from each number to the next"
+        title = "how often a row sums to this much (in ranges of 0.25)"
         sums = bars({"share": state.histogram}, edges, title, width=464, height=70, colours=[GREY])
         bar = colour_bar(limit, WEIGHTS, SIDE, more=True)  # dropout makes weights larger than 1
         return [[beside(before, one), beside(after, average, bar)], [sums]]

@@ -7,7 +7,7 @@ them. What isn't computed yet is pale.
 from functools import lru_cache
 
 from ..core import causal_mask
-from ..plots import as_table, head_colour
+from ..plots import ABOVE, BELOW, as_table, head_colour
 from .ink import SIGNED, SIGNS, largest, levels, weight_limit
 from .lesson_06_stages import ORDER, lines_at, reached, sizes_of, with_sizes
 from .svg import FRAME, LEFT, PALE, SMALL, Drawing, fit, moved, tag, text
@@ -18,7 +18,11 @@ MONO = 6.7  # the width of a letter of code
 TOPS, HIGH, HEIGHT = (24, 146, 268), 80, 353  # of queries, keys and values; of each strip; of both drawings
 MIDDLES = [top + HIGH / 2 for top in TOPS]
 TOKENS, PARTS, CONTEXT, OUTPUT = (LEFT, 50), (186, 150), (134, 174), (402, 174)  # strips: their left edges and widths
-LANE, MAPS_HIGH = 70, 233  # left of the maps, where arrows arrive; the maps with their names
+LANE, MAPS_HIGH = 70, 230  # left of the maps, where arrows arrive; the maps with their names
+SIGNS_KEY = "".join(
+    text(2, TOPS[1] + HIGH + 26 + 15 * n, words, "start", fill=colour)
+    for n, (words, colour) in enumerate((("red: above 0", ABOVE), ("blue, −: below 0", BELOW)))
+)
 ENTRIES = 128  # most entries drawn as separate shapes
 
 
@@ -137,7 +141,7 @@ def bands(x, top, width, num_heads):
 
 def projections(state):
     """Tokens, with arrows to their queries, keys and values."""
-    parts = [names(tuple(state.tokens), TOPS[1]), arrows_to_parts(state.where)]
+    parts = [names(tuple(state.tokens), TOPS[1]), arrows_to_parts(state.where), SIGNS_KEY]
     parts.append(strip(state, ["tokens"], state.x, TOKENS, TOPS[1]))
     for place, top, vectors in zip(ORDER[1:4], TOPS, state.steps, strict=False):
         rows = vectors[0].transpose(0, 1).flatten(1)  # (num_tokens, d_out)
@@ -162,8 +166,8 @@ def maps(state):
     hidden, height = future & (state.where != "scores"), maps_height(len(shown), tokens, width)
     grid = head_maps(shown, tokens, limit, hidden, width=width, height=height, **look).svg
     bar = colour_bar(limit, SIGNED if signed else None, 56, more=not signed and limit < 1).svg
-    box = LANE + 6, 22, places_of(len(shown), len(tokens), width, height)[2] - 3, MAPS_HIGH - 16
-    both = moved(grid, LANE, 8) + moved(bar, 4, MIDDLES[1] - 14)
+    box = LANE + 6, 25, places_of(len(shown), len(tokens), width, height)[2] - 3, MAPS_HIGH - 16
+    both = moved(grid, LANE, 11) + moved(bar, 4, MIDDLES[1] - 14)
     title = heading(MAPS.get(state.where, "weights"), CONTEXT[0], 9, reached(state.where, "scores"))
     return staged(both, state.where, ORDER[4:8], box) + title
 

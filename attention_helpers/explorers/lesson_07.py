@@ -13,7 +13,7 @@ from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, bel
 from .svg_maps import colour_bar, frame, head_maps, pixels
 from .words import listed, shares
 
-NOW, SO_FAR = 476, 380  # widths of the picture's two halves
+NOW, SO_FAR = 472, 380  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
 ANSWERS = ("first answer", "second answer")
 
@@ -116,8 +116,7 @@ class LearningExplorer(Explorer):
         if len(reads) > 2:
             reads = [max(reads, key=lambda read: read[2])]
         said = [f"head {head} reads {state.tokens[best]} most ({weight:.2f})" for head, best, weight in reads]
-        right = " and ".join(f"{share:.0%}" for share in state.accuracy.tolist())
-        return f"Step {state.step}: {right} right. H{', '.join(said)[1:]}"
+        return f"Step {state.step}: accuracy {both(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
@@ -130,9 +129,15 @@ class LearningExplorer(Explorer):
         rows = enumerate(state.weights[:, -1], 1)
         reads = " ".join(f"By head {n}: {shares(state.tokens, row)}." for n, row in rows)
         return (
-            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats; right are "
-            f"{listed(state.accuracy)} of the answers. What the question {state.tokens[-1]} reads. {reads}"
+            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats; the accuracy is "
+            f"{listed(state.accuracy)}. What the question {state.tokens[-1]} reads. {reads}"
         )
+
+
+def both(accuracies):
+    """ "100%" for one answer; for two, "100% on both answers" or "19% and 6%"."""
+    first, *second = (f"{share:.0%}" for share in accuracies)
+    return f"{first} on both answers" if second == [first] else " and ".join([first, *second])
 
 
 def names_of(head, state, y, each):

@@ -16,7 +16,7 @@ from .svg_maps import colour_bar, head_maps
 FIRST, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
 MOST_LIKELY = 8  # next characters that are shown
 GETS = {"leaky": "has read it:"}  # for the model that sees what comes
-READS, MAPS = 352, 508  # widths: arcs and bars, where 32 letters fit; four maps in a row
+READS, MAPS = 352, 500  # widths: arcs and bars, where 32 letters fit; four maps in a row
 
 
 class Reading(NamedTuple):
@@ -82,8 +82,12 @@ class TextExplorer(Explorer):
         bar, rows = colour_bar(limit, height=100, more=limit < 1), []
         for name, reading in state.readings.items():
             asked, hidden = f"{name} model: what “{tokens[state.place]}” reads", future & (name != "leaky")
-            arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, width=READS, height=60)
-            maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar)
+            far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
+            look = {"width": READS, "height": 60, "far": far}
+            arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
+            names = [f"{name}: head {head}" for head in range(1, len(reading.weights) + 1)]
+            look = {"row": state.place, "names": names, "bar": bar}
+            maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, **look)
             rows.append([below(arcs_of, self.expected(state, name)), maps])
         return rows
 

@@ -107,7 +107,7 @@ class CostExplorer(Explorer):
 
     def memory(self, state):
         """The chart of bytes by length: scores, keys and values, and what was measured, with its formulas."""
-        kinds = {f"{name} in all": (there, PEAKS.get(name)) for name, there in state.measured.items()}
+        kinds = {f"{name} layer's peak": (there, PEAKS.get(name)) for name, there in state.measured.items()}
         curves = {
             scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
             "keys and values": [cache_bytes(n, state.kv_width, 1, state.bytes) for n in LENGTHS],
@@ -131,7 +131,7 @@ class CostExplorer(Explorer):
             "with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             "keys and values": f"2 × {n} × {state.kv_width:,} × {each} bytes = {size_in_words(state.cache)}",
-        } | ({"measured in all": measured} if measured else {})
+        } | ({"measured peak": measured} if measured else {})
 
     def measured_at(self, state):
         n, measured = state.num_tokens, state.measured
@@ -144,7 +144,7 @@ class CostExplorer(Explorer):
             f"width of {state.width:,} one pass takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of "
             f"them for scores and context. In numbers of {state.bytes} bytes the scores take "
             f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}."
-            + (f" Measured in all: {measured}." if measured else "")
+            + (f" Measured peak: {measured}." if measured else "")
         )
 
 

@@ -82,7 +82,7 @@ class VariantsExplorer(SentenceExplorer):
         names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
         if len(owners) > 4:
             names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
-        room = {"width": 520, "height": 456, "colours": owners, "names": names, "bar": colour_bar(height=200)}
+        room = {"width": 518, "height": 456, "colours": owners, "names": names, "bar": colour_bar(height=200)}
         return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room)]]
 
     def headline(self, state):
@@ -93,7 +93,8 @@ class VariantsExplorer(SentenceExplorer):
             share = (
                 f"{counted(num_heads, 'query head')} with {'its' if num_heads == 1 else 'their'} own keys and values"
             )
-        return f"{share}; the last token sees {sees} of {num_tokens} tokens, and {reaches} through {LAYERS} layers."
+        seen = f"the last token sees {sees} of {counted(num_tokens, 'token')}"
+        return f"{share}; {seen}, and after {LAYERS} layers {reaches} of them can reach it."
 
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]

@@ -12,7 +12,7 @@ from .base import MESSAGE, Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import BLACK, HEADS
 from .svg import FRAME, LEFT, PALE, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
-from .svg_maps import axis, names_beside, pixels
+from .svg_maps import axis, masked_key, names_beside, pixels
 
 MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
@@ -149,7 +149,10 @@ class ReadingExplorer(Explorer):
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        after, looks = f"after {plain(state.words[state.token])}, next", ["currentColor", LILAC][: len(series)]
+        after, looks = (
+            f"likely next tokens after {quoted(state.words[state.token])}",
+            ["currentColor", LILAC][: len(series)],
+        )
         names = [plain(word) for word in state.next_words]
         chart = bars(series, names, after, width=316, height=MAP - 40, colours=looks)
         return [[one_map(state), chart], [atlas(state)]]
@@ -230,6 +233,7 @@ def one_map(state):
     ]
     framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
     title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
+    hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
     svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
     return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46)
 

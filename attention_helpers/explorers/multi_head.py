@@ -14,7 +14,10 @@ from .lookup_models import trained
 from .words import entropy_in_bits
 
 MOST_HEADS, MOST_TOKENS = 12, 64
-GREYED = {"num_tokens": "the tokens are the task's seven", "seed": "nothing is drawn"}  # with trained weights
+UNUSED = {  # with trained weights
+    "num_tokens": "num_tokens does nothing: the trained task has seven tokens.",
+    "seed": "seed does nothing without dropout.",
+}
 
 
 class HeadsState(NamedTuple):
@@ -102,8 +105,7 @@ class HeadsExplorer(SentenceExplorer):
         gave_way = [name for name in ("num_heads", "d_out") if wanted[name] != values[name]]
         without = f"isn't offered with {values['weights']} weights"
         said = [f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way]
-        greyed = ", ".join(f"{name} ({GREYED[name]})" for name in sorted(self.unused(values)))
-        return " ".join([*said, f"Greyed: {greyed}."] if greyed else said)
+        return " ".join([*said, *(UNUSED[name] for name in sorted(self.unused(values)))])
 
 
 def taken_from(state):

@@ -17,6 +17,7 @@ SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, 
 DIGIT = 0.556  # the width of a digit, in font sizes
 TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
 NAME = 9  # characters of a name that are shown
+APART = 18  # pixels from one slanted name to the next, at least
 FRAME = {"fill": "none", "stroke": "currentColor", "pointer_events": "none"}
 AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
 PALE = {"fill_opacity": 0.7}
@@ -114,10 +115,15 @@ def printed(rows, words, headline=""):
 
 
 def names_below(names, places, y, room):
-    """Names along an axis, slanted if they're wider than their room; none if even that doesn't fit."""
+    """Names along an axis, slanted if they're wider than their room; every second one if these were crowded.
+
+    There are no names if even slanted ones don't fit.
+    """
     shown = [shortened(name) for name in names] if room >= SMALL else []
     if fit(names, room):
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
+    every = 1 if room >= APART else 2
+    shown, places, room = shown[::every], places[::every], room * every
     longest = max(map(len, shown), default=0) * EM * SMALL
     steep = min(SMALL / room, (BOTTOM - 14) / longest) if shown else 1  # don't touch each other or what is below
     slant = f"rotate({-math.degrees(math.asin(max(steep, 0.574))):.0f} {{:.1f}} {{:.1f}})".format  # 35 degrees or more
@@ -227,22 +233,23 @@ def key_of(curves, points, x, y):
     return "".join(parts if len(parts) > 1 else [])
 
 
-def arcs(weights, names, source, title="", width=240, height=90):
+def arcs(weights, names, source, title="", width=240, height=90, far=None):
     """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider, stronger arc.
 
-    weights: (num_tokens,), or (num_heads, num_tokens) for arcs in the heads' colours.
+    weights: (num_tokens,), or (num_heads, num_tokens) for arcs in the heads' colours. far: how far away the farthest
+    token is that can be read, whose arcs take the full height; by default, as far as from the last to the first.
     """
     weights = np.atleast_2d(as_array(weights)).tolist()
     check_labels("names", names, len(weights[0]))
     slot, base = width / len(names), TOP + height
+    span = width if far is None else slot * (far + 1)
     places = [slot * (j + 0.5) for j in range(len(names))]
     start, parts = places[source], [title_of(title, width)] if title else []
-    for head, row in enumerate(weights):
-        of = f" by head {head + 1}" if len(weights) > 1 else ""
-        for x, name, weight in zip(places, names, row, strict=True):
-            if weight < 0.005:  # zero is the page
-                continue
-            rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / width, 0.12)  # so that no arc hides another
+    drawn = [(weight, head, j) for head, row in enumerate(weights) for j, weight in enumerate(row)]
+    for weight, head, j in sorted(drawn, reverse=True):  # the thinnest last, or a wider arc would hide it
+        if weight >= 0.005:  # zero is the page
+            x, name, of = places[j], names[j], f" by head {head + 1}" if len(weights) > 1 else ""
+            rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / span, 0.12)  # so that no arc hides another
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
             if x == start:  # its weight on itself: a small loop
                 bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"

@@ -26,6 +26,7 @@ class Grid:
         hidden = np.zeros((len(rows), len(columns))) if hidden is None else as_array(hidden)
         self.shown, self.spots = hidden == 0, np.argwhere(hidden == 0).tolist()
         self.hatching = hatching(hidden, self.w, self.h) if hidden.any() else ""
+        self.dashed = False  # whether a map was drawn with a minus in place of numbers
         rows, columns = ([html.escape(name) for name in names] for names in (rows, columns))
         size = f'width="{self.w:.2f}" height="{self.h:.2f}" '
         starts = [f'<rect x="{j * self.w:.2f}" y="{i * self.h:.2f}" {size}' for i, j in self.spots]
@@ -51,7 +52,9 @@ class Grid:
         if not written or size < draw.SMALL:
             below = np.zeros(self.shown.shape, int)
             below[self.shown] = steps
-            return minuses(below, self.w, self.h)
+            dashed = minuses(below, self.w, self.h)
+            self.dashed = self.dashed or bool(dashed)
+            return dashed
         looks, down = ink.numbers, 0.5 * self.h + 0.35 * size
         spots = [f'x="{(j + 0.5) * self.w:.1f}" y="{i * self.h + down:.1f}"' for i, j in self.spots]
         texts = [
@@ -107,6 +110,7 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
     if beside:
         parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
+        parts.append(masked_key(TOP + side) if grid.hatching else minus_key(TOP + side) if grid.dashed else "")
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
     foot = axis(columns, places, TOP + side, grid.w, left + width, labels[1])
     return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
@@ -123,6 +127,16 @@ def names_beside(names, top, each):
     """Names to the left of rows of height `each`, if they fit."""
     shown = [draw.shortened(name) for name in names] if each >= draw.SMALL else []
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
+
+
+def masked_key(y):
+    """What hatching means, to the left of the keys' names; y: the lower end of the maps."""
+    slanted = tag("path", d="M0 0h10v9h-10ZM0 6l6 -6M3 9l7 -7", fill="none", stroke="currentColor", stroke_opacity=0.5)
+    return moved(slanted, LEFT - 59, y + 2) + text(LEFT - 7, y + 10, "masked", "end", **draw.PALE)
+
+
+def minus_key(y):
+    return text(LEFT - 7, y + 10, "−: below 0", "end", **draw.PALE)
 
 
 def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, colours=None, names=None,
@@ -145,6 +159,7 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
         parts.append(text(x + 12, y - 7, name, "start", 12))
     framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
     parts.append(axis([], [], corners[-1][1] + side, side / n, corners[-1][0] + side, "key").svg if n > 16 else "")
+    parts.append(masked_key(corners[-1][1] + side) if hidden.any() else "")
     if bar:
         framed += moved(bar.svg, last + GAP, 0)
         width += GAP + bar.width
@@ -209,7 +224,7 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     """
     shade = shade or PAGE
     signed = shade.below != shade.above
-    most = f"{'≥ ' * more}{limit:.2g}"
+    most = f"{limit:.2g}"
     words = {0.0: most, 0.5: "0", 1.0: f"{-limit:.2g}"} if signed else {0.0: most, 1.0: "0"}
     shown = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist()
     each = height / len(shown)
@@ -220,7 +235,8 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     edge = tag("rect", width=12, height=height, stroke_opacity=0.3, **FRAME)
     bar = f'<g transform="translate(0,{TOP})" {shade.group}>{steps}</g>' + moved(edge, 0, TOP)
     bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())
-    return Drawing(bar, 52, TOP + height + 6)
+    bar += text(17, TOP + 16, "or more", "start") if more else ""
+    return Drawing(bar, 60, TOP + height + 6)
 
 
 def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True):

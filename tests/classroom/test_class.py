@@ -101,9 +101,9 @@ def run_whole(kernel, notebook):
 
 
 def slide(kernel, widgets):
-    """Move the explorer's slider "poke by" to 2; return the HTML that its picture then has."""
+    """Move the explorer's slider "perturb by" to 2; return the HTML that its picture then has."""
     states = {widget: kernel.widgets[widget] for widget in widgets}
-    [slider] = [widget for widget, state in states.items() if state.get("description") == "poke by"]
+    [slider] = [widget for widget, state in states.items() if state.get("description") == "perturb by"]
     [picture] = [widget for widget, state in states.items() if "<svg" in str(state.get("value"))]
     return kernel.move(slider, 2.0, picture)
 

@@ -8,7 +8,7 @@ import numpy as np
 from ...plots import as_array, head_colour
 from ..ink import head_ink
 from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, axes, curve, line, moved, tag, text
-from ..svg_maps import CELLS_UP_TO, Grid, as_image, frame, names_beside
+from ..svg_maps import CELLS_UP_TO, Grid, as_image, frame, masked_key, names_beside
 from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
@@ -61,7 +61,8 @@ def maps(weights, tokens, asks, hidden, limit):
         side = min(SIDE, n * (MAPS - LEFT) // (count * n + 4 * (count - 1)))
         gap = 4 * side / n
     corners, cell = [(LEFT + head * (side + gap), 0) for head in range(count)], side / n
-    parts = names_beside(tokens, 0, cell) or [text(LEFT - 5, (asks + 0.5) * cell + 4, tokens[asks], "end")]
+    parts = ["" if not hidden.any() else masked_key(-16)]
+    parts += names_beside(tokens, 0, cell) or [text(LEFT - 5, (asks + 0.5) * cell + 4, tokens[asks], "end")]
     if small:
         grid = Grid(tokens, tokens, side, side, hidden)
         drawn = [grid.draw(each, None, None, limit, head_ink(head)) for head, each in enumerate(weights)]
@@ -115,7 +116,7 @@ def measured_curves(state):
     if state.values["task"] != NEXT:
         right = {"new examples": [(each.step, each.accuracy) for each in measured]}
         right["training"] = [(each.step, each.right) for each in measured]
-        return chart("right answers by step", right, percent, last, 1, state.learned)
+        return chart("accuracy by step", right, percent, last, 1, state.learned)
     losses = {
         "new text": [(each.step, each.held_loss) for each in measured],
         "training": [(each.step, each.loss) for each in measured],

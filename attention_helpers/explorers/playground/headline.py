@@ -14,7 +14,7 @@ SURE = 60  # steps before it says that one head isn't enough, since no number of
 APART = 0.3  # nats: if the honest loss exceeds the usual one by more, the model reads the future
 SAID = {"num_heads": "{} heads", "d_out": "d_out {}", "learning_rate": "learning rate {}", "dropout": "dropout {}"}
 TRAINING = "Training: with every step, the question reads differently."
-BLEND = "One head mixes what it reads: both answers come out of one blend, and {}."
+BLEND = "One head makes one weighted average: both answers come out of it, and {}."
 OF_BOTH = ("here both are wrong", "one stays wrong", "are right here by luck")  # by the number of right answers
 
 
@@ -97,10 +97,10 @@ def explained(state):
     """The task in terms of this very example, and how often it's solved; words between asterisks are bold."""
     task, right = state.values["task"], percent(state.measured[-1].accuracy)
     if task == NEXT:
-        return f"Which character comes after “*{asked(state)}*”?", f"Step *{state.step}*: {right} right on new text."
+        return f"Which character comes after “*{asked(state)}*”?", f"Step *{state.step}*: accuracy {right} on new text."
     letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
-    step = f"Step *{state.step}*: {right} right on new examples"
+    step = f"Step *{state.step}*: accuracy {right} on new examples"
     if len(state.wanted) == 1:
-        return f"“{asked(state)}” asks which digit stands next to {letters}.", f"{step}."
-    counted = "counting the less accurate of the two answers"
-    return f"“{asked(state)}” asks which digits stand next to {letters}.", f"{step}, {counted}."
+        return f"“{asked(state)}” asks which digit is next to {letters}.", f"{step}."
+    counted = "on the less accurate of the two answers"
+    return f"“{asked(state)}” asks which digits are next to {letters}.", f"{step}, {counted}."
