@@ -149,19 +149,16 @@ class ReadingExplorer(Explorer):
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        after, looks = (
-            f"likely next tokens after {quoted(state.words[state.token])}",
-            ["currentColor", LILAC][: len(series)],
-        )
-        names = [plain(word) for word in state.next_words]
+        looks = ["currentColor", LILAC][: len(series)]
+        after = f"likely next tokens after {quoted(state.words[state.token])}"
+        names, shown = [plain(word) for word in state.next_words], one_map(state)
         chart = bars(series, names, after, width=316, height=MAP - 40, colours=looks)
-        return [[one_map(state), chart], [atlas(state)]]
+        # As high with a legend as without one, so that nothing jumps.
+        return [[shown, chart._replace(height=shown.height)], [atlas(state)]]
 
     def headline(self, state):
-        token, (reads, most) = (
-            quoted(state.words[state.token]),
-            (part[0] for part in strongest(state.row, state.words, 1)),
-        )
+        token = quoted(state.words[state.token])
+        [reads], [most] = strongest(state.row, state.words, 1)
         if not state.ablate:
             role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
             role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
@@ -218,11 +215,8 @@ def shares_in_words(words, shares):
 
 def one_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
-    weights, n, words = (
-        state.maps[state.layer, state.head].double().numpy(),
-        len(state.words),
-        [*map(plain, state.words)],
-    )
+    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
+    n = len(words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
     hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
