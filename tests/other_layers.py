@@ -101,17 +101,6 @@ class Grouped(nn.Module):
         return torch.einsum("bgrqk,bkgd->bqgrd", weights, v).reshape(b, n, -1)
 
 
-class GroupedFused(Grouped):
-    """The same heads by scaled_dot_product_attention's enable_gqa."""
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q = self.to_q(x).view(b, n, -1, self.head_dim).transpose(1, 2)
-        k, v = self.to_kv(x).view(b, n, 2, self.groups, self.head_dim).permute(2, 0, 3, 1, 4)
-        fused = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return fused.transpose(1, 2).reshape(b, n, -1)
-
-
 class FusedCausal(Projections):
     def forward(self, x):
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), is_causal=True))
@@ -189,15 +178,6 @@ class OneTooLate(Projections):
         return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
 
 
-class TwoTooLate(Projections):
-    """triu(3): each token sees the next two."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(3).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
 class OneHeadMasked(Projections):
     """The mask's dimension for heads is filled for the first only."""
 
@@ -223,13 +203,6 @@ class OverTime(Projections):
     def forward(self, x):
         scores, v = self.scaled(x)
         return self.join(torch.softmax(scores, dim=-2) @ v)
-
-
-class OverFeatures(Projections):
-    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
-
-    def forward(self, x):
-        return functional.softmax(self.to_v(x), dim=-1)
 
 
 class HeadsMixed(Projections):
@@ -354,15 +327,6 @@ class Window(Causal):
         return scores.masked_fill(torch.ones_like(scores).tril(-2).bool(), -torch.inf)
 
 
-class WindowAndSink(Causal):
-    """The same, and the first token."""
-
-    def changed(self, scores, k):
-        hide = torch.ones_like(scores).tril(-2).bool()
-        hide[..., 0] = False
-        return scores.masked_fill(hide, -torch.inf)
-
-
 class FirstTokenHidden(Causal):
     """A mask for padding that hides the first token, by mistake, from all others."""
 
@@ -370,13 +334,6 @@ class FirstTokenHidden(Causal):
         hide = torch.zeros_like(scores).bool()
         hide[..., 1:, 0] = True
         return scores.masked_fill(hide, -torch.inf)
-
-
-class OnlyItself(Causal):
-    """tril where triu was meant, on top of the causal mask: nothing is left but the diagonal."""
-
-    def changed(self, scores, k):
-        return scores.masked_fill(torch.ones_like(scores).tril(-1).bool(), -torch.inf)
 
 
 class Unscaled(Causal):
@@ -389,18 +346,6 @@ class ScaledByWidth(Causal):
 
     def changed(self, scores, k):
         return scores / math.sqrt(self.num_heads * self.head_dim)
-
-
-class ScaledTwice(Causal):
-    def changed(self, scores, k):
-        return scores / self.head_dim
-
-
-class ScaledByTokens(Causal):
-    """keys.shape[-2] instead of keys.shape[-1]."""
-
-    def changed(self, scores, k):
-        return scores / k.shape[-2] ** 0.5
 
 
 class Multiplied(Causal):
@@ -416,14 +361,6 @@ class HardAttention(Causal):
     def forward(self, x):
         weights, v = self.weights(x)
         return self.join(functional.one_hot(weights.argmax(-1), x.shape[1]).float() @ v)
-
-
-class Relu(Projections):
-    """Scores below 0 have no weight; no softmax."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(functional.relu(scores).tril() / x.shape[1] @ v)
 
 
 class SinkLogit(Causal):
@@ -449,15 +386,6 @@ class FusedHidesTooMuch(Projections):
 
     def forward(self, x):
         keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
-
-
-class OneHeadWithoutKeys(Projections):
-    """The same for the first row of the second head only."""
-
-    def forward(self, x):
-        keep = ~future(x.shape[1]).repeat(1, self.num_heads, 1, 1)
-        keep[:, 1, 0] = False
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
 
 
@@ -507,16 +435,6 @@ class Renamed(nn.Module):
         return self.o_proj(self.attended(x, is_causal=True))
 
 
-class RenamedUnscaled(Renamed):
-    def forward(self, x):
-        return self.o_proj(self.attended(x, is_causal=True, scale=1.0))
-
-
-class RenamedUnmasked(Renamed):
-    def forward(self, x):
-        return self.o_proj(self.attended(x))
-
-
 class ProjectionForgotten(Renamed):
     def forward(self, x):
         return self.attended(x, is_causal=True)
@@ -552,21 +470,6 @@ class OneMatrix(Renamed):
         return self.c_proj(self.attended(x, is_causal=True))
 
 
-class TwoMatrices(OneMatrix):
-    """Queries in one; keys and values in the other."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.n_head = num_heads
-        self.to_q, self.to_kv = nn.Linear(d_in, d_out, bias=False), nn.Linear(d_in, 2 * d_out, bias=False)
-
-    def parts(self, x):
-        return self.to_q(x), *self.to_kv(x).chunk(2, dim=-1)
-
-    def forward(self, x):
-        return self.attended(x, is_causal=True)
-
-
 class HeadAfterHead(nn.Module):
     """A list of heads with plain matrices."""
 
@@ -595,14 +498,6 @@ class Rotated(Causal):
         return [*(torch.view_as_real(part).flatten(-2) for part in turned), v]
 
 
-class MixesTheBatch(Causal):
-    """The weights of all sentences, averaged."""
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(weights.mean(dim=0, keepdim=True) @ v)
-
-
 class OneSentence(Causal):
     """view(1, ...): right for a batch of one."""
 
@@ -623,17 +518,6 @@ class WritesIntoItsInput(Causal):
     def forward(self, x):
         x += 1.0
         return super().forward(x)
-
-
-class MeanOfThePast(nn.Module):
-    """No attention: the mean of all tokens so far."""
-
-    def __init__(self, d_in, d_out):
-        super().__init__()
-        self.values = nn.Linear(d_in, d_out)
-
-    def forward(self, x):
-        return self.values(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
 
 class Block(nn.Module):

@@ -18,9 +18,8 @@ from attention_helpers import (
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
 from attention_helpers.any_layer.signature import kinds_of
-from attention_helpers.any_layer.verdicts import Verdict, headline
+from attention_helpers.any_layer.verdicts import headline
 from attention_helpers.explorers import LayerExplorer, layer
-from attention_helpers.explorers.layer_picture import verdict_list
 from attention_helpers.plots import ABOVE, HEAD_COLOURS
 from attention_helpers.probes import perturbation_influence
 from attention_helpers.seeded import DrawnFrom, seeded
@@ -119,13 +118,6 @@ NO_MAPS = {
 @pytest.mark.parametrize("layer", NO_MAPS.values(), ids=NO_MAPS)
 def test_what_is_no_map(layer):
     assert find_maps(layer, X).maps == []
-
-
-def test_grouped_heads_have_a_map_for_each_head_of_queries():
-    by_hand, fused = (
-        seeded(layer, 0, 4, 4, num_heads=4) for layer in (other_layers.Grouped, other_layers.GroupedFused)
-    )
-    torch.testing.assert_close(find_maps(by_hand, X).maps[0].used, find_maps(fused, X).maps[0].used)
 
 
 def test_what_dropout_took_is_told_from_what_softmax_made():
@@ -372,17 +364,6 @@ def test_each_verdict_is_listed_after_its_sign_and_told_in_the_alternative_text(
     assert e.said == headline(e.arrays.verdicts, name)
 
 
-def test_a_long_verdict_is_cut_and_the_list_keeps_its_height():
-    words = " ".join(["`long`"] * 200)
-    few, many = {"one": Verdict("✗", "A claim", words)}, {str(n): Verdict("✓", "A claim", words) for n in range(8)}
-    assert verdict_list(few).height == verdict_list(many).height
-    for verdicts in (few, many):
-        drawn = ET.fromstring(f"<g>{verdict_list(verdicts).svg}</g>")
-        lowest = max(float(part.get("y")) for part in drawn.iter("text"))
-        assert lowest <= verdict_list(verdicts).height
-        assert "".join(drawn.itertext()).count("…") == len(verdicts)
-
-
 def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_none():
     e = LayerExplorer(other_layers.Renamed, SENTENCE)
     assert bands(e) == [*HEAD_COLOURS[:2]]
@@ -433,23 +414,6 @@ def test_the_context_is_kept_as_it_was_before_it_is_changed_in_place():
 
     state = look_at(layer, SENTENCE.embeddings, seed=0)
     torch.testing.assert_close(state.context, state.result / 2)
-
-
-class OneHeadHides(other_layers.Causal):
-    """The second head never reads the second token but from itself."""
-
-    def changed(self, scores, k):
-        hide = torch.zeros_like(scores).bool()
-        hide[:, 1:, 2:, 1] = True
-        return scores.masked_fill(hide, -torch.inf)
-
-
-def test_a_key_that_one_head_hides_is_not_hatched_in_the_others():
-    e = LayerExplorer(OneHeadHides, SENTENCE, num_heads=2)
-    tooltips = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title")]
-    cells = [words for words in tooltips if words.startswith(("c reads b", "d reads b"))]
-    assert [words.endswith(": 0.0000") for words in cells] == [False, False, True, True]
-    assert not any(words.startswith("c reads d") for words in tooltips)  # hidden in all
 
 
 def test_dropped_weights_have_a_cross_and_hidden_ones_do_not():

@@ -7,7 +7,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -137,32 +136,6 @@ def test_two_terminals_install_once(venv):
     assert len(venv.calls) == CALLS
 
 
-def wait_for(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def test_no_second_pip_starts_while_a_killed_installation_still_runs(venv, tmp_path):
-    venv.installs("venv")
-    venv.change_pip('touch "$venv/../pip-env"; while [ ! -e "$venv/../go on" ]; do sleep 0.05; done;')
-    command = [PYTHON, venv.root / "tools/setup/ensure_venv.py", "lab"]
-    said = tmp_path / "said"
-    with open(said, "w") as output:
-        first = subprocess.Popen(command, stdout=output)
-        try:
-            wait_for(lambda: (venv.root / "pip-env").exists())
-            first.kill()
-            first.wait()
-            second = subprocess.Popen(command, stdout=output)
-            wait_for(lambda: len(said.read_text().splitlines()) == 2)
-        finally:
-            (venv.root / "go on").touch()
-        assert second.wait() == 0
-    assert "waiting" in said.read_text().splitlines()[1]
-
-
 @pytest.mark.parametrize("failing", ["constraints.txt", "--no-deps"])
 def test_failed_pip_is_told_and_tried_again(venv, failing):
     venv.installs("lab")
@@ -222,15 +195,6 @@ def test_the_folders_name_is_not_in_the_way_to_the_package(venv):
     venv.installs("lab")
     assert not os.path.isabs(pth.read_text())
     assert os.path.samefile(pth.parent / pth.read_text(), venv.root)
-
-
-@pytest.mark.parametrize("line", ["trap 'echo a warning >&2' EXIT", "echo a greeting"])
-def test_what_a_pth_file_prints_installs_nothing_and_is_not_shown(venv, line, capfd):
-    venv.installs("lab")
-    program(venv.path / "bin/python", FAKE_PYTHON.replace("#!/bin/sh", f"#!/bin/sh\n{line}"))
-    capfd.readouterr()
-    assert venv.installs("lab") == []
-    assert capfd.readouterr() == ("", "")
 
 
 def break_base(venv):
@@ -304,15 +268,6 @@ def test_make_clean_refuses_it_too(venv, place):
     assert "rename or remove it yourself" in result.stderr
     assert result.returncode != 0
     assert b"mine" in contents(venv.root)
-
-
-@needs_make
-def test_clean_removes_a_link_to_a_venv_and_not_the_venv(venv, tmp_path):
-    program(tmp_path / "p/pyvenv.cfg", "")
-    link(venv, tmp_path / "p")
-    subprocess.run(["make", "clean"], cwd=venv.root, env=outside_make(), check=True, capture_output=True)
-    assert not venv.path.is_symlink()
-    assert (tmp_path / "p/pyvenv.cfg").exists()
 
 
 def test_pip_gets_no_settings_that_lead_it_away_from_venv(venv, monkeypatch):

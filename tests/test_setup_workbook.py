@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from checkouts import copy_of_checkout, load, program
-from needs import needs_posix_shell
 
 LESSON = "03_causal_masking.ipynb"
 KEPT = "03_causal_masking.yours-1.ipynb"
@@ -112,13 +111,7 @@ def replace_by_folder(copy):
     copy.mkdir()
 
 
-def replace_by_link_to_an_unmounted_disk(copy):
-    copy.unlink()
-    copy.symlink_to("/not mounted/3.ipynb")
-
-
 DAMAGES = [damage_by_brackets, damage_by_half_a_file, damage_by_another_format, replace_by_folder]
-DAMAGES += [pytest.param(replace_by_link_to_an_unmounted_disk, marks=needs_posix_shell)]  # on Windows it needs an admin
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -135,29 +128,6 @@ def test_a_damaged_copy_is_set_aside_and_stops_nothing(workbook, damage, name, r
     assert contents(workbook)[LESSON] == "course's"
     kept = os.lstat(copy.with_name(KEPT))
     assert (kept.st_ino, kept.st_size) == (before.st_ino, before.st_size)
-
-
-@needs_posix_shell
-def test_nothing_is_written_through_a_link(workbook, tmp_path):
-    mine = program(tmp_path / "mine", "mine")
-    write_mine(workbook)
-    (workbook.WORKBOOK / f".{LESSON}.part").symlink_to(mine)
-    (workbook.WORKBOOK / "glossary.md").symlink_to(mine)
-    program(workbook.NOTEBOOKS / "glossary.md", "course's")
-    workbook.reset("03")
-    workbook.fill()
-    assert mine.read_text() == "mine"
-    assert (workbook.WORKBOOK / "glossary.md").read_text() == "course's"
-
-
-def test_what_is_half_written_goes_when_the_disk_is_full(workbook, monkeypatch):
-    def full(*_):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(workbook.os, "replace", full)
-    with pytest.raises(SystemExit, match="No space left"):
-        workbook.main(["reset", "03"])
-    assert not list(workbook.WORKBOOK.glob(".*.part"))
 
 
 def test_a_damaged_notebook_of_the_course_is_named(workbook, capsys):
@@ -206,19 +176,6 @@ def test_reset_of_one_notebook_keeps_the_records_of_the_others(workbook, capsys)
     capsys.readouterr()
     workbook.fill()
     assert capsys.readouterr().out == ""
-
-
-@needs_posix_shell
-def test_links_to_what_is_not_there_are_kept_too(workbook):
-    """A notebook that the learner keeps on another disk, while that is not mounted."""
-    copy = workbook.WORKBOOK / LESSON
-    for number in (1, 2):
-        copy.unlink()
-        copy.symlink_to(f"/not mounted/{number}.ipynb")
-        workbook.reset("03")
-        assert contents(workbook)[LESSON] == "course's"
-    kept = [copy.with_name(f"03_causal_masking.yours-{number}.ipynb") for number in (1, 2)]
-    assert [os.readlink(path) for path in kept] == ["/not mounted/1.ipynb", "/not mounted/2.ipynb"]
 
 
 def test_reset_interrupted_at_any_step_loses_nothing(workbook, monkeypatch):
