@@ -198,18 +198,6 @@ def test_bars_are_as_long_as_their_numbers_and_fit_their_axis():
     assert {"0.50", "-0.25", "3.00"} <= set(words_of(tree))
 
 
-def test_curves_and_points_stand_where_their_numbers_say():
-    curves, points = {"falls": [100.0, 10.0, 1.0]}, {"dots": {1: 10.0}}
-    tree = parsed(drawing.lines(curves, points, {0: "8", 2: "32"}, "title", "x", 1, ends=(1.0, 100.0), log=True))
-    shapes = told(tree)
-    places = [tuple(map(float, pair.split())) for pair in shapes["falls"].get("d")[1:].split("L")]
-    (x0, y0), (x1, y1), (x2, y2) = places
-    assert (x1 - x0, y1 - y0) == pytest.approx((x2 - x1, y2 - y1), abs=0.2)  # a straight line on logarithmic axes
-    dot = shapes["dots, measured: 10"]
-    assert (float(dot.get("cx")), float(dot.get("cy"))) == pytest.approx((x1, y1), abs=0.1)
-    assert {"1", "10", "100", "8", "32", "falls", "dots, measured"} <= set(words_of(tree))
-
-
 def test_hostile_names_stay_words():
     names = ["<b>", '"&', "a" * 40]
     tree = parsed(cells.heatmap(TABLE, names, names))

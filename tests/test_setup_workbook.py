@@ -234,14 +234,6 @@ def test_another_folder_for_the_copies(signing, tmp_path, monkeypatch):
     assert not (signing.ROOT / "workbook").exists()
 
 
-def test_workbook_that_cannot_be_made_is_one_sentence(tmp_path):
-    checkout = copy_of_checkout(tmp_path)
-    put(checkout / "notebooks/00_start_here.ipynb", "")
-    (checkout / "workbook").write_text("a file")
-    with pytest.raises(SystemExit, match="workbook"):
-        load(checkout, "setup/workbook").main(["fill"])
-
-
 def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):
     solutions, copy = (folder / "solutions/03_solutions.ipynb" for folder in (workbook.NOTEBOOKS, workbook.WORKBOOK))
     put(solutions, "course's solutions")
