@@ -101,6 +101,17 @@ class Grouped(nn.Module):
         return torch.einsum("bgrqk,bkgd->bqgrd", weights, v).reshape(b, n, -1)
 
 
+class GroupedFused(Grouped):
+    """The same heads by scaled_dot_product_attention's enable_gqa."""
+
+    def forward(self, x):
+        b, n, _ = x.shape
+        q = self.to_q(x).view(b, n, -1, self.head_dim).transpose(1, 2)
+        k, v = self.to_kv(x).view(b, n, 2, self.groups, self.head_dim).permute(2, 0, 3, 1, 4)
+        fused = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return fused.transpose(1, 2).reshape(b, n, -1)
+
+
 class FusedCausal(Projections):
     def forward(self, x):
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), is_causal=True))
@@ -203,6 +214,13 @@ class OverTime(Projections):
     def forward(self, x):
         scores, v = self.scaled(x)
         return self.join(torch.softmax(scores, dim=-2) @ v)
+
+
+class OverFeatures(Projections):
+    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
+
+    def forward(self, x):
+        return functional.softmax(self.to_v(x), dim=-1)
 
 
 class HeadsMixed(Projections):
@@ -468,6 +486,21 @@ class OneMatrix(Renamed):
 
     def forward(self, x):
         return self.c_proj(self.attended(x, is_causal=True))
+
+
+class TwoMatrices(OneMatrix):
+    """Queries in one; keys and values in the other."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        nn.Module.__init__(self)
+        self.n_head = num_heads
+        self.to_q, self.to_kv = nn.Linear(d_in, d_out, bias=False), nn.Linear(d_in, 2 * d_out, bias=False)
+
+    def parts(self, x):
+        return self.to_q(x), *self.to_kv(x).chunk(2, dim=-1)
+
+    def forward(self, x):
+        return self.attended(x, is_causal=True)
 
 
 class HeadAfterHead(nn.Module):

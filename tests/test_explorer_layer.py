@@ -398,6 +398,12 @@ def test_the_context_is_kept_as_it_was_before_it_is_changed_in_place():
     torch.testing.assert_close(state.context, state.result / 2)
 
 
+def test_a_key_that_one_head_hides_is_not_hatched_in_the_others():
+    e = LayerExplorer(other_layers.OneHeadMasked, SENTENCE, num_heads=2)
+    cells = [title.text for title in ET.fromstring(e.svg).iter(f"{SVG}title") if title.text.startswith("a reads d: ")]
+    assert [words.endswith(" 0.0000") for words in cells] == [True, False]
+
+
 def test_dropped_weights_have_a_cross_and_hidden_ones_do_not():
     e = LayerExplorer(other_layers.Dropping, SENTENCE, p=0.5)
     e.set(seed=3)

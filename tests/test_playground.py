@@ -100,6 +100,16 @@ def test_held_out_examples_are_scored_without_dropout():
     assert torch.equal(plain.x, dropped.x)
 
 
+@pytest.mark.parametrize(("task", "rate"), [("one question", 1e-3), ("next character", 1e-2)])
+def test_a_run_heeds_its_rate_and_its_dropout(task, rate):
+    runs = [Run(task, 8, 2, dropout, speed, "causal", seed=0) for dropout, speed in ((0, 1e-2), (0, rate), (0.5, 1e-2))]
+    for run in runs:
+        run.take(2)
+    usual, other_rate, dropped = (run.measured[-1].held_loss for run in runs)
+    assert (usual == other_rate) == (rate == 1e-2)
+    assert usual != dropped
+
+
 def test_a_leaky_run_reads_the_future_and_a_causal_one_does_not():
     maps = {mask: Run("next character", 8, 2, 0.0, 1e-2, mask, seed=0).map() for mask in ("leaky", "causal")}
     assert (maps["leaky"].triu(1).sum(dim=-1)[:, 0] > 0.5).all()

@@ -48,8 +48,10 @@ LAYERS = {
     "Renamed": (2, ALL, WHOLE),
     "KeysFirst": (2, ALL, WHOLE),
     "OneMatrix": (2, ALL, WHOLE),
+    "TwoMatrices": (2, ALL, WRAPPER),
     "HeadAfterHead": (2, ALL, WRAPPER),
     "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
+    "GroupedFused": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
     "Rotated": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "the numbers differ by"),
     "Block": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "parameters fit no layer"),
     # without a softmax over the keys
@@ -72,6 +74,7 @@ LAYERS = {
     # the past
     "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$", "view"),
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
+    "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
     "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
     "FirstTokenHidden": (2, "✓?✓✓?✓✓", "No fault found, but token 3 never reads token 0$", "no map has a weight there"),
     # weights and scale
