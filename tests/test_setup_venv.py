@@ -271,20 +271,8 @@ def test_make_clean_refuses_it_too(venv, place):
 
 
 def test_pip_gets_no_settings_that_lead_it_away_from_venv(venv, monkeypatch):
-    leading = [
-        "PIP_TARGET",
-        "PIP_PREFIX",
-        "PIP_ROOT",
-        "PIP_USER",
-        "PIP_PYTHON",
-        "PIP_DRY_RUN",
-        "PIP_NO_DEPS",
-        "PIP_IGNORE_INSTALLED",
-        "PIP_QUIET",
-        "PIP_LOG",
-        "PYTHONPATH",
-        "PYTHONHOME",
-    ]
+    pips = ["TARGET", "PREFIX", "ROOT", "USER", "PYTHON", "DRY_RUN", "NO_DEPS", "IGNORE_INSTALLED", "QUIET", "LOG"]
+    leading = [*(f"PIP_{name}" for name in pips), "PYTHONPATH", "PYTHONHOME"]
     for name in [*leading, "PIP_INDEX_URL"]:
         monkeypatch.setenv(name, "/nowhere")
     assert all(" -m pip" in call and call.startswith("-I ") for call in venv.installs("lab"))
