@@ -189,6 +189,15 @@ class OneTooLate(Projections):
         return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
 
 
+class TwoTooLate(Projections):
+    """triu(3): each token sees the next two."""
+
+    def forward(self, x):
+        scores, v = self.scaled(x)
+        hide = torch.ones_like(scores).triu(3).bool()
+        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
+
+
 class OneHeadMasked(Projections):
     """The mask's dimension for heads is filled for the first only."""
 

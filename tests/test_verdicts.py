@@ -67,6 +67,7 @@ LAYERS = {
     "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away", "`scores.mask"),
     "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted", "taken away"),
     "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
+    "TwoTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OneHeadMasked": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
     "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape", "a map has a weight"),
