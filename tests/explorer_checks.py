@@ -127,18 +127,19 @@ def check_heads(state, layer, x, dropout):
     torch.testing.assert_close(state.weights, layer.eval().steps(x).weights[0])
     values = layer.steps(x).values[0]  # (num_heads, num_tokens, head_dim)
     torch.testing.assert_close(state.context, torch.cat((state.shown @ values).unbind(), dim=-1), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(state.shown, torch.where(state.shown == 0, 0.0, state.weights / (1 - dropout)))
     assert dropout or torch.equal(state.shown, state.weights)
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
 
 
 def stored(width, num_heads):
-    """A trained LookupModel from data/, and the embedded example that explorers show."""
+    """A trained LookupModel from data/, and a batch of unseen examples, the first of which explorers show."""
     reader = LookupModel(lookup_models.TASK, width, num_heads)
     with np.load(lookup_models.FILE) as sets:
         named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
     reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
-    x, _ = lookup_models.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
-    return reader.attention, reader.embedded(x[:1])
+    x, answers = lookup_models.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
+    return reader, x, answers
 
 
 @torch.no_grad()
@@ -147,7 +148,8 @@ def check_stack(state, num_heads, d_out, dropout, seed, weights):
         torch.manual_seed(seed)
         layer, x = MultiHeadAttentionWrapper(3, d_out, 6, dropout, num_heads), SENTENCE.embeddings[None]
         if weights == "trained":
-            attention, x = stored(num_heads * d_out, num_heads)
+            reader, examples, _ = stored(num_heads * d_out, num_heads)
+            attention, x = reader.attention, reader.embedded(examples[:1])
             torch.testing.assert_close(state.weights, attention.steps(x).weights[0])
             layer = MultiHeadAttentionWrapper(num_heads * d_out, d_out, 7, dropout, num_heads)
             for n, head in enumerate(layer.heads):
@@ -163,7 +165,8 @@ def check_split(state, d_out, num_heads, dropout, num_tokens, seed, weights, whe
         torch.manual_seed(seed)
         layer, x = MultiHeadAttention(3, d_out, 64, dropout, num_heads), embeddings[None, :num_tokens]
         if weights == "trained":
-            layer, x = stored(d_out, num_heads)
+            reader, examples, _ = stored(d_out, num_heads)
+            layer, x = reader.attention, reader.embedded(examples[:1])
     check_heads(state, layer, x, dropout)
     assert torch.equal(state.x, x[0])
     steps = layer.eval().steps(x)

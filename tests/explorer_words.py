@@ -43,7 +43,7 @@ def told(tree):
 
 
 def words(tree):
-    return [text.text for text in tree.iter(f"{SVG}text")]
+    return ["".join(text.itertext()) for text in tree.iter(f"{SVG}text")]
 
 
 def tables(tree):

@@ -354,15 +354,6 @@ class Window(Causal):
         return scores.masked_fill(torch.ones_like(scores).tril(-2).bool(), -torch.inf)
 
 
-class WindowAndSink(Causal):
-    """The same, and the first token."""
-
-    def changed(self, scores, k):
-        hide = torch.ones_like(scores).tril(-2).bool()
-        hide[..., 0] = False
-        return scores.masked_fill(hide, -torch.inf)
-
-
 class FirstTokenHidden(Causal):
     """A mask for padding that hides the first token, by mistake, from all others."""
 
@@ -370,13 +361,6 @@ class FirstTokenHidden(Causal):
         hide = torch.zeros_like(scores).bool()
         hide[..., 1:, 0] = True
         return scores.masked_fill(hide, -torch.inf)
-
-
-class OnlyItself(Causal):
-    """tril where triu was meant, on top of the causal mask: nothing is left but the diagonal."""
-
-    def changed(self, scores, k):
-        return scores.masked_fill(torch.ones_like(scores).tril(-1).bool(), -torch.inf)
 
 
 class Unscaled(Causal):
@@ -389,18 +373,6 @@ class ScaledByWidth(Causal):
 
     def changed(self, scores, k):
         return scores / math.sqrt(self.num_heads * self.head_dim)
-
-
-class ScaledTwice(Causal):
-    def changed(self, scores, k):
-        return scores / self.head_dim
-
-
-class ScaledByTokens(Causal):
-    """keys.shape[-2] instead of keys.shape[-1]."""
-
-    def changed(self, scores, k):
-        return scores / k.shape[-2] ** 0.5
 
 
 class Multiplied(Causal):
@@ -416,14 +388,6 @@ class HardAttention(Causal):
     def forward(self, x):
         weights, v = self.weights(x)
         return self.join(functional.one_hot(weights.argmax(-1), x.shape[1]).float() @ v)
-
-
-class Relu(Projections):
-    """Scores below 0 have no weight; no softmax."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(functional.relu(scores).tril() / x.shape[1] @ v)
 
 
 class SinkLogit(Causal):
@@ -449,15 +413,6 @@ class FusedHidesTooMuch(Projections):
 
     def forward(self, x):
         keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
-
-
-class OneHeadWithoutKeys(Projections):
-    """The same for the first row of the second head only."""
-
-    def forward(self, x):
-        keep = ~future(x.shape[1]).repeat(1, self.num_heads, 1, 1)
-        keep[:, 1, 0] = False
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
 
 
@@ -505,16 +460,6 @@ class Renamed(nn.Module):
 
     def forward(self, x):
         return self.o_proj(self.attended(x, is_causal=True))
-
-
-class RenamedUnscaled(Renamed):
-    def forward(self, x):
-        return self.o_proj(self.attended(x, is_causal=True, scale=1.0))
-
-
-class RenamedUnmasked(Renamed):
-    def forward(self, x):
-        return self.o_proj(self.attended(x))
 
 
 class ProjectionForgotten(Renamed):
@@ -595,14 +540,6 @@ class Rotated(Causal):
         return [*(torch.view_as_real(part).flatten(-2) for part in turned), v]
 
 
-class MixesTheBatch(Causal):
-    """The weights of all sentences, averaged."""
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(weights.mean(dim=0, keepdim=True) @ v)
-
-
 class OneSentence(Causal):
     """view(1, ...): right for a batch of one."""
 
@@ -623,17 +560,6 @@ class WritesIntoItsInput(Causal):
     def forward(self, x):
         x += 1.0
         return super().forward(x)
-
-
-class MeanOfThePast(nn.Module):
-    """No attention: the mean of all tokens so far."""
-
-    def __init__(self, d_in, d_out):
-        super().__init__()
-        self.values = nn.Linear(d_in, d_out)
-
-    def forward(self, x):
-        return self.values(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
 
 class Block(nn.Module):

@@ -44,9 +44,9 @@ def test_a_visit_is_told_apart_by_its_parts_and_by_who_worked(monkeypatch):
 
 
 @pytest.mark.slow  # starts a kernel
-def test_the_kernel_measures_explorers_and_the_plain_way_and_writes_a_file(tmp_path, monkeypatch):
+def test_the_kernel_measures_explorers_and_writes_a_file(tmp_path, monkeypatch):
     command = ["explorers", "QKVExplorer", "--most", "1", "--runs", "1", "--package", str(ROOT)]
     monkeypatch.setattr(sys, "argv", [*command, "--json", str(tmp_path / "rows.json")])
     explorers.main()
     rows = json.loads((tmp_path / "rows.json").read_text())
-    assert rows["interact QKVExplorer seed"]["together"] > rows["QKVExplorer seed"]["together"] > 0
+    assert rows["QKVExplorer seed"]["together"] > 0

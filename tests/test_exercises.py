@@ -126,14 +126,6 @@ def total_up_to(n):
     return total
 
 
-def test_the_mutants_tool_says_in_one_sentence_what_it_needs(monkeypatch):
-    from tools.mutants import exercise_mutants
-
-    monkeypatch.delattr(exercise_mutants.signal, "SIGVTALRM", raising=False)
-    with pytest.raises(SystemExit, match="needs SIGVTALRM"):
-        exercise_mutants.main(["01"])
-
-
 @needs_alarm
 def test_the_mutants_are_many_and_one_that_never_ends_is_stopped(monkeypatch):
     from tools.mutants import exercise_mutants

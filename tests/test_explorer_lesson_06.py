@@ -1,20 +1,17 @@
 """Notebook 06's explorer: the complete layer, step by step."""
 
-import base64
 import html
 import inspect
-import io
 import itertools
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 import torch
-from PIL import Image
 
 from attention_helpers import MultiHeadAttention, explorers
 from attention_helpers.explorers import lesson_06_stages as stages
-from tools.bench.made import SENTENCE
+from tools.bench.made import SENTENCE, settings_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -174,21 +171,15 @@ def test_the_sign_of_a_number_is_seen_without_colours(fresh, d_out):
     assert len(clearly) > 5
 
 
-def test_a_table_of_many_numbers_is_an_image_of_a_pixel_per_number(fresh):
-    fresh.set(d_out=48, num_heads=2, num_tokens=20)
-    images = list(ET.fromstring(fresh.svg).iter(f"{SVG}image"))
-    sizes = []
-    for image in images:
-        png = base64.b64decode(image.get("href").partition("base64,")[2])
-        sizes.append(Image.open(io.BytesIO(png)).size)
-    assert (
-        sizes.count((48, 20)) == 5
-    )  # queries, keys, values, context, output; the tokens are shapes, the maps one image
-    assert len(sizes) == 6
-
-
-def test_wide_and_narrow_parts_wrap_in_a_narrow_page(fresh):
-    """At 592 pixels nothing needs scrolling, and at 940 both parts are side by side."""
-    [_, parts] = fresh.picture(fresh.arrays)
-    assert max(part.width for part in parts) <= 580
-    assert sum(part.width for part in parts) + 14 <= 940
+def test_only_divisors_are_offered_and_the_others_explained(fresh):
+    fresh.set(d_out=12, num_heads=4)
+    assert settings_of(fresh.controls["num_heads"]) == [1, 2, 3, 4, 6, 12]
+    fresh.controls["d_out"].value = 15
+    assert settings_of(fresh.controls["num_heads"]) == [1, 3, 5]
+    assert fresh.values["num_heads"] == 3
+    assert "4 doesn&#x27;t divide d_out = 15" in fresh.message.value
+    fresh.controls["d_out"].value = 16
+    assert fresh.values["num_heads"] == 4  # the chosen value is back
+    assert fresh.message.value == ""
+    fresh.set(d_out=15)
+    assert "4 doesn&#x27;t divide d_out = 15" in fresh.message.value  # as after a slider's move

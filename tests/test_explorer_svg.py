@@ -34,16 +34,6 @@ def words_of(tree):
     return [text.text for text in tree.iter("text")]
 
 
-def test_cells_tell_their_names_and_numbers_and_have_their_colours():
-    shapes = told(parsed(cells.heatmap(TABLE, NAMES, NAMES)))
-    assert len(shapes) == 9
-    for i, row in enumerate(NAMES):
-        for j, column in enumerate(NAMES):
-            shape = shapes[f"{row} reads {column}: {TABLE[i, j]:.4f}"]
-            assert float(shape.get("fill-opacity")) == pytest.approx(TABLE[i, j], abs=0.5 / ink.FULL)
-    assert {"0.00", "0.50", "1.00", "0.70"} <= set(words_of(parsed(cells.heatmap(TABLE, NAMES, NAMES))))
-
-
 @pytest.mark.parametrize("value", [0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875])
 def test_the_last_bits_of_a_round_number_change_nothing(value):
     """Otherwise another CPU could change a colour or digit of a stored picture."""
@@ -135,15 +125,6 @@ def test_an_outline_goes_around_each_group_of_cells():
     )  # a staircase: three steps down, three across, two sides
 
 
-def test_what_dropout_took_is_crossed_out_and_not_numbered():
-    taken = np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1]])
-    tree = parsed(cells.heatmap(TABLE, NAMES, NAMES, taken=taken))
-    [crosses] = [path.get("d") for path in tree.iter("path") if path.get("stroke-opacity") == "0.8"]
-    assert crosses.count("M") == 2
-    assert "0.70" not in words_of(tree)
-    assert "starts reads starts: 0.7000" in told(tree)
-
-
 @pytest.mark.parametrize("side", [60, 100, 190])
 @pytest.mark.parametrize("values", [TABLE, -1000 * TABLE, TABLE * 0])
 def test_numbers_stay_inside_their_cells(side, values):
@@ -215,64 +196,6 @@ def test_bars_are_as_long_as_their_numbers_and_fit_their_axis():
     assert half == pytest.approx(2 * quarter, abs=0.2)
     assert cut == pytest.approx(2 * half, abs=0.2)  # a longer bar is cut off at the end of the axis
     assert {"0.50", "-0.25", "3.00"} <= set(words_of(tree))
-
-
-def test_bars_too_narrow_for_numbers_have_none():
-    names = list(map(str, range(30)))
-    assert "0.50" not in words_of(parsed(drawing.bars({"a": [0.5] * 30}, names, width=160)))
-
-
-def test_curves_and_points_stand_where_their_numbers_say():
-    curves, points = {"falls": [100.0, 10.0, 1.0]}, {"dots": {1: 10.0}}
-    tree = parsed(drawing.lines(curves, points, {0: "8", 2: "32"}, "title", "x", 1, ends=(1.0, 100.0), log=True))
-    shapes = told(tree)
-    places = [tuple(map(float, pair.split())) for pair in shapes["falls"].get("d")[1:].split("L")]
-    (x0, y0), (x1, y1), (x2, y2) = places
-    assert (x1 - x0, y1 - y0) == pytest.approx((x2 - x1, y2 - y1), abs=0.2)  # a straight line on logarithmic axes
-    dot = shapes["dots, measured: 10"]
-    assert (float(dot.get("cx")), float(dot.get("cy"))) == pytest.approx((x1, y1), abs=0.1)
-    assert {"1", "10", "100", "8", "32", "falls", "dots, measured"} <= set(words_of(tree))
-
-
-def test_a_curve_may_have_gaps_and_shares_its_name_with_what_was_measured():
-    curves = {"all": [1.0, 2.0, 3.0], "some": [None, 2.0, 3.0]}
-    look = {"ends": (0.0, 4.0), "written": "{:.1f} kB".format}
-    tree = parsed(drawing.lines(curves, {"some": {1: 2.5}}, {0: "8"}, "title", "x", 1, **look))
-    shapes, words = told(tree), words_of(tree)
-    spots = [[tuple(map(float, spot.split())) for spot in shapes[name].get("d")[1:].split("L")] for name in curves]
-    assert spots[1] == spots[0][1:]
-    assert "some, measured: 2.5 kB" in shapes
-    assert words.count("some") == 1
-    assert "some, measured" not in words
-    assert {"0.0 kB", "3.0 kB"} <= set(words)
-
-
-def test_an_arc_is_the_wider_the_more_is_read_and_zero_is_the_page():
-    shapes = told(parsed(drawing.arcs([0.1, 0.9, 0.0], NAMES, 2)))
-    assert shapes.keys() == {"starts reads Your: 0.1000", "starts reads journey: 0.9000"}
-    much, little = (float(arc.get("stroke-width")) for arc in shapes.values())  # the thin one is on top
-    assert much > little > 0
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 12])
-@pytest.mark.parametrize("n", [3, 20])
-def test_a_colour_bar_stands_beside_the_last_map_of_a_row(count, n):
-    maps, names, none = np.full((count, n, n), 1 / n), [f"t{i}" for i in range(n)], np.zeros((n, n))
-    bar = cells.colour_bar()
-    alone, both = (cells.head_maps(maps, names, 1.0, none, None, 600, 300, bar=each) for each in (None, bar))
-    assert both.width == alone.width + cells.GAP + bar.width
-    start = both.svg.index(bar.svg)
-    at = float(re.search(r"translate\(([\d.]+),[\d.]+\)\">$", both.svg[:start])[1])
-    patches = [float(x) for x in re.findall(r'<rect x="([\d.]+)" y="[\d.-]+" width="8"', both.svg)]
-    assert max(patches) < at <= alone.width + cells.GAP
-    if count == 1 and n == 3:
-        assert at < alone.width - 100  # a single square map is narrower, and the bar moves with it
-
-
-def test_a_strip_has_a_band_in_the_colour_of_each_entrys_head():
-    tree = parsed(cells.strip(TABLE[:, :2], NAMES, [0, 1]))
-    bands = [rect.get("fill") for rect in tree.iter("rect") if rect.get("height") == "5"]
-    assert bands == [drawing.head_colour(0), drawing.head_colour(1)]
 
 
 def test_hostile_names_stay_words():

@@ -195,10 +195,3 @@ def test_scaling_in_a_picture_whose_signs_need_no_colour():
     )  # each beside its row of the map
     assert {bar.get("fill") for _, bar in bars} == {GREY}
     assert {f"{row:.2f}" for row in bits(weights)} | {"even: 2.58"} <= set(words(right))
-
-
-@pytest.mark.parametrize("name", ["ScoresExplorer", "QKVExplorer", "MaskExplorer", "DropoutExplorer"])
-def test_every_drawing_fits_a_narrow_page_and_all_type_can_be_read(name):
-    for tree in trees(shown(name)):
-        assert float(tree.get("width")) <= 580
-        assert min(float(part.get("font-size")) for part in tree.iter() if part.get("font-size")) >= 11

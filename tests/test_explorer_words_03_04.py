@@ -229,12 +229,3 @@ def test_dropout_in_a_picture(state):
     assert [says for says, _ in told(sums)] == [f"{end}, share: {n:.4f}" for end, n in zip(ends, counts, strict=True)]
     assert {f"{n:.2f}" for n in counts} <= set(words(sums))
     assert {bar.get("fill") for _, bar in told(sums)} == {GREY}
-
-
-def test_weights_of_ten_and_more_are_written_with_one_decimal_so_that_they_fit():
-    e = shown("DropoutExplorer", p=0.9, draws=1)
-    while not e.arrays.kept[0, 0]:  # "Your" has weight 1: kept, it becomes 10
-        e.controls["seed"].value += 1
-    [_, after, _] = trees(e)
-    assert "10.0" in words(after)
-    assert not {"10.00", "10"} & set(words(after))

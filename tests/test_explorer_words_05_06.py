@@ -1,99 +1,28 @@
-"""What WrapperExplorer and SplitExplorer say and mark, state by state, with numbers worked out here in plain torch."""
+"""What WrapperExplorer and SplitExplorer say and mark, worked out from arrays that are checked first."""
 
-import html
 import itertools
 import re
 import xml.etree.ElementTree as ET
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from explorer_checks import stored
-from torch import nn
+from explorer_checks import check, stored
+from explorer_words import SVG, paths, words
 
 from attention_helpers import Sentence, explorers
-from attention_helpers.explorers import lookup_models
+from attention_helpers.explorers.base import Markup, plain
 from attention_helpers.plots import HEAD_COLOURS
-from attention_helpers.training.lookup import LookupModel
 from tools.bench.made import SENTENCE
 
-SVG = "{http://www.w3.org/2000/svg}"
 NAMES, TASK = SENTENCE.tokens, ["D 2", "H 8", "C 2", "B 3", "J 9", "I 3", "HI ?"]
-
-
-class Made(NamedTuple):
-    """A causal multi-head layer's results, computed head by head; the first four are lists of the heads' matrices."""
-
-    queries: list
-    keys: list
-    values: list
-    scores: list
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    shown: torch.Tensor
-    context: torch.Tensor
-
-
-def attend(x, parts, drawn, p):
-    """parts: (W_query, W_key, W_value) of each head; drawn: dropout's uniform numbers, shaped like the weights."""
-    future = torch.ones(len(x), len(x)).triu(1).bool()
-    queries, keys, values = ([x @ head[n].T for head in parts] for n in range(3))
-    scores = [q @ k.T for q, k in zip(queries, keys, strict=True)]
-    ready = [
-        table.masked_fill(future, -torch.inf) / len(head[0]) ** 0.5 for table, head in zip(scores, parts, strict=True)
-    ]
-    weights = torch.stack([table.exp() / table.exp().sum(dim=1, keepdim=True) for table in ready])
-    shown = torch.where(drawn < 1 - p, weights / (1 - p), torch.zeros(())) if p else weights
-    context = torch.cat([table @ v for table, v in zip(shown, values, strict=True)], dim=1)
-    return Made(queries, keys, values, scores, weights, shown, context)
-
-
-@torch.no_grad()
-def wrapper(x, num_heads=2, d_out=2, dropout=0.0, seed=123, weights="random"):
-    if weights == "trained":
-        attention, x = stored(num_heads * d_out, num_heads)
-        whole, x = [getattr(attention, name).weight for name in ("W_query", "W_key", "W_value")], x[0]
-        parts = [[matrix[n * d_out : (n + 1) * d_out] for matrix in whole] for n in range(num_heads)]
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            parts = [[nn.Linear(3, d_out, bias=False).weight for _ in range(3)] for _ in range(num_heads)]
-    generator = torch.Generator().manual_seed(seed)
-    drawn = [torch.rand(len(x), len(x), dtype=torch.float64, generator=generator) for _ in range(num_heads)]
-    return attend(x, parts, torch.stack(drawn), dropout)
-
-
-@torch.no_grad()
-def split(x, d_out=12, num_heads=2, dropout=0.0, num_tokens=6, seed=123, weights="random"):
-    """A Made and the layer's output."""
-    if weights == "trained":
-        attention, x = stored(d_out, num_heads)
-        whole, x, last = [attention.W_query, attention.W_key, attention.W_value], x[0], attention.out_proj
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            whole, last = [nn.Linear(3, d_out, bias=False) for _ in range(3)], nn.Linear(d_out, d_out)
-        x = x[:num_tokens]
-    parts = [matrix.weight.reshape(num_heads, -1, matrix.weight.shape[1]) for matrix in whole]
-    shape, generator = (num_heads, len(x), len(x)), torch.Generator().manual_seed(seed)
-    drawn = torch.rand(shape, dtype=torch.float64, generator=generator)
-    made = attend(x, list(zip(*parts, strict=True)), drawn, dropout)
-    return made, made.context @ last.weight.T + last.bias
 
 
 @torch.no_grad()
 def right(width, num_heads):
     """How many of 64 unseen examples a trained model answers, in percent, for each of the two questions."""
-    reader = LookupModel(lookup_models.TASK, width, num_heads)
-    with np.load(lookup_models.FILE) as sets:
-        named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
-    reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
-    x, answers = lookup_models.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
-    guesses = reader(x[:64]).argmax(dim=-1)
-    return [
-        round(100 * sum(a == b for a, b in zip(guesses[:, n], answers[:64, n], strict=True)).item() / 64)
-        for n in (0, 1)
-    ]
+    reader, x, answers = stored(width, num_heads)
+    return [round(100 * share) for share in (reader(x[:64]).argmax(-1) == answers[:64]).double().mean(0).tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +35,16 @@ def whole():
     return explorers.SplitExplorer(SENTENCE)
 
 
+def arrays_of(e, **state):
+    """What an explorer shows in a state; its words are worked out from these arrays, which are checked first."""
+    e.set(**e._first | state)
+    check(e, type(e).__name__)
+    return e.arrays
+
+
 def told(e):
     """Readouts as plain text."""
-    return {name: html.unescape(re.sub("<[^>]*>", "", text)) for name, text in e.readouts(e.arrays).items()}
+    return {name: plain(text) for name, text in e.readouts(e.arrays).items()}
 
 
 def dropped(made):
@@ -149,11 +85,8 @@ def range_of(table):
 SIDE = [
     ({}, "2 heads × 2 = 4 wide", "2 × 18 = 36"),
     ({"num_heads": 8, "d_out": 3, "seed": 9}, "8 heads × 3 = 24 wide", "8 × 27 = 216"),
-    ({"num_heads": 8, "d_out": 2, "seed": 17}, "8 heads × 2 = 16 wide", "8 × 18 = 144"),
-    ({"num_heads": 1, "d_out": 4}, "1 head × 4 = 4 wide", "1 × 36 = 36"),
     ({"num_heads": 3, "dropout": 0.5, "seed": 7}, "3 heads × 2 = 6 wide", "3 × 18 = 54"),
     ({"num_heads": 1, "dropout": 0.9, "seed": 3}, "1 head × 2 = 2 wide", "1 × 18 = 18"),
-    ({"weights": "trained", "num_heads": 2, "d_out": 16}, "2 heads × 16 = 32 wide", "2 × 1536 = 3072"),
     ({"weights": "trained", "num_heads": 1, "d_out": 32}, "1 head × 32 = 32 wide", "1 × 3072 = 3072"),
     ({"weights": "trained", "num_heads": 2, "d_out": 16, "dropout": 0.25}, "2 heads × 16 = 32 wide", "2 × 1536 = 3072"),
 ]
@@ -161,8 +94,7 @@ SIDE = [
 
 @pytest.mark.parametrize(("state", "width", "parameters"), SIDE)
 def test_readouts_and_alternative_text_of_heads_side_by_side(side_by_side, state, width, parameters):
-    side_by_side.set(**side_by_side._first | state)
-    made, trained = wrapper(SENTENCE.embeddings, **state), "weights" in state
+    made, trained = arrays_of(side_by_side, **state), "weights" in state
     said, names = told(side_by_side), TASK if trained else NAMES
     assert (said.pop("context"), said.pop("parameters")) == (width, parameters)
     assert said.pop("entropy per head") == f"{', '.join(entropies(made.weights))} bits"
@@ -180,8 +112,8 @@ def test_readouts_and_alternative_text_of_heads_side_by_side(side_by_side, state
 
 def test_headlines_of_heads_side_by_side(side_by_side):
     def said(**state):
-        side_by_side.set(**side_by_side._first | state)
-        return side_by_side.said, wrapper(SENTENCE.embeddings, **state)
+        made = arrays_of(side_by_side, **state)
+        return side_by_side.said, made
 
     for state in ({}, {"num_heads": 8, "d_out": 3, "seed": 9}):
         headline, made = said(**state)
@@ -213,10 +145,9 @@ def test_headlines_of_heads_side_by_side(side_by_side):
 )
 def test_the_headline_says_what_trained_heads_read_and_how_often_they_are_right(side_by_side, num_heads, d_out, reads):
     state = {"weights": "trained", "num_heads": num_heads, "d_out": d_out}
-    side_by_side.set(**side_by_side._first | state)
+    row = arrays_of(side_by_side, **state).weights[:, -1]
     first, second = right(num_heads * d_out, num_heads)
     assert side_by_side.said == f"“HI ?” reads {reads}; first digit right in {first}%, second in {second}%"
-    row = wrapper(None, **state).weights[:, -1]
     for head, token in enumerate(row.argmax(dim=1).tolist()):
         assert re.search(rf"“{re.escape(TASK[token])}”[^“]*\b{head + 1}\b" if num_heads > 1 else TASK[token], reads)
     numbers = [float(number) for number in re.findall(r"0\.\d\d", reads)]
@@ -228,18 +159,12 @@ def test_a_single_token_reads_itself_and_a_weight_far_above_the_others_is_named(
     alone.set(num_heads=1)
     assert alone.said == "“one” can only read itself"
     alone.set(dropout=0.9, seed=0)
-    assert (
-        alone.said
-        == dropped(wrapper(torch.ones(1, 3), num_heads=1, dropout=0.9, seed=0))
-        == "Dropout removed 1 of 1 weights"
-    )
+    assert alone.said == "Dropout removed 1 of 1 weights"
     assert "“one” reads nothing" in alone.alt
-    large = 10 * SENTENCE.embeddings
-    strong = explorers.SplitExplorer(Sentence(NAMES, large))
-    strong.set(where="softmax", num_heads=6)
-    made, _ = split(large, num_heads=6)
-    head, key = divmod(int(made.weights[:, -1].argmax()), 6)
-    most = f"“step” reads “{NAMES[key]}” most: {made.weights[head, -1, key]:.2f} in head {head + 1}"
+    strong = explorers.SplitExplorer(Sentence(NAMES, 10 * SENTENCE.embeddings))
+    weights = arrays_of(strong, where="softmax", num_heads=6).weights
+    head, key = divmod(int(weights[:, -1].argmax()), 6)
+    most = f"“step” reads “{NAMES[key]}” most: {weights[head, -1, key]:.2f} in head {head + 1}"
     assert strong.said == f"Softmax makes each row sum to 1: {most}"
 
 
@@ -253,12 +178,11 @@ STATES = [
 
 @pytest.mark.parametrize("state", STATES)
 def test_each_stage_says_what_it_did_with_the_present_numbers(whole, state):
-    whole.set(**whole._first | {"where": "tokens"} | state)
-    (made, output), names, x = split(whole.embeddings, **state), whole.arrays.tokens, whole.arrays.x
-    num_heads, count, d_out = len(made.weights), len(x), output.shape[1]
+    made = arrays_of(whole, where="tokens", **state)
+    names, x, num_heads, count, d_out = made.tokens, made.x, len(made.weights), len(made.x), made.output.shape[1]
     head_dim, d_in = d_out // num_heads, 32 if "weights" in state else 3
     each = f"{head_dim} number{'' if head_dim == 1 else 's'}"
-    everything = torch.stack(made.scores)
+    everything = made.steps.scores[0]
     head, query, key = (everything == everything.max()).nonzero()[0].tolist()
     meet = f"“{names[query]}” meets “{names[key]}”"
     come = f"{count} tokens come in, each" if count > 1 else "1 token comes in,"
@@ -294,25 +218,21 @@ def test_each_stage_says_what_it_did_with_the_present_numbers(whole, state):
     ],
 )
 def test_softmax_says_what_the_last_token_reads(whole, state, said):
-    whole.set(**whole._first | state | {"where": "softmax"})
-    row = split(whole.embeddings, **state)[0].weights[:, -1]
-    said = said.format(range_of(row))
+    said = said.format(range_of(arrays_of(whole, where="softmax", **state).weights[:, -1]))
     assert whole.said == f"Softmax makes each row sum to 1: {said}"
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_the_alternative_text_gives_each_tables_range_and_each_heads_strongest(whole, state):
     for stage, where in enumerate(whole.controls["where"].options, 1):
-        whole.set(**whole._first | state | {"where": where})
-        made, output = split(whole.embeddings, **state)
-        names = whole.arrays.tokens
-        tables = {"Queries": made.queries, "Keys": made.keys, "Values": made.values}
-        tables = {name: torch.cat(heads, dim=1) for name, heads in tables.items()}
+        made = arrays_of(whole, where=where, **state)
+        names, heads = made.tokens, zip(("Queries", "Keys", "Values"), made.steps, strict=False)
+        tables = {name: heads[0].transpose(0, 1).flatten(1) for name, heads in heads}
         said = [f"Stage {stage} of 11: {where}{'; what comes later is pale' if stage < 11 else ''}."]
-        for name, table in {"Tokens": whole.arrays.x, **tables, "Context": made.context, "Output": output}.items():
+        for name, table in {"Tokens": made.x, **tables, "Context": made.context, "Output": made.output}.items():
             said.append(f"{name}: {table.shape[1]} numbers per token, {range_of(table)}.")
         if where in ("scores", "mask"):
-            for n, table in enumerate(made.scores, 1):
+            for n, table in enumerate(made.steps.scores[0], 1):
                 seen = table.tril() - (torch.ones_like(table).triu(1) * 1e9 if where == "mask" else -table.triu(1))
                 query, key = (seen == seen.max()).nonzero()[0].tolist()
                 said.append(f"Head {n}: highest score {seen.max():.2f}, “{names[query]}” meets “{names[key]}”.")
@@ -395,11 +315,7 @@ def test_what_does_nothing_is_greyed_and_what_gives_way_is_named(request, explor
     e.controls["weights"].value = state.get("weights", "random")  # as a learner does: other values give way
     e.set(**state)
     assert {name for name, control in e.controls.items() if control.disabled} == greyed
-    assert html.unescape(re.sub("<[^>]*>", "", e.message.value)) == message
-
-
-def words(tree):
-    return ["".join(text.itertext()) for text in tree.iter(f"{SVG}text")]
+    assert plain(Markup(e.message.value)) == message
 
 
 LIMITS = [
@@ -413,7 +329,7 @@ LIMITS = [
 @pytest.mark.parametrize(("state", "limit"), LIMITS)
 def test_the_colour_bar_ends_where_the_maps_do(whole, state, limit):
     """At 4 / num_tokens for weights; at the largest score for scores, also of those that the mask hides."""
-    most = max(abs(table).max().item() for table in split(whole.embeddings, **state)[0].scores)
+    most = arrays_of(whole, **state).steps.scores.abs().max().item()
     for where, ends in (("softmax", [limit, "0"]), ("mask", [f"{most:.2g}", "0", f"{-most:.2g}"])):
         whole.set(**whole._first | state | {"where": where})
         said = words(ET.fromstring(whole.svg))
@@ -432,15 +348,12 @@ MAPS = [
 
 @pytest.mark.parametrize(("where", "title", "hidden"), MAPS)
 def test_the_maps_are_named_by_their_stage_and_hatched_from_the_mask_on(whole, where, title, hidden):
-    whole.set(**whole._first | {"where": where, "dropout": 0.5})
+    made = arrays_of(whole, where=where, dropout=0.5)
     tree = ET.fromstring(whole.svg)
     assert [text for text in words(tree) if text in {title for _, title, _ in MAPS}] == [title]
-    hatched = [path for path in tree.iter(f"{SVG}path") if path.get("stroke-opacity") == "0.3"]
-    assert len(hatched) == hidden
-    crossed = [path.get("d").count("M") for path in tree.iter(f"{SVG}path") if path.get("stroke-width") == "1.5"]
-    made, _ = split(whole.embeddings, dropout=0.5)
+    assert len(paths(tree, stroke_opacity="0.3")) == hidden
     gone = int(((made.shown == 0) & (made.weights > 0)).sum())
-    assert sum(crossed) == (gone if where in ("dropout", "output") else 0)
+    assert sum(paths(tree, stroke_width="1.5")) == (gone if where in ("dropout", "output") else 0)
 
 
 @pytest.mark.parametrize(("num_heads", "d_out"), [(2, 2), (3, 4), (8, 1)])
@@ -470,9 +383,7 @@ def test_bands_of_the_whole_layer(whole, num_heads):
 
 
 def test_the_maps_of_heads_side_by_side_tell_each_weight(side_by_side):
-    state = {"num_heads": 3, "seed": 4, "dropout": 0.3}
-    side_by_side.set(**side_by_side._first | state)
-    made = wrapper(SENTENCE.embeddings, **state)
+    made = arrays_of(side_by_side, num_heads=3, seed=4, dropout=0.3)
     cells = re.findall(r"<title>(\w+) reads (\w+): ([\d.]+)</title>", side_by_side.svg)
     expected = [
         (NAMES[i], NAMES[j], head[i][j]) for head in made.shown.tolist() for i in range(6) for j in range(i + 1)

@@ -9,7 +9,7 @@ from tiny_model import BASE, CONTROL, D_MODEL, EPS, HEADS, KEY_HEADS, LAYERS, dr
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import best_heads, first_token_weight, loss, repeated_tokens, weight_at
+from attention_helpers.language_model.head_roles import best_heads, loss, repeated_tokens, weight_at
 from attention_helpers.language_model.model import choose, generate, load_model, next_tokens
 
 HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
@@ -206,7 +206,6 @@ def test_scores_of_maps_made_for_one_job():
     assert weight_at(maps, 5).tolist() == pytest.approx([0, 1 / 3, 1])
     assert weight_at(maps, 1, start=2).tolist() == [1, 0, 0]
     assert weight_at(maps, 3, start=2).tolist() == weight_at(maps, 3).tolist()
-    assert first_token_weight(maps).tolist() == pytest.approx([1 / 7, 1, 5 / 7])
 
 
 def test_best_heads_are_named_by_layer_and_head():

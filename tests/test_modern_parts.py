@@ -1,7 +1,6 @@
 """The parts of today's attention, each against torch's functions or an independent way to write it."""
 
 import math
-import warnings
 
 import pytest
 import torch
@@ -148,28 +147,6 @@ def test_alibi_is_torchs_float_mask(sizes):
 def test_alibis_slopes_are_those_of_the_paper():
     assert alibi_slopes(8).tolist() == [2**-n for n in range(1, 9)]
     assert alibi_slopes(1).tolist() == [2**-8]
-
-
-@pytest.mark.slow  # torch's arithmetic of shapes takes seconds to import
-@pytest.mark.parametrize("kind", ["causal", "window", "alibi"])
-def test_torchs_flex_attention_says_the_same(kind):
-    """A third implementation, run eagerly; grouped heads in each."""
-    from torch.nn.attention.flex_attention import flex_attention
-
-    q, k, v = drawn(2, 4, 7, 4), drawn(2, 2, 7, 4, seed=1), drawn(2, 2, 7, 4, seed=2)
-    slopes = torch.tensor([2.0 ** -(2 * n) for n in range(1, 5)], dtype=torch.float64)
-
-    def score(score, b, h, i, j):
-        seen = (i >= j) & (i - j < (3 if kind == "window" else 99))
-        score = score - slopes[h] * (i - j) if kind == "alibi" else score
-        return torch.where(seen, score, -torch.inf)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it's slow when it isn't compiled
-        theirs = flex_attention(q, k, v, score_mod=score, enable_gqa=True)
-    bias = alibi_bias(4, 7).double() if kind == "alibi" else 0.0
-    mine = attended(q, repeat_kv(k, 4), repeat_kv(v, 4), window_mask(7, 3 if kind == "window" else 99), bias)
-    assert max_difference(mine, theirs) < 1e-10
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

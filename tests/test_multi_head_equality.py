@@ -11,8 +11,6 @@ from sizes import build, over_sizes
 from torch import nn
 from torch.func import functional_call
 
-from attention_helpers.fast.attention import FusedMultiHeadAttention
-
 PROJECTIONS = ("W_query", "W_key", "W_value")
 
 
@@ -38,19 +36,6 @@ def sdpa(sizes, weights, x):
 
     context = F.scaled_dot_product_attention(*map(heads, PROJECTIONS), is_causal=True)
     return F.linear(context.transpose(1, 2).flatten(2), weights["out_proj.weight"], weights["out_proj.bias"])
-
-
-def fused(sizes, weights, x):
-    stacked = {
-        "W_qkv.weight": torch.cat([weights[f"{name}.weight"] for name in PROJECTIONS]),
-        "out_proj.weight": weights["out_proj.weight"],
-        "out_proj.bias": weights["out_proj.bias"],
-    }
-    if sizes.qkv_bias:
-        stacked["W_qkv.bias"] = torch.cat([weights[f"{name}.bias"] for name in PROJECTIONS])
-    s = sizes
-    layer = FusedMultiHeadAttention(s.d_in, s.d_out, s.context_length, 0.0, s.num_heads, s.qkv_bias)
-    return functional_call(layer, stacked, (x,))
 
 
 def torch_mha(sizes, weights, x):
@@ -84,7 +69,7 @@ def assert_equal(implementation, sizes, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("implementation", [wrapper, sdpa, fused], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("implementation", [wrapper, sdpa], ids=lambda f: f.__name__)
 @over_sizes
 def test_split_equals(implementation, dtype, sizes):
     assert_equal(implementation, sizes, dtype)

@@ -13,7 +13,6 @@ from course import (
     LESSONS,
     PATHS,
     ROOT,
-    Node,
     anchors,
     at,
     code_cells,
@@ -130,22 +129,6 @@ def faults_of_figure(output, caption):
         yield f"the figure has {image.width} x {image.height} pixels, and is shown {said.get('width')} wide"
 
 
-def test_blank_small_or_mute_figures_are_found():
-    def made(image, **said):
-        file = io.BytesIO()
-        image.save(file, "PNG")
-        data = {"image/png": base64.b64encode(file.getvalue()).decode()}
-        return Node(output_type="display_data", data=data, metadata={"image/png": said})
-
-    drawn = Image.effect_noise((1000, 600), 50)
-    caption = Node(output_type="display_data", data={"text/markdown": "*Figure:* noise"})
-    assert list(faults_of_figure(made(drawn, alt="noise", width=500), caption)) == []
-    assert "blank" in " ".join(faults_of_figure(made(Image.new("L", (1000, 600)), alt="noise", width=500), caption))
-    assert "pixels" in " ".join(faults_of_figure(made(drawn.resize((100, 60)), alt="noise", width=50), caption))
-    for alt, under in (("", caption), ("other", caption), ("noise", None)):
-        assert "alt text" in " ".join(faults_of_figure(made(drawn, alt=alt, width=500), under))
-
-
 def test_nbval_compares_all_but_the_numbers_after_the_sign_of_a_measurement():
     text = "split ≈ 1,177 ms, fused ≈   6.3e-05, leaky ≈ -0.07; above 1.2: True, [0.27] ≈ 9"
     assert without_measured(text) == "split ≈ ms, fused ≈, leaky ≈; above 1.2: True, [0.27] ≈"
@@ -212,11 +195,3 @@ def runs_of_numbers(expected):
 def holds_run(numbers, run, tolerance=6e-5):
     starts = range(len(numbers) - len(run) + 1)
     return any(all(abs(numbers[s + i] - x) <= tolerance for i, x in enumerate(run)) for s in starts)
-
-
-def test_the_search_for_figures_can_fail():
-    assert holds_run([9.0, 1.0, 2.00004], [1.0, 2.0])
-    assert not holds_run([1.0, 9.0, 2.0], [1.0, 2.0])
-    assert not holds_run([1.0, 2.0001], [1.0, 2.0])
-    assert runs_of_numbers({"a": [[1, 2], [3, 4]], "b": 5}) == [[1, 2, 3, 4], [5]]
-    assert numbers_in("torch.Size([2, 6, 3]) 2,362,368 -0.5") == [2, 6, 3, 2362368, -0.5]

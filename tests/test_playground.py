@@ -100,14 +100,6 @@ def test_held_out_examples_are_scored_without_dropout():
     assert torch.equal(plain.x, dropped.x)
 
 
-@pytest.mark.parametrize("seed", [0, 5])
-def test_held_out_examples_are_drawn_from_a_seed_of_their_own(seed):
-    x, answers = LookupTask(2).batch(torch.Generator().manual_seed(HELD_OUT))
-    run = Run("two questions", 8, 1, 0.0, 1e-2, "causal", seed)
-    assert torch.equal(run.x, x)
-    assert torch.equal(run.answers, answers)
-
-
 @pytest.mark.parametrize(("task", "rate"), [("one question", 1e-3), ("next character", 1e-2)])
 def test_a_run_heeds_its_rate_and_its_dropout(task, rate):
     runs = [Run(task, 8, 2, dropout, speed, "causal", seed=0) for dropout, speed in ((0, 1e-2), (0, rate), (0.5, 1e-2))]
@@ -122,13 +114,6 @@ def test_a_leaky_run_reads_the_future_and_a_causal_one_does_not():
     maps = {mask: Run("next character", 8, 2, 0.0, 1e-2, mask, seed=0).map() for mask in ("leaky", "causal")}
     assert (maps["leaky"].triu(1).sum(dim=-1)[:, 0] > 0.5).all()
     assert (maps["causal"].triu(1) == 0).all()
-
-
-def test_right_answers_are_those_to_the_question_that_fares_worst():
-    run = Run("two questions", 8, 1, 0.0, 1e-2, "causal", seed=0)
-    run.task = SimpleNamespace(accuracy=lambda *_: torch.tensor([0.75, 0.25]), loss=lambda *_: torch.tensor(1.0))
-    run.measure([1.0, 2.0], [torch.tensor([0.5, 1.0]), torch.tensor([0.25, 0.5])])
-    assert (run.measured[-1].accuracy, run.measured[-1].right) == (0.25, 0.375)
 
 
 @pytest.mark.parametrize(
@@ -395,14 +380,3 @@ def test_the_mask_is_there_only_where_it_does_something(ground):
     assert shown(ground.controls["mask"])
     ground.set(task="one question")
     assert not shown(ground.controls["mask"])
-
-
-def test_more_opens_and_closes_the_other_controls(ground):
-    [line, box, *_] = ground.children[0].children
-    more = line.children[-1]
-    assert {*box.children} >= {ground.controls["d_out"], ground.controls["seed"], ground.speed}
-    assert not shown(box)
-    more.value = True
-    assert shown(box)
-    more.value = False
-    assert not shown(box)

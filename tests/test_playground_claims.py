@@ -99,7 +99,3 @@ def test_a_leak_is_named_where_there_is_one_and_nowhere_else(mask, d_out, num_he
         honest = run.honest[-1]
         assert said(run, values).startswith("It reads what it should predict") == (mask == "leaky")
         assert honest.loss - honest.usual > 1 if mask == "leaky" else abs(honest.loss - honest.usual) < APART / 100
-
-
-def test_one_head_is_told_before_the_longest_run_ends():
-    assert SURE < LONGEST

@@ -85,16 +85,6 @@ def test_the_question_reads_by_arcs_in_the_heads_colours(run):
     assert sorted(widths, key=widths.get)[-1] == max(widths)
 
 
-def test_where_the_mask_hides_the_future_no_arc_leads_there(run):
-    for mask in ("causal", "leaky"):
-        explorer = run(0, **NEXT, mask=mask)
-        ends = [
-            float(path.get("d").split()[-2]) for title, path in titled(explorer, "path").items() if " by head " in title
-        ]
-        ahead = [x for x in ends if x > (20 + 1) * 376 / 32]
-        assert bool(ahead) == (mask == "leaky")
-
-
 def frames(explorer):
     return [
         rect for rect in elements(explorer, "rect") if rect.get("fill") == "none" and rect.get("stroke-width") != "0.5"

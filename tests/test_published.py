@@ -27,13 +27,7 @@ TOLERANCE = 6e-5  # four decimals; one number is 1e-7 from a rounding tie
 
 INPUTS = load_sentence("journey").embeddings
 BATCH = torch.stack((INPUTS, INPUTS))
-JOURNEY = 1
-RECIPES = {}
-
-
-def recipe(function):
-    RECIPES[function.__name__] = function
-    return function
+JOURNEY, FUTURE = 1, causal_mask(6)
 
 
 def seeded(seed, layer, *args, **kwargs):
@@ -41,168 +35,79 @@ def seeded(seed, layer, *args, **kwargs):
     return layer(*args, **kwargs)
 
 
-def scores():
-    return attention_scores(INPUTS, INPUTS)
-
-
 def qkv():
     """The sentence's queries, keys, values, scores and weights, with the lessons' matrices."""
     return seeded(123, SelfAttention_v1, 3, 2).steps(INPUTS)
 
 
-@recipe
-def scores_journey():
-    return attention_scores(INPUTS[[JOURNEY]], INPUTS)[0]
-
-
-@recipe
-def weights_by_sum_journey():
-    return scores_journey() / scores_journey().sum()
-
-
-@recipe
-def weights_softmax_journey():
-    return attention_weights(scores())[JOURNEY]
-
-
-@recipe
-def context_journey():
-    return context_vectors(attention_weights(scores()), INPUTS)[JOURNEY]
-
-
-@recipe
-def scores_all():
-    return scores()
-
-
-@recipe
-def weights_all():
-    return attention_weights(scores())
-
-
-@recipe
-def context_all():
-    return context_vectors(weights_all(), INPUTS)
-
-
-@recipe
-def qkv_matrices():
-    return dict(seeded(123, SelfAttention_v1, 3, 2).named_parameters())
-
-
-@recipe
 def qkv_journey():
     steps = qkv()
     return {"query": steps.queries[JOURNEY], "key": steps.keys[JOURNEY], "value": steps.values[JOURNEY]}
 
 
-@recipe
-def qkv_score_journey_journey():
-    return qkv().scores[JOURNEY, JOURNEY]
-
-
-@recipe
-def qkv_scores_journey():
-    return qkv().scores[JOURNEY]
-
-
-@recipe
-def qkv_scores_all():
-    return qkv().scores
-
-
-@recipe
-def qkv_weights_journey():
-    return qkv().weights[JOURNEY]
-
-
-@recipe
-def qkv_weights_all():
-    return qkv().weights
-
-
-@recipe
-def qkv_context_journey():
-    return qkv().context[JOURNEY]
-
-
-@recipe
-def self_attention_v1():
-    return seeded(123, SelfAttention_v1, 3, 2)(INPUTS)
-
-
-@recipe
-def self_attention_v2_seed789():
-    return seeded(789, SelfAttention_v2, d_in=3, d_out=2)(INPUTS)
-
-
-@recipe
 def v1_v2_weight_layout():
     v1, v2 = seeded(123, SelfAttention_v1, 3, 2), SelfAttention_v2(3, 2)
     v2.load_state_dict({f"{name}.weight": matrix.T for name, matrix in v1.state_dict().items()})
     return v2(INPUTS)
 
 
-@recipe
 def causal_two_ways():
-    future = causal_mask(6)
-    kept = attention_weights(scores()) * ~future
+    kept = WEIGHTS * ~FUTURE
     renormalised = kept / kept.sum(dim=-1, keepdim=True)
-    equal = torch.allclose(renormalised, attention_weights(scores(), future), rtol=0, atol=1e-6)
-    return "equal" if equal else "different"
+    return (
+        "equal" if torch.allclose(renormalised, attention_weights(SCORES, FUTURE), rtol=0, atol=1e-6) else "different"
+    )
 
 
-@recipe
-def dropout_on_ones():
-    return seeded(123, Dropout, 0.5)(torch.ones(6, 6))
-
-
-@recipe
-def batch_shape():
-    return BATCH.shape
-
-
-@recipe
-def causal_shape():
-    return seeded(123, CausalAttention, 3, 2, context_length=6, dropout=0.0)(BATCH).shape
-
-
-@recipe
-def multi_head_wrapper():
-    return seeded(123, MultiHeadAttentionWrapper, 3, 2, 6, 0.0, num_heads=2)(BATCH)[0]
-
-
-@recipe
-def multi_head_wrapper_leaky():
-    layer = seeded(123, MultiHeadAttentionWrapper, 3, 2, 6, 0.0, num_heads=2)
-    for head in layer.heads:
-        head.mask.fill_(False)  # same effect as a masked_fill whose result is thrown away
+def of_heads(layer_class, leaky=False):
+    """What two heads return for the first sentence of a batch; leaky: as if the masked scores were thrown away."""
+    layer = seeded(123, layer_class, 3, 2, 6, 0.0, num_heads=2)
+    for mask in layer.buffers() if leaky else ():
+        mask.fill_(False)
     return layer(BATCH)[0]
 
 
-@recipe
-def multi_head_split():
-    return seeded(123, MultiHeadAttention, 3, 2, 6, 0.0, num_heads=2)(BATCH)[0]
+def parameters(width, num_heads):
+    with torch.device("meta"):  # sizes without memory
+        layer = MultiHeadAttention(width, width, 1024, 0.1, num_heads, qkv_bias=True)
+    return sum(p.numel() for p in layer.parameters())
 
 
-@recipe
-def multi_head_split_leaky():
-    layer = seeded(123, MultiHeadAttention, 3, 2, 6, 0.0, num_heads=2)
-    layer.mask.fill_(False)
-    return layer(BATCH)[0]
-
-
-@recipe
-def gpt2_sizes():
-    def parameters(width, num_heads):
-        with torch.device("meta"):  # sizes without memory
-            layer = MultiHeadAttention(width, width, 1024, 0.1, num_heads, qkv_bias=True)
-        return sum(p.numel() for p in layer.parameters())
-
-    return {
+SCORES = attention_scores(INPUTS, INPUTS)
+WEIGHTS = attention_weights(SCORES)
+CONTEXT = context_vectors(WEIGHTS, INPUTS)
+RECIPES = {
+    "scores_journey": lambda: attention_scores(INPUTS[[JOURNEY]], INPUTS)[0],
+    "weights_by_sum_journey": lambda: SCORES[JOURNEY] / SCORES[JOURNEY].sum(),
+    "weights_softmax_journey": lambda: WEIGHTS[JOURNEY],
+    "context_journey": lambda: CONTEXT[JOURNEY],
+    "scores_all": lambda: SCORES,
+    "weights_all": lambda: WEIGHTS,
+    "context_all": lambda: CONTEXT,
+    "qkv_matrices": lambda: dict(seeded(123, SelfAttention_v1, 3, 2).named_parameters()),
+    "qkv_journey": qkv_journey,
+    "qkv_score_journey_journey": lambda: qkv().scores[JOURNEY, JOURNEY],
+    "qkv_scores_journey": lambda: qkv().scores[JOURNEY],
+    "qkv_scores_all": lambda: qkv().scores,
+    "qkv_weights_journey": lambda: qkv().weights[JOURNEY],
+    "qkv_weights_all": lambda: qkv().weights,
+    "qkv_context_journey": lambda: qkv().context[JOURNEY],
+    "self_attention_v1": lambda: seeded(123, SelfAttention_v1, 3, 2)(INPUTS),
+    "self_attention_v2_seed789": lambda: seeded(789, SelfAttention_v2, d_in=3, d_out=2)(INPUTS),
+    "v1_v2_weight_layout": v1_v2_weight_layout,
+    "causal_two_ways": causal_two_ways,
+    "dropout_on_ones": lambda: seeded(123, Dropout, 0.5)(torch.ones(6, 6)),
+    "batch_shape": lambda: BATCH.shape,
+    "causal_shape": lambda: seeded(123, CausalAttention, 3, 2, context_length=6, dropout=0.0)(BATCH).shape,
+    "multi_head_wrapper": lambda: of_heads(MultiHeadAttentionWrapper),
+    "multi_head_wrapper_leaky": lambda: of_heads(MultiHeadAttentionWrapper, leaky=True),
+    "multi_head_split": lambda: of_heads(MultiHeadAttention),
+    "multi_head_split_leaky": lambda: of_heads(MultiHeadAttention, leaky=True),
+    "gpt2_sizes": lambda: {
         "attention_parameters_768_12_with_qkv_bias": parameters(768, 12),
         "attention_parameters_1600_25_with_qkv_bias": parameters(1600, 25),
-    }
+    },
+}
 
 
 def assert_published(actual, expected):

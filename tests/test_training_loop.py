@@ -9,17 +9,11 @@ from torch import nn
 
 from attention_helpers import Dropout
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from attention_helpers.training.loop import AdamW, Training, held_interrupt, worth_keeping
+from attention_helpers.training.loop import AdamW, Training, held_interrupt
 
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
-
-
-def test_what_is_kept_is_dense_at_first():
-    kept = [step for step in range(401) if worth_keeping(step)]
-    assert kept[:31] == list(range(31))
-    assert kept[31:] == [40, 50, 60, 70, 80, 90, 100, 150, 200, 250, 300, 350, 400]
 
 
 def test_an_interrupt_waits_and_the_old_handler_comes_back():
@@ -147,24 +141,6 @@ def test_a_run_is_the_textbooks_loop():
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     both = zip(training.model.parameters(), mine.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
-
-
-@pytest.mark.parametrize(("questions", "num_heads", "learning_rate"), [(1, 1, 1e-2), (2, 2, 1e-2), (2, 1, 0.1)])
-def test_two_hundred_losses_are_those_of_torchs_adamw(questions, num_heads, learning_rate):
-    task, losses = LookupTask(questions, batch_size=8), []
-    for kind, rate in ((AdamW, "learning_rate"), (torch.optim.AdamW, "lr")):
-        torch.manual_seed(1)
-        model, batches = LookupModel(task, 16, num_heads), generator()
-        optimizer = kind(model.parameters(), **{rate: learning_rate})
-        losses.append([])
-        for _ in range(200):
-            x, answers = task.batch(batches)
-            optimizer.zero_grad()
-            loss = task.loss(model(x), answers)
-            loss.backward()
-            optimizer.step()
-            losses[-1].append(loss.item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"betas": (0.5, 0.8)}, {"eps": 0.1}, {"weight_decay": 0.5}])

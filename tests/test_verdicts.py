@@ -56,12 +56,9 @@ LAYERS = {
     "Block": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "parameters fit no layer"),
     # without a softmax over the keys
     "HardAttention": (4, "✓✓✓✓?✓✓", FINE),
-    "Relu": (0, "✓✓?✓?✓✓", f"{FINE}$", "no map found"),
     "SinkLogit": (0, "✓✓?✓?✓✓", f"{FINE}$", "no map found"),
-    "MeanOfThePast": (0, "✓✓?✓?✓✓", f"{FINE}$"),
     # the future
     "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0", "Attention without its mask"),
-    "RenamedUnmasked": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after", "Attention without its mask returns the same"),
     "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after", "SelfAttention_v2, which has no mask", "one sentence at a"),
     "SoftmaxTwice": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
     "FusedWrongWay": (2, "✗?✓✓?✓✓", FUTURE + "its mask hides the past instead", "token 3 never reads tokens 0, 1, 2"),
@@ -78,28 +75,21 @@ LAYERS = {
     # the past
     "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$", "view"),
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
-    "OnlyItself": (2, "✓✗✓✓?✓✓", "Each token reads only itself"),
     "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
     "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
-    "WindowAndSink": (2, "✓?✓✓?✓✓", "window of 2: each token .* the token before it, and the first token$"),
     "FirstTokenHidden": (2, "✓?✓✓?✓✓", "No fault found, but token 3 never reads token 0$", "no map has a weight there"),
     # weights and scale
     "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
-    "RenamedUnscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707) + "$", r"they aren't divided by √2 = 1.41"),
     "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
-    "ScaledTwice": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
-    "ScaledByTokens": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
     "Multiplied": (2, "✓✓✓✓✗✓✓", SCALE(0.5), r"divided by 0.707, not by √2 = 1.41"),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight", "token 1 never reads token 1"),
-    "OneHeadWithoutKeys": (2, "✓✓✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight", "from 0.00 to 1.00"),
     # what's left
     "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$", "without its output proj"),
     "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
     "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$", "with 3, line "),
-    "MixesTheBatch": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix: next to other sentences, a row moves by 0.0\d"),
     "OneSentence": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix"),
     "TakesOne": (1, "✓✓✓✓✓✓✗", r"It fails on a batch of sentences: line \d+, `scores = torch.mm"),
     "WritesIntoItsInput": (2, "?✓✓✓", "can't be judged: layer must leave x as it is, but writes into it"),
@@ -120,11 +110,6 @@ def test_the_verdicts_on_a_layer_that_is_not_ours(name):
     told = "\n".join(f"{verdict.claim}\n{verdict.words}" for verdict in state.verdicts.values())
     for key in words:
         assert re.search(key, told, re.MULTILINE)
-
-
-def test_every_layer_of_the_collection_has_its_verdicts():
-    layers = {name for name, each in vars(other_layers).items() if isinstance(each, type)}
-    assert layers - {"Projections"} == LAYERS.keys()
 
 
 @pytest.mark.parametrize("returned", ["WeightsFirst", "WeightsLast", "ScoresFirst"])
@@ -235,14 +220,6 @@ def test_a_wasted_step_that_has_no_row_and_column_per_token_is_not_blamed_for_a_
     verdicts = judged(wasteful, X[:, :3])
     assert headline(verdicts, "wasteful") == "It reads the future: no weight after the diagonal is 0"
     assert re.match(r"exp in line \d+, `x.exp\(\)`$", verdicts["unused"].words)
-
-
-def test_a_layer_of_another_dtype_is_compared_too():
-    class Double(CausalAttention):
-        def forward(self, x):
-            return super().forward(x.double())
-
-    assert judged(seeded(Double, 0, 4, 4, 4, 0.0).double())["course"].sign == "✓"
 
 
 def test_what_cannot_be_compared_is_not_said_to_differ():

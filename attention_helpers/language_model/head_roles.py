@@ -33,12 +33,6 @@ def weight_at(maps, distance, start=0):
     return given[..., first - distance :].mean(dim=-1)
 
 
-def first_token_weight(maps):
-    """Each head's mean weight on the first token, over all tokens but the first. maps: as for weight_at."""
-    check_tensor("maps", maps, layout="(..., num_tokens, num_tokens)")
-    return maps[..., 1:, 0].mean(dim=-1)
-
-
 def best_heads(scores, count=5):
     """The `count` heads with the largest scores (num_layers, num_heads), best first, as pairs (layer, head)."""
     check_tensor("scores", scores, (2,), "(num_layers, num_heads)")

@@ -106,14 +106,6 @@ def test_fast_drag_ends_in_the_final_state(explorer):
         explorer.check(explorer.settle(lambda values, name=name, before=before: values[name] != before[name]))
 
 
-def test_thirty_fast_keys_end_in_the_final_state(explorer):
-    for number in explorer.sliders():
-        explorer.focus(number)
-        for n in range(30):
-            explorer.page.keyboard.press("ArrowLeft" if n % 10 < 5 else "ArrowRight")
-        explorer.check(explorer.settle())
-
-
 def test_it_fits_on_a_screen_in_its_own_size_and_nothing_is_cut_off(explorer):
     for width in (800, 1024, 1400):  # the last as before
         explorer.page.set_viewport_size({"width": width, "height": 900})

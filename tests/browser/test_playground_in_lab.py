@@ -1,7 +1,6 @@
 """The playground in JupyterLab: a keypress on the start page, a moving picture, and a notebook left in peace."""
 
 import os
-import random
 import shutil
 import statistics
 import urllib.request
@@ -28,15 +27,6 @@ WATCH = """() => {
     }).observe(document.body, {subtree: true, childList: true});
     document.addEventListener('click', () => { window.pressed = performance.now() }, true);
 }"""
-# A control that can be seen, by its number, as often as there are fewer.
-PRESS = """(box, [kind, number]) => {
-    const seen = [...box.querySelectorAll(kind)].filter(part => part.offsetParent);
-    const part = seen[number % seen.length];
-    if (kind == 'button') return part.click();
-    part.focus();
-    return part.tagName;
-}"""
-STATE = "__import__('hashlib').sha256(__import__('torch').get_rng_state().numpy().tobytes()).hexdigest()"
 THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('playground')"
 SPENT = "__import__('time').process_time()"  # seconds of the kernel's own work
 ENDED = f"({THREADS}, playground.playing)"
@@ -153,30 +143,6 @@ def test_at_least_nineteen_pictures_a_second_and_pause_within_a_tenth(ground, nu
     assert max(rates) >= 18.5 or (busy and min(costs) < 1 / 19)
     assert (min if busy else statistics.median)(delays) < 100
     assert ground.ask("playground.playing") is False
-
-
-def test_fifty_random_presses_while_it_plays(ground):
-    chance, state = random.Random(0), ground.ask(STATE)
-    ground.play()
-    ground.box.locator(".attention-more").click()
-    for _ in range(50):
-        number = chance.randrange(100)
-        if chance.random() < 0.4:
-            ground.box.evaluate(PRESS, ["button", number])  # of heads, Play or Pause, a second head, More, Step, ...
-        elif ground.box.evaluate(PRESS, [".noUi-handle, select", number]) == "SELECT":
-            ground.box.locator("select").select_option(index=number % 3)
-        else:
-            ground.page.keyboard.press(chance.choice(["ArrowLeft", "ArrowRight"]))
-        ground.page.wait_for_timeout(chance.choice([0, 50, 200]))
-    ground.do("playground.pause()")
-    ground.wait_for(THREADS, 0)
-    assert ground.lab.errors == []
-    assert ground.ask("playground.message.value").count("⚠") == 0
-    assert ground.ask(STATE) == state
-    ground.do("playground.speed.set_trait('value', 0)", "playground.restart()", "playground.run(4)")
-    fresh = "(lambda fresh: (fresh.set(**playground.values), fresh.run(4), fresh.alt, fresh.close()))"
-    alt = ground.ask(f"{fresh}(type(playground)())[2]")
-    ground.lab.wait_until(lambda: ground.box.locator("[role=img]").get_attribute("aria-label") == alt, "not shown")
 
 
 def test_a_cell_runs_while_it_plays(ground):

@@ -10,8 +10,7 @@ To compare two versions, measure each with this file, and look at the difference
 
 All numbers are medians in milliseconds. computed: the arrays; picture: the picture, its words and readouts; together:
 the move up to the last message that the kernel sends; processor: what the kernel's thread worked in that time, which
-other work on the machine slows less. The rows that begin with "interact" are what a notebook without explorers would
-do: ipywidgets' interact and pyplot, on the same arrays.
+other work on the machine slows less.
 """
 
 import argparse
@@ -24,8 +23,6 @@ import sys
 import time
 from pathlib import Path
 
-import ipywidgets
-import matplotlib.pyplot as plt
 import torch
 from jupyter_client.manager import start_new_kernel
 
@@ -48,7 +45,7 @@ found = json.dumps(runpy.run_path({file!r})["measured"](*{arguments!r}))"""
 
 
 def measured(names=(), most=40, runs=7):
-    """A row for each new explorer, each of its controls and the plain way: {"QKVExplorer seed": {"moves": 40, …}}.
+    """A row for each new explorer, and for each of its controls: {"QKVExplorer seed": {"moves": 40, …}}.
 
     names: of explorers, all if there is none; most: how many values of a control are visited; runs: of new ones.
     """
@@ -60,8 +57,6 @@ def measured(names=(), most=40, runs=7):
         for start in [start for start in STARTS if start.split()[0] == name]:
             for control in make(name).controls:
                 rows[f"{start} {control}"] = row(first_visits(start, control, most))
-        for start in [start for start in PLAIN if start.split()[0] == name]:
-            rows[f"interact {start} seed"] = row(plain_visits(start, most))
     return rows
 
 
@@ -130,48 +125,6 @@ def forget():
         for kept in vars(module).values():
             if hasattr(kept, "cache_clear"):
                 kept.cache_clear()
-
-
-def draw_table(explorer, state):
-    """The table of weights with its numbers and a colour bar; what an explorer shows besides isn't drawn."""
-    figure, ax = plt.subplots()
-    figure.colorbar(ax.imshow(state.weights, vmin=0, vmax=1))
-    ax.set_xticks(range(6), explorer.tokens, rotation=40)
-    ax.set_yticks(range(6), explorer.tokens)
-    for i, weights in enumerate(state.weights.tolist()):
-        for j, weight in enumerate(weights):
-            ax.text(j, i, f"{weight:.2f}", ha="center", va="center", color="white" if weight < 0.5 else "black")
-
-
-def draw_heads(explorer, state):
-    """The maps of twelve heads."""
-    _, axes = plt.subplots(3, 4, figsize=(9, 7))
-    for head, ax in enumerate(axes.flat):
-        ax.imshow(state.shown[head], vmin=0, vmax=4 / 64)
-        ax.set(title=f"head {head + 1}", xticks=[], yticks=[])
-
-
-PLAIN = {"QKVExplorer": draw_table, "SplitExplorer 12x64": draw_heads}
-
-
-def plain_visits(start, most):
-    """What each new seed takes by interact and pyplot, computed as the explorer does."""
-    explorer, shown = started(start), []
-    values = explorer.values
-
-    @torch.no_grad()
-    def draw(seed):
-        PLAIN[start](explorer, explorer.compute(**values | {"seed": seed}))
-        plt.show()
-        shown.append(seed)
-
-    slider = ipywidgets.IntSlider(explorer.values["seed"], 0, 999)
-    ipywidgets.interact(draw, seed=slider)
-    seeds = values_to_visit(explorer, "seed", most)
-    visits = [moved(lambda seed=seed: setattr(slider, "value", seed)) for seed in seeds]
-    if shown[-len(seeds) :] != seeds:  # interact hides what fails, and would then be very fast
-        raise RuntimeError(f"interact drew {len(shown)} pictures, {1 + len(seeds)} were asked for")
-    return visits
 
 
 def from_kernel(package, *arguments):
