@@ -58,8 +58,8 @@ EQUIVALENT = {
         "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max().i... in return influence(layer, x).perturbation.triu(diagonal=1)....": "the layers give float32, and no float32 is exactly 1e-5",
     },
     "two_lookups": {
-        "100 → 101 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
-        "100 → 99 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
+        "10 → 11 in head.W_key.weight.copy_(10 * letter)": "any large factor makes the softmax sharp",
+        "10 → 9 in head.W_key.weight.copy_(10 * letter)": "any large factor makes the softmax sharp",
     },
     "splitting": {
         "x.view → x.reshape in by_token = x.view(b, num_tokens, num_heads, d_out // num_...": NO_COPY,
