@@ -128,7 +128,7 @@ def test_headlines_of_heads_side_by_side(side_by_side):
     assert headline == f"Untrained heads differ a little, most {where}: {low}, {high}"
     assert most > 0.1
     headline, made = said(num_heads=1, d_out=4)
-    assert headline == f"“step” reads all 6 tokens about alike ({range_of(made.weights[0, -1])})"
+    assert headline == f"“step” reads all 6 tokens about equally ({range_of(made.weights[0, -1])})"
     for state in ({"num_heads": 3, "dropout": 0.5, "seed": 7}, {"num_heads": 1, "dropout": 0.85, "seed": 1}):
         headline, made = said(**state)
         assert headline == dropped(made)
@@ -196,7 +196,7 @@ def test_each_stage_says_what_it_did_with_the_present_numbers(whole, state):
         "dropout": dropped(made),
         "context": f"Each head averages its values by its weights: {each} per token",
         "side by side": f"The heads' contexts come side by side: {num_heads} × {head_dim} = {d_out} numbers per token",
-        "output": f"out_proj mixes the heads: each output is made of {d_out} numbers, from all heads",
+        "output": f"out_proj mixes the heads: each output is a weighted sum of {d_out} numbers, from all heads",
     }
     if not state.get("dropout"):
         stay = num_heads * count * (count + 1) // 2
@@ -211,9 +211,9 @@ def test_each_stage_says_what_it_did_with_the_present_numbers(whole, state):
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({}, "“step” reads all 6 tokens about alike ({})"),
+        ({}, "“step” reads all 6 tokens about equally ({})"),
         ({"num_tokens": 1}, "“Your” can only read itself"),
-        ({"num_tokens": 64, "num_heads": 1}, "“random 57” reads all 64 tokens about alike ({})"),
+        ({"num_tokens": 64, "num_heads": 1}, "“random 57” reads all 64 tokens about equally ({})"),
         ({"weights": "trained", "d_out": 32}, "“HI ?” reads “H 8” most in head 1 (1.00), “I 3” in head 2 (1.00)"),
     ],
 )
@@ -249,21 +249,21 @@ OFFERED = [
     (
         {},
         "5 7 8 9 10 11",
-        "head_dim: 12 / 2 = 6; struck out: no whole head_dim, 12 / 5 = 2.40",
+        "head_dim: 12 / 2 = 6; crossed out: 12 / 5 = 2.40 isn't whole",
         "264",
         "2 × 6 × 6, 288 bytes",
     ),
     (
         {"d_out": 15, "num_heads": 3, "num_tokens": 10},
         "2 4 6 7 8 9 10 11 12",
-        "head_dim: 15 / 3 = 5; struck out: no whole head_dim, 15 / 2 = 7.50",
+        "head_dim: 15 / 3 = 5; crossed out: 15 / 2 = 7.50 isn't whole",
         "375",
         "3 × 10 × 10, 1.2 kB",
     ),
     (
         {"d_out": 96, "num_heads": 12, "num_tokens": 64},
         "5 7 9 10 11",
-        "head_dim: 96 / 12 = 8; struck out: no whole head_dim, 96 / 5 = 19.20",
+        "head_dim: 96 / 12 = 8; crossed out: 96 / 5 = 19.20 isn't whole",
         "10176",
         "12 × 64 × 64, 196.6 kB",
     ),

@@ -17,57 +17,70 @@ CONTEXTS = [(2, 2, 6, 2), (3, 1, 4, 3), (4, 3, 1, 1), (1, 2, 5, 4)]  # num_heads
 heads_side_by_side = Exercise(
     name="heads_side_by_side",
     title="Heads side by side",
-    prompt="`contexts` is a list: what each head made of the same input, `(b, num_tokens, head_dim)` each. "
-    "Put all heads, one or more, side by side, head after head: the context of each token becomes wider.",
+    prompt="Each head has returned its context vectors, (b, num_tokens, head_dim), and `contexts` is the list of these "
+    "tensors. Put them side by side, head after head, so that the context vector of each token becomes wider. There "
+    "can be any number of heads.",
     solution=side_by_side,
     cases=lambda generator: [torch.randn(size, generator=generator).unbind() for size in CONTEXTS],
-    call=lambda answer, *contexts: answer([*contexts]),  # a head an argument, so that each is watched
+    call=lambda answer, *contexts: answer([*contexts]),  # one argument per head, so that each is watched
     mistakes=[
         (
             "joins along the first dimension",
             ", dim=-1",
             "",
-            "You join along the first dimension, as `torch.cat` does unless told: your batch grows.",
+            "Your batch has grown, because `torch.cat` joins along the first dimension if you don't name one. Which "
+            "dimension should grow?",
         ),
         (
             "joins along the tokens",
             "dim=-1",
             "dim=1",
-            "Your sentences become longer. It is each token's context that should grow.",
+            "Your sentences have become longer. Shouldn't each token's context vector become wider instead?",
         ),
         (
             "stacks the heads",
             "torch.cat(contexts, dim=-1)",
             "torch.stack(contexts)",
-            "`torch.stack` makes a new dimension for the heads. Join them along one that is there already.",
+            "`torch.stack` makes a new dimension for the heads. Which function joins tensors along a dimension that "
+            "they already have?",
         ),
         (
             "adds the heads up",
             "torch.cat(contexts, dim=-1)",
             "torch.stack(contexts).sum(dim=0)",
-            "You add the heads up: which part came from which head is lost. Keep every head's numbers.",
+            "You add the heads up, so nobody can tell any more what came from which head. How can every head keep its "
+            "own columns?",
         ),
         (
             "averages the heads",
             "torch.cat(contexts, dim=-1)",
             "torch.stack(contexts).mean(dim=0)",
-            "You average the heads: what sets one apart from another is lost. Keep every head's numbers.",
+            "You average the heads, and so you lose again what two heads were meant to keep apart. How can every head "
+            "keep its own columns?",
         ),
         (
             "lets the heads take turns",
             "torch.cat(contexts, dim=-1)",
             "torch.stack(contexts, dim=-1).flatten(-2)",
-            "Your heads take turns, a column each. All columns of the first head should come first.",
+            "The width is right, but your heads take turns, one column each. Where should the last column of the first "
+            "head be?",
+        ),
+        (
+            "joins only the first two heads",
+            "torch.cat(contexts, dim=-1)",
+            "torch.cat((contexts[0], contexts[1]), dim=-1)",
+            "With two heads this is right. But the list can be shorter or longer: is the number of heads written in "
+            "your code?",
         ),
     ],
     hints=[
-        "Compare the shape of one head's context with the shape you should return: which size differs?",
-        "The notebook puts two heads side by side with `torch.cat`. Which `dim` does it take there?",
-        "`torch.cat` takes the whole list, and `dim=-1` is the last dimension.",
+        "Compare the shape of one head's context with the shape that you should return. Which size is different?",
+        "The notebook puts two heads side by side with `torch.cat`. Which `dim` does it use?",
+        "`torch.cat` takes the complete list, and `dim=-1` means the last dimension.",
     ],
-    why="`torch.cat` along the last dimension leaves sentences and tokens in place and lines up the heads' "
-    "columns. Nothing is mixed, so whatever reads the context can tell the heads apart.",
-    moral="The wrapper's `forward` does the same once its heads have run.",
+    why="Along the last dimension, `torch.cat` leaves sentences and tokens where they are and puts the columns of all "
+    "heads next to each other. Since nothing is mixed, the next layer can tell the heads apart.",
+    moral="The wrapper's `forward` does the same after its heads have run.",
 )
 
 
@@ -79,7 +92,7 @@ def wrapper_of_width(d_in, width, context_length, num_heads):
 
 
 def wrapper_facts(build, d_in, width, context_length, num_heads):
-    """What a wrapper is like, and what it makes of ones if all that it trains is 1."""
+    """Facts about a wrapper, and what it returns for ones if all its parameters are 1."""
     facts = dict.fromkeys(("type", "context_length", "output", "number of heads"))
     try:
         facts["type"] = wrapper = build(d_in, width, context_length, num_heads)
@@ -102,9 +115,9 @@ width_from_heads = Exercise(
     name="width_from_heads",
     imports="from attention_helpers import MultiHeadAttentionWrapper",
     title="Two heads, width 2 in all",
-    prompt="Make a `MultiHeadAttentionWrapper` without dropout or biases, with `num_heads` heads, whose "
-    "output is `width` wide in all: say, width 2 from two heads. Where `num_heads` does not divide `width`, "
-    "raise a `ValueError` that says so.",
+    prompt="The rest of a model usually fixes how wide the output must be. Make a `MultiHeadAttentionWrapper` without "
+    "dropout and biases whose `num_heads` heads return vectors of `width` together. For example, two heads can share a "
+    "width of 2. If `num_heads` doesn't divide `width`, raise a `ValueError` that says so.",
     solution=wrapper_of_width,
     cases=lambda generator: list(WIDTHS),
     call=wrapper_facts,
@@ -114,35 +127,37 @@ width_from_heads = Exercise(
             "gives every head the whole width, after the check",
             "width // num_heads",
             "width",
-            "The `ValueError` is right. But `d_out` is the width of each head: your output is too wide.",
+            "The `ValueError` is right, but your output is too wide. Whose width does `d_out` mean in this class?",
         ),
         (
             "makes one head of the whole width",
             "width // num_heads, context_length, 0.0, num_heads",
             "width, context_length, 0.0, 1",
-            "The width is right, but all of it comes from one head, and `num_heads` heads were asked for.",
+            "The width is right, but it all comes from a single head. How can `num_heads` heads share it?",
         ),
         (
             "rounds where the heads do not divide the width",
             "width % num_heads != 0",
             "False",
-            "Where `num_heads` does not divide `width`, `//` rounds down without a word. Check that first.",
+            "If `num_heads` doesn't divide `width`, then `//` rounds down silently and the output is too narrow. How "
+            "do you notice that beforehand?",
         ),
     ],
     hints=[
-        "How wide is the wrapper's output? Look at the comment in its `forward`.",
-        "The output is `num_heads * d_out` wide. Which `d_out` makes that `width`, and is it a whole number?",
-        "Raise the error if `width % num_heads != 0`. Otherwise `d_out` is `width // num_heads`.",
+        "`d_out` is the width of each head. So how wide is the output of all heads?",
+        "The output is `num_heads * d_out` wide. Which `d_out` makes that equal to `width`, and is it a whole number?",
+        "Raise the error if `width % num_heads != 0`. In all other cases `d_out` is `width // num_heads`.",
     ],
-    why="The wrapper puts `num_heads` contexts of width `d_out` side by side, so `d_out` is "
-    "`width / num_heads`, if that is a whole number. `//` alone would round down and hide the mistake.",
-    moral="In notebook 06 `d_out` is the width in all, and the class divides by itself.",
+    why="The wrapper puts `num_heads` context vectors of width `d_out` side by side, so `d_out` must be `width / "
+    "num_heads`. If that isn't a whole number, `//` would round it down and hide the mistake, which is why the check "
+    "comes first.",
+    moral="In notebook 06, `d_out` is the width of all heads together, and the class does this division for you.",
 )
 
 
 @width_from_heads.mistake
 def gives_every_head_the_whole_width(d_in, width, context_length, num_heads):
-    """`d_out` is the width of each head: your output is too wide. (And where is the `ValueError`?)"""
+    """Your output is too wide. Whose width does `d_out` mean in this class? (And where is the `ValueError`?)"""
     return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
 
 
@@ -157,8 +172,8 @@ def parameters_of_wrapper(d_in, d_out, context_length, num_heads, qkv_bias):
 parameters_of_heads = Exercise(
     name="parameters_of_heads",
     title="How many parameters?",
-    prompt="Count the numbers that a `MultiHeadAttentionWrapper` trains, by arithmetic, not by building one. "
-    "The arguments mean what they mean there (`qkv_bias` is `True` or `False`); you may not need them all.",
+    prompt="How many numbers does a `MultiHeadAttentionWrapper` train? Find a formula. The arguments mean the same as "
+    "in the class (`qkv_bias` is `True` or `False`), and you may not need all of them.",
     solution=parameters_of_wrapper,
     cases=lambda generator: [(3, 2, 6, 2, False), (3, 2, 6, 2, True), (5, 1, 4, 3, True), (1, 4, 2, 1, True)],
     mistakes=[
@@ -166,74 +181,75 @@ parameters_of_heads = Exercise(
             "takes d_out for the width of all heads",
             "num_heads * 3",
             "3",
-            "That is one head. `d_out` is the width of each head, and each has matrices of its own.",
+            "That's right for a single head. How many heads are there, and do they share their matrices?",
         ),
         (
-            "counts one matrix a head",
+            "counts one matrix per head",
             " * 3",
             "",
-            "You count one matrix a head. What makes its queries, its keys, its values?",
+            "You count one matrix per head. What makes its queries, what its keys, and what its values?",
         ),
         (
             "leaves the biases out",
             "if qkv_bias",
             "if False",
-            "Right without biases. With `qkv_bias=True` each `nn.Linear` trains a bias too.",
+            "That's right without biases. What does each `nn.Linear` train besides its matrix if `qkv_bias` is `True`?",
         ),
         (
             "always counts the biases",
             "if qkv_bias",
             "if True",
-            "Right with biases. With `qkv_bias=False` there are none.",
+            "That's right with biases. How many are there if `qkv_bias` is `False`?",
         ),
         (
-            "counts one bias a head",
+            "counts one bias per head",
             "3 * of_one_matrix",
             "(3 * d_in * d_out + d_out * qkv_bias)",
-            "Right without biases. You count one bias a head, but each matrix of a head has its own.",
+            "That's right without biases. With them, you count one per head. How many `nn.Linear` does a head have?",
         ),
         (
             "counts the masks",
             "3 * of_one_matrix",
             "(3 * of_one_matrix + context_length**2)",
-            "You count the masks too. A mask is a buffer: it moves with the layer, and is not trained.",
+            "You count the masks too. A mask is a buffer, so it moves with the layer. But is it trained?",
         ),
     ],
     hints=[
-        "Start with one head without biases: how many matrices does it have, and how many entries has each?",
-        "A matrix has `d_in * d_out` entries and, if asked for, a bias of `d_out` numbers. A head has three.",
-        "With biases it is `num_heads * 3 * (d_in * d_out + d_out)`. And without?",
+        "Start with one head without biases. How many matrices does it have, and how many entries does each one have?",
+        "Each head has three matrices of `d_in * d_out` entries. If `qkv_bias` is `True`, each also has `d_out` "
+        "biases.",
+        "With biases it's `num_heads * 3 * (d_in * d_out + d_out)`. What changes without them?",
     ],
-    why="Each head has its own `W_query`, `W_key` and `W_value`, each with `d_in * d_out` entries and, if "
-    "asked for, `d_out` biases. The mask is a buffer, so `context_length` does not matter.",
-    moral="A longer context costs no parameters here.",
+    why="Each head has its own `W_query`, `W_key` and `W_value`. Each of them has `d_in * d_out` entries and, with "
+    "`qkv_bias`, another `d_out` biases. The mask isn't trained, so `context_length` doesn't matter.",
+    moral="So a longer context needs no more parameters.",
 )
 
 
 def look_up_both(wrapper, n):
     """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
-    person, drink, first, second = torch.eye(4 * n).split(n)
+    letter, digit, first, second = torch.eye(4 * n).split(n)
     with torch.no_grad():
         for head, asked in ((wrapper.heads[0], first), (wrapper.heads[1], second)):
-            head.W_query.weight.copy_(100 * asked)
-            head.W_key.weight.copy_(person)
-            head.W_value.weight.copy_(drink)
+            head.W_query.weight.copy_(asked)
+            head.W_key.weight.copy_(10 * letter)
+            head.W_value.weight.copy_(digit)
 
 
 def questions(generator, b, n):
-    """(b, n + 1, 4 * n): b times n people with a drink each, in random order, and a token that asks."""
+    """(b, n + 1, 4 * n): b sentences of n pairs in random order and a question about two letters."""
     x = torch.zeros(b, n + 1, 4 * n)
     for sentence in x:
-        person, drink, first, second = sentence.split(n, dim=-1)  # views: (n + 1, n) each
-        person[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
-        drink[:n] = torch.randn(n, n, generator=generator)
+        letter, digit, first, second = sentence.split(n, dim=-1)  # views: (n + 1, n) each
+        letter[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
+        digit[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
         one, other = torch.randperm(n, generator=generator)[:2]
         first[n, one] = second[n, other] = 1
     return x
 
 
 def last_contexts(program, x):
-    """The shapes of the matrices that an answer has set and, if they fit, the context of the last token."""
+    """The shapes of the matrices that an answer has set and, if they fit, the context vector of the last token."""
     torch.default_generator.manual_seed(0)  # for matrices that were not set
     n = x.shape[-1] // 4
     wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
@@ -245,69 +261,77 @@ def last_contexts(program, x):
 
 two_lookups = Exercise(
     name="two_lookups",
-    title="Two heads, two look-ups",
-    prompt='Answer "Ann, then Bob" with real heads. A token has four parts of `n` numbers: who it is, its '
-    "drink, whom it asks for first, and second (people one-hot, unused parts 0). Only the last token asks. "
-    "Set `W_query`, `W_key`, `W_value`: its context must be the first drink, then the second, within 0.001.",
+    title="Two heads, two lookups",
+    prompt="Answer `BC ?` with the wrapper class. As in the notebook, a token has four parts, but now each part has "
+    "`n` entries: the letter of a pair, its digit, the first letter asked for, and the second. The pairs come in any "
+    "order, and the question comes last. Set `W_query`, `W_key` and `W_value` of both heads, so that the question's "
+    "context vector is the first digit followed by the second, within 0.05.",
     solution=look_up_both,
-    cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (2, 6))],
+    cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (6, 4))],
     call=last_contexts,
-    tolerance=1e-3,
+    tolerance=0.05,
     stub='''
 def look_up_both(wrapper, n):
     """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
-    # Each is (n, 4 * n): a matrix that holds one of them cuts that part out of a token.
-    # Scores of 0 and 1 make nearly even shares; 100 times a part makes the softmax sharp.
-    person, drink, first, second = torch.eye(4 * n).split(n)
+    # nn.Linear stores its matrix as (d_out, d_in). Each of these is (n, 4 * n), and keeps one part of a token.
+    letter, digit, first, second = torch.eye(4 * n).split(n)
     with torch.no_grad():
         ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
 ''',
     mistakes=[
         (
-            "forgets to make the softmax sharp",
-            "100 * asked",
-            "asked",
-            "The right parts in the right places. But your scores lie close together: nearly even shares.",
+            "forgets to sharpen the softmax",
+            "10 * letter",
+            "letter",
+            "The right parts are in the right places, but your scores are close together, so every token gets a "
+            "similar weight. What did the notebook do to the key?",
         ),
         (
-            "asks for both in each head",
-            "100 * asked",
-            "100 * (first + second)",
-            "Each head asks for both, and hands out one mixture: which came first is lost. Use two heads.",
+            "asks for both letters in each head",
+            "copy_(asked)",
+            "copy_(first + second)",
+            "Each head asks for both letters, so each returns the same average of two digits. What should be different "
+            "in the second head?",
         ),
         (
-            "asks for the first in both heads",
+            "asks for the first letter in both heads",
             "(wrapper.heads[1], second)",
             "(wrapper.heads[1], first)",
-            "Both heads look up the person asked for first. What should differ between the two?",
+            "Both heads look up the first letter asked for. Which head should find the second?",
         ),
         (
             "exchanges the heads",
             "(wrapper.heads[0], first), (wrapper.heads[1], second)",
             "(wrapper.heads[1], first), (wrapper.heads[0], second)",
-            "Both drinks are there, in the wrong order: the first head's context comes first.",
+            "Both digits are there, but in the wrong order. Which head's context vector comes first?",
         ),
         (
             "exchanges queries and keys",
-            "W_query.weight.copy_(100 * asked)\n            head.W_key",
-            "W_key.weight.copy_(100 * asked)\n            head.W_query",
-            "You exchanged queries and keys: the last token is nobody, so its query and its scores are 0.",
+            "W_query.weight.copy_(asked)\n            head.W_key",
+            "W_key.weight.copy_(asked)\n            head.W_query",
+            "You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make "
+            "of its query and its scores?",
         ),
         (
-            "hands out the person",
-            "copy_(drink)",
-            "copy_(person)",
-            "Your heads look at the right people, but hand out who they are. What was asked for?",
+            "returns the letters",
+            "copy_(digit)",
+            "copy_(letter)",
+            "Your heads look at the right pairs, but return their letters. What was the question about?",
         ),
     ],
     hints=[
-        "In each head: which part of the last token makes the query, which part of the others key and value?",
-        "Keys are `person`, values `drink` in both heads. Queries: `first` in one, `second` in the other.",
-        "Make the queries large, for a sharp softmax: `wrapper.heads[0].W_query.weight.copy_(100 * first)`.",
+        "The notebook multiplies the letter by 10 in the key. Which part of a token makes the query of each head, "
+        "which one the key, and which one the value?",
+        "In both heads, `letter` makes the keys and `digit` makes the values. For the queries, one head uses `first`, "
+        "the other `second`.",
+        "For head 1: `W_query.weight.copy_(first)`, `W_key.weight.copy_(10 * letter)` and "
+        "`W_value.weight.copy_(digit)`.",
     ],
-    why="A score is large only where `person` is the one asked for, and the factor 100 gives that one nearly "
-    "the whole share. Each head has a row of weights of its own, so the two drinks arrive apart.",
-    moral="Two rows of weights pass on two answers. You set these matrices; training has to find them.",
+    why="A score is large only where the pair's letter is the letter asked for. The factor 10 makes the softmax give "
+    "that pair nearly all the weight, and its digit is the value. Since each head has its own row of weights, the two "
+    "digits arrive separately.",
+    moral="Two rows of weights pass on two answers. You set these matrices by hand, and in notebook 07 training finds "
+    "them.",
 )
 
 EXERCISES = [heads_side_by_side, width_from_heads, parameters_of_heads, two_lookups]

@@ -1,4 +1,4 @@
-"""Exercises of notebook 06: cut into heads, merge again, copy weights over, count them, and write the whole class."""
+"""Exercises of notebook 06: cut into heads, merge again, copy weights over, and write the complete class."""
 
 import torch
 from torch import nn
@@ -6,6 +6,7 @@ from torch.nn.functional import pad
 
 from ..core import causal_mask
 from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper
+from ..sentences import load_sentence
 from .base import Exercise, Progress
 from .compare import difference
 
@@ -25,7 +26,7 @@ def to_split(generator):
 
 
 def or_torchs_refusal(answer, x, num_heads):
-    """The answer's result; where num_heads does not divide and torch is what refuses, that, in whichever words."""
+    """The answer's result, or, if num_heads doesn't divide and it's torch that refuses, a note of that."""
     try:
         return answer(x, num_heads)
     except RuntimeError:
@@ -35,16 +36,16 @@ def or_torchs_refusal(answer, x, num_heads):
 
 
 STRAIGHT = (
-    "The shape is right, and the numbers are not: `view` deals them out token by token, so a head does not get its "
-    "part of every token. First cut the last dimension alone, then bring the heads forward."
+    "The shape is right, but the numbers aren't. `view` keeps their order, so your first head gets all of the first "
+    "tokens, not a part of every token. Which dimension should you cut first, before you move the heads to the front?"
 )
 
 splitting = Exercise(
     name="splitting",
     title="Split into heads",
-    prompt="Cut `x`, (b, num_tokens, d_out), into heads: (b, num_heads, num_tokens, head_dim). The first head "
-    "gets the first head_dim numbers of each token, the second head the next, and so on. Where num_heads does not "
-    "divide d_out, raise a `ValueError` that says so.",
+    prompt="Cut `x`, (b, num_tokens, d_out), into heads: (b, num_heads, num_tokens, head_dim). The first head gets the "
+    "first head_dim numbers of each token, the second head the next ones, and so on. If num_heads doesn't divide "
+    "d_out, raise a `ValueError` that says so.",
     solution=split_heads,
     cases=to_split,
     call=or_torchs_refusal,
@@ -56,40 +57,43 @@ splitting = Exercise(
             STRAIGHT,
         ),
         (
-            "does so, and takes any num_heads",
+            "views straight into the last shape, and accepts any num_heads",
             "if d_out % num_heads:",
             "return x.view(b, num_heads, num_tokens, d_out // num_heads)\n    if d_out % num_heads:",
-            f"{STRAIGHT} And a num_heads that does not divide is still to be refused.",
+            f"{STRAIGHT} And what should happen if num_heads doesn't divide d_out?",
         ),
         (
             "cuts into head_dim parts",
             "num_heads, d_out // num_heads)",
             "d_out // num_heads, num_heads)",
-            "You cut into head_dim parts of num_heads numbers each. It is to be num_heads parts, head_dim wide.",
+            "You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of "
+            "parts?",
         ),
         (
             "leaves the tokens before the heads",
             ".transpose(1, 2)",
             "",
-            "The cut is right: (b, num_tokens, num_heads, head_dim). Now each head needs a table of its own, so two "
-            "dimensions still have to change places.",
+            "The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the "
+            "last two dimensions. Which two dimensions still have to change places?",
         ),
         (
-            "takes any num_heads",
+            "accepts any num_heads",
             "d_out % num_heads:",
             "False:",
-            "Right where num_heads divides d_out. Where it does not, torch complains about a shape, and one must guess "
-            "why: check first, and raise a `ValueError` that names the two numbers.",
+            "That's right if num_heads divides d_out. If it doesn't, PyTorch complains about a shape, and you're left "
+            "guessing why. What could you check beforehand, so that a `ValueError` can name the two numbers?",
         ),
     ],
     hints=[
-        "Two steps, and between them the shape is (b, num_tokens, num_heads, head_dim).",
-        "`view` cuts a dimension in two, `transpose` swaps two. Where num_heads divides, `d_out % num_heads` is 0.",
+        "You need two steps. After the first, the shape should be (b, num_tokens, num_heads, head_dim).",
+        "`view` cuts one dimension into two, and `transpose` swaps two dimensions. Before that, check whether `d_out % "
+        "num_heads` is 0.",
         "After the check: `x.view(b, num_tokens, num_heads, d_out // num_heads).transpose(1, 2)`.",
     ],
-    why="`view` keeps the order of the numbers, so cutting only the last dimension leaves each token's numbers "
-    "together: the first head_dim are head 0's. The transpose then swaps tokens and heads, and moves nothing.",
-    moral="`@` now treats the heads one by one, and `view` and `transpose` have copied no number for it.",
+    why="`view` keeps the order of the numbers. So if you cut only the last dimension, the numbers of a token stay "
+    "together, and the first head_dim of them belong to the first head. The transpose then swaps tokens and heads "
+    "without moving a number.",
+    moral="`@` can now treat each head separately, and you didn't copy a single number for that.",
 )
 
 
@@ -100,7 +104,7 @@ def merge_heads(context):
 
 
 def to_merge(generator):
-    """In memory order, as a product of weights and values leaves it, and in two other orders."""
+    """In memory order, as a product of weights and values returns it, and in two other orders."""
     shapes = [(2, 2, 3, 4), (1, 3, 5, 1), (3, 1, 2, 4), (1, 4, 1, 3), (2, 3, 4, 2)]
     whole = [(torch.randn(shape, generator=generator),) for shape in shapes]
     turned = torch.randn(2, 5, 3, 2, generator=generator).transpose(1, 2)
@@ -112,7 +116,7 @@ merging = Exercise(
     name="merging",
     title="And back",
     prompt="Put the heads' context vectors, (b, num_heads, num_tokens, head_dim), side by side again, head after head: "
-    "(b, num_tokens, d_out). `context` may lie in memory in any order. Leave it as it is.",
+    "(b, num_tokens, d_out). The numbers of `context` can be in any order in memory. Don't change `context` itself.",
     solution=merge_heads,
     cases=to_merge,
     mistakes=[
@@ -120,46 +124,155 @@ merging = Exercise(
             "reshapes without transposing back",
             ".transpose(1, 2)",
             "",
-            "The shape is right, but all of head 0 is read before head 1, so a row gets numbers of several tokens. "
-            "Bring the dimensions back into the order of the result first.",
+            "The shape is right, but you read all of the first head before the second, so a row gets the numbers of "
+            "several tokens. In which order should the dimensions be before you join two of them?",
         ),
         (
             "views without transposing back",
             "transpose(1, 2).reshape",
             "view",
-            "`view` reads all of head 0 before head 1, so a row gets numbers of several tokens; and what does not lie "
-            "in memory in that order it refuses. Bring the dimensions back into the order of the result first.",
+            "`view` reads all of the first head before the second, so a row gets the numbers of several tokens (and if "
+            "they are in another order in memory, `view` refuses). In which order should the dimensions be before you "
+            "join two of them?",
         ),
         (
             "views what was only transposed",
             "reshape",
             "view",
-            "The order is right, but `view` never copies, and after the transpose a token's numbers lie apart. Which "
-            "word copies into reading order? Which one copies if it must?",
+            "The order is right, but `view` never copies, and after the transpose the numbers of a token aren't next "
+            "to each other in memory. Which method makes a copy if it has to?",
         ),
         (
-            "takes the heads in turn",
+            "lets the heads take turns",
             "transpose(1, 2)",
             "permute(0, 2, 3, 1)",
-            "Your rows take one number of each head in turn. Put all head_dim numbers of head 0 first, then those of "
-            "head 1: heads before head_dim.",
+            "Your heads take turns, one number each. Where should the last number of the first head be, compared with "
+            "the first number of the second?",
         ),
         (
             "adds the heads up",
             "context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)",
             "context.sum(dim=1)",
-            "You add the heads up. They are to stand side by side, so that a row is num_heads * head_dim wide.",
+            "You add the heads up. How wide should a row be if the heads are side by side?",
         ),
     ],
     hints=[
-        "It is the way of the last exercise, reversed: which of its two steps comes first now?",
-        "First the shape (b, num_tokens, num_heads, head_dim). After that a plain `view` will not always do.",
+        "Take the two steps of the last exercise back. Which one comes first now?",
+        "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
         "`context.transpose(1, 2)`, then `.reshape(b, num_tokens, num_heads * head_dim)`.",
     ],
-    why="After the transpose a token's heads are neighbours in the shape, and `reshape` joins the last two dimensions "
-    "in that order. It copies where the numbers do not lie so in memory, as `contiguous` and `view` would.",
-    moral="Splitting and then merging gives back the tensor that you started with.",
+    why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` joins "
+    "them in that order. Because the numbers usually aren't in this order in memory, it makes a copy, as `contiguous` "
+    "and `view` would.",
+    moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
 )
+
+
+def weights_of_heads(x, W_query, W_key, num_heads):
+    """What the last token of x, (num_tokens, d_in), reads in each head: weights (num_heads, num_tokens)."""
+    num_tokens, d_out = len(x), W_query.shape[1]
+    queries = (x @ W_query).view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)
+    keys = (x @ W_key).view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)
+    scores = queries @ keys.transpose(1, 2)  # (num_heads, num_tokens, num_tokens)
+    weights = torch.softmax(scores / keys.shape[2] ** 0.5, dim=-1)
+    return weights[:, -1]
+
+
+def wide_matrices(generator):
+    """The notebook's two heads for `BC ?`, and matrices for other numbers of heads, tokens and entries."""
+    letter, _, first, second = torch.eye(12).split(3, dim=1)
+    x = load_sentence("two_lookups").embeddings
+    yield x, torch.cat((first, second), dim=1), torch.cat((10 * letter, 10 * letter), dim=1), 2
+    for num_tokens, d_in, d_out, num_heads in ((5, 3, 6, 3), (6, 4, 8, 2), (4, 5, 3, 1)):
+        sizes = (num_tokens, d_in), (d_in, d_out), (d_in, d_out)
+        yield *(torch.randn(size, generator=generator) for size in sizes), num_heads
+
+
+two_in_one = Exercise(
+    name="two_in_one",
+    title="Two heads from one matrix",
+    prompt="The notebook puts the two heads for `BC ?` into one `W_query` and one `W_key`, (d_in, d_out). Compute what "
+    "the last token of `x`, (num_tokens, d_in), reads in each head, and return its weights, (num_heads, num_tokens). "
+    "There's no batch here, and the last token may see every token. The check starts with `BC ?`, then it uses other "
+    "sizes.",
+    solution=weights_of_heads,
+    cases=lambda g: list(wide_matrices(g)),
+    mistakes=[
+        "does not cut at all",
+        (
+            "cuts two heads of three entries",
+            "(num_tokens, num_heads, d_out // num_heads)",
+            "(num_tokens, 2, 3)",
+            "`BC ?` gets its two answers. But with other sizes you still cut two heads of width 3: is a 2 or a 3 "
+            "written in your code?",
+        ),
+        (
+            "cuts by view without the transpose",
+            ".view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)",
+            ".view(num_heads, num_tokens, d_out // num_heads)",
+            "The shape is right, but `view` keeps the order of the numbers, so your first head gets all of the first "
+            "tokens. Which dimension should you cut first?",
+        ),
+        (
+            "scales by the root of d_out",
+            "keys.shape[2] ** 0.5",
+            "d_out ** 0.5",
+            "The cut is right, but your weights are too even. You divide by the root of d_out: how many terms does the "
+            "dot product of one head have?",
+        ),
+        (
+            "does not scale",
+            " / keys.shape[2] ** 0.5",
+            "",
+            "The cut is right, but your weights are too sharp. What are scores divided by before the softmax?",
+        ),
+        (
+            "takes the softmax over the queries",
+            "dim=-1",
+            "dim=1",
+            "Your rows don't sum to 1, because the softmax goes over the queries. Which dimension counts the tokens "
+            "that are read?",
+        ),
+        (
+            "takes the softmax over the heads",
+            "dim=-1",
+            "dim=0",
+            "Your softmax makes the heads compete for each token. Each head has a softmax of its own: over which "
+            "dimension?",
+        ),
+        (
+            "exchanges queries and keys",
+            "queries @ keys.transpose(1, 2)",
+            "keys @ queries.transpose(1, 2)",
+            "You look at the last token's key. What should it contribute, if it is the one that asks?",
+        ),
+        (
+            "returns the weights of every token",
+            "weights[:, -1]",
+            "weights",
+            "These are the weights of all tokens. Which row of each head belongs to the last token?",
+        ),
+    ],
+    hints=[
+        "One wide query makes one row of weights. Where does the notebook cut, so that each head has scores of its "
+        "own?",
+        "Cut `x @ W_query` and `x @ W_key` into (num_tokens, num_heads, head_dim), and move the heads to the front. "
+        "Then the scores are (num_heads, num_tokens, num_tokens).",
+        "`(x @ W_query).view(num_tokens, num_heads, -1).transpose(0, 1)`, the same for the keys, then `queries @ "
+        "keys.transpose(1, 2)`, divided by the root of head_dim. After the softmax, take `[:, -1]`.",
+    ],
+    why="Each half of the wide query meets only its own half of the keys, so each head has its own scores and its own "
+    "softmax. That's what keeps the two answers apart, although a single product computed the queries of both heads.",
+    moral="One matrix, two heads, two answers: `BC ?` reads `B 1` in one head and `C 2` in the other.",
+)
+
+
+@two_in_one.mistake
+def does_not_cut_at_all(x, W_query, W_key, num_heads):
+    """You get a single row of weights, so this is one wide head, and `BC ?` reads both pairs again. Where should you
+    cut, so that each head has scores of its own?"""
+    queries, keys = x @ W_query, x @ W_key
+    return torch.softmax(queries @ keys.T / W_query.shape[1] ** 0.5, dim=-1)[-1]
 
 
 def transplant(wrapper, split):
@@ -194,9 +307,9 @@ def after_transplant(answer, wrapper, split, x):
 transplanting = Exercise(
     name="transplanting",
     title="A wrapper's weights in the split class",
-    prompt="Give the weights of `wrapper`, a `MultiHeadAttentionWrapper`, to `split`, a `MultiHeadAttention` of the "
-    "same width in all, in place, so that in eval mode both compute the same. Both have biases for queries, keys and "
-    "values, or neither has (then `bias` is None). There is nothing to return.",
+    prompt="`wrapper` is a `MultiHeadAttentionWrapper`, and `split` is a `MultiHeadAttention` whose output is just as "
+    "wide. Copy the wrapper's weights into `split`, in place, so that both compute the same in eval mode. Either both "
+    "have biases for queries, keys and values, or neither has, and then `bias` is None. Don't return anything.",
     solution=transplant,
     cases=lambda g: list(pairs_of_layers(g)),
     call=after_transplant,
@@ -205,137 +318,79 @@ transplanting = Exercise(
             "joins the matrices along dimension 1",
             "part.weight for part in parts]",
             "part.weight for part in parts], dim=1",
-            "You join along dimension 1, that of the inputs. `nn.Linear` stores (d_out, d_in): where do the next "
-            "head's rows go?",
+            "You join along dimension 1, which counts the inputs. Since `nn.Linear` stores (d_out, d_in), where should "
+            "the next head's rows go?",
         ),
         (
             "joins along dimension 1, then transposes",
             "part.weight for part in parts])",
             "part.weight for part in parts], dim=1).T",
-            "Joining along dimension 1 and then transposing turns every head's matrix over, and it fits in shape only "
-            "where heads are square. `nn.Linear` stores (d_out, d_in) in both classes: nothing is to be turned.",
+            "You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape "
+            "fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?",
         ),
         "copies three matrices and nothing else",
         (
             "leaves out_proj as it is",
             "split.out_proj.",
             "# split.out_proj.",
-            "The heads are right, but `out_proj` still mixes them at random. Make it a layer that changes nothing.",
+            "The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change "
+            "nothing?",
         ),
         (
             "leaves the bias of out_proj",
             "split.out_proj.bias",
             "# split.out_proj.bias",
-            "Nearly: `out_proj` still adds its bias to every row. With what bias does a layer change nothing?",
+            "Nearly. `out_proj` still adds its bias to every row. With which bias does a layer change nothing?",
         ),
         (
             "leaves the biases of queries, keys and values",
             "target.bias is not None",
             "False",
-            "Right without `qkv_bias`. With it, the heads' biases are to be copied, too, joined as the rows are.",
+            "That's right without `qkv_bias`. With it, each head also has biases for its queries, keys and values. "
+            "Where should they go?",
         ),
         (
             "mixes up queries and keys",
             "split.get_submodule(name)",
             'split.get_submodule({"W_query": "W_key", "W_key": "W_query"}.get(name, name))',
-            "You put the queries' weights where the keys' belong. The scores are the same numbers, but transposed: "
-            "row i must hold the scores of query i.",
+            "You put the weights of the queries where those of the keys belong. That transposes the scores. Whose "
+            "scores should be in row i?",
         ),
         (
             "takes the heads from last to first",
             "wrapper.heads",
             "reversed(wrapper.heads)",
-            "Every head is right, but they stand in reverse. The wrapper puts its first head in the first columns.",
+            "Every head is right, but their order is reversed. Where does the wrapper put the columns of its first "
+            "head?",
         ),
     ],
     hints=[
-        "The lesson did it without biases. Which four layers does `split` have, and which of them has the wrapper?",
-        "`nn.Linear` stores (d_out, d_in), so each head owns rows. The identity matrix is `torch.eye(n)`.",
-        "Under `torch.no_grad()`, for each of the three names: `weight.copy_(torch.cat(...))`, and the same for "
-        "`bias` if it is not None. Then `out_proj.weight.copy_(torch.eye(...))` and `out_proj.bias.zero_()`.",
+        "The notebook did this without biases. Which four layers does `split` have, and which of them do the wrapper's "
+        "heads have?",
+        "`nn.Linear` stores (d_out, d_in), so each head owns some of the rows. With `torch.eye(n)`, the identity "
+        "matrix, a layer changes nothing.",
+        "Under `torch.no_grad()`, for each of the three names: `weight.copy_(torch.cat(...))`, and the same for `bias` "
+        "if it isn't None. Then `out_proj.weight.copy_(torch.eye(...))` and `out_proj.bias.zero_()`.",
     ],
-    why="Each entry of a query comes from one row of the stored matrix, and `split` gives the first head_dim entries "
-    "to head 0, so its rows and biases come first. With the identity and a bias of 0 `out_proj` changes nothing.",
-    moral="So the split class is the loop of heads, in one product, with `out_proj` added.",
+    why="Each entry of a query comes from one row of the stored matrix. Since `split` gives the first head_dim entries "
+    "to the first head, that head's rows and biases come first. With the identity and a bias of 0, `out_proj` changes "
+    "nothing.",
+    moral="So the split class is the loop of heads in one product, plus `out_proj`.",
 )
 
 
 @transplanting.mistake
 def copies_three_matrices_and_nothing_else(wrapper, split):
-    """The three matrices are right. `split` has one layer more, `out_proj`, which is to change nothing; and where
-    the heads have biases, those are to be copied, too."""
+    """The three matrices are right. But `split` has another layer, `out_proj`: with which weights does it change
+    nothing? And what about the biases, if the heads have some?"""
     with torch.no_grad():
         for name in ("W_query", "W_key", "W_value"):
             parts = [head.get_submodule(name).weight for head in wrapper.heads]
             split.get_submodule(name).weight.copy_(torch.cat(parts))
 
 
-def attention_parameters(d_model, num_heads, context_length, qkv_bias):
-    """How many numbers a layer trains whose d_in and d_out are d_model."""
-    biases = 4 if qkv_bias else 1  # out_proj always has one
-    return 4 * d_model**2 + biases * d_model
-
-
-gpt2_size = Exercise(
-    name="gpt2_size",
-    title="The size of a layer",
-    prompt="How many numbers does a `MultiHeadAttention` train whose d_in and d_out are both `d_model`? Find it by "
-    "arithmetic, without making the layer; not every argument matters. With `qkv_bias` the queries, keys and values "
-    "have biases; `out_proj` always has one.",
-    solution=attention_parameters,
-    cases=lambda g: [(768, 12, 1024, True), (768, 12, 1024, False), (1600, 25, 1024, True), (6, 2, 3, False)],
-    mistakes=[
-        (
-            "multiplies by the heads",
-            "4 * d_model**2 + biases * d_model",
-            "num_heads * (4 * d_model**2 + biases * d_model)",
-            "You multiply by num_heads. Heads only cut the width into parts: the matrices stay as large as they are.",
-        ),
-        (
-            "forgets out_proj",
-            "4 * d_model**2 + biases * d_model",
-            "3 * d_model**2 + (biases - 1) * d_model",
-            "These are the queries', keys' and values' layers. There is a fourth one, after the heads.",
-        ),
-        (
-            "forgets every bias",
-            " + biases * d_model",
-            "",
-            "These are the four matrices. Biases are trained, too: which layers have one?",
-        ),
-        (
-            "forgets the bias of out_proj without qkv_bias",
-            "else 1",
-            "else 0",
-            "Right with `qkv_bias`. Without it one bias is left, for `qkv_bias` says nothing about `out_proj`.",
-        ),
-        (
-            "counts four biases whatever qkv_bias is",
-            "4 if qkv_bias else 1",
-            "4",
-            "That is GPT-2's number, right with `qkv_bias`. Without it three of the four layers have no bias.",
-        ),
-        (
-            "counts the mask",
-            "biases * d_model",
-            "biases * d_model + context_length**2",
-            "You count the mask. It is a buffer: it goes where the layer goes, but nothing trains it.",
-        ),
-    ],
-    hints=[
-        "Count the `nn.Linear` layers in the class. How large is the matrix of each? Which of them has a bias?",
-        "Four matrices of d_model x d_model. A bias has d_model numbers; there are four of them, or one.",
-        "`4 * d_model**2`, and to that `4 * d_model` with `qkv_bias`, otherwise `d_model`.",
-    ],
-    why="Three layers make queries, keys and values for all heads together, and `out_proj` is the fourth: each has a "
-    "square matrix. Neither the number of heads nor that of tokens appears. "
-    "`sum(p.numel() for p in layer.parameters())` gives the same.",
-    moral="At the sizes of the small GPT-2 that makes 2,362,368.",
-)
-
-
 class SplitAttention(nn.Module):
-    """Causal attention of several heads: x (b, num_tokens, d_in) -> (b, num_tokens, d_out)."""
+    """Causal attention with several heads: x (b, num_tokens, d_in) -> (b, num_tokens, d_out)."""
 
     def __init__(self, d_in, d_out, num_heads):
         super().__init__()
@@ -373,7 +428,7 @@ class SplitAttention(nn.Module):
 
 
 def linears(generator, d_in, d_out, qkv_bias):
-    """The four layers of attention, by name, with random weights, the smaller the more inputs they add up."""
+    """The four layers of attention by name, with random weights that are smaller the more inputs they add up."""
     layers = nn.ModuleDict({name: nn.Linear(d_in, d_out, qkv_bias) for name in ("W_query", "W_key", "W_value")})
     layers["out_proj"] = nn.Linear(d_out, d_out)
     for layer in layers.values():
@@ -393,7 +448,7 @@ def run_with(layer, given, x):
 
 
 def torchs_own(num_heads, given, x):
-    """What torch.nn.MultiheadAttention makes of the same weights. It knows no d_in but d_out: zeros widen the input."""
+    """What torch.nn.MultiheadAttention returns with the same weights. Its d_in is d_out, so zeros widen the input."""
     d_in, d_out = given["W_query"].in_features, given["W_query"].out_features
     own, wide = nn.MultiheadAttention(d_out, num_heads, batch_first=True), pad(x, (0, d_out - d_in))
     three = [given[name] for name in ("W_query", "W_key", "W_value")]
@@ -417,9 +472,9 @@ repair = Exercise(
     name="repair",
     imports="from torch import nn",
     title="Repair a class",
-    prompt="This class does not even run, so it stands here as a text. Mend it, and run the cell after each step. "
-    "Five faults: `=` where `==` belongs, a missing parenthesis, names that do not exist, a mask that is thrown away, "
-    "and mask and softmax done twice. All else is right.",
+    prompt="This class doesn't even run, so we give it to you as a string. Fix it, and run the cell after each step. "
+    "It has five faults: `=` instead of `==`, a missing parenthesis, names that don't exist, a masked result that "
+    "nobody uses, and mask and softmax done twice. Everything else is right.",
     solution=SplitAttention,
     cases=lambda g: list(to_repair(g)),
     call=lambda answer, sizes, given, x: run_with(answer(**sizes), given, x),
@@ -427,71 +482,75 @@ repair = Exercise(
     as_text=True,
     mistakes=[
         (
-            "mends only what stops it",
+            "fixes only what stops it",
             "scores = scores.masked_fill(hide, -torch.inf)",
             "scores = torch.softmax(scores, dim=-1).masked_fill(hide, -torch.inf)",
-            "It runs, but the softmax is taken twice, the first time with nothing hidden. That makes the weights "
-            "too even. One mask that counts, then one softmax: which lines must change?",
+            "It runs, but it takes the softmax twice, the first time with nothing hidden, so the weights are too even. "
+            "You want one mask that counts and then one softmax. Which lines have to change?",
         ),
         (
             "takes mask and softmax twice",
             "torch.softmax(scores, dim=-1)",
             "torch.softmax(torch.softmax(scores, dim=-1).masked_fill(hide, -torch.inf), dim=-1)",
-            "Nothing leaks, but the softmax is taken twice. Its results lie between 0 and 1, so the second one makes "
-            "the weights too even. Once is enough.",
+            "Nothing leaks, but you take the softmax twice. The results of the first are between 0 and 1, so the "
+            "second makes the weights too even. Which one can go?",
         ),
         (
             "takes the softmax twice, the mask once",
             "torch.softmax(scores, dim=-1)",
             "torch.softmax(torch.softmax(scores, dim=-1), dim=-1)",
-            "A second softmax follows, and to it a hidden token's 0 is a score like any other: the future leaks. One "
-            "softmax is enough.",
+            "The future leaks, because you take a second softmax, and to it the 0 of a hidden token is a score like "
+            "any other. Which of the two can go?",
         ),
         (
-            "throws the mask away",
+            "throws the masked scores away",
             "scores = scores.masked_fill",
             "scores.masked_fill",
-            "The doubled line is gone, and now the future leaks: `masked_fill` returns a new tensor, and yours is used "
-            "by nobody. Who should get it?",
+            "The second softmax is gone, but now the future leaks. `masked_fill` returns a new tensor, and nobody uses "
+            "it. What should happen to it?",
         ),
         (
             "hides after the softmax",
             "scores = scores.masked_fill(hide, -torch.inf)\n        weights = torch.softmax(scores, dim=-1)",
             "weights = torch.softmax(scores, dim=-1).masked_fill(hide, 0)",
-            "You set the future's weights to 0 after the softmax, so the rows no longer sum to 1. Hide the scores "
-            "before it, and the softmax shares out the rest.",
+            "You set the future's weights to 0 after the softmax, so the rows no longer sum to 1. What happens if you "
+            "hide the scores before it instead?",
         ),
         (
             "leaves the scale out",
             " / k.shape[-1] ** 0.5",
             "",
-            "`d_k` has no value here, but it is needed: without the division the softmax is too sharp. It is the "
-            "width of a key. Which tensor knows that?",
+            "You removed the division because `d_k` has no value here. But without it the softmax is too sharp. `d_k` "
+            "is the width of a key: which tensor knows it?",
         ),
         (
             "scales by the width of the input",
             "k.shape[-1]",
             "x.shape[-1]",
-            "You scale by the width of `x`. `d_k` is that of one head's key: the number of terms in a dot product.",
+            "You scale by the width of `x`. But `d_k` is the number of terms in a dot product: which tensor has that "
+            "width?",
         ),
         (
             "scales by the width of all heads",
             "k.shape[-1]",
             "wide[1].shape[-1]",
-            "You scale by d_out, the width of all heads together. Each dot product has the terms of one head only.",
+            "You scale by d_out, the width of all heads together. How many terms does the dot product of one head "
+            "have?",
         ),
     ],
     hints=[
-        "Run the cell: the answer names the line that Python cannot read, then the next one that stops.",
-        "`d_k` is the width of a key: which dimension of `k` is that? The mask has a name already. A result that "
-        "nobody uses does nothing; what is done twice, do once.",
-        "`== 0`; `triu(1)`; `k.shape[-1]`; `hide` for `mask`; `scores = scores.masked_fill(...)`; and without the "
-        "line that masks the weights and takes their softmax again.",
+        "Run the cell. The reply names the line that Python can't read, and once that's fixed, the next one that "
+        "fails.",
+        "`d_k` is the width of a key: which dimension of `k` is that? The mask already has a name, but another one. "
+        "Then look for a result that nobody uses, and for something that's done twice.",
+        "`== 0`; `triu(1)`; `k.shape[-1]`; `hide` instead of `mask`; `scores = scores.masked_fill(...)`; and delete "
+        "the line that masks the weights and takes their softmax again.",
     ],
-    why="`=` assigns, `==` compares, and a parenthesis that stays open swallows the next line: Python tells. An "
-    "unknown name is noticed only when its line runs. The last two faults nobody reports: `masked_fill` without an "
-    "underscore returns a new tensor, and a softmax of weights is a softmax, though an evener one.",
-    moral="The last two faults raise no error, so it takes a check like this one, or a trace, to see them.",
+    why="Python reports the first two faults before anything runs: `=` assigns where `==` should compare, and a "
+    "parenthesis that stays open swallows the next line. It reports an unknown name only when its line runs. But "
+    "nothing reports the last two. `masked_fill` without an underscore returns a new tensor, and a softmax of weights "
+    "is still a softmax, only a more even one.",
+    moral="The last two faults raise no error, so you only find them with a check like this one, or with a trace.",
 )
 
 
@@ -561,9 +620,10 @@ from_an_empty_cell = Exercise(
     name="from_an_empty_cell",
     imports="from torch import nn",
     title="Multi-head attention from an empty cell",
-    prompt="Write the whole class: causal attention of several heads, with `out_proj` after them, without dropout. "
-    "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias. The check gives your layer weights and "
-    "compares it with `torch.nn.MultiheadAttention`, on sizes that you have not seen; num_heads divides d_out.",
+    prompt="Write the complete class: causal attention with several heads and `out_proj`, but without dropout. "
+    "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias, and num_heads always divides d_out. The "
+    "check gives your layer weights and compares it with `torch.nn.MultiheadAttention`, at sizes that you haven't "
+    "seen.",
     solution=MultiHeadCausalAttention,
     cases=lambda g: list(from_nothing(g)),
     call=beside_torchs,
@@ -573,93 +633,98 @@ from_an_empty_cell = Exercise(
             "scales by the root of d_out",
             "keys.shape[-1]",
             "self.out_proj.in_features",
-            "You scale by the root of d_out. A dot product has only the terms of one head: how wide is that?",
+            "You scale by the root of d_out. But a dot product has only the terms of one head: how many are that?",
         ),
         (
             "does not scale",
             " / keys.shape[-1] ** 0.5",
             "",
-            "Everything is there but the scale. What are the scores divided by before the softmax?",
+            "Everything is there except the scale. What are the scores divided by before the softmax?",
         ),
         (
             "lets the future leak",
             "scores = scores.masked_fill",
             "scores.masked_fill",
-            "Your layer is right for a layer without a mask: the future leaks. Either there is none, or the result of "
-            "`masked_fill` is thrown away.",
+            "The future leaks: your layer computes what a layer without a mask would. Is there a mask, and does "
+            "anything use the result of `masked_fill`?",
         ),
         (
             "fills with 0",
             "-torch.inf",
             "0",
-            "You give the future a score of 0: to the softmax a score like any other. Which score gets the weight 0?",
+            "You give the future a score of 0, which is a score like any other to the softmax. Which score gets the "
+            "weight 0?",
         ),
         (
             "hides what should be seen",
             "triu(1)",
             "tril()",
-            "Your mask hides the past and the token itself, and the last token has nothing left to look at: NaN. "
-            "`masked_fill` hides where the mask is True.",
+            "Your mask hides the past and the token itself, so the last token has nothing left to look at, which gives "
+            "NaN. Where does `masked_fill` hide, where the mask is True or where it's False?",
         ),
         (
-            "works with one wide head",
+            "computes one wide head",
             "x.view(b, num_tokens, self.num_heads, d_out // self.num_heads)",
             "x[:, :, None]",
-            "You never cut into heads: these are the numbers of one head, d_out wide. Each head has its own softmax.",
+            "You never cut into heads, so this is one head that is d_out wide. Where does each head get its own "
+            "softmax?",
         ),
         (
-            "uses the whole mask",
+            "uses the complete mask",
             "[:num_tokens, :num_tokens]",
             "",
-            "Your mask is as large as context_length, and an input may be shorter: cut it to num_tokens, both ways.",
+            "Your mask has the size of context_length, but an input can have fewer tokens. Which part of the mask do "
+            "you need then?",
         ),
         (
             "takes the softmax over the queries",
             "softmax(scores, dim=-1)",
             "softmax(scores, dim=-2)",
-            "Your columns sum to 1. The weights of a query stand in a row: softmax goes over the last dimension.",
+            "Your columns sum to 1 instead of your rows. The weights of a query are in one row, so which dimension "
+            "should the softmax go over?",
         ),
         (
             "takes the softmax over the heads",
             "softmax(scores, dim=-1)",
             "softmax(scores, dim=1)",
-            "With several heads, dimension 1 of the scores counts the heads. Softmax goes over the last dimension.",
+            "Your softmax goes over dimension 1, and with several heads that counts the heads. Which dimension counts "
+            "the keys?",
         ),
         (
             "cuts heads by view alone",
             "return x.transpose(1, 2)",
             "return x.view(b, self.num_heads, num_tokens, -1)",
-            "You view straight into (b, num_heads, num_tokens, head_dim), and the heads get each other's tokens. Cut "
-            "the last dimension first, then transpose.",
+            "You view straight into (b, num_heads, num_tokens, head_dim), so a head gets some tokens completely "
+            "instead of a part of every token. Which dimension should you cut first?",
         ),
         (
             "does not transpose back",
             "context.transpose(1, 2)",
             "context",
-            "All is right up to the heads' context vectors. Before the last two dimensions are joined, the tokens must "
-            "come before the heads again.",
+            "Everything is right up to the heads' context vectors. Which dimensions have to change places before you "
+            "join the last two?",
         ),
         (
             "does not use out_proj",
             "return self.out_proj(",
             "return (",
-            "Your layer returns the heads side by side. One step is left, which mixes them: `out_proj`.",
+            "Your layer returns the heads side by side. Which step is left, the one that mixes them?",
         ),
     ],
     hints=[
-        "In this order: three projections, split, scores, scale, mask, softmax, contexts, merge, `out_proj`. You wrote "
-        "split and merge in the first two exercises.",
-        "Note the shape after each line. Split: (b, num_heads, num_tokens, head_dim); scores: (b, num_heads, "
-        "num_tokens, num_tokens). The scale belongs to head_dim, the softmax to the last dimension.",
-        "`scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5`, then `masked_fill` with "
-        "`torch.ones(n, n, dtype=torch.bool).triu(1)`, `torch.softmax(..., dim=-1) @ values`, and "
-        "`self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))`.",
+        "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context vectors, merge, "
+        "`out_proj`. You wrote split and merge in the first two exercises.",
+        "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim), and the scores "
+        "are (b, num_heads, num_tokens, num_tokens). Scale by head_dim, and take the softmax over the last dimension.",
+        "`scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5`, then `masked_fill` with `torch.ones(n, n, "
+        "dtype=torch.bool).triu(1)`, `torch.softmax(..., dim=-1) @ values`, and `self.out_proj(context.transpose(1, "
+        "2).reshape(b, num_tokens, -1))`.",
     ],
-    why="It is the lesson's class without dropout. The check copies the same weights into "
-    "`torch.nn.MultiheadAttention`, which knows only inputs as wide as its output: where d_in is smaller, zeros fill "
-    "the rest of input and matrices, and change no product.",
-    moral="You have built, from an empty cell, what `torch.nn.MultiheadAttention` computes.",
+    why="It's the notebook's class without dropout. The check copies the same weights into "
+    "`torch.nn.MultiheadAttention`, whose inputs must be as wide as its output. If d_in is smaller, the check fills up "
+    "the input and the matrices with zeros, which change no product.",
+    moral="Starting from an empty cell, you've built what `torch.nn.MultiheadAttention` computes.",
 )
 
-EXERCISES = [splitting, merging, transplanting, gpt2_size, repair, from_an_empty_cell]
+EXERCISES = [splitting, merging, two_in_one, transplanting, repair, from_an_empty_cell]
 progress = Progress(EXERCISES)

@@ -35,7 +35,7 @@ class SplitExplorer(HeadsExplorer):
     def make_controls(self):
         return {
             "d_out": stops("d_out", range(1, MOST_WIDE + 1), 12, "The width of all heads together"),
-            "num_heads": stops("num_heads", divisors(12), 2, "Among how many heads d_out is split"),
+            "num_heads": stops("num_heads", divisors(12), 2, "How many heads share d_out"),
             "dropout": dropout(),
             "num_tokens": slider("num_tokens", 6, 1, MOST_TOKENS, "Tokens beyond the sentence are random"),
             "seed": seed(123),

@@ -69,7 +69,7 @@ def side_by_side(state):
 def output(state):
     if state.accuracy is not None:
         return f"out_proj mixes the heads: {right(state)}"
-    return f"out_proj mixes the heads: each output is made of {numbers(widths(state)[0])}, from all heads"
+    return f"out_proj mixes the heads: each output is a weighted sum of {numbers(widths(state)[0])}, from all heads"
 
 
 HEADLINES = {
@@ -145,12 +145,12 @@ def divisors(d_out):
 
 
 def offered(d_out, num_heads):
-    """The numbers of heads up to MOST_HEADS, with those that don't divide d_out struck out, and why."""
+    """The numbers of heads up to MOST_HEADS, with those that don't divide d_out crossed out, and why."""
     options = divisors(d_out)
     words = [
         f"<b>{n}</b>" if n == num_heads else str(n) if n in options else f'<s style="opacity:0.65">{n}</s>'
         for n in range(1, MOST_HEADS + 1)
     ]
     out = next((n for n in range(2, MOST_HEADS + 1) if n not in options), None)
-    why = f"; struck out: no whole head_dim, {d_out} / {out} = {d_out / out:.2f}" if out else ""
+    why = f"; crossed out: {d_out} / {out} = {d_out / out:.2f} isn't whole" if out else ""
     return Markup(f"{' '.join(words)} (head_dim: {d_out} / {num_heads} = {d_out // num_heads}{why})")

@@ -20,13 +20,13 @@ def strongest(weights):
 
 
 def last_token_reads(weights, tokens):
-    """What the last token reads, as a clause: all about alike, or what each head reads most, if heads are few."""
+    """What the last token reads, as a clause: all about equally, or what each head reads most, if heads are few."""
     row, last, found = weights[:, -1], f"“{tokens[-1]}”", strongest(weights)  # row: (num_heads, num_tokens)
     low, high = (each.item() for each in row.aminmax())
     if len(tokens) == 1:
         return f"{last} can only read itself"
     if high - low <= 0.5 / len(tokens):  # half of an even share
-        return f"{last} reads all {len(tokens)} tokens about alike ({low:.2f} to {high:.2f})"
+        return f"{last} reads all {len(tokens)} tokens about equally ({low:.2f} to {high:.2f})"
     if 1 < len(found) <= FEW:
         return f"{last} reads {by_token(found, tokens)}"
     head, (key, _) = max(enumerate(found, 1), key=lambda each: each[1][1])

@@ -58,8 +58,8 @@ EQUIVALENT = {
         "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max().i... in return influence(layer, x).perturbation.triu(diagonal=1)....": "the layers give float32, and no float32 is exactly 1e-5",
     },
     "two_lookups": {
-        "100 → 101 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
-        "100 → 99 in head.W_query.weight.copy_(100 * asked)": "any large factor makes the softmax sharp",
+        "10 → 11 in head.W_key.weight.copy_(10 * letter)": "any large factor makes the softmax sharp",
+        "10 → 9 in head.W_key.weight.copy_(10 * letter)": "any large factor makes the softmax sharp",
     },
     "splitting": {
         "x.view → x.reshape in by_token = x.view(b, num_tokens, num_heads, d_out // num_...": NO_COPY,
@@ -67,6 +67,14 @@ EQUIVALENT = {
     },
     "merging": {
         "context.transpose(1, 2) → context.transpose(2, 1) in return context.transpose(1, 2).reshape(b, num_tokens, num...": SAME_TWO,
+    },
+    "two_in_one": {
+        "W_query → W_key in num_tokens, d_out = (len(x), W_query.shape[1])": "both matrices are d_out wide",
+        "(x @ W_query).view(num_tokens, num_heads, d_out // num_he... → (x @ W_query).view(num_tokens, num_heads, d_out // num_he... in queries = (x @ W_query).view(num_tokens, num_heads, d_out... (3)": SAME_TWO,
+        "(x @ W_query).view → (x @ W_query).reshape in queries = (x @ W_query).view(num_tokens, num_heads, d_out...": NO_COPY,
+        "(x @ W_key).view(num_tokens, num_heads, d_out // num_head... → (x @ W_key).view(num_tokens, num_heads, d_out // num_head... in keys = (x @ W_key).view(num_tokens, num_heads, d_out // n... (3)": SAME_TWO,
+        "(x @ W_key).view → (x @ W_key).reshape in keys = (x @ W_key).view(num_tokens, num_heads, d_out // n...": NO_COPY,
+        "keys.transpose(1, 2) → keys.transpose(2, 1) in scores = queries @ keys.transpose(1, 2)": SAME_TWO,
     },
     "repair": {
         "w.view(*w.shape[:2], self.num_heads, -1).transpose(1, 2) → w.view(*w.shape[:2], self.num_heads, -1).transpose(2, 1) in q, k, v = (w.view(*w.shape[:2], self.num_heads, -1).trans...": SAME_TWO,
