@@ -83,7 +83,7 @@ class DropoutExplorer(SentenceExplorer):
         after = table(state.dropped, "weights after it", taken=taken)
         average = table(state.average, f"average of {draws} mask{'s' * (draws > 1)}", beside=False)
         edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
-        title = "share of all row sums from each number to the next"
+        title = "share of all row sums in each interval of 0.25"
         sums = bars({"share": state.histogram}, edges, title, width=464, height=70, colours=[GREY])
         bar = colour_bar(limit, WEIGHTS, SIDE, more=True)  # dropout makes weights larger than 1
         return [[beside(before, one), beside(after, average, bar)], [sums]]
