@@ -8,6 +8,7 @@ from torch import nn
 from ..dropout import Dropout
 from ..layers import CausalAttention
 from ..probes import influence
+from ..sentences import load_sentence
 from .base import Exercise, Progress
 
 
@@ -19,8 +20,9 @@ def causal_mask(num_tokens):
 mask_of_the_future = Exercise(
     name="mask_of_the_future",
     title="A causal mask",
-    prompt="Make the causal mask for `num_tokens` tokens: a boolean table, a row for each query, a column "
-    "for each key. True means hide, as in this notebook. A token sees itself and those before it, no others.",
+    prompt="Make the causal mask for `num_tokens` tokens: a boolean matrix with a row for each query and a column "
+    "for each key. True means hide, as in this notebook. A token can see itself and the tokens before it, but no "
+    "others.",
     solution=causal_mask,
     cases=lambda g: [(n,) for n in (6, 1, 2, 5)],
     mistakes=[
@@ -28,13 +30,14 @@ mask_of_the_future = Exercise(
             "hides the diagonal",
             "diagonal=1",
             "",
-            "You hide the diagonal too: no token sees itself, and the first sees nothing at all.",
+            "You hide the diagonal too, so no token sees itself. What's left for the first token to see?",
         ),
         (
             "shows the next token",
             "diagonal=1",
             "diagonal=2",
-            "One token of the future is still visible: row i sees column i + 1, the token to be predicted.",
+            "One token of the future is still visible. Row i sees column i + 1, which is the token that it should "
+            "predict. Where does the future begin?",
         ),
         (
             "hides the past",
@@ -46,17 +49,24 @@ mask_of_the_future = Exercise(
             "lets True mean keep",
             "triu(diagonal=1)",
             "tril()",
-            "True means keep in torch's `scaled_dot_product_attention`. Here it means hide: negate yours.",
+            "Your True means keep, as in torch's `scaled_dot_product_attention`. What does it mean here?",
+        ),
+        (
+            "is always (6, 6)",
+            "torch.ones(num_tokens, num_tokens)",
+            "torch.ones(6, 6)",
+            "Your mask is right for six tokens, and for any other number it's still (6, 6). Is a 6 written in your "
+            "code?",
         ),
     ],
     hints=[
-        "Write down the table for three tokens. How many of its nine entries are True?",
-        "`triu` keeps the upper triangle of a table; its argument `diagonal` says where that begins.",
-        "A table of ones, then `.triu(diagonal=1)`, then `.bool()`.",
+        "Write down the matrix for three tokens. Which of its nine entries are True? Is the diagonal among them?",
+        "`triu` keeps the upper triangle of a matrix, and its argument `diagonal` says where the triangle begins.",
+        "Start from a matrix of ones, then use `.triu(diagonal=1)` and `.bool()`.",
     ],
-    why="The future of query i is the keys j > i, above the diagonal. `triu(diagonal=1)` leaves it "
-    "out: every token sees itself, so no row is hidden whole, and no row of weights is NaN.",
-    moral="No row is hidden whole, so softmax always has something to share out.",
+    why="The future of query i is the keys j > i, which are above the diagonal. `triu(diagonal=1)` leaves the diagonal "
+    "itself out, so every token sees itself. That's why no row is hidden completely, and no row of weights is NaN.",
+    moral="Every token sees at least itself, so no row of weights is NaN.",
 )
 
 
@@ -65,23 +75,33 @@ def masked_weights(scores, mask):
     return torch.softmax(scores.masked_fill(mask, -torch.inf), dim=-1)
 
 
+def lookup_scores():
+    """Scaled scores of the lookup, (2, 4, 4): the question before its pair, and after it."""
+    x = load_sentence("lookup").embeddings  # entries: A B C 1 2 3 ?
+    both = torch.stack((x[[0, 3, 1, 2]], x))  # (2, 4, 7)
+    keys = 10 * (both[..., :3] - both[..., 6:])  # a question isn't found
+    return both[..., :3] @ keys.transpose(1, 2) / 3**0.5
+
+
 def scores_and_masks(generator):
-    """Extreme scores; a batch; float16; one token; a mask that is not causal."""
+    """The lookup; extreme scores; a batch; float16; one token; a mask that isn't causal."""
     one, batch, wide = (torch.randn(*shape, generator=generator) for shape in ((6, 6), (2, 4, 4), (3, 5)))
     one[0, 3] = 1000.0  # hidden
     one[4] -= 500.0  # far below 0, the visible ones too
     holes = torch.rand(3, 5, generator=generator) < 0.5
     holes[:, 1] = False  # something is left to see in every row
     half = torch.zeros(2, 2).half()  # its weights, 1 and 1/2, are exact
-    return [(s, causal_mask(s.shape[-1])) for s in (one, batch, half, torch.ones(1, 1))] + [(wide, holes)]
+    causal = lookup_scores(), one, batch, half, torch.ones(1, 1)
+    return [(scores, causal_mask(scores.shape[-1])) for scores in causal] + [(wide, holes)]
 
 
 weights_under_a_mask = Exercise(
     name="weights_under_a_mask",
-    title="Weights under a mask",
-    prompt="Turn scaled scores, (n, m) or a batch (b, n, m), into weights. The mask (n, m) is True where a "
-    "score is hidden; no row is hidden whole. Scores lie between -1000 and 1000. They may be float16, and "
-    "so are their weights then. Leave the caller's scores as they are.",
+    title="Place the mask",
+    prompt="Turn scaled scores, (n, m) or a batch (b, n, m), into weights. The mask (n, m) is True where a score is "
+    "hidden, and leaves something to see in every row. One of the inputs is the lookup: a question before its pair "
+    "has to guess (0.5 and 0.5), and a question after its pair finds it (0.991). Scores are between -1000 and 1000, "
+    "and can be float16, which makes float16 weights. Don't change the caller's scores.",
     solution=masked_weights,
     cases=scores_and_masks,
     rows_sum_to_one=True,
@@ -90,48 +110,54 @@ weights_under_a_mask = Exercise(
             "fills with 0",
             "-torch.inf",
             "0.0",
-            "Softmax gives a score of 0 a share all the same, for $e^0 = 1$. Which score gets nothing?",
+            "You fill in 0, but softmax gives a score of 0 a share too, because $e^0 = 1$. Which score gets nothing?",
         ),
         (
             "masks after softmax",
             "scores.masked_fill(mask, -torch.inf), dim=-1)",
             "scores, dim=-1).masked_fill(mask, 0.0)",
-            "You mask after softmax, so what the hidden tokens had is missing: the rows do not sum to 1.",
+            "You mask after softmax, when the hidden tokens have already taken their part of the row. What do your "
+            "rows sum to?",
         ),
         "masks after softmax and divides",
         (
             "throws the masked copy away",
             "scores.masked_fill(mask, -torch.inf)",
             "scores",
-            "Nothing is hidden. `masked_fill` returns a masked copy, and softmax must get that copy.",
+            "Nothing is hidden, so the early question reads its answer from the future. `masked_fill` returns a masked "
+            "copy. Does softmax get that copy?",
         ),
         (
             "counts the dimensions from the left",
             "dim=-1",
             "dim=1",
-            "Right for one sentence. In a batch (b, n, m) dimension 1 is that of the queries. Name the last.",
+            "That's right for one sentence, but in a batch (b, n, m) dimension 1 is the queries. How do you name the "
+            "last dimension in both?",
         ),
         (
             "fills with -1e9",
             "-torch.inf",
             "-1e9",
-            "Right in float32, but float16 ends at -65504. Which value lies below all numbers, in any dtype?",
+            "That's right in float32, but float16 ends at -65504. Which value is below all numbers, in any dtype?",
         ),
     ],
     hints=[
-        "Change the scores so that softmax gives the hidden ones exactly nothing.",
-        "$e^{-\\infty} = 0$. `masked_fill(mask, value)` returns a copy, and spreads the mask over a batch.",
-        "`torch.softmax(..., dim=-1)` of `scores.masked_fill(mask, -torch.inf)`.",
+        "Which comes first, the mask or softmax? Change the scores so that softmax gives the hidden ones nothing.",
+        "$e^{-\\infty} = 0$. `masked_fill(mask, value)` returns a copy, and applies the mask to each sentence of a "
+        "batch.",
+        "Return `torch.softmax(..., dim=-1)` of `scores.masked_fill(mask, -torch.inf)`.",
     ],
-    why="A score of minus infinity gets the share 0, and softmax shares out the whole 1 among the others, "
-    "however large the hidden score was. `masked_fill` fills a copy, and float16 has minus infinity too.",
-    moral="It works for any mask that leaves something to see in every row.",
+    why="A score of minus infinity gets the weight 0, and softmax divides the whole 1 among the others, no matter how "
+    "large the hidden score was. `masked_fill` fills a copy, and float16 has minus infinity too.",
+    moral="The early question guesses, and the late one finds its pair. It works for any mask that leaves something to "
+    "see in every row.",
 )
 
 
 @weights_under_a_mask.mistake
 def masks_after_softmax_and_divides(scores, mask):
-    """Right on paper. Beside a hidden 1000 softmax leaves the others 0, and 0/0 is NaN. Mask first."""
+    """That's right on paper. But next to a hidden score of 1000, softmax leaves 0 for all others, and 0/0 is NaN. What
+    if softmax never sees the hidden scores?"""
     kept = torch.softmax(scores, dim=-1) * ~mask
     return kept / kept.sum(dim=-1, keepdim=True)
 
@@ -162,12 +188,12 @@ def run_layer(answer, x, d_out, context_length):
 
 mend_the_leak = Exercise(
     name="mend_the_leak",
-    imports="from torch import nn",
-    title="Find and mend the leak",
-    prompt="This layer should be causal, and leaks. Mend the one line that is wrong, for any `num_tokens` up "
-    "to `context_length`, and keep the rest. To hunt, run the cell, then in a new one "
-    "`layer = MaskedAttention(3, 2, 6)`, and look at `influence(layer, inputs[None]).perturbation` "
-    "and `trace(layer, inputs[None])`.",
+    imports="from torch import nn\nfrom attention_helpers import influence, trace",
+    title="Find and fix the leak",
+    prompt="This layer should be causal, but it leaks. Fix the one line that's wrong, for any `num_tokens` up to "
+    "`context_length`, and keep the rest. To hunt for it, run the cell. Then, in a new cell, write "
+    "`layer, x = MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)`, and look at `influence(layer, x).perturbation` and "
+    "`trace(layer, x)`.",
     solution=MaskedAttention,
     stub=inspect.getsource(MaskedAttention).replace("scaled = scaled.", "scaled."),
     call=run_layer,
@@ -180,42 +206,44 @@ mend_the_leak = Exercise(
             "masks what nobody reads",
             "scaled = scaled.masked_fill",
             "masked = scaled.masked_fill",
-            "It still leaks: softmax reads scores that are not masked. Follow the name that it is given.",
+            "It still leaks, because softmax gets scores that aren't masked. Which name does it get?",
         ),
         (
             "takes the whole mask",
             "self.mask[:num_tokens, :num_tokens]",
             "self.mask",
-            "Mended for `context_length` tokens only. A shorter sentence takes the mask's upper left corner.",
+            "That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask "
+            "does a shorter sentence need?",
         ),
         (
             "turns the mask around",
             "self.mask[:num_tokens, :num_tokens]",
             "self.mask[:num_tokens, :num_tokens].T",
-            "Now the past is hidden and the future is seen. The mask was right as it stood.",
+            "Now the past is hidden, and the future can be seen. Was the mask itself wrong?",
         ),
         "masks after softmax",
         (
             "loses the scaling",
             "scaled.masked_fill",
             "scores.masked_fill",
-            "The leak is mended, but you mask the scores from before the division by $\\sqrt{d_k}$.",
+            "The leak is fixed, but the scaling is lost. Which scores do you mask, those before the division by "
+            "$\\sqrt{d_k}$ or those after it?",
         ),
     ],
     hints=[
-        "`influence` says that it leaks. Where? Look in the table of `trace` for a row that is never used.",
-        "`masked_fill` returns a copy and leaves its own tensor as it is. Who gets the copy?",
-        "Write `scaled = ` before the line, or an underscore behind the method's name.",
+        "`influence` says that it leaks, but not where. Does the table of `trace` list a result that's never used?",
+        "`masked_fill` returns a copy and leaves its own tensor as it is. What happens to the copy?",
+        "Write `scaled = ` before the line, or an underscore after the method's name.",
     ],
-    why="`masked_fill` returns a masked copy. Without `scaled = ` the copy is thrown away, and softmax reads "
-    "the old scores. Mended, `trace` finds no unused result, and `influence` is 0 above the diagonal.",
-    moral="Look once more at `influence` and `trace`: zeros above the diagonal, and no unused result.",
+    why="`masked_fill` returns a masked copy. Without `scaled = ` the copy is thrown away, and softmax gets the old "
+    "scores. Once that's fixed, `trace` finds no unused result, and `influence` is 0 above the diagonal.",
+    moral="Look at `influence` and `trace` again: there are zeros above the diagonal, and no result is unused.",
 )
 
 
 @mend_the_leak.mistake
 class MasksAfterSoftmax(MaskedAttention):
-    """The future is hidden, but the rows of your weights no longer sum to 1. Mask before softmax."""
+    """The future is hidden, but the rows of your weights no longer sum to 1. Did you mask before softmax, or after?"""
 
     def forward(self, x):
         num_tokens = x.shape[1]
@@ -234,8 +262,9 @@ def sliding_window_mask(num_tokens, window):
 window_mask = Exercise(
     name="window_mask",
     title="A sliding window",
-    prompt="Make a mask for attention that looks back only so far: each token sees itself and the `window - 1` "
-    "tokens before it, no others. True means hide. `window` is 1 or more, even above num_tokens.",
+    prompt="In a long text, a token doesn't have to see everything before it. Make a mask in which each token sees "
+    "only itself and the `window - 1` tokens before it. True means hide. `window` is at least 1, and can be larger "
+    "than num_tokens.",
     solution=sliding_window_mask,
     cases=lambda g: [(6, 3), (6, 1), (5, 2), (4, 4), (4, 9), (1, 1)],
     mistakes=[
@@ -243,35 +272,38 @@ window_mask = Exercise(
             "sees one token too many",
             "-window",
             "-window - 1",
-            "Your tokens see one too many. A window of 1 is the token itself, and none before it.",
+            "Your tokens see one token too many. With a window of 1, which tokens should a token see?",
         ),
         (
             "sees one token too few",
             "-window",
             "1 - window",
-            "Your tokens see one too few: with a window of 1, not even themselves.",
+            "Your tokens see one token too few. With a window of 1, does a token still see itself?",
         ),
         (
             "forgets the future",
             "ones.triu(diagonal=1) | ",
             "",
-            "What is too far back is hidden, but the future is open. Hide both.",
+            "You hide what's too far back, but the future is open. Should a token see it?",
         ),
         (
             "forgets the window",
             " | ones.tril(diagonal=-window)",
             "",
-            "This is the causal mask: hide what lies `window` or more tokens back as well.",
+            "That's the causal mask, in which a token sees its whole past. What about tokens `window` or more steps "
+            "back?",
         ),
     ],
     hints=[
-        "Two things are hidden: the future, and what is too far back. Make a mask for each.",
-        "With a window of 3, token 5 sees tokens 3, 4 and 5. The first hidden one, token 2, is 3 steps back.",
-        "`tril(diagonal=-window)` keeps what is `window` or more below the diagonal; `|` joins two masks.",
+        "Two things are hidden, the future and what's too far back. Can you make a mask for each?",
+        "With a window of 3, token 5 sees tokens 3, 4 and 5. So token 2, which is 3 steps back, is the first hidden "
+        "one.",
+        "`tril(diagonal=-window)` keeps what's `window` or more below the diagonal, and `|` joins two masks.",
     ],
-    why="Key j is hidden from query i if j > i or j <= i - window: one triangle above the diagonal, one "
-    "`window` below it. The band between them, j from i - window + 1 to i, is `window` keys wide.",
-    moral="A window of num_tokens or more gives the causal mask back.",
+    why="Key j is hidden from query i if j > i or j <= i - window. The first is the triangle above the diagonal, the "
+    "second a triangle that begins `window` below it. The band between them, j from i - window + 1 to i, is `window` "
+    "keys wide.",
+    moral="With a window of num_tokens or more you get the causal mask again.",
 )
 
 
@@ -288,7 +320,7 @@ class CentredAttention(CausalAttention):
 
 
 def sound_and_leaky_layers(generator):
-    """A causal layer, one in training, two with a hole for one token, one that leaks after its weights."""
+    """A causal layer, one in training mode, two with a hole for one token, one that leaks after its weights."""
     torch.default_generator.manual_seed(0)  # a new nn.Linear draws from the global numbers
     sound, training, near, far = (CausalAttention(3, 2, 6, dropout=0.0) for _ in range(4))
     centred = CentredAttention(3, 2, 6, dropout=0.0)
@@ -302,9 +334,9 @@ find_leaks = Exercise(
     name="find_leaks",
     imports="from attention_helpers import influence",
     title="Does it leak?",
-    prompt="Say whether a layer leaks: return True if some row of `layer(x)` moves by more than 1e-5 when a "
-    "later token is poked (moved by 1, say), else False. x: (1, num_tokens, d_in); leave it as it is. Judge "
-    "by what comes out. In training mode dropout draws anew at every call; `layer.eval()` ends that.",
+    prompt="Does a layer leak? Return True if some row of `layer(x)` moves by more than 1e-5 when a later token is "
+    "perturbed (moved by 1, for example), else False. x: (1, num_tokens, d_in), which you shouldn't change. Judge the "
+    "layer by its output. In training mode dropout draws a new mask at every call, and `layer.eval()` stops that.",
     solution=leaks,
     cases=sound_and_leaky_layers,
     mistakes=[
@@ -312,51 +344,54 @@ find_leaks = Exercise(
             "looks at the past",
             "triu(diagonal=1)",
             "tril(diagonal=-1)",
-            "You ask whether a token moves the rows after it. It should. A leak moves a row before it.",
+            "You check whether a token moves the rows after it, and it should. Which rows does a leak move?",
         ),
         (
             "counts the token's own row",
             "diagonal=1",
             "",
-            "You call every layer leaky. A poked token's own row may move: look at the rows before it.",
+            "You call every layer leaky, because you count the row of the perturbed token itself. Can that row move "
+            "in a causal layer?",
         ),
         (
             "looks at the weights",
             "influence(layer, x).perturbation",
             "layer.steps(x).weights",
-            "One layer here has causal weights and leaks after them. Judge by `layer(x)` instead.",
+            "You look at the weights, but one layer here has causal weights and leaks after them. What does `layer(x)` "
+            "tell you?",
         ),
-        "pokes the last token alone",
+        "perturbs only the last token",
         "takes dropout for a leak",
     ],
     hints=[
-        "Which entries of an `influence` table show that a later token moves an earlier row?",
-        "`influence` works in eval mode. Row i, column j of its `.perturbation` tells how far token j moves row i.",
+        "Which entries of an influence map show that a later token moves an earlier row?",
+        "`influence` works in eval mode. Row i, column j of its `.perturbation` says how far token j moves row i.",
         "`influence(layer, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
     ],
-    why="A leak is a row i that moves with a later token j: an entry above the diagonal. `influence` pokes "
-    "each token in eval mode and looks at the output, not the weights. The bound leaves room for rounding.",
-    moral="It works for any layer with a row a token, whatever goes on inside.",
+    why="In a leak, row i moves with a later token j, which is an entry above the diagonal. `influence` perturbs each "
+    "token in eval mode and looks at the output, not at the weights. The bound of 1e-5 leaves room for rounding.",
+    moral="It works for any layer with one row per token, no matter what happens inside.",
 )
 
 
 def moved_before(layer, x, j):
-    """How far the rows before token j move when it is poked."""
-    poked = x.clone()
-    poked[0, j] += 1.0
-    return (layer(poked) - layer(x))[0, :j].abs().sum().item()
+    """How far the rows before token j move when it's perturbed."""
+    perturbed = x.clone()
+    perturbed[0, j] += 1.0
+    return (layer(perturbed) - layer(x))[0, :j].abs().sum().item()
 
 
 @find_leaks.mistake
-def pokes_the_last_token_alone(layer, x):
-    """Two masks here have one hole each: one token moves one earlier row. Poke every token in turn, and look at
-    every row before it."""
+def perturbs_only_the_last_token(layer, x):
+    """You perturb only the last token. But two masks here have one hole each, through which one token moves one earlier
+    row. Which tokens could that be?"""
     return moved_before(layer.eval(), x, x.shape[1] - 1) > 1e-5
 
 
 @find_leaks.mistake
 def takes_dropout_for_a_leak(layer, x):
-    """In training mode two calls differ though nothing is poked: you take dropout for a leak."""
+    """You take dropout for a leak. In training mode two calls differ although nothing was perturbed. In which mode
+    don't they?"""
     return any(moved_before(layer, x, j) > 1e-5 for j in range(1, x.shape[1]))
 
 

@@ -28,6 +28,8 @@ def dropped_by_hand(weights, keep, p):
 
 
 def given_masks(generator):
+    twice = torch.tensor([[0.0015, 0.4977, 0.0015, 0.4977, 0.0015]])  # the lookup's weights: A 3, B 1, C 2, B 1, B ?
+    yield twice, torch.tensor([[True, False, True, True, True]]), 0.5
     for shape, p in (((6, 6), 0.2), ((4, 7), 0.5), ((1, 5), 0.8), ((3, 1), 0.4), ((2, 3, 4), 0.1)):
         keep = torch.rand(*shape, generator=generator) < 1 - p
         keep[..., 0] = True  # so that no row is 0/0 for those who divide by its sum
@@ -37,9 +39,10 @@ def given_masks(generator):
 dropout_by_hand = Exercise(
     name="dropout_by_hand",
     title="Dropout by hand",
-    prompt="Apply dropout to attention weights by a mask that is already drawn: `keep` is True where a "
-    "weight survives. `p`, between 0 and 1, is the probability with which a weight is dropped. The mean of "
-    "each weight over many masks should stay what it was.",
+    prompt="Apply dropout to attention weights with a mask that's already drawn: `keep` is True where a weight "
+    "survives. `p`, between 0 and 1, is the probability that a weight is dropped. Over many masks, the mean of each "
+    "weight should stay what it was. One of the inputs is the lookup with its pair written twice, and `keep` drops "
+    "the first.",
     solution=dropped_by_hand,
     cases=lambda generator: list(given_masks(generator)),
     mistakes=[
@@ -47,45 +50,46 @@ dropout_by_hand = Exercise(
             "does not scale",
             " / (1 - p)",
             "",
-            "The right weights are dropped, but the others did not grow. A weight that survives only some "
-            "of the time must be larger when it does, or its mean shrinks.",
+            "The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large "
+            "must a weight be when it survives?",
         ),
         (
             "divides by p",
             "(1 - p)",
             "p",
-            "You divide by p, the probability of being dropped. What is the probability of surviving? (At p "
-            "= 0.5 nobody can tell the two apart.)",
+            "You divide by p, the probability of being dropped. What's the probability of surviving? (At p = 0.5 you "
+            "can't tell the two apart.)",
         ),
         (
             "multiplies by 1 - p",
             "/ (1 - p)",
             "* (1 - p)",
-            "Your survivors shrink. They must grow, to make up for the masks in which they are dropped.",
+            "Your survivors shrink. Shouldn't they make up for the masks in which they're dropped?",
         ),
         (
             "drops what should be kept",
             "* keep",
             "* ~keep",
-            "You drop where `keep` is True. Here True means that a weight survives; in a causal mask it "
-            "means that a score is hidden.",
+            "You drop where `keep` is True. In a causal mask True means that a score is hidden, but what does it mean "
+            "here?",
         ),
         (
             "makes the rows sum to 1 again",
             "weights * keep / (1 - p)",
             "by_their_sums(weights * keep)",
-            "You divide each row by its sum. After dropout a row may sum to more or less than 1: what stays "
-            "is the mean over many masks. Let every survivor grow by the same factor.",
+            "You divide each row by its sum, so each row has a factor of its own. After dropout a row can sum to more "
+            "or less than 1, because only the mean over many masks stays. Which factor depends on p only?",
         ),
     ],
     hints=[
-        "Two steps: make zero what is not kept, then let the survivors grow.",
-        "A weight survives with probability 1 - p. By which factor must it grow, so that its mean stays?",
+        "There are two steps: set to zero what isn't kept, then let the survivors grow.",
+        "A weight survives with probability 1 - p. By which factor must it grow so that its mean stays the same?",
         "`weights * keep` is 0 where `keep` is False. Divide that by `1 - p`.",
     ],
-    why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0: its mean is w. The factor "
-    "depends on p alone, not on the row and not on the mask, so a row sum may be more or less than 1.",
-    moral="`Dropout` does the same with a mask that it draws itself.",
+    why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0, so its mean is w. The factor depends "
+    "only on p, and neither on the row nor on the mask. That's why a row can sum to more or less than 1.",
+    moral="In the lookup the second pair's weight is now 0.995, so its digit still leads. `Dropout` does the same "
+    "with a mask that it draws itself.",
 )
 
 
@@ -115,9 +119,9 @@ def in_both_modes(answer, p, generator, weights):
     layer = answer(p, generator)
     torch.default_generator.manual_seed(1)  # so that an answer that draws from it can be recognised
     return {
-        "output in train mode": layer.train()(weights),
-        "output in eval mode": layer.eval()(weights),
-        "output in train mode, after eval": layer.train()(weights),
+        "output in training mode": layer.train()(weights),
+        "output in evaluation mode": layer.eval()(weights),
+        "output in training mode, after evaluation": layer.train()(weights),
     }
 
 
@@ -125,9 +129,9 @@ dropout_as_a_layer = Exercise(
     name="dropout_as_a_layer",
     imports="from torch import nn",
     title="Dropout as a layer",
-    prompt="Write the forward pass of a dropout layer. In train mode, draw a float64 number for each entry "
-    "with one `torch.rand` from the layer's generator, keep where draw < 1 - p, and scale. In eval mode, "
-    "return the weights as they are and draw nothing. `self.training` says which mode is set.",
+    prompt="Write the forward pass of a dropout layer. In training mode, draw a float64 number for each entry with one "
+    "`torch.rand` from the layer's generator, keep the entry if the number is below 1 - p, and scale. In evaluation "
+    "mode, return the weights as they are and draw nothing. `self.training` is True in training mode.",
     solution=SeededDropout,
     stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
     cases=rates,
@@ -137,53 +141,57 @@ dropout_as_a_layer = Exercise(
             "forgets eval",
             "not self.training",
             "False",
-            "You drop in eval mode too. There the weights should come back as they are.",
+            "You drop in evaluation mode too. What should come back there?",
         ),
         (
             "draws from the global generator",
             ", generator=self.generator",
             "",
-            "Your draws do not come from the layer's generator, so its seed does not fix your mask.",
+            "Your draws don't come from the layer's generator, so its seed doesn't fix your mask. How does "
+            "`torch.rand` take a generator?",
         ),
         (
             "draws in float32",
             " dtype=torch.float64,",
             "",
-            "Your draws are float32, torch's default: from the same seed, other numbers than in float64.",
+            "Your draws are float32, which is torch's default, and the same seed gives different numbers in float64. "
+            "Which argument sets the type?",
         ),
         (
             "keeps with probability p",
             "draws < 1 - self.p",
             "draws < self.p",
-            "You keep where draw < p, so with probability p. That is how often a weight should be dropped.",
+            "You keep where draw < p, and so with probability p. Isn't that how often a weight should be dropped?",
         ),
         (
             "keeps above p",
             "draws < 1 - self.p",
             "draws > self.p",
-            "You keep where draw > p: as many as asked for, but not the same ones. Compare as in the prompt.",
+            "You keep where draw > p. That keeps as many as it should, but not the same ones. How does the prompt "
+            "compare?",
         ),
         (
             "drops whole rows",
             "rand(weights.shape",
             "rand(len(weights), 1",
-            "You draw one number a row: a query keeps all of its weights or none. Each entry needs a draw.",
+            "You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?",
         ),
         (
             "drops whole tokens",
             "rand(weights.shape",
             "rand(1, weights.shape[1]",
-            "You draw one number a column: a token is dropped for all queries. Each entry needs a draw.",
+            "You draw one number per column, so a token is dropped for all queries at once. How many draws do you "
+            "need?",
         ),
     ],
     hints=[
-        "Look at the mode first: in eval mode nothing may be drawn.",
-        "`torch.rand(shape, dtype=..., generator=...)` draws. Which shape gives each entry its own number?",
+        "Check the mode first, because in evaluation mode nothing should be drawn.",
+        "`torch.rand(shape, dtype=..., generator=...)` draws. Which shape gives each entry a number of its own?",
         "`torch.rand(weights.shape, dtype=torch.float64, generator=self.generator) < 1 - self.p` is `keep`.",
     ],
-    why="The same seed, shape and dtype give the same draws, and a comparison turns them into the mask. As "
-    "nothing is drawn in eval mode, an evaluation in between does not change the masks that follow.",
-    moral="With the same generator, `Dropout` makes these very masks.",
+    why="The same seed, shape and dtype give the same draws, and a comparison turns them into the mask. Since nothing "
+    "is drawn in evaluation mode, an evaluation in between doesn't change the masks that follow.",
+    moral="With the same generator, `Dropout` makes the same masks.",
 )
 
 
@@ -205,9 +213,9 @@ def places(generator):
 dropout_in_its_place = Exercise(
     name="dropout_in_its_place",
     title="Dropout in its place",
-    prompt="Compute context vectors from scores (scaled already), a mask (n, num_keys) that is "
-    "True where a key is hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, its mode set: "
-    "call it once, at the step where attention drops.",
+    prompt="Compute context vectors from scores (already scaled), a mask (n, num_keys) that's True where a key is "
+    "hidden, and values. `dropout` is a layer such as `Dropout(0.5)` whose mode is set. Call it once, at the step "
+    "where attention drops.",
     solution=context_with_dropout,
     cases=lambda generator: list(places(generator)),
     mistakes=[
@@ -217,43 +225,45 @@ dropout_in_its_place = Exercise(
             "makes the rows sum to 1 again",
             "dropout(weights)",
             "by_their_sums(dropout(weights))",
-            "You divide by the row sums after dropout. That cancels the factor 1/(1 - p), and a row that "
-            "lost everything is 0/0. Leave the rows as dropout makes them.",
+            "You divide by the row sums after dropout, which cancels the factor 1/(1 - p) and turns a row that lost "
+            "everything into 0/0. Do the rows have to sum to 1 there?",
         ),
         (
             "drops the context",
             "dropout(weights) @ values",
             "dropout(weights @ values)",
-            "You drop entries of the context, when every token was read already. Drop one step earlier.",
+            "You drop entries of the context vectors, when every token has already been read. Which step decides how "
+            "much of a token is read?",
         ),
         (
             "hides with zeros after softmax",
             "scores.masked_fill(mask, -torch.inf), dim=-1)",
             "scores, dim=-1).masked_fill(mask, 0.0)",
-            "You hide keys by zeros after softmax, when they have taken their share. Hide them before it.",
+            "You hide keys with zeros after softmax, when they've already taken their share. What did notebook 03 do?",
         ),
     ],
     hints=[
-        "Write down the steps of causal attention without dropout. Which tables do you meet on the way?",
-        "What should be zero in the end, a token's score or the share with which it is read?",
-        "Mask, softmax, dropout, values: the last line is `dropout(weights) @ values`.",
+        "Write down the steps of causal attention without dropout. Which matrices do you meet on the way?",
+        "What should be zero in the end, a token's score or the weight that it gets?",
+        "The order is mask, softmax, dropout, values, so the last line is `dropout(weights) @ values`.",
     ],
-    why="Zero means 'not read' among the weights, not among the scores. After softmax no minus infinity is "
-    "left that could become NaN, and nothing that follows cancels the factor 1/(1 - p).",
+    why="A weight of zero means that a token isn't read, but a score of zero doesn't. After softmax no minus infinity "
+    "is left that could become NaN, and nothing that follows cancels the factor 1/(1 - p).",
     moral="`CausalAttention` takes the same steps in the same order.",
 )
 
 
 @dropout_in_its_place.mistake
 def drops_the_masked_scores(scores, mask, values, dropout):
-    """You drop scores that are masked already. Minus infinity times 0 is NaN, and softmax spreads it over the row.
-    Which table has zeros that mean 'not read'?"""
+    """You drop scores that are already masked. Minus infinity times 0 is NaN, and softmax spreads it over the row.
+    Where does a zero mean that a token isn't read?"""
     return torch.softmax(dropout(scores.masked_fill(mask, -torch.inf)), dim=-1) @ values
 
 
 @dropout_in_its_place.mistake
 def drops_the_scores_before_the_mask(scores, mask, values, dropout):
-    """You drop scores. A score of 0 is not a weight of 0: after softmax that token is still read."""
+    """You drop scores. But a score of 0 isn't a weight of 0, so after softmax that token is still read. What should
+    be 0?"""
     return torch.softmax(dropout(scores).masked_fill(mask, -torch.inf), dim=-1) @ values
 
 
@@ -265,9 +275,9 @@ def variance_of_row_sums(weights, p):
 how_far_rows_stray = Exercise(
     name="how_far_rows_stray",
     title="How far do rows stray?",
-    prompt="With dropout a row of weights sums to 1 only on average. How far do its sums stray? Return "
-    "their variance, exactly, without drawing a mask. Each weight is dropped with probability p, or else "
-    "divided by 1 - p, independently of the others, so that the variances of a row's entries add up.",
+    prompt="With dropout a row of weights sums to 1 only on average. How far do its sums stray from 1? Return their "
+    "exact variance, without drawing a mask. Each weight is either dropped, with probability p, or divided by 1 - p. "
+    "That happens independently of the others, so the variances of a row's entries add up.",
     solution=variance_of_row_sums,
     cases=lambda g: [
         (random_weights(g, *shape), p)
@@ -278,45 +288,44 @@ how_far_rows_stray = Exercise(
             "does not square",
             "(weights**2)",
             "weights",
-            "You give all rows the same variance. But a weight twice as large has four times the variance: "
-            "square each weight, then sum.",
+            "You give all rows the same variance. If a weight is twice as large, how much larger is its variance?",
         ),
         (
             "leaves the scaling out",
             "/ (1 - p)",
             "* (1 - p)",
-            "That is the variance without scaling. Survivors are divided by 1 - p: what does that do to it?",
+            "That's the variance without scaling. But survivors are divided by 1 - p, so what does that do to it?",
         ),
         (
             "takes the mean square for the variance",
             " * p",
             "",
-            "You summed the means of the squares. A variance is that less the square of the mean. (At p = 0 "
-            "nothing strays, and yours is not 0.)",
+            "You summed the means of the squares. At p = 0 nothing strays, but yours isn't 0. What's missing for a "
+            "variance?",
         ),
         (
             "gives the standard deviation",
             "(weights**2).sum(dim=-1) * p / (1 - p)",
             "((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5",
-            "That is the standard deviation. Its square, the variance, is asked for.",
+            "That's the standard deviation. How do you get from it to the variance?",
         ),
         (
             "compares the weights of a row",
             "(weights**2).sum(dim=-1) * p / (1 - p)",
             "weights.var(dim=-1)",
-            "You measure how the weights of a row differ from each other. How much does the row's sum "
-            "differ from mask to mask? That depends on p too.",
+            "You measure how the weights of a row differ from each other. How much does the row's sum differ from "
+            "mask to mask? Does that depend on p?",
         ),
     ],
     hints=[
         "Take one weight w. Which two values can it have after dropout, and with which probabilities?",
-        "A variance is the mean of the square less the square of the mean. The mean of this weight is w.",
-        "For one weight: (1 - p) · (w / (1 - p))² - w² = w² · p / (1 - p). Now sum over the row.",
+        "A variance is the mean of the square minus the square of the mean. The mean of this weight is w.",
+        "One weight has the variance (1 - p) · (w / (1 - p))² - w² = w² · p / (1 - p). Now sum over the row.",
     ],
-    why="A weight w becomes w / (1 - p) with probability 1 - p, otherwise 0. The mean of its square is w² / "
-    "(1 - p), and less w² this is w² · p / (1 - p). Try it at p = 0.5 on the row of 'Your', one weight of "
-    "1: its sums are 0 and 2, each half of the time, so their variance is 1.",
-    moral="A row that reads one token strays most; with n equal weights the variance is n times smaller.",
+    why="A weight w becomes w / (1 - p) with probability 1 - p, otherwise 0. The mean of its square is w² / (1 - p), "
+    "and if you subtract w², w² · p / (1 - p) is left. Try it at p = 0.5 on the row of 'Your', which has one weight "
+    "of 1. Its sums are 0 and 2, each half of the time, so their variance is 1.",
+    moral="A row that reads only one token strays most. With n equal weights the variance is n times smaller.",
 )
 
 EXERCISES = [dropout_by_hand, dropout_as_a_layer, dropout_in_its_place, how_far_rows_stray]

@@ -103,7 +103,7 @@ class MaskExplorer(SentenceExplorer):
         return {
             "num_tokens": slider("num_tokens", last + 1, 1, last + 1, "How many of the sentence's tokens"),
             "method": widgets.Dropdown(options=methods, **mask),
-            "poked": stops("perturb", names, min(2, last), "The token that is moved"),
+            "poked": stops("perturb", names, min(2, last), "The token to perturb"),
             "amount": slider("perturb by", 1.0, 0.1, 5.0, "How far it moves, in units of the embeddings", step=0.1),
         }
 

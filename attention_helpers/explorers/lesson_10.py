@@ -193,7 +193,7 @@ def plain(word):
 
 def quoted(word):
     """The same in quotation marks, without the space that most tokens begin with."""
-    return f"“{plain(word.removeprefix(' '))}”"
+    return f"“{plain(word.removeprefix(' ') or word)}”"
 
 
 def strongest(row, words, count):
