@@ -249,7 +249,7 @@ read_the_digit = Exercise(
     cases=lookups,
     mistakes=[
         (
-            "asks with the first token",
+            "takes the first token as the query",
             "inputs[-1]",
             "inputs[0]",
             "Your query is the first token. Where's the question?",
