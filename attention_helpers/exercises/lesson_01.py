@@ -26,9 +26,8 @@ def weights_for_query(query, inputs):
 weights_by_loops = Exercise(
     name="weights_by_loops",
     title="Weights of one query",
-    prompt="Compute the attention weights of one query over all tokens. Try it with loops first (one over the tokens, "
-    "and inside it one over the entries of the two vectors), because then you see every product that goes into a "
-    "score.",
+    prompt="Compute the attention weights of one query over all tokens. Try it with loops over the tokens and over "
+    "the entries of the vectors, because then you see every product that goes into a score.",
     solution=weights_for_query,
     cases=lambda g: [(vectors(g, d), vectors(g, n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,

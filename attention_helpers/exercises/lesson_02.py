@@ -106,9 +106,9 @@ def embeddings_and_matrices(generator):
 scores_that_are_scaled = Exercise(
     name="scores_that_are_scaled",
     title="Scaled scores",
-    prompt="Make queries and keys from the embeddings `x` with the two matrices, then compute the scores: row i holds "
-    "the dot products of query i with every key, divided by the square root of d_k. `x` is one sentence, (num_tokens, "
-    "d_in), or a **batch** of b sentences, (b, num_tokens, d_in).",
+    prompt="Make queries and keys from the embeddings `x`, then compute the scaled scores: row i holds the dot "
+    "products of query i with every key, divided by the square root of d_k. `x` is one sentence, (num_tokens, d_in), "
+    "or a **batch** of b sentences, (b, num_tokens, d_in).",
     solution=scaled_scores,
     cases=embeddings_and_matrices,
     mistakes=[
