@@ -51,11 +51,11 @@ def test_the_start_page_shows_the_whole_course(workbook):
     assert nothing.startswith("**Nothing is done yet, of ")
     total = sum(lesson.count("○") for lesson in nothing.splitlines())
     assert f"of {total} exercises" in nothing
-    record.note("temperature")
+    record.note("contexts_at_once")
     text = exercises.progress().text
     assert text.startswith(f"**1 of {total} exercises done.**")
     assert f"| 01 | 1 of {len(lesson_01.EXERCISES)} | ○ " in text.replace("\xa0", " ")
-    assert " ✓ Temperature |" in text
+    assert " ✓ All contexts at once ·" in text
     assert text.count("✓") == 1
 
 

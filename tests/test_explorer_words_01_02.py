@@ -24,12 +24,12 @@ from attention_helpers import Sentence, explorers
 from attention_helpers.plots import ABOVE, BELOW
 
 SCORES = [  # x · x is 1.4950 for "journey" and 1.4754 with "starts"; exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01
-    ({}, "“journey” reads itself most: 0.24, where an even share is 0.17"),
-    ({"query": 2}, "“starts” reads “journey” most: 0.24, where an even share is 0.17"),
-    ({"temperature": 0.01}, "“journey” reads itself most: 0.88, where an even share is 0.17"),
-    ({"temperature": 2}, "“journey” reads itself and “starts” most: 0.20, where an even share is 0.17"),
+    ({}, "“journey” reads itself most: 0.24, where equal weights would be 0.17"),
+    ({"query": 2}, "“starts” reads “journey” most: 0.24, where equal weights would be 0.17"),
+    ({"temperature": 0.01}, "“journey” reads itself most: 0.88, where equal weights would be 0.17"),
+    ({"temperature": 2}, "“journey” reads itself and “starts” most: 0.20, where equal weights would be 0.17"),
     ({"query": 5, "temperature": 0.01}, "“step” reads almost only “journey”: 0.93"),
-    ({"query": 4, "temperature": 0.05}, "“one” reads “starts” most: 0.45, where an even share is 0.17"),
+    ({"query": 4, "temperature": 0.05}, "“one” reads “starts” most: 0.45, where equal weights would be 0.17"),
     ({"temperature": 10}, "“journey” reads all 6 tokens nearly alike: 0.16 to 0.17"),
     ({"temperature": 100}, "“journey” reads all 6 tokens nearly alike: 0.17 each"),
 ]
@@ -101,7 +101,7 @@ def test_of_two_equal_words_only_the_query_is_itself():
     assert explorers.ScoresExplorer(Sentence(["a", "a"], x)).said.startswith("“a” reads almost only itself")
     e = explorers.ScoresExplorer(Sentence(["a", "a"], x))
     e.set(query=0)
-    assert e.said == "“a” reads “a” most: 0.88, where an even share is 0.50"  # softmax of 1 and 3
+    assert e.said == "“a” reads “a” most: 0.88, where equal weights would be 0.50"  # softmax of 1 and 3
 
 
 def scores_of(source, d_out, seed, qkv_bias):

@@ -1,4 +1,4 @@
-"""Exercises of notebook 01: from dot products to context vectors."""
+"""Exercises of notebook 01: from dot products to context vectors, and the digit that a question reads."""
 
 import math
 
@@ -26,8 +26,8 @@ def weights_for_query(query, inputs):
 weights_by_loops = Exercise(
     name="weights_by_loops",
     title="Weights of one query",
-    prompt="Compute the attention weights of one query over all tokens, without a matrix product: loop over the "
-    "tokens, and over the entries of the two vectors. Then turn the scores into weights.",
+    prompt="Compute the attention weights of one query over all tokens. Try it with loops over the tokens and over "
+    "the entries of the vectors, because then you see every product that goes into a score.",
     solution=weights_for_query,
     cases=lambda g: [(vectors(g, d), vectors(g, n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,
@@ -36,48 +36,51 @@ weights_by_loops = Exercise(
             "divides the scores by their sum",
             "torch.exp(scores)",
             "scores",
-            "Your weights are the scores divided by their sum. A score can be negative, and then so is its weight. "
-            "Make every score positive first, in the way that softmax does.",
+            "Your weights are the scores divided by their sum. But a score can be negative, and then its weight is, "
+            "too. What does softmax do to every score before it divides?",
         ),
         (
             "stops at the scores",
             "return exponentials / exponentials.sum()",
             "return scores",
-            "These are the scores. They are still to be turned into weights: positive numbers that sum to 1.",
+            "These are the scores. How do you turn them into weights, which are positive and sum to 1?",
         ),
         (
-            "does not divide by the sum",
+            "doesn't divide by the sum",
             " / exponentials.sum()",
             "",
-            "The exponentials are right, but they do not sum to 1 yet.",
+            "The exponentials are right, but they don't sum to 1 yet.",
         ),
         (
-            "takes the cosine for the dot product",
+            "takes the cosine instead of the dot product",
             "scores[i] = score",
             "scores[i] = score / (query.norm() * row.norm())",
-            "You divide by the lengths of the vectors: that is a cosine. A dot product keeps the lengths.",
+            "You divide by the lengths of the vectors, so your scores are cosines. Does a dot product ignore the "
+            "lengths?",
         ),
         (
             "compares by distance",
             "scores[i] = score",
             "scores[i] = -(query - row).norm()",
-            "Your scores are distances. Here two vectors are compared by their dot product.",
+            "Your scores are distances. Which product compares two vectors in this notebook?",
         ),
     ],
     hints=[
-        "A dot product is a sum: of the products of entries that stand in the same place.",
-        "Collect one score a token. Then take the exponential, and divide by the sum of all exponentials.",
-        "The score of token `i` is the sum over `k` of `query[k] * inputs[i, k]`; the weights are "
-        "`torch.exp(scores) / torch.exp(scores).sum()`.",
+        "Start with the score of a single token: multiply the entries that have the same position, and add up the "
+        "products.",
+        "Collect one score per token. Then take the exponential of each score, and divide by the sum of the "
+        "exponentials.",
+        "The score of token `i` is the sum over `k` of `query[k] * inputs[i, k]`; the weights are `torch.exp(scores) "
+        "/ torch.exp(scores).sum()`.",
     ],
-    why="A score is one dot product, so one number a token; softmax then makes the scores positive and lets "
-    "them sum to 1, whatever their signs.",
-    moral="The matrix product `inputs @ query` does both loops at once.",
+    why="Each score is one dot product, so there's one number per token. Softmax then turns the scores into weights "
+    "that are positive and sum to 1, and it can do that for scores of any sign.",
+    moral="The product `inputs @ query` replaces both loops.",
 )
 
 
 def stable_softmax(scores):
-    """Softmax over the last dimension of scores (..., n); a row of -inf alone becomes zeros."""
+    """Softmax over the last dimension of scores (..., n); a row that is all -inf becomes zeros."""
     largest = scores.max(dim=-1, keepdim=True).values  # (..., 1)
     largest = torch.where(largest.isinf(), torch.zeros_like(largest), largest)
     exponentials = torch.exp(scores - largest)
@@ -97,8 +100,9 @@ def hard_scores(generator):
 softmax_that_survives = Exercise(
     name="softmax_that_survives",
     title="A softmax that survives",
-    prompt="Write softmax over the last dimension by `exp` and `sum`, so that scores of +1000 give no `nan`. A score "
-    "of `-inf` must get weight 0, and a row in which every score is `-inf` must become a row of zeros.",
+    prompt="Write softmax over the last dimension with `exp` and `sum`, so that scores of +1000 don't give `nan`. A "
+    "score of `-inf` must get weight 0, and a row in which every score is `-inf` must become a row of zeros.",
+    deeper=True,
     solution=stable_softmax,
     cases=hard_scores,
     mistakes=[
@@ -107,166 +111,198 @@ softmax_that_survives = Exercise(
             "gives NaN for a row of -inf",
             "torch.where(total == 0, torch.ones_like(total), total)",
             "total",
-            "Almost: a row of `-inf` alone still becomes NaN, as it does in torch. Nothing is left to share out "
-            "there, and this exercise asks for zeros.",
+            "Almost. A row in which every score is `-inf` still becomes NaN, as it does in torch. What do you divide "
+            "by there, and how can the result be zeros?",
         ),
         (
             "works over the first dimension",
             "dim=-1",
             "dim=0",
-            "Your columns sum to 1, not your rows: the weights of one query stand in a row, the last dimension.",
+            "Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?",
         ),
-        "subtracts the maximum of the whole table",
+        "subtracts the maximum of the complete matrix",
         (
             "adds a small number to the sum",
             "torch.where(total == 0, torch.ones_like(total), total)",
             "(total + 1e-3)",
-            "A small number in the divisor keeps NaN away, but then no row sums to 1. Treat the empty row by itself.",
+            "A small number in the divisor prevents NaN, but then no row sums to 1 any more. Can you treat the row "
+            "that's all `-inf` separately?",
         ),
     ],
     hints=[
-        "Adding the same number to every score of a row does not change its softmax.",
-        "Subtract each row's maximum, with `keepdim=True`. Then look at `-inf - (-inf)`: what is it?",
-        "Use `torch.where` twice: where the maximum is `-inf`, subtract 0; where the sum is 0, divide by 1.",
+        "You can add the same number to every score of a row without changing its softmax. Which number prevents "
+        "overflow?",
+        "Subtract each row's maximum, with `keepdim=True`. Then look at the row that's all `-inf`: what is `-inf - "
+        "(-inf)`?",
+        "Use `torch.where` twice: where the maximum is `-inf`, subtract 0, and where the sum is 0, divide by 1.",
     ],
-    why="Subtracting a row's maximum leaves its softmax as it is, and no exponential exceeds 1. Where the "
-    "maximum is itself -inf, nothing may be subtracted: -inf - (-inf) is NaN. The last line then divides "
-    "0 by 1.",
-    moral="torch's own softmax subtracts the maximum as well.",
+    why="Subtracting a row's maximum doesn't change its softmax, and it means that no exponential exceeds 1. If the "
+    "maximum is itself -inf, we can't subtract it, because -inf - (-inf) is NaN. The last line then divides 0 by 1.",
+    moral="`torch.softmax` subtracts the maximum, too.",
 )
 
 
 @softmax_that_survives.mistake
 def overflows(scores):
-    """`exp(1000)` is more than a float32 holds, and inf divided by inf is NaN. Shift each row before the
-    exponential. Which shift leaves the weights as they are?"""
+    """`exp(1000)` is larger than any float32, so it becomes inf, and inf divided by inf is NaN. Which number could you
+    subtract from every score of a row without changing its weights?"""
     exponentials = torch.exp(scores)
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 @softmax_that_survives.mistake
-def subtracts_the_maximum_of_the_whole_table(scores):
-    """You subtract one maximum from all rows. A row that lies far below it underflows to 0/0. Each row needs its
-    own."""
+def subtracts_the_maximum_of_the_complete_matrix(scores):
+    """You subtract the same maximum from all rows. If a row is far below it, its exponentials all become 0, and then
+    you divide 0 by 0. Which maximum does each row need?"""
     exponentials = torch.exp(scores - scores.max())
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 def all_contexts(inputs):
-    """Context vectors (n, d) of all tokens of inputs (n, d), each asking as it stands."""
+    """Context vectors (n, d) of all tokens of inputs (n, d), which are queries, keys and values."""
     return torch.softmax(inputs @ inputs.T, dim=-1) @ inputs
 
 
 contexts_at_once = Exercise(
     name="contexts_at_once",
-    title="All contexts in one product",
-    prompt="Compute the context vectors of all tokens at once: every token asks, every token is compared with every "
-    "token by a dot product, and no loop is needed. There are no trained matrices yet, and no scaling.",
+    title="All contexts at once",
+    prompt="Compute the context vectors of all tokens at once. Every token is a query, a key and a value, and you "
+    "don't need a loop.",
     solution=all_contexts,
     cases=lambda g: [(vectors(g, n, d),) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
     mistakes=[
         (
-            "mixes by columns",
+            "averages by columns",
             "dim=-1",
             "dim=0",
-            "You mix by weights whose columns sum to 1. Row i holds the weights of query i, and it is the rows that "
-            "must sum to 1.",
+            "The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?",
         ),
         (
             "forgets the softmax",
             "torch.softmax(inputs @ inputs.T, dim=-1)",
             "inputs @ inputs.T",
-            "You mix the inputs by raw scores. Between the scores and the mixture stands the softmax.",
+            "You average the inputs with raw scores. Which step is missing between the scores and the average?",
         ),
         (
             "stops at the weights",
             "torch.softmax(inputs @ inputs.T, dim=-1) @ inputs",
             "torch.softmax(inputs @ inputs.T, dim=-1)",
-            "These are the weights, one row a query. The context vectors are the inputs, mixed by them.",
+            "These are the weights, one row per query. What do you average with them?",
         ),
         (
             "scales the scores",
             "inputs.T",
             "inputs.T / inputs.shape[1] ** 0.5",
-            "You divide the scores by the square root of the width. That comes in the next notebook, with trained "
-            "queries and keys; here the plain dot products are asked for.",
+            "You divide the scores by the square root of the width. That's a good idea, but it comes in the next "
+            "notebook. Here the scores are plain dot products.",
         ),
         (
-            "takes one softmax for the whole table",
+            "takes one softmax over the complete matrix",
             "torch.softmax(inputs @ inputs.T, dim=-1)",
             "torch.softmax((inputs @ inputs.T).flatten(), 0).view(len(inputs), -1)",
-            "All your weights together sum to 1. Every query has its own weights: each row must sum to 1.",
+            "All your weights together sum to 1. But each query has weights of its own, so what should each row sum "
+            "to?",
         ),
     ],
     hints=[
-        "Three steps: scores (n, n), weights (n, n), context vectors (n, d).",
-        "`inputs @ inputs.T` has the score of query i and token j in row i, column j. Which dimension is the token's?",
-        "Softmax with `dim=-1`, then a matrix product of the weights with the inputs.",
+        "There are three steps: scores (n, n), weights (n, n), and context vectors (n, d). Which of them do you have?",
+        "`inputs @ inputs.T` has the score of query i with key j in row i and column j. Which dimension belongs to "
+        "the keys?",
+        "Apply softmax with `dim=-1`, then multiply the weights by the inputs.",
     ],
-    why="Row i of the scores belongs to query i. Softmax over the last dimension makes each row a mixture, "
-    "and the second product mixes the inputs by it.",
-    moral="Two matrix products and a softmax: that is simple self-attention.",
+    why="Row i of the scores belongs to query i. Softmax over the last dimension turns each row into weights that sum "
+    "to 1, and the second product averages the inputs with them.",
+    moral="Two matrix products and a softmax are simple self-attention.",
 )
 
 
-def weights_at_temperature(scores, temperature):
-    """Weights (..., n) of scores (..., n): below 1 sharper, above 1 flatter. ValueError for ≤ 0."""
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}")
-    return torch.softmax(scores / temperature, dim=-1)
+def digits_that_it_reads(inputs):
+    """What the last token reads of the digits 1, 2 and 3, (3,), of lookup tokens inputs (n, 7)."""
+    scores = inputs @ inputs[-1]  # (n,)
+    weights = torch.softmax(scores, dim=0)  # (n,)
+    context = weights @ inputs  # (7,)
+    return context[3:6]
 
 
-def temperatures(generator):
-    warm = [(vectors(generator, *shape), t) for shape, t in (((6, 6), 1.0), ((4,), 0.25), ((2, 3, 5), 7.5))]
-    return [*warm, (vectors(generator, 3), 0.0), (vectors(generator, 3), -2.0)]
+def lookups(generator):
+    """Sentences with 2 to 5 pairs, a letter perhaps twice, and a question that asks for one of the letters."""
+    cases = []
+    for pairs in (3, 2, 5, 4):
+        letters, digits = torch.randint(3, (2, pairs), generator=generator)
+        inputs = torch.zeros(pairs + 1, 7)
+        inputs[range(pairs), letters] = 1
+        inputs[range(pairs), 3 + digits] = 1
+        inputs[-1, letters[0]] = 1
+        inputs[-1, 6] = 1
+        cases.append((inputs,))
+    return cases
 
 
-temperature = Exercise(
-    name="temperature",
-    title="Temperature",
-    prompt="Divide the scores by a temperature before the softmax: below 1 the weights become sharper, above 1 "
-    "flatter. A temperature of 0 or below makes no sense: raise a `ValueError` that says so.",
-    solution=weights_at_temperature,
-    cases=temperatures,
-    rows_sum_to_one=True,
+read_the_digit = Exercise(
+    name="read_the_digit",
+    title="Which digit does the question read?",
+    prompt="The last token of a lookup sentence is the question. Compute its context vector from the embeddings "
+    "(plain dot products, then softmax), and return the part that holds the digits 1, 2 and 3. As above, the entries "
+    "are A, B, C, 1, 2, 3 and `?`. But sentences can have any number of tokens.",
+    solution=digits_that_it_reads,
+    cases=lookups,
     mistakes=[
-        "multiplies by the temperature",
-        "divides after the softmax",
         (
-            "takes a power of the weights and leaves it at that",
-            "scores / temperature, dim=-1)",
-            "scores, dim=-1) ** (1 / temperature)",
-            "A power of the weights does sharpen or flatten, but the rows no longer sum to 1.",
+            "takes the first token as the query",
+            "inputs[-1]",
+            "inputs[0]",
+            "Your query is the first token. Where's the question?",
         ),
         (
-            "takes any temperature",
-            "temperature <= 0",
-            "False",
-            "Right above 0. A temperature of 0 or below should end in a `ValueError`, and yours returns weights.",
+            "fixes the question's position",
+            "inputs[-1]",
+            "inputs[3]",
+            "That works for four tokens only, because the question isn't always token 3. Is a 3 written in your code?",
+        ),
+        (
+            "divides the scores by their sum",
+            "torch.softmax(scores, dim=0)",
+            "scores / scores.sum()",
+            "You divide the scores by their sum, as we did before we had softmax. What would softmax do first?",
+        ),
+        (
+            "reads the letters",
+            "[3:6]",
+            "[:3]",
+            "These are the letters A, B and C. At which entry do the digits begin?",
+        ),
+        (
+            "returns the complete context vector",
+            "[3:6]",
+            "",
+            "The context vector is right. Which of its entries are digits?",
+        ),
+        (
+            "stops at the weights",
+            "return context[3:6]",
+            "return weights",
+            "These are the weights, one per token. The digits are in the embeddings, so what do you do with the "
+            "weights?",
+        ),
+        (
+            "leaves out the question's own weight",
+            "weights = torch.softmax(scores, dim=0)",
+            "weights = torch.cat([torch.softmax(scores[:-1], dim=0), torch.zeros(1)])",
+            "You leave the question out of its own average. That would help! But here every token is a key, and the "
+            "question is one of them.",
         ),
     ],
     hints=[
-        "Where must a number act, so that the softmax still makes rows that sum to 1?",
-        "Check first: `if temperature <= 0: raise ValueError(...)`. Then divide the scores.",
-        "`torch.softmax(scores / temperature, dim=-1)`, after the check.",
+        "The question is the last token, `inputs[-1]`. What are its scores with all the tokens, itself included?",
+        "Turn the scores into weights, average all the embeddings with them, and then pick entries of the average.",
+        "The digits are `context[3:6]`, where `context = torch.softmax(inputs @ inputs[-1], dim=0) @ inputs`.",
     ],
-    why="Dividing the scores keeps the weights a softmax: they stay positive and each row sums to 1. At 0 the "
-    "division fails, and below it the order of the tokens would turn around.",
-    moral="In notebook 02 the square root of d_k plays the part of a temperature.",
+    why="Tokens with the question's letter score 1, the other pairs 0, and the question itself 2. So the digits of "
+    "the first kind get the largest weights among the pairs, and the context vector adds up the weights digit by "
+    "digit.",
+    moral="In the notebook's sentence that's 0.2245 for the digit 1 and 0.0826 for the others. The next notebook does "
+    "better.",
 )
 
-
-@temperature.mistake
-def multiplies_by_the_temperature(scores, temperature):
-    """You multiply: then a high temperature sharpens. It should flatten. (And what of 0 and below?)"""
-    return torch.softmax(scores * temperature, dim=-1)
-
-
-EXERCISES = [weights_by_loops, softmax_that_survives, contexts_at_once, temperature]
+EXERCISES = [weights_by_loops, contexts_at_once, read_the_digit, softmax_that_survives]
 progress = Progress(EXERCISES)
-
-
-@temperature.mistake
-def divides_after_the_softmax(scores, temperature):
-    """You divide the weights, and they no longer sum to 1. Divide the scores, before the softmax."""
-    return torch.softmax(scores, dim=-1) / temperature

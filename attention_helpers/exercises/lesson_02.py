@@ -1,4 +1,4 @@
-"""Exercises of notebook 02: scaled scores, two ways to keep a matrix, and a step of training."""
+"""Exercises of notebook 02: keys by hand, scaled scores, a step of training, and two ways to store a matrix."""
 
 import torch
 from torch import nn
@@ -13,15 +13,92 @@ def normal(generator, *shapes):
     return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
 
+def key_matrix(num_letters, num_digits, strength):
+    """W_key (num_letters + num_digits + 1, num_letters); its rows are the letters, the digits, and `?`."""
+    W_key = torch.zeros(num_letters + num_digits + 1, num_letters)
+    W_key[:num_letters] = strength * torch.eye(num_letters)
+    W_key[-1] = -strength
+    return W_key
+
+
+keys_by_hand = Exercise(
+    name="keys_by_hand",
+    title="Write W_key by hand",
+    prompt="Write the `W_key` of a lookup with any number of letters and digits. An embedding's entries are the "
+    "letters, then the digits, then `?`, and a key has one entry per letter. A match should stand out by `strength` "
+    "(it was 10 above), digits shouldn't matter, and a question shouldn't be found, not even by itself.",
+    solution=key_matrix,
+    cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
+    mistakes=[
+        (
+            "has no row for ?",
+            "    W_key[-1] = -strength\n",
+            "",
+            "Your row for `?` is 0, so the key of `B ?` is the key of `B 1`. Which two tokens does `B ?` read then?",
+        ),
+        (
+            "doesn't scale the letters",
+            "strength * torch.eye(num_letters)",
+            "torch.eye(num_letters)",
+            "A match stands out by 1 only, so softmax leaves the answer blurred. Where does `strength` come in?",
+        ),
+        (
+            "subtracts only 1 for ?",
+            "-strength",
+            "-1",
+            "You subtract 1 for `?`, but the question's letter adds `strength` to its key. What's left of it?",
+        ),
+        (
+            "adds the row for ?",
+            "-strength",
+            "strength",
+            "Your row for `?` adds to every entry of a question's key. Is a question easier or harder to find then?",
+        ),
+        (
+            "fills the rows of the digits",
+            "    W_key[-1]",
+            "    W_key[num_letters:] = strength\n    W_key[-1]",
+            "Your digits change the keys. If every pair has a digit, which pairs does the question find?",
+        ),
+        (
+            "transposes the matrix",
+            "return W_key",
+            "return W_key.T",
+            "Your matrix is transposed. In `x @ W_key`, which of its dimensions has to be as long as an embedding?",
+        ),
+        "fixes the sizes of the notebook",
+    ],
+    hints=[
+        "Each row is what one symbol adds to the key of a token. Which rows stay 0, and which row makes up for a "
+        "letter?",
+        "Start with `torch.zeros(rows, num_letters)`. The letters' rows are a multiple of `torch.eye(num_letters)`, "
+        "and `?` is the last row.",
+        "`W_key[:num_letters] = strength * torch.eye(num_letters)`, then `W_key[-1] = -strength`.",
+    ],
+    why="The key of a pair is `strength` at its letter and 0 elsewhere. A question's key is 0 at its letter, because "
+    "the row for `?` cancels it, and negative elsewhere, so no query prefers it. The rows of the digits stay 0.",
+    moral="Put it into `SelfAttention_v1` with a strength of 10, and `B ?` gives 0.9908 of its weight to its pair.",
+)
+
+
+@keys_by_hand.mistake
+def fixes_the_sizes_of_the_notebook(num_letters, num_digits, strength):
+    """Right for three letters and three digits. Is a 3, a 6 or a 7 written in your code?"""
+    W_key = torch.zeros(7, 3)
+    W_key[:3] = strength * torch.eye(3)
+    W_key[6] = -strength
+    return W_key
+
+
 def scaled_scores(x, W_query, W_key):
-    """Scores (..., num_tokens, num_tokens) of x (..., num_tokens, d_in), over the root of d_k."""
+    """Scores (..., num_tokens, num_tokens) of x (..., num_tokens, d_in), divided by the root of d_k."""
     queries = x @ W_query  # (..., num_tokens, d_k)
     keys = x @ W_key  # (..., num_tokens, d_k)
     return queries @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5
 
 
 def embeddings_and_matrices(generator):
-    """One sentence or a batch; num_tokens, d_in and d_k mostly differ, so that a wrong width shows."""
+    """One sentence or a batch; num_tokens, d_in and d_k mostly differ, so that a wrong width is noticed."""
     shapes = [((6, 3), 2), ((4, 5), 7), ((1, 3), 3), ((5, 2), 1), ((2, 6, 3), 5), ((3, 1, 2), 4)]
     return [normal(generator, x, (x[-1], d_k), (x[-1], d_k)) for x, d_k in shapes]
 
@@ -29,9 +106,9 @@ def embeddings_and_matrices(generator):
 scores_that_are_scaled = Exercise(
     name="scores_that_are_scaled",
     title="Scaled scores",
-    prompt="From the embeddings `x` make queries and keys with the two matrices, then scores: row i holds "
-    "the dot products of query i with every key, divided by the square root of d_k. `x` is one sentence, "
-    "(num_tokens, d_in), or a batch, (b, num_tokens, d_in).",
+    prompt="Make queries and keys from the embeddings `x`, then compute the scaled scores: row i holds the dot "
+    "products of query i with every key, divided by the square root of d_k. `x` is one sentence, (num_tokens, d_in), "
+    "or a **batch** of b sentences, (b, num_tokens, d_in).",
     solution=scaled_scores,
     cases=embeddings_and_matrices,
     mistakes=[
@@ -39,52 +116,56 @@ scores_that_are_scaled = Exercise(
             "scales by d_in",
             "keys.shape",
             "x.shape",
-            "You divide by the root of d_in, an embedding's width. How many products does one score add up?",
+            "You divide by the root of d_in, the width of an embedding. How many products does one score add up?",
         ),
         (
             "forgets the root",
             " ** 0.5",
             "",
-            "You divide by d_k itself: that divides the variance of the scores by d_k squared, too much.",
+            "You divide by d_k itself, so the variance of the scores is divided by d_k squared. What would make it 1?",
         ),
         (
-            "does not scale",
+            "doesn't scale",
             " / keys.shape[-1] ** 0.5",
             "",
-            "These are plain dot products, not scaled yet.",
+            "These are plain dot products. How large do they become when keys are wide?",
         ),
         (
-            "multiplies",
+            "multiplies by the root",
             "** 0.5",
             "** -0.5",
-            "You multiply by the root of d_k, as dividing by `** -0.5` does. Scores should become smaller.",
+            "You multiply by the root of d_k (dividing by `** -0.5` does that, too). Should scores become larger or "
+            "smaller?",
         ),
         (
             "scales by the number of tokens",
             "keys.shape[-1]",
             "x.shape[0]",
-            "The first dimension of the keys counts tokens, or sentences. Their width is the last one.",
+            "You divide by the root of the first dimension, which counts tokens or sentences. Which dimension is a "
+            "key's width?",
         ),
         (
-            "takes queries for keys",
+            "swaps queries and keys",
             "queries @ keys.transpose",
             "keys @ queries.transpose",
-            "Your table is transposed: row i should belong to query i, and yours belongs to key i.",
+            "Your score matrix is transposed: its row i belongs to key i. Which of the two comes first in the product?",
         ),
         (
             "uses .T on a batch",
             "keys.transpose(-2, -1)",
             "keys.permute(*range(keys.ndim)[::-1])",  # what .T does; on a batch that warns
-            "Right for one sentence. On a batch `.T` reverses all three dimensions: swap the last two.",
+            "Right for one sentence. But on a batch, `.T` reverses all three dimensions. Which two do you want to "
+            "swap?",
         ),
     ],
     hints=[
-        "Three products: queries, keys, and then queries with transposed keys. What shape has each?",
+        "There are three products: queries, keys, and queries with transposed keys. What's the shape of each?",
         "`keys.transpose(-2, -1)` works with and without a batch, and d_k is `keys.shape[-1]`.",
         "The last line is `queries @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5`.",
     ],
-    why="A score adds up d_k products: the width that counts is a key's, the last dimension, batch or not.",
-    moral="Every layer of this course scales its scores in this way.",
+    why="A score adds up d_k products, so what counts is the width of a key. That's the last dimension, with or "
+    "without a batch.",
+    moral="Every layer in this course scales its scores this way.",
 )
 
 
@@ -125,9 +206,10 @@ weights_into_v1 = Exercise(
     name="weights_into_v1",
     imports="from attention_helpers import SelfAttention_v1",
     title="From v2 back into v1",
-    prompt="The lesson copied a v1 into a v2. Go the other way: make a `SelfAttention_v1` that gives the "
-    "context vectors of `v2` (its widths: `v2.d_in`, `v2.d_out`). The new matrices must be trainable, and "
-    "the layer's own: changing them later must not change `v2`.",
+    prompt="The notebook copied a v1 into a v2. Now go the other way, and make a `SelfAttention_v1` that returns the "
+    "same context vectors as `v2` (whose widths are `v2.d_in` and `v2.d_out`). The new matrices must be trainable, "
+    "and changing them later must not change `v2`.",
+    deeper=True,
     solution=v1_from_v2,
     cases=layers_without_bias,
     call=moved,
@@ -136,114 +218,53 @@ weights_into_v1 = Exercise(
             "copies without transposing",
             ".weight.T",
             ".weight",
-            "You move matrices as they lie. v2 keeps them as (d_out, d_in), v1 as (d_in, d_out), square or not.",
+            "You copy the matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if "
+            "they're square. What's missing?",
         ),
         "takes the weights over without transposing",
         (
             "reshapes instead of transposing",
             ".weight.T",
             ".weight.reshape(v2.d_in, v2.d_out)",
-            "The shapes fit, but reshaping fills new rows in the old order. Rows should become columns.",
+            "The shapes fit, but reshaping only fills new rows in the old order. What turns rows into columns?",
         ),
         (
             "shares memory with v2",
             ".copy_(",
             " = nn.Parameter(",
-            "Right numbers, but in v2's memory: `.T` copies nothing, so training v1 would move v2 too.",
+            "The numbers are right, but they're still in v2's memory, because `.T` doesn't copy. What happens to v2 "
+            "when you train v1?",
         ),
         (
             "fills nothing",
             ".copy_(",
             ".clone().copy_(",
-            "Your v1 still has the matrices it was made with. A line like `W = ...` writes nothing into v1.",
+            "Your v1 still has the matrices it was created with. Does a line like `W = ...` write anything into v1?",
         ),
     ],
     hints=[
-        "Make the layer first. Then move three matrices, and look at the shape of each before and after.",
-        "`copy_` writes into a parameter. torch allows that only within `with torch.no_grad():`.",
+        "Make the layer first. Then copy three matrices, and compare the shape of each in v2 and in v1.",
+        "`copy_` writes into a parameter, which PyTorch allows only inside `with torch.no_grad():`.",
         "`v1.W_query.copy_(v2.W_query.weight.T)`, and the same for key and value.",
     ],
-    why="v1 computes x @ W where v2 computes x @ weight.T, so W is weight.T. `copy_` writes into v1's own "
-    "parameters. The test of truth is the output: `max_difference(v1(x), v2(x))` is below 1e-6.",
-    moral="So one moves weights between implementations; notebook 06 does it with several heads.",
+    why="v1 computes x @ W where v2 computes x @ weight.T, so W is weight.T. `copy_` writes into v1's own parameters. "
+    "To be sure, compare the outputs: `max_difference(v1(x), v2(x))` is below 1e-6.",
+    moral="That's how you move weights between implementations. Notebook 06 does it with several heads.",
 )
 
 
 @weights_into_v1.mistake
 def takes_the_weights_over_without_transposing(v2):
-    """You move matrices as they lie. v2 keeps them as (d_out, d_in), v1 as (d_in, d_out), square or not.
-    A copy alone is not enough."""
+    """You use v2's matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if they're
+    square. A copy isn't enough: what else does each matrix need?"""
     v1 = SelfAttention_v1(v2.d_in, v2.d_out)
     for name in MATRICES:
         setattr(v1, name, nn.Parameter(getattr(v2, name).weight.clone()))
     return v1
 
 
-def variances_of_scores(widths, num_pairs, generator):
-    """A list of one variance a width: of num_pairs dot products q·k, q and k standard normal."""
-    variances = []
-    for d_k in widths:
-        queries = torch.randn(num_pairs, d_k, generator=generator)
-        keys = torch.randn(num_pairs, d_k, generator=generator)
-        variances.append((queries * keys).sum(dim=-1).var().item())
-    return variances
-
-
-def with_seed(answer, widths, num_pairs, generator):
-    torch.default_generator.manual_seed(0)  # an answer that ignores its generator is then the same each time
-    return answer(widths, num_pairs, generator)
-
-
-variance_and_width = Exercise(
-    name="variance_and_width",
-    title="Find d_k by measuring",
-    prompt="For each width in `widths`, draw queries, then keys, with `torch.randn` and `generator`, both of "
-    "shape (num_pairs, width). Take the dot product of each query with its own key, and measure the variance "
-    "of these products with `var()`. Return a list, one number a width. Try it with `[1, 4, 16, 64]`.",
-    solution=variances_of_scores,
-    cases=lambda g: [
-        (widths, num_pairs, torch.Generator().manual_seed(num_pairs))
-        for widths, num_pairs in (([2, 8], 500), ([1], 2), ([5, 1, 64], 40), ([512], 30))
-    ],
-    call=with_seed,
-    mistakes=[
-        (
-            "measures the products of entries",
-            ".sum(dim=-1)",
-            "",
-            "You measure products of single entries. A score is the sum of such products over the width.",
-        ),
-        (
-            "compares every query with every key",
-            "(queries * keys).sum(dim=-1)",
-            "(queries @ keys.T)",
-            "You compare every query with every key. Asked for: query 0 with key 0, 1 with 1, and so on.",
-        ),
-        (
-            "takes the root",
-            ".var()",
-            ".std()",
-            "This is the variance's root.",
-        ),
-        (
-            "ignores the generator",
-            ", generator=generator",
-            "",
-            "Your numbers do not come from `generator`. Hand it to both draws, and a run can be repeated.",
-        ),
-    ],
-    hints=[
-        "Write it for one width first: two draws, one dot product a row, one variance.",
-        "The dot product of each query with its own key is `(queries * keys).sum(dim=-1)`.",
-        "In the loop: draw twice, then append `(queries * keys).sum(dim=-1).var().item()` to the list.",
-    ],
-    why="A score adds up d_k independent products of variance 1, and their variances add up to d_k.",
-    moral="With many pairs each variance is near its width: that is why scores are divided by its root.",
-)
-
-
 def one_step(x, W_query, W_key, target, rate):
-    """W_query (d_in, d_k) after one gradient step; x (n, d_in), W_key as W_query, target (n, n)."""
+    """W_query (d_in, d_k) after one gradient step; x (n, d_in), W_key like W_query, target (n, n)."""
     W = W_query.clone().requires_grad_()
     scores = (x @ W) @ (x @ W_key).T  # (n, n)
     weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, dim=-1)
@@ -261,7 +282,7 @@ def steps_to_take(generator):
 
 
 def called_twice(answer, x, W_query, W_key, target, rate):
-    """What two equal calls return, and whether torch tracks it; if so, one call says enough."""
+    """What two equal calls return, and whether PyTorch records it; if so, one call is enough."""
     first = answer(x, W_query, W_key, target, rate)
     tracked = getattr(first, "requires_grad", False)
     again = first if tracked else answer(x, W_query, W_key, target, rate)
@@ -271,48 +292,53 @@ def called_twice(answer, x, W_query, W_key, target, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Train `W_query` by one gradient step at the given `rate`. The loss is the sum of all squared "
-    "differences between the weights of `x` (scaled scores, then softmax) and `target`. Return the new "
-    "matrix, its `requires_grad` False. Change no argument: a second, equal call must give the same.",
+    prompt="Train `W_query` by one gradient step at the given `rate`. The loss is the sum of all squared differences "
+    "between the weights of `x` (scaled scores, then softmax) and `target`. Return the new matrix with "
+    "`requires_grad` False, and don't change any argument, so that a second call with the same arguments returns the "
+    "same.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
     mistakes=[
         (
-            "climbs",
+            "climbs the slope",
             "- rate",
             "+ rate",
-            "You step up the slope: the gradient says where the loss grows. Training goes the other way.",
+            "You step up the slope, because the gradient says in which direction the loss grows. Where should "
+            "training go?",
         ),
         (
             "returns a tracked matrix",
             "W.detach()",
             "W",
-            "Right numbers, but the result is still tracked: print it, and you see its `grad_fn`. Where does "
-            "torch not track what you compute?",
+            "The numbers are right, but PyTorch still records what you compute with them: print the result, and "
+            "you'll see its `grad_fn`. How do you stop that?",
         ),
         (
             "marks the caller's matrix",
             "W_query.clone()",
             "W_query",
-            "Right once. You marked the caller's matrix, so the next call adds to its gradient: use a copy.",
+            "Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix "
+            "could you mark instead?",
         ),
         (
             "takes the mean of the squares",
             ".sum()",
             ".mean()",
-            "Your loss is the mean of the squared differences, and so the step is shorter. Take their sum.",
+            "Your step is too short, because your loss is the mean of the squared differences. What does the prompt "
+            "ask for?",
         ),
     ],
     hints=[
         "Copy `W_query`, mark the copy with `requires_grad_()`, and compute weights and loss from it.",
-        "`loss.backward()` fills the copy's `.grad`. The step goes against it, `rate` times as far.",
+        "`loss.backward()` fills the copy's `.grad`. The step is `rate` times as long and goes in the opposite "
+        "direction.",
         "`W = W_query.clone().requires_grad_()` first, and at the end `return W.detach() - rate * W.grad`.",
     ],
-    why="`backward` adds to the `.grad` of what was marked. A new copy has none yet, so equal calls agree. "
-    "The gradient says where the loss grows, hence the minus.",
-    moral="This is gradient descent: a whole training is many such steps, for every matrix.",
+    why="`backward` adds to the `.grad` of the marked matrix. A new copy doesn't have one yet, so equal calls agree. "
+    "And because the gradient points to where the loss grows, we subtract it.",
+    moral="This is gradient descent. Training consists of many such steps, for all matrices.",
 )
 
-EXERCISES = [scores_that_are_scaled, weights_into_v1, variance_and_width, step_by_hand]
+EXERCISES = [keys_by_hand, scores_that_are_scaled, step_by_hand, weights_into_v1]
 progress = Progress(EXERCISES)

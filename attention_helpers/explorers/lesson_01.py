@@ -44,8 +44,8 @@ class ScoresExplorer(SentenceExplorer):
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
         return {
-            "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at the others"),
-            "temperature": stops("temperature", temperatures, 1, "What scores are divided by"),
+            "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
+            "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
         }
 
     def compute(self, query, temperature):
@@ -74,7 +74,7 @@ class ScoresExplorer(SentenceExplorer):
         read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
         if max(row) >= 0.9:
             return f"“{who}” reads almost only {read}: {most}"
-        return f"“{who}” reads {read} most: {most}, where an even share is {even}"
+        return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
 
     def readouts(self, state):
         weights, divided = state.weights[state.query], state.scores[state.query] / state.temperature

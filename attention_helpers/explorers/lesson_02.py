@@ -55,12 +55,14 @@ class QKVExplorer(SentenceExplorer):
 
     def make_controls(self):
         sources = [("toy sentence", "sentence"), ("standard normal queries and keys", "normal")]
-        source = widgets.Dropdown(options=sources, value="normal", description="input", tooltip="What is compared")
+        source = widgets.Dropdown(
+            options=sources, value="normal", description="input", tooltip="Where queries and keys come from"
+        )
         return {
             "source": source,
             "d_out": slider("d_out", 64, 1, 64, "The width of queries and keys, d_k"),
             "seed": seed(789),
-            "scaling": widgets.Checkbox(False, description="divide by √d_k", tooltip="Scale scores before softmax"),
+            "scaling": widgets.Checkbox(False, description="divide by √d_k", tooltip="Scale the scores before softmax"),
             "qkv_bias": widgets.Checkbox(False, description="qkv_bias", tooltip="A bias for queries, keys and values"),
         }
 
@@ -69,11 +71,7 @@ class QKVExplorer(SentenceExplorer):
 
     def note(self, wanted, values):
         normal = values["source"] == "normal"
-        return (
-            "qkv_bias does nothing here: queries and keys are random numbers, not computed from tokens."
-            if normal
-            else ""
-        )
+        return "qkv_bias does nothing here, because queries and keys are drawn without matrices." if normal else ""
 
     def unused(self, values):
         return {"qkv_bias"} if values["source"] == "normal" else set()

@@ -70,7 +70,7 @@ def try_and_be_told(lab):
     cell = cell_with(lab, "practice.contexts_at_once.check(all_contexts)")
     said = said_in(cell)
     run(lab, cell, ANSWER.format(dim=0))
-    said.filter(has_text="You mix by weights whose columns sum to 1").wait_for()
+    said.filter(has_text=EXERCISE.known_mistakes[0].reply).wait_for()  # averages by columns
     folds = said.locator("details")
     assert folds.evaluate_all("folds => folds.map(fold => fold.open)") == [False] * len(EXERCISE.hints)
     for number, hint in enumerate(EXERCISE.hints):

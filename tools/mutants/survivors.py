@@ -39,9 +39,6 @@ EQUIVALENT = {
     "scores_that_are_scaled": {
         "keys.transpose(-2, -1) → keys.transpose(-1, -2) in return queries @ keys.transpose(-2, -1) / keys.shape[-1] ...": SAME_TWO,
     },
-    "variance_and_width": {
-        "-1 → 1 in variances.append((queries * keys).sum(dim=-1).var().item())": "the last of two dimensions: the prompt draws tables",
-    },
     "step_by_hand": {
         "-1 → 1 in weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, ...": LAST_OF_TWO,
         "-1 → 1 in weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, ... (2)": LAST_OF_TWO,
@@ -132,9 +129,6 @@ EQUIVALENT = {
 
 # They differ from the solution, and the check lets them pass on purpose.
 LET_THROUGH = {
-    "variance_and_width": {
-        "(queries * keys).sum(dim=-1).var().item() → (queries * keys).sum(dim=-1).var() in variances.append((queries * keys).sum(dim=-1).var().item())": "a tensor of one number is taken for that number, on purpose",
-    },
     "find_leaks": {
         "influence(layer, x).perturbation.triu(diagonal=1).max().i... → influence(layer, x).perturbation.triu(diagonal=1).max() in return influence(layer, x).perturbation.triu(diagonal=1)....": "a tensor with one truth value is taken for it, on purpose",
     },
