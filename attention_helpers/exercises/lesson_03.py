@@ -190,12 +190,12 @@ mend_the_leak = Exercise(
     name="mend_the_leak",
     imports="from torch import nn\nfrom attention_helpers import influence, trace",
     title="Find and fix the leak",
-    prompt="This layer should be causal, but it leaks. Fix the one line that's wrong, for any `num_tokens` up to "
-    "`context_length`, and keep the rest. To hunt for it, run the cell. Then, in a new cell, write "
-    "`layer, x = MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)`, and look at `influence(layer, x).perturbation` and "
-    "`trace(layer, x)`.",
+    prompt="This layer should be causal, but it leaks, and not because a result is thrown away. Fix the one line "
+    "that's wrong, for any `num_tokens` up to `context_length`, and keep the rest. To hunt for it, run the cell. Then, "
+    "in a new cell, write `layer, x = MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)`, and look at "
+    "`influence(layer, x).perturbation` and `trace(layer, x)`.",
     solution=MaskedAttention,
-    stub=inspect.getsource(MaskedAttention).replace("scaled = scaled.", "scaled."),
+    stub=inspect.getsource(MaskedAttention).replace("triu(1)", "triu(2)"),
     call=run_layer,
     cases=lambda g: [
         (3 * torch.randn(*shape, generator=g), d_out, longest)
@@ -203,10 +203,23 @@ mend_the_leak = Exercise(
     ],
     mistakes=[
         (
-            "masks what nobody reads",
+            "hides each token from itself",
+            "triu(1)",
+            "triu()",
+            "Now no token sees itself. The first token sees nothing at all, so its row is NaN. Which diagonal is the "
+            "first of the future?",
+        ),
+        (
+            "hides the past",
+            "triu(1)",
+            "tril(-1)",
+            "Now the past is hidden, and the future can be seen. On which side of the diagonal is the future?",
+        ),
+        (
+            "throws the masked copy away",
             "scaled = scaled.masked_fill",
             "masked = scaled.masked_fill",
-            "It still leaks, because softmax gets scores that aren't masked. Which name does it get?",
+            "Your mask is right, but softmax gets scores that aren't masked. Which name does it get?",
         ),
         (
             "takes the whole mask",
@@ -214,12 +227,6 @@ mend_the_leak = Exercise(
             "self.mask",
             "That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask "
             "does a shorter sentence need?",
-        ),
-        (
-            "turns the mask around",
-            "self.mask[:num_tokens, :num_tokens]",
-            "self.mask[:num_tokens, :num_tokens].T",
-            "Now the past is hidden, and the future can be seen. Was the mask itself wrong?",
         ),
         "masks after softmax",
         (
@@ -231,13 +238,14 @@ mend_the_leak = Exercise(
         ),
     ],
     hints=[
-        "`influence` says that it leaks, but not where. Does the table of `trace` list a result that's never used?",
-        "`masked_fill` returns a copy and leaves its own tensor as it is. What happens to the copy?",
-        "Write `scaled = ` before the line, or an underscore after the method's name.",
+        "`trace` finds no unused result this time. Which cells above the diagonal of `influence` aren't 0?",
+        "Each row moves with the very next token, and with none after that. Which line decides what a row can see?",
+        "The mask should begin one diagonal earlier: write `triu(1)`.",
     ],
-    why="`masked_fill` returns a masked copy. Without `scaled = ` the copy is thrown away, and softmax gets the old "
-    "scores. Once that's fixed, `trace` finds no unused result, and `influence` is 0 above the diagonal.",
-    moral="Look at `influence` and `trace` again: there are zeros above the diagonal, and no result is unused.",
+    why="With `triu(2)` the mask begins one diagonal too late, so each token can see the next one, which is just the "
+    "token that a language model should predict. With `triu(1)`, `influence` is 0 everywhere above the diagonal.",
+    moral="Look at `influence` again: now all cells above the diagonal are 0. It was a small leak, but it would have "
+    "shown a model every answer.",
 )
 
 

@@ -157,7 +157,7 @@ merging = Exercise(
         ),
     ],
     hints=[
-        "Take the two steps of the last exercise back. Which one comes first now?",
+        "Undo the two steps of the last exercise. Which one comes first now?",
         "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
         "`context.transpose(1, 2)`, then `.reshape(b, num_tokens, num_heads * head_dim)`.",
     ],

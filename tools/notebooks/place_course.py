@@ -25,8 +25,8 @@ ABOUT = "## What's in this course"  # on the start page, whose first cell leaves
 MAP = """## The notebooks
 
 Take them in order, because each builds on the one before. There are two ways through. The **short path** is the core of
-each notebook, up to its exercises; for part one it takes about {hours}. The **full path** adds the explorers, the
-exercises and *Going deeper*. All minutes are estimates.
+each notebook, up to its exercises; for part one, this page included, it takes about {hours}. The **full path** adds the
+explorers, the exercises and *Going deeper*. All minutes are estimates.
 
 {tables}"""
 
