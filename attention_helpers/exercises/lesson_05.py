@@ -263,9 +263,9 @@ two_lookups = Exercise(
     name="two_lookups",
     title="Two heads, two lookups",
     prompt="Answer `BC ?` with the wrapper class. As in the notebook, a token has four parts, but now each part has "
-    "`n` entries, at most 4: the letter of a pair, its digit, the first letter asked for, and the second. The pairs come "
-    "in any order, and the question comes last. Set `W_query`, `W_key` and `W_value` of both heads, so that the question's "
-    "context vector is the first digit followed by the second, within 0.05.",
+    "`n` entries, at most 4: the letter of a pair, its digit, the first letter asked for, and the second. The pairs "
+    "come in any order, and the question comes last. Set `W_query`, `W_key` and `W_value` of both heads, so that the "
+    "question's context vector is the first digit followed by the second, within 0.05.",
     solution=look_up_both,
     cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (6, 4))],
     call=last_contexts,
