@@ -30,17 +30,17 @@ class Influence(NamedTuple):
 class Leak(NamedTuple):
     """What find_leak found: true if a row reads the future. As text, it's a sentence."""
 
-    row: int | None  # the first row that reads a later token; None if no poke showed one
+    row: int | None  # the first row that reads a later token; None if no perturbation showed one
     how: str  # what we did to the later tokens when this row moved
     change: float  # how far it moved, in units of the output
-    pokes: int  # how many were tried
+    tried: int  # how many perturbations
 
     def __bool__(self):
         return self.row is not None
 
     def __str__(self):
         if not self:
-            return f"no leak found by {self.pokes} pokes"
+            return f"no leak found by {self.tried} perturbations"
         change = f"moves by {self.change:.2g}" if math.isfinite(self.change) else "turns to NaN or infinity"
         return f"row {self.row} reads the future: it {change} when {self.how}"
 

@@ -265,7 +265,7 @@ def test_no_leak_is_found_in_a_causal_layer(name):
     leak = find_leak(SOUND[name], tokens()[None] if name == "ours" else tokens())
     assert not leak
     assert leak.row is None
-    assert str(leak) == f"no leak found by {leak.pokes} pokes"
+    assert str(leak) == f"no leak found by {leak.tried} perturbations"
 
 
 @pytest.mark.parametrize("name", LEAKY)
@@ -319,13 +319,13 @@ def test_pokes_go_through_as_a_batch_if_the_layer_is_given_one(shape):
     leak = find_leak(lambda x: calls.append(len(x)) or x.cumsum(dim=-2), tokens().view(shape))
     assert not leak
     assert (len(calls) < 10) == (len(shape) == 3)
-    assert leak.pokes > 100
+    assert leak.tried > 100
 
 
 def test_a_wide_sentence_does_not_go_through_with_the_pokes_of_all_its_tokens_at_once():
     sizes = []
     leak = find_leak(lambda x: sizes.append(len(x)) or x.cumsum(dim=-2), tokens(4, 400)[None])
-    assert 1 < max(sizes) < leak.pokes / 2
+    assert 1 < max(sizes) < leak.tried / 2
 
 
 def test_find_leak_leaves_mode_x_and_random_numbers_alone():

@@ -71,7 +71,7 @@ def on_the_future(output, x, maps, dead):
         why = f"with other numbers it fails in {failure(error)}" if theirs else error
         return Verdict("?", "Does it read the future?", f"can't be judged: {why}")
     if not leak:
-        return Verdict("✓", "It reads only the past", f"{leak.pokes} perturbations of later tokens moved no row")
+        return Verdict("✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no row")
     words = str(leak).replace(" reads the future: it", "")
     return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2]))
 
@@ -172,7 +172,9 @@ def on_row_sums(maps, num_tokens, random=False):
     used, made = used_and_made(maps)
     sums = used.sum(dim=-1).nan_to_num()
     if near_one(sums):
-        return Verdict("✓", "Rows sum to 1", f"in {'the map' if len(used) == 1 else f'each of {len(used)} maps'}")
+        return Verdict(
+            "✓", "Rows sum to 1", f"in {'its only map' if len(used) == 1 else f'each of its {len(used)} maps'}"
+        )
     if random and near_one(made.sum(dim=-1)):
         return Verdict("✓", "Rows sum to 1", "before some weights are dropped")
     why, empty = "after softmax some weights are taken away", (sums == 0).any(dim=0)
@@ -207,7 +209,7 @@ def on_unused(dead, parameters):
         return Verdict("✗", "A result is never used", words)
     if parameters:
         return Verdict("✗", "A parameter is never used", ", ".join(parameters))
-    return Verdict("✓", "Every result is used", "and every parameter")
+    return Verdict("✓", "Every result is used", "and so is every parameter")
 
 
 def on_fewer_tokens(error, num_tokens):
