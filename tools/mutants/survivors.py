@@ -30,6 +30,9 @@ EQUIVALENT = {
         "zip(query, row, strict=True) → zip(row, query, strict=True) in for a, b in zip(query, row, strict=True):": NO_ORDER,
         "True → False in for a, b in zip(query, row, strict=True):": "the two are equally long",
     },
+    "read_the_digit": {
+        "0 → -1 in weights = torch.softmax(scores, dim=0)": "the scores of one token have one dimension",
+    },
     "softmax_that_survives": {
         "torch.zeros_like → torch.ones_like in largest = torch.where(largest.isinf(), torch.zeros_like(l...": "what is subtracted from a row of -inf leaves it -inf",
     },
