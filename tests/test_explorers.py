@@ -152,6 +152,16 @@ def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
         explorers.ScoresExplorer(sentence)
 
 
+def test_an_explorer_opens_on_the_query_that_it_was_given_and_comes_back_to_it():
+    e = explorers.ScoresExplorer(SENTENCE, query=3)
+    e.set(query=0)
+    [reset] = [child for child in family(e) if getattr(child, "description", "") == "Reset"]
+    reset.click()
+    assert e.values["query"] == e.arrays.query == 3
+    with pytest.raises(ValueError, match="query must be from 0 to 5, got 6"):
+        explorers.ScoresExplorer(SENTENCE, query=6)
+
+
 def test_an_interrupt_while_the_controls_follow_leaves_none_deaf(monkeypatch):
     e = explorers.ScoresExplorer(SENTENCE)
     with monkeypatch.context() as patch:

@@ -37,14 +37,22 @@ def attend(embeddings, query, temperature):
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a ScoresState. Errors: as in Explorer.
+    sentence: a Sentence of up to 8 tokens. query: the token that it opens on, by default the second. Arrays: a
+    ScoresState. Errors: as in Explorer; also ValueError if query isn't the place of a token.
     """
+
+    def __init__(self, sentence, query=None):
+        self.first_query = query
+        super().__init__(sentence)
 
     def make_controls(self):
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
+        first = min(1, len(queries) - 1) if self.first_query is None else self.first_query
+        if first not in range(len(queries)):
+            raise ValueError(f"query must be from 0 to {len(queries) - 1}, got {first!r}")
         return {
-            "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
+            "query": stops("query", queries, first, "The token that looks at all tokens"),
             "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
         }
 

@@ -50,8 +50,9 @@ def boxes(notebook):
 
 
 def rest(page):
-    for button in page.locator(".attention-explorer button:is(:has-text('Pause'), [title=Pause])").all():
-        button.click()
+    """Pause what plays, all at once: a training may end by itself between two clicks."""
+    playing = page.locator(".attention-explorer button:is(:has-text('Pause'), [title=Pause])")
+    playing.evaluate_all("buttons => buttons.forEach(button => button.click())")
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])  # the last as before
