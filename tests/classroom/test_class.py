@@ -151,7 +151,7 @@ def test_five_at_once_run_the_notebook_move_a_slider_and_save(the_class):
     alone = MaskExplorer(load_sentence("journey"))
     alone.set(amount=2.0)
     for day in the_class.days:
-        assert len(day.statuses) > 40
+        assert len(day.statuses) > 20  # cells
         assert set(day.statuses) == {"ok"}
         assert day.html == alone.view.value
         assert day.saved == 200
