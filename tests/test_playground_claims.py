@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from attention_helpers.explorers.playground.explorer import LONGEST, PlaygroundExplorer
-from attention_helpers.explorers.playground.headline import APART, SURE, cannot, good, headline, mends
+from attention_helpers.explorers.playground.headline import APART, SURE, cannot, fixes, good, headline
 from attention_helpers.explorers.playground.runs import QUESTIONS, Run
 
 SEEDS, EVERY = range(10), 10
@@ -36,7 +36,7 @@ def best(run, steps=LONGEST):
 
 def test_the_settings_that_are_said_to_learn_are_told_nothing():
     for task, *sizes in MENDED:
-        assert mends(task, **dict(zip(good(task), sizes, strict=True))) == {}
+        assert fixes(task, **dict(zip(good(task), sizes, strict=True))) == {}
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_one_head_never_answers_both_questions(d_out, dropout, learning_rate):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_newcomer_sees_fail_fails_and_a_second_head_mends_it_within_five_seconds(seed):
+def test_what_a_newcomer_sees_fail_fails_and_a_second_head_fixes_it_within_five_seconds(seed):
     """SURE steps take three, at 19 pictures a second; the answers on the screen are those to the first example."""
     values = values_of("two questions", 1, 32, 1e-2, 0.0, seed)
     one, two = Run(**values), Run(**values | {"num_heads": 2})

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attention_helpers.explorers.playground.explorer import PlaygroundExplorer
-from attention_helpers.explorers.playground.headline import headline, mends
+from attention_helpers.explorers.playground.headline import fixes, headline
 from attention_helpers.explorers.playground.runs import Honest, Measured
 from attention_helpers.plots import head_colour
 
@@ -258,7 +258,7 @@ def test_other_settings_are_named_only_where_steps_have_not_done_it():
     assert said(200, 0.62, num_heads=2, **both) == f"62% after 200 steps; {named}"
     assert said(200, 0.62, num_heads=2).startswith("Training")
     assert said(200, 0.99, num_heads=2, **both).startswith("Training")
-    assert mends("two questions", **SIZES | {"num_heads": 2}) == {}
+    assert fixes("two questions", **SIZES | {"num_heads": 2}) == {}
 
 
 def test_learned_stays_said_and_heads_are_named_only_where_they_read_what_is_wanted():

@@ -104,7 +104,7 @@ def relatives(context, last, num_heads, causal, plain):
 def on_the_course(layer, x, result, maps):
     """A Verdict on whether a layer computes the same as one of the course's with the same weights.
 
-    x: one sentence; result: what the layer returns for it, (num_tokens, width); maps: its attention maps, one a head.
+    x: one sentence; result: what the layer returns for it, (num_tokens, width); maps: its attention maps, one per head.
     If it doesn't, we look in the maps for a factor by which its scores are too large, and compute the course's layer
     with such scores, to see whether that's the only difference.
     """

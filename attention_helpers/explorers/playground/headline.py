@@ -1,7 +1,7 @@
 """The playground's words: a headline on what was measured and what would fix it, and the task in one example.
 
 Claims about a single run come from its numbers. Claims about all runs with some settings (they can't learn, or others
-can) are checked by a slow test with ten seeds each: see `cannot` and `mends`.
+can) are checked by a slow test with ten seeds each: see `cannot` and `fixes`.
 """
 
 import math
@@ -29,7 +29,7 @@ def good(task):
     }
 
 
-def mends(task, **sizes):
+def fixes(task, **sizes):
     """The nearest good value for each control that doesn't have one; with all of them, the task is learned."""
     apart = {name: values for name, values in good(task).items() if sizes[name] not in values}
     return {name: min(values, key=lambda value: abs(value - sizes[name])) for name, values in apart.items()}
@@ -58,10 +58,10 @@ def headline(state, task, **sizes):
         return f"Learned: {percent(LEARNED)} for {STEADY} steps, from step {state.learned} on.{who_reads(state)}"
     if fails(state, task, **sizes):
         return BLEND.format(OF_BOTH[sum(a == b for a, b in zip(state.predicted, state.answers, strict=True))])
-    mended = mends(task, **sizes)
-    if state.step < PATIENT or not mended or now.accuracy >= LEARNED:
+    fixed = fixes(task, **sizes)
+    if state.step < PATIENT or not fixed or now.accuracy >= LEARNED:
         return TRAINING
-    with_these = " and ".join(SAID[name].format(value) for name, value in mended.items())
+    with_these = " and ".join(SAID[name].format(value) for name, value in fixed.items())
     return f"{percent(now.accuracy)} after {state.step} steps; with {with_these} it would reach {percent(LEARNED)}."
 
 
