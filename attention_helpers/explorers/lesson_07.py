@@ -51,7 +51,7 @@ class LearningExplorer(Explorer):
         }
 
     def make_extras(self):
-        """A play button, which moves the slider within the page; it stops at the end, and pressed again it starts over."""
+        """A play button, which moves the slider within the page; at the end it stops, then it starts over."""
         last = len(self.steps) - 1
         play = widgets.Play(value=last, max=last, interval=250, repeat=True, show_repeat=False)
         self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
