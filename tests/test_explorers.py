@@ -162,6 +162,13 @@ def test_an_explorer_opens_on_the_query_that_it_was_given_and_comes_back_to_it()
         explorers.ScoresExplorer(SENTENCE, query=6)
 
 
+def test_the_entries_of_a_vector_have_the_names_that_were_given():
+    names = ["size", "age", "speed"]
+    assert all(name in explorers.ScoresExplorer(SENTENCE, entries=names).view.value for name in names)
+    with pytest.raises(ValueError, match="entries must hold one name for each of 3, got 2"):
+        explorers.ScoresExplorer(SENTENCE, entries=names[:2])
+
+
 def test_an_interrupt_while_the_controls_follow_leaves_none_deaf(monkeypatch):
     e = explorers.ScoresExplorer(SENTENCE)
     with monkeypatch.context() as patch:

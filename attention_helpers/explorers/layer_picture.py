@@ -58,7 +58,8 @@ def maps_and_context(state, tokens):
     if not len(maps):
         return Drawing(text(width / 2, height / 2, "no attention map was found", size=14), width, height)
     hidden, taken = (maps == 0).all(dim=0), (shown == 0) & (maps > 0)
-    maps = head_maps(shown, tokens, 1.0, hidden, taken, width, height)
+    names = ["weights"] if len(shown) == 1 else None
+    maps = head_maps(shown, tokens, 1.0, hidden, taken, width, height, names=names)
     return beside(maps, *context)._replace(height=height)
 
 

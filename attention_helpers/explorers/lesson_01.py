@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ..core import attention_scores, attention_weights, context_vectors
-from ..plots import GREY
+from ..plots import GREY, check_labels
 from .base import SentenceExplorer, stops
 from .ink import WEIGHTS, weight_limit
 from .svg import bars, below, beside, number, shortened
@@ -37,15 +37,19 @@ def attend(embeddings, query, temperature):
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax.
 
-    sentence: a Sentence of up to 8 tokens. query: the token that it opens on, by default the second. Arrays: a
-    ScoresState. Errors: as in Explorer; also ValueError if query isn't the place of a token.
+    sentence: a Sentence of up to 8 tokens. query: the token that it opens on, by default the second. entries: the names
+    of an embedding's entries. Arrays: a ScoresState. Errors: as in Explorer; also ValueError if query isn't a token's
+    position, or there isn't one name per entry.
     """
 
-    def __init__(self, sentence, query=None):
-        self.first_query = query
+    def __init__(self, sentence, query=None, entries=None):
+        self.first_query, self.entries = query, entries
         super().__init__(sentence)
 
     def make_controls(self):
+        width = self.embeddings.shape[1]
+        self.entries = [f"entry {n}" for n in range(width)] if self.entries is None else list(self.entries)
+        check_labels("entries", self.entries, width, "name")
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
         first = min(1, len(queries) - 1) if self.first_query is None else self.first_query
@@ -61,14 +65,14 @@ class ScoresExplorer(SentenceExplorer):
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
-        who, entries = shortened(tokens[query]), [f"entry {n}" for n in range(self.embeddings.shape[1])]
+        who = shortened(tokens[query])
         table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=244, limit=limit)
         room = {"width": 326, "height": 110, "colours": [BLUE]}  # wide enough for each bar's number and name
         scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
         room = {"width": 204, "height": 244, "colours": [GREY, BLUE]}
-        context = bars(vectors, entries, f"vectors of “{who}”", span(self.embeddings), **room)
+        context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
         bar = colour_bar(limit, WEIGHTS, 244, more=limit < 1)
         return [[beside(table, bar), below(scores, weights), context]]
 
