@@ -99,9 +99,9 @@ weights_under_a_mask = Exercise(
     name="weights_under_a_mask",
     title="Place the mask",
     prompt="Turn scaled scores, (n, m) or a batch (b, n, m), into weights. The mask (n, m) is True where a score is "
-    "hidden, and leaves something to see in every row. One of the inputs is the lookup: a question before its pair "
-    "has to guess (0.5 and 0.5), and a question after its pair finds it (0.991). Scores are between -1000 and 1000. "
-    "If they're float16, the weights should be float16 too. Don't change the caller's scores.",
+    "hidden, and leaves something to see in every row. One of the inputs is the lookup, where a question before its "
+    "pair has to guess (0.5 and 0.5), and one after it finds it (0.991). Scores are between -1000 and 1000. If they're "
+    "float16, the weights should be float16 too. Don't change the caller's scores.",
     solution=masked_weights,
     cases=scores_and_masks,
     rows_sum_to_one=True,
