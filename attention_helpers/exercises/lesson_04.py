@@ -214,8 +214,8 @@ dropout_in_its_place = Exercise(
     name="dropout_in_its_place",
     title="Dropout in its place",
     prompt="Compute context vectors from scores (already scaled), a mask (n, num_keys) that's True where a key is "
-    "hidden, and values. `dropout` is a layer such as `Dropout(0.5)` whose mode is set. Call it once, at the step "
-    "where attention drops.",
+    "hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, already in training or evaluation mode. Call it "
+    "once, where an attention layer applies dropout.",
     solution=context_with_dropout,
     cases=lambda generator: list(places(generator)),
     mistakes=[
