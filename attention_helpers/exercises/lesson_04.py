@@ -130,8 +130,9 @@ dropout_as_a_layer = Exercise(
     imports="from torch import nn",
     title="Dropout as a layer",
     prompt="Write the forward pass of a dropout layer. In training mode, draw a float64 number for each entry with one "
-    "`torch.rand` from the layer's generator, keep the entry if the number is below 1 - p, and scale. In evaluation "
-    "mode, return the weights as they are and draw nothing. `self.training` is True in training mode.",
+    "`torch.rand` from the layer's generator (a `torch.Generator` has a seed of its own), keep the entry if the number "
+    "is below 1 - p, and scale. In evaluation mode, return the weights as they are and draw nothing. `self.training` "
+    "is True in training mode.",
     solution=SeededDropout,
     stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
     cases=rates,
