@@ -130,8 +130,9 @@ dropout_as_a_layer = Exercise(
     imports="from torch import nn",
     title="Dropout as a layer",
     prompt="Write the forward pass of a dropout layer. In training mode, draw a float64 number for each entry with one "
-    "`torch.rand` from the layer's generator, keep the entry if the number is below 1 - p, and scale. In evaluation "
-    "mode, return the weights as they are and draw nothing. `self.training` is True in training mode.",
+    "`torch.rand` from the layer's generator (a `torch.Generator` has a seed of its own), keep the entry if the number "
+    "is below 1 - p, and scale. In evaluation mode, return the weights as they are and draw nothing. `self.training` "
+    "is True in training mode.",
     solution=SeededDropout,
     stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
     cases=rates,
@@ -214,8 +215,8 @@ dropout_in_its_place = Exercise(
     name="dropout_in_its_place",
     title="Dropout in its place",
     prompt="Compute context vectors from scores (already scaled), a mask (n, num_keys) that's True where a key is "
-    "hidden, and values. `dropout` is a layer such as `Dropout(0.5)` whose mode is set. Call it once, at the step "
-    "where attention drops.",
+    "hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, already in training or evaluation mode. Call it "
+    "once, where an attention layer applies dropout.",
     solution=context_with_dropout,
     cases=lambda generator: list(places(generator)),
     mistakes=[

@@ -116,8 +116,8 @@ width_from_heads = Exercise(
     imports="from attention_helpers import MultiHeadAttentionWrapper",
     title="Two heads, width 2 in all",
     prompt="The rest of a model usually fixes how wide the output must be. Make a `MultiHeadAttentionWrapper` without "
-    "dropout and biases whose `num_heads` heads return vectors of `width` together. For example, two heads can share a "
-    "width of 2. If `num_heads` doesn't divide `width`, raise a `ValueError` that says so.",
+    "dropout and biases. Its output should have the given `width`, shared equally by `num_heads` heads. For example, "
+    "two heads of width 1 make a width of 2. If `num_heads` doesn't divide `width`, raise a `ValueError`.",
     solution=wrapper_of_width,
     cases=lambda generator: list(WIDTHS),
     call=wrapper_facts,
