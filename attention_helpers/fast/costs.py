@@ -85,9 +85,9 @@ def peak_bytes(f, *args):
 
 @lru_cache
 def quiet_profiler():
-    """What makes torch's profiler of memory on the CPU, after its first start, in which it may print.
+    """A function that makes torch's memory profiler for the CPU. The first one may print, so one starts here already.
 
-    It prints an error without consequence if torch was imported on another thread than its own, as a kernel does here.
+    What it prints is harmless: an error if torch was imported on another thread, as in a notebook's kernel.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or each start prints a line
     from torch.profiler import ProfilerActivity, profile
