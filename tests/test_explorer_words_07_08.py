@@ -426,6 +426,7 @@ COSTS = [  # state, headline, readouts, alt text; FLOPs: 2 per term of each prod
             "FLOPs": "3.22 billion; 25% of them, for scores and context, grow with num_tokens squared",
             "scores": "12 × 512 × 512 × 4 bytes = 12.6 MB",
             "keys and values": "2 × 512 × 768 × 4 bytes = 3.1 MB",
+            "decoding": "0.5 FLOPs per byte of keys and values",
             "measured peak": "split 42.5 MB, fused 7.9 MB",
         },
         "With 512 tokens, num_heads 12, num_kv_heads 12 and a width of 768 one pass takes 3.22 billion FLOPs, 0.25 of "
@@ -439,6 +440,7 @@ COSTS = [  # state, headline, readouts, alt text; FLOPs: 2 per term of each prod
             "FLOPs": "0.15 billion; 2% of them, for scores and context, grow with num_tokens squared",
             "scores": "1 × 32 × 32 × 4 bytes = 4.1 kB",
             "keys and values": "2 × 32 × 768 × 4 bytes = 196.6 kB",
+            "decoding": "0.5 FLOPs per byte of keys and values",
         },
         "With 32 tokens, num_heads 1, num_kv_heads 1 and a width of 768 one pass takes 0.15 billion FLOPs, 0.02 of "
         "them for scores and context. In numbers of 4 bytes the scores take 4.1 kB, keys and values 196.6 kB.",
@@ -451,6 +453,7 @@ COSTS = [  # state, headline, readouts, alt text; FLOPs: 2 per term of each prod
             "FLOPs": "240.52 billion; 29% of them, for scores and context, grow with num_tokens squared",
             "scores": "32 × 2,048 × 2,048 × 2 bytes = 268.4 MB",
             "keys and values": "2 × 2,048 × 1,024 × 2 bytes = 8.4 MB",
+            "decoding": "4 FLOPs per byte of keys and values",
         },
         "With 2,048 tokens, num_heads 32, num_kv_heads 8 and a width of 4,096 one pass takes 240.52 billion FLOPs, "
         "0.29 of them for scores and context. In numbers of 2 bytes the scores take 268.4 MB, keys and values 8.4 MB.",

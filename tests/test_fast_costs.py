@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.flop_counter import FlopCounterMode
 
 from attention_helpers import MultiHeadAttention, max_difference
 from attention_helpers.fast import costs
@@ -13,6 +15,7 @@ from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAtten
 from attention_helpers.fast.costs import (
     cache_bytes,
     flops,
+    flops_per_cached_byte,
     medians,
     parameters,
     peak_bytes,
@@ -50,9 +53,35 @@ def test_bytes_are_those_of_the_tensors():
     assert table_bytes(5, 2, bytes_per_number=2) == steps.scores[:1].half().nbytes
 
 
+@pytest.mark.parametrize(("num_tokens", "b"), [(7, 1), (1000, 3)])
+@pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(12, 12), (12, 4), (12, 1)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_decoding_uses_each_cached_number_once_per_query_head(num_tokens, b, num_heads, num_kv_heads, dtype):
+    with torch.device("meta"):
+        queries = torch.empty(b, num_heads, 1, 64, dtype=dtype)
+        keys, values = torch.empty(2, b, num_kv_heads, num_tokens, 64, dtype=dtype)
+    with FlopCounterMode(display=False) as counter:
+        scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+    per_byte = counter.get_total_flops() / (keys.nbytes + values.nbytes)
+    assert per_byte == flops_per_cached_byte(num_heads, num_kv_heads, dtype.itemsize)
+
+
+def test_the_backward_pass_needs_the_splits_weights_but_no_matrix_of_the_fused_layer():
+    """Forward and backward at 512 tokens; three score matrices of split exist at once, of fused none."""
+    torch.manual_seed(0)
+    split = MultiHeadAttention(128, 128, 512, 0.0, 4)
+    x, peaks = torch.randn(1, 512, 128), {}
+    for name, layer in {"split": split, "fused": FusedMultiHeadAttention.from_split(split)}.items():
+        peaks[name] = peak_bytes(lambda layer=layer: layer(x).sum().backward())
+    assert peaks["split"] > 3 * table_bytes(512, 4)
+    assert peaks["fused"] < table_bytes(512, 4)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
+        (lambda: flops_per_cached_byte(12, 5), ValueError, "num_kv_heads must divide num_heads, got 5 and 12"),
+        (lambda: flops_per_cached_byte(12, 0), ValueError, "num_kv_heads must be at least 1, got 0"),
         (lambda: flops(0, 3, 4), ValueError, "num_tokens must be at least 1, got 0"),
         (lambda: flops(5, 3.5, 4), TypeError, "d_in must be a whole number, got 3.5"),
         (lambda: table_bytes(3, "2"), TypeError, "num_heads must be a whole number, got '2'"),

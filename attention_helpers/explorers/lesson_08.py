@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from ..fast.costs import cache_bytes, flops, table_bytes
+from ..fast.costs import cache_bytes, flops, flops_per_cached_byte, table_bytes
 from ..plots import GREY
 from .base import Explorer, stops
 from .svg import bars, lines
@@ -21,7 +21,7 @@ def place(num_tokens):
 
 
 def divisors(number):
-    """Among how many heads a width, or heads, can be split."""
+    """The numbers of heads into which a width can be split, or of KV heads that a number of heads can share."""
     return [n for n in range(1, min(number, MOST_HEADS) + 1) if number % n == 0]
 
 
@@ -46,9 +46,9 @@ class CostState(NamedTuple):
 class CostExplorer(Explorer):
     """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
 
-    measured: bytes by number of tokens, by name, shown with the formulas' curves: {"split": {512: 42467328}}; taken
-    in float32 with this width (d_in = d_out) and num_heads, and shown for these sizes. Arrays: a CostState. Units:
-    FLOPs, bytes. Errors: as in Explorer; ValueError if num_heads doesn't divide width.
+    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from float32
+    layers with this width (d_in = d_out) and num_heads, and are only shown for these sizes, with the formulas' curves.
+    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer; ValueError if num_heads doesn't divide width.
     """
 
     def __init__(self, measured, width=768, num_heads=12):
@@ -62,10 +62,12 @@ class CostExplorer(Explorer):
         width, heads = self.sizes["width"], self.sizes["num_heads"]
         return {
             "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
-            "num_heads": stops("num_heads", divisors(width), heads, "Among how many heads the width is split"),
-            "width": stops("width", self.widths, width, "Of a token's vector before and after the layer"),
-            "num_kv_heads": stops("num_kv_heads", divisors(heads), heads, "Heads of keys and values, shared by all"),
-            "bytes": stops("dtype", BYTES.items(), 4, "Of the stored numbers, which take 4, 2 or 1 bytes each"),
+            "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
+            "width": stops("width", self.widths, width, "The width of a token's vector before and after the layer"),
+            "num_kv_heads": stops(
+                "num_kv_heads", divisors(heads), heads, "Heads of keys and values, which the query heads share"
+            ),
+            "bytes": stops("dtype", BYTES.items(), 4, "The type of the stored numbers: 4, 2 or 1 bytes each"),
         }
 
     def choices(self, values):
@@ -74,7 +76,7 @@ class CostExplorer(Explorer):
         return {"num_heads": heads, "num_kv_heads": divisors(num_heads)}
 
     def goes_with(self, changes):
-        """Where each head has its own keys and values, it keeps them."""
+        """If each head has its own keys and values, it still does after num_heads changes."""
         each = self._wanted["num_kv_heads"] == self._wanted["num_heads"]
         return ({"num_kv_heads": changes["num_heads"]} if each and "num_heads" in changes else {}) | changes
 
@@ -126,11 +128,13 @@ class CostExplorer(Explorer):
 
     def readouts(self, state):
         n, each, measured = f"{state.num_tokens:,}", state.bytes, self.measured_at(state)
+        in_cache = flops_per_cached_byte(state.num_heads, state.num_kv_heads, each)
         return {
             "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
             "with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             "keys and values": f"2 × {n} × {state.kv_width:,} × {each} bytes = {size_in_words(state.cache)}",
+            "decoding": f"{in_cache:g} FLOPs per byte of keys and values",
         } | ({"measured peak": measured} if measured else {})
 
     def measured_at(self, state):
@@ -158,6 +162,6 @@ def rounded_size(count):
 
 
 def peaks(there, tables, rows, state):
-    """What a layer holds at its peak, by formula, at lengths between those that were measured."""
+    """A layer's peak memory by formula, at the lengths between the measured ones."""
     held = [tables * table_bytes(n, state.num_heads) + rows * n * state.width * state.bytes for n in LENGTHS]
     return [each if min(there) <= n <= max(there) else None for n, each in zip(LENGTHS, held, strict=True)]

@@ -54,6 +54,18 @@ def cache_bytes(num_tokens, d_out, b=1, bytes_per_number=4):
     return 2 * b * num_tokens * d_out * bytes_per_number
 
 
+def flops_per_cached_byte(num_heads, num_kv_heads, bytes_per_number=2):
+    """FLOPs of scores and context per byte that decoding reads from the KV cache, for any length and batch.
+
+    Each cached number is multiplied and added once for each query head that shares its KV head. Errors: as in flops;
+    also ValueError if num_kv_heads doesn't divide num_heads.
+    """
+    check_sizes(num_heads=num_heads, num_kv_heads=num_kv_heads, bytes_per_number=bytes_per_number)
+    if num_heads % num_kv_heads:
+        raise ValueError(f"num_kv_heads must divide num_heads, got {num_kv_heads} and {num_heads}")
+    return 2 * (num_heads // num_kv_heads) / bytes_per_number
+
+
 def peak_bytes(f, *args):
     """The most memory that f(*args) holds at once on the CPU, in bytes, on top of what was there before.
 
@@ -73,9 +85,9 @@ def peak_bytes(f, *args):
 
 @lru_cache
 def quiet_profiler():
-    """What makes torch's profiler of memory on the CPU, after its first start, in which it may print.
+    """A function that makes torch's memory profiler for the CPU. The first one may print, so one starts here already.
 
-    It prints an error without consequence if torch was imported on another thread than its own, as a kernel does here.
+    What it prints is harmless: an error if torch was imported on another thread, as in a notebook's kernel.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or each start prints a line
     from torch.profiler import ProfilerActivity, profile
