@@ -210,3 +210,7 @@ def test_each_of_two_heads_takes_one_question(seed):
             assert matched.unique().numel() == 2, training.step
             assert finds_its_own(qk)[range(2), matched].all(), training.step
             assert finds_its_own(ov)[range(2), matched].all(), training.step
+    for own, other in (
+        each.diagonal(dim1=-2, dim2=-1).mean(dim=-1).sort(descending=True).values.T for each in (qk, ov)
+    ):
+        assert (other < own / 3).all()  # it hardly reacts to the other question
