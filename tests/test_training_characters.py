@@ -11,7 +11,6 @@ from attention_helpers.training.characters import (
     LeakyMultiHeadAttention,
     generate_text,
     held_out_loss,
-    known_words,
     load_text,
     prefix_losses,
 )
@@ -212,10 +211,3 @@ def test_writing_goes_on_from_its_start_beyond_the_window(task):
         generate_text(model, task, ["T"], 5, generator())
     with pytest.raises(ValueError, match="length must be at least 1, got 0"):
         generate_text(model, task, "T", 0, generator())
-
-
-def test_known_words():
-    assert known_words("xx The boat, then qqq! zz", "the Boat. Then") == 0.75
-    assert known_words("cut", "cut") == 0.0
-    assert known_words("the boat sank today", "boat") == 0.5  # the first and the last may be cut
-    assert known_words("a b c", "b") == 1.0

@@ -1,11 +1,15 @@
 """The lookup task and the model that solves it."""
 
+import copy
+import itertools
+
 import pytest
 import torch
 from torch import nn
 
 from attention_helpers import max_difference
-from attention_helpers.training.lookup import LookupModel, LookupTask
+from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit, qk_circuit
+from attention_helpers.training.loop import Training
 
 
 def generator(seed=0):
@@ -137,3 +141,76 @@ def test_what_is_not_of_the_models_task(name, x, error, said):
 def test_a_reader_of_impossible_size(sizes, error, said):
     with pytest.raises(error, match=said):
         LookupModel(SMALL, **sizes)
+
+
+@pytest.mark.parametrize(("questions", "num_heads"), [(1, 1), (2, 1), (1, 2), (2, 4)])
+@torch.no_grad()
+def test_the_qk_circuit_is_the_layers_score_of_one_letter_for_another(questions, num_heads):
+    torch.manual_seed(3)
+    task = LookupTask(questions, letters=5, digits=4, pairs=2)
+    model = LookupModel(task, 8, num_heads)
+    circuit = qk_circuit(model)
+    assert circuit.shape == (num_heads, questions, 5, 5)
+    for n, asked, letter in itertools.product(range(questions), range(5), range(5)):
+        x = model.embed.weight[[letter, 5 * (n + 1) + asked]]  # (2, width): a pair's letter, then the question's
+        scores = model.attention.steps(x[None]).scores[0, :, 1, 0] / (8 / num_heads) ** 0.5  # (num_heads,)
+        torch.testing.assert_close(circuit[:, n, asked, letter], scores)
+
+
+@pytest.mark.parametrize(("questions", "num_heads"), [(1, 1), (2, 1), (1, 2), (2, 4)])
+@torch.no_grad()
+def test_the_ov_circuit_is_what_a_digit_adds_to_the_logits_through_one_head(questions, num_heads):
+    torch.manual_seed(3)
+    task = LookupTask(questions, letters=5, digits=4, pairs=2)
+    model = LookupModel(task, 8, num_heads)
+    circuit, digits = ov_circuit(model), model.embed.weight[15:19, None]  # (4, 1, width): one token has weight 1
+    assert circuit.shape == (num_heads, questions, 4, 4)
+    for head in range(num_heads):
+        only = copy.deepcopy(model)
+        rows = only.attention.W_value.weight.view(num_heads, -1, 8)
+        rows[torch.arange(num_heads) != head] = 0  # the other heads pass on nothing
+        added = only.output_layer(only.attention(digits)) - only.output_layer(only.attention(0 * digits))
+        torch.testing.assert_close(circuit[head].transpose(0, 1), added.view(4, questions, 4), atol=1e-6, rtol=1e-5)
+
+
+def test_an_mlp_has_no_ov_circuit():
+    with pytest.raises(ValueError, match="model must have a linear output layer"):
+        ov_circuit(LookupModel(LookupTask(), hidden=4))
+
+
+def finds_its_own(circuit):
+    """Whether the largest number of each row is on the diagonal, for circuits (..., n, n)."""
+    return (circuit.argmax(dim=-1) == torch.arange(circuit.shape[-1])).all(dim=-1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1010))  # notebook 07's seed is 0, its other tests use 1 to 9
+def test_a_trained_head_matches_each_letter_with_itself_and_passes_on_each_digit(seed):
+    torch.manual_seed(seed)
+    training = Training(LookupModel(LookupTask()), LookupTask(), seed=seed, keep=False)
+    for _ in range(200):
+        training.take_step()
+        if training.step >= 50:
+            assert finds_its_own(qk_circuit(training.model)).all(), training.step
+            assert finds_its_own(ov_circuit(training.model)).all(), training.step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_each_of_two_heads_takes_one_question(seed):
+    torch.manual_seed(seed)
+    task = LookupTask(questions=2)
+    training = Training(LookupModel(task, num_heads=2), task, learning_rate=5e-3, seed=seed, keep=False)
+    for _ in range(350):
+        training.take_step()
+        if training.step >= 100 and training.step % 10 == 0:
+            qk, ov = qk_circuit(training.model), ov_circuit(training.model)
+            matched, answered = (each.diagonal(dim1=-2, dim2=-1).mean(dim=-1).argmax(dim=1) for each in (qk, ov))
+            assert matched.equal(answered), training.step
+            assert matched.unique().numel() == 2, training.step
+            assert finds_its_own(qk)[range(2), matched].all(), training.step
+            assert finds_its_own(ov)[range(2), matched].all(), training.step
+    for own, other in (
+        each.diagonal(dim1=-2, dim2=-1).mean(dim=-1).sort(descending=True).values.T for each in (qk, ov)
+    ):
+        assert (other < own / 3).all()  # it hardly reacts to the other question

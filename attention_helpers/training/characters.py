@@ -140,10 +140,3 @@ def generate_text(model, task, start, length, generator):
         scores = model(torch.tensor([token_ids[-task.window :]], device=device_of(model)))[0, -1]  # (characters,)
         token_ids.append(torch.multinomial(scores.softmax(dim=-1).cpu(), 1, generator=generator).item())
     return "".join(task.vocabulary[token_id] for token_id in token_ids[len(start) :])
-
-
-def known_words(text, reference):
-    """The fraction of a text's words that occur in the reference. The first and last, often cut off, don't count."""
-    words = "".join(character if character.isalpha() else " " for character in text.lower()).split()[1:-1]
-    known = set("".join(character if character.isalpha() else " " for character in reference.lower()).split())
-    return sum(word in known for word in words) / len(words) if words else 0.0
