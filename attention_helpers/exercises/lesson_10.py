@@ -21,8 +21,8 @@ previous_token = Exercise(
     name="previous_token",
     title="Who reads the token before?",
     prompt="`maps` holds the weights of all heads for one text, (num_layers, num_heads, num_tokens, num_tokens), with "
-    "a row per query. Return each head's mean weight on the token just before, (num_layers, num_heads). The first token "
-    "has none before it, so it doesn't count.",
+    "a row per query. Return each head's mean weight on the token just before, (num_layers, num_heads). The first "
+    "token has none before it, so it doesn't count.",
     solution=previous_token_scores,
     cases=lambda generator: [(maps,) for maps in drawn_maps(generator)],
     mistakes=[
@@ -43,8 +43,8 @@ previous_token = Exercise(
             "takes the token after",
             "diagonal(-1",
             "diagonal(1",
-            "Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On which "
-            "side of it is the past?",
+            "Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On "
+            "which side of it is the past?",
         ),
         (
             "adds up",
@@ -63,8 +63,8 @@ previous_token = Exercise(
             "mixes the heads",
             ".mean(dim=-1)",
             ".mean(dim=(0, 1))",
-            "You average over layers and heads, which leaves one number per token. Which dimension should disappear, and "
-            "which two should stay?",
+            "You average over layers and heads, which leaves one number per token. Which dimension should disappear, "
+            "and which two should stay?",
         ),
         (
             "takes the first column",
@@ -80,8 +80,8 @@ previous_token = Exercise(
         "`maps.diagonal(-1, dim1=-2, dim2=-1)` is (num_layers, num_heads, num_tokens - 1). Average over its last "
         "dimension.",
     ],
-    why="Row t, column t - 1 is one step below the diagonal, and there are num_tokens - 1 such positions. `diagonal` puts "
-    "them in the last dimension, so the mean leaves one number per head.",
+    why="Row t, column t - 1 is one step below the diagonal, and there are num_tokens - 1 such positions. `diagonal` "
+    "puts them in the last dimension, so the mean leaves one number per head.",
     moral="A head that does nothing else would score 1.",
 )
 
@@ -105,8 +105,8 @@ induction = Exercise(
             "reads the same token",
             "came_next[..., 1:]",
             "maps.diagonal(-period, dim1=-2, dim2=-1)",
-            "You score duplicate-token heads, which read the same token one period ago. Would that token help to predict "
-            "the next one?",
+            "You score duplicate-token heads, which read the same token one period ago. Would that token help to "
+            "predict the next one?",
         ),
         (
             "reads the token before the same",
@@ -148,10 +148,10 @@ induction = Exercise(
         ),
     ],
     hints=[
-        "With period 4 the tokens are A B C D A B C D, and the second A is token 4. Which token came after the first A?",
+        "With period 4 the tokens are A B C D A B C D, and the second A is token 4. What came after the first A?",
         "It's token 1, which is 3 back. The distance is period - 1 for every token of the second half.",
-        "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still belongs to the first half. "
-        "Leave out that entry, and take the mean.",
+        "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still belongs to the first "
+        "half. Leave out that entry, and take the mean.",
     ],
     why="What followed a token one period ago is period - 1 tokens back. That diagonal also has an entry for the last "
     "token of the first half, which hasn't seen anything twice, so we leave it out.",
@@ -190,7 +190,7 @@ shared_keys = Exercise(
             "deals the key heads out in turn",
             "keys.repeat_interleave(num_heads // len(keys), dim=0)",
             "keys.repeat(num_heads // len(keys), 1, 1)",
-            "Your query heads use KV heads 0, 1, 2, 0, 1, 2 and so on, in turn. Which query heads should share KV head 0?",
+            "Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?",
         ),
         (
             "gives all the first key head",
@@ -232,11 +232,11 @@ shared_keys = Exercise(
     hints=[
         "First give each query head its own copy of the keys. After that, it's attention as you know it.",
         "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = num_heads // num_kv_heads.",
-        "The scores are `queries @ shared.transpose(1, 2) / head_dim**0.5`. Put -inf above the diagonal, and apply softmax "
-        "over the last dimension.",
+        "The scores are `queries @ shared.transpose(1, 2) / head_dim**0.5`. Put -inf above the diagonal, and apply "
+        "softmax over the last dimension.",
     ],
-    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The rest is attention "
-    "as before, because sharing saves memory for keys and values, but no work on the scores.",
+    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The rest is "
+    "attention as before, because sharing saves memory for keys and values, but no work on the scores.",
     moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
 )
 
@@ -261,8 +261,8 @@ def drawn_scores(generator):
 five_heads = Exercise(
     name="five_heads",
     title="Which five?",
-    prompt="`scores` has one score per head, (num_layers, num_heads), and no two are equal. Return the `count` heads with "
-    "the largest, best first, as a list of pairs `(layer, head)` of Python ints that count from 0.",
+    prompt="`scores` has one score per head, (num_layers, num_heads), and no two are equal. Return the `count` heads "
+    "with the largest, best first, as a list of pairs `(layer, head)` of Python ints that count from 0.",
     solution=strongest_heads,
     cases=drawn_scores,
     call=with_types,
@@ -271,8 +271,8 @@ five_heads = Exercise(
             "leaves tensors in the pairs",
             "[divmod(place, scores.shape[1]) for place in order]",
             "[(place // scores.shape[1], place % scores.shape[1]) for place in torch.tensor(order)]",
-            "These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different things. "
-            "What turns a tensor into ints?",
+            "These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different "
+            "things. What turns a tensor into ints?",
         ),
         (
             "returns a tensor",
@@ -325,11 +325,11 @@ five_heads = Exercise(
     ],
     hints=[
         "Put all scores into one row with `scores.flatten()`. At which positions are the largest?",
-        "`.argsort(descending=True)[:count].tolist()` or `.topk(count).indices.tolist()` returns those positions as ints.",
+        "`.argsort(descending=True)[:count].tolist()` or `.topk(count).indices.tolist()` returns them as ints.",
         "With 9 heads per layer, position 13 is layer 13 // 9 and head 13 % 9, which is `divmod(13, 9)`.",
     ],
-    why="Flattening puts the layers one after another, each num_heads long, so // gives the layer and % gives the head. "
-    "`.tolist()` turns a tensor into Python ints.",
+    why="Flattening puts the layers one after another, each num_heads long, so // gives the layer and % gives the "
+    "head. `.tolist()` turns a tensor into Python ints.",
     moral="With the induction scores of 270 heads and a count of 5, it finds the five heads of this notebook.",
 )
 
