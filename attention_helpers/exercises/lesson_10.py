@@ -20,9 +20,8 @@ def drawn_maps(generator, lengths=(6, 2, 9)):
 previous_token = Exercise(
     name="previous_token",
     title="Who reads the token before?",
-    prompt="`maps` holds the weights of all heads for one text, (num_layers, num_heads, num_tokens, num_tokens), with "
-    "a row per query. Return each head's mean weight on the token just before, (num_layers, num_heads). The first "
-    "token has none before it, so it doesn't count.",
+    prompt="`maps` holds all heads' weights for one text, (num_layers, num_heads, num_tokens, num_tokens). Return "
+    "each head's mean weight on the token just before, (num_layers, num_heads). The first token doesn't count.",
     solution=previous_token_scores,
     cases=lambda generator: [(maps,) for maps in drawn_maps(generator)],
     mistakes=[
