@@ -9,7 +9,14 @@ from tiny_model import BASE, CONTROL, D_MODEL, EPS, HEADS, KEY_HEADS, LAYERS, dr
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import best_heads, loss, repeated_tokens, weight_at
+from attention_helpers.language_model.head_roles import (
+    best_heads,
+    look_without_path,
+    loss,
+    mean_contexts,
+    repeated_tokens,
+    weight_at,
+)
 from attention_helpers.language_model.model import choose, generate, load_model, next_tokens
 
 HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
@@ -61,6 +68,45 @@ def test_the_model_is_what_torch_computes_with_any_heads_off(model, weights, tok
     assert max_difference(model(token_ids, ablate), expected) < 1e-4 * expected.abs().max()
     if ablate:
         assert max_difference(model(token_ids, ablate), model(token_ids)) > 0.1
+
+
+def test_mean_ablation_puts_the_heads_mean_at_every_position(model, token_ids):
+    means = mean_contexts(model, token_ids)
+    assert means.shape == (LAYERS, HEADS, HEAD_DIM)
+    seen = []
+    hook = model.blocks[1].attention.out_proj.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model(token_ids)
+    model(token_ids, {(1, 2): means[1, 2]})
+    hook.remove()
+    before, after = (each.unflatten(-1, (HEADS, HEAD_DIM)) for each in seen)
+    torch.testing.assert_close(means[1, 2], before[:, :, 2].flatten(0, 1).mean(dim=0))
+    torch.testing.assert_close(after[:, :, 2], means[1, 2].expand(2, 9, HEAD_DIM))
+    assert after[:, :, [0, 1, 3]].equal(before[:, :, [0, 1, 3]])
+
+
+@pytest.mark.parametrize("to", ["queries", "keys", "values"])
+def test_a_cut_path_hides_what_a_head_writes_from_one_side_of_the_later_layer(model, token_ids, to):
+    inputs, matrix = [], {"queries": "W_query", "keys": "W_key", "values": "W_value"}[to]
+    block, first = model.blocks[1], model.blocks[0].attention
+    hooks = [
+        getattr(block.attention, matrix).register_forward_pre_hook(lambda _, seen: inputs.append(seen[0])),
+        block.register_forward_pre_hook(lambda _, seen: inputs.append(seen[0])),
+        first.out_proj.register_forward_pre_hook(lambda _, seen: inputs.append(seen[0])),
+    ]
+    whole = model.look(token_ids)
+    context, x, _ = inputs
+    inputs.clear()
+    cut = look_without_path(model, token_ids, (0, 1), to)
+    for hook in hooks:
+        hook.remove()
+    columns = slice(HEAD_DIM, 2 * HEAD_DIM)
+    written = context[..., columns] @ first.out_proj.weight[:, columns].T
+    torch.testing.assert_close(inputs[-1], block.norm_1(x - written), atol=1e-4, rtol=1e-4)
+    assert max_difference(cut.maps[:, 0], whole.maps[:, 0]) < 1e-6
+    assert (max_difference(cut.maps[:, 1], whole.maps[:, 1]) > 1e-3) == (to != "values")
+    assert max_difference(cut.logits, whole.logits) > 1e-2
+    last = look_without_path(model, token_ids, (1, 2), to)  # nothing comes later
+    assert max_difference(last.logits, whole.logits) < 1e-4
 
 
 def test_token_ids_of_32_bits_are_taken_and_a_model_without_numbers_gives_shapes(model, token_ids):
@@ -170,6 +216,16 @@ REFUSED = {
     "cold": (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
     "top 0": (lambda m: generate(m, "the", 2, top_k=0), ValueError, "top_k must be at least 1"),
     "past the end": (lambda m: generate(m, "cat" * 12, 9), ValueError, "at most 0 tokens"),
+    "no vector": (
+        lambda m: m(torch.tensor([[1]]), {(0, 1): torch.ones(4, 8)}),
+        ValueError,
+        r"each head a vector \(8,\), got \(4, 8\)",
+    ),
+    "no side": (
+        lambda m: look_without_path(m, torch.tensor([[1]]), (0, 1), "key"),
+        ValueError,
+        "to must be 'queries', 'keys' or 'values', got 'key'",
+    ),
     "loss at the end": (lambda m: loss(m, torch.tensor([[1, 2]]), 2), ValueError, "start must be from 1 to 1, got 2"),
     "too far": (lambda m: weight_at(torch.ones(3, 3), 3), ValueError, "start and distance must be below 3"),
 }

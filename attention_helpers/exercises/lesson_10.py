@@ -1,4 +1,4 @@
-"""Exercises of notebook 10: what a head is for, and grouped heads by hand."""
+"""Exercises of notebook 10: scores for the roles of heads, grouped heads by hand, and the best of all heads."""
 
 import torch
 
@@ -6,7 +6,7 @@ from .base import Exercise, Progress
 
 
 def previous_token_scores(maps):
-    """A head's mean weight on the token before, for all heads (num_layers, num_heads)."""
+    """Each head's mean weight on the token before, (num_layers, num_heads)."""
     return maps.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -20,9 +20,8 @@ def drawn_maps(generator, lengths=(6, 2, 9)):
 previous_token = Exercise(
     name="previous_token",
     title="Who reads the token before?",
-    prompt="`maps` holds the weights of all heads for one text, (num_layers, num_heads, num_tokens, num_tokens): rows "
-    "read, columns are read. Return a score a head, (num_layers, num_heads): the mean weight that a token gives to the "
-    "token just before it. The first token has none before it, and does not count.",
+    prompt="`maps` holds all heads' weights for one text, (num_layers, num_heads, num_tokens, num_tokens). Return "
+    "each head's mean weight on the token just before, (num_layers, num_heads). The first token doesn't count.",
     solution=previous_token_scores,
     cases=lambda generator: [(maps,) for maps in drawn_maps(generator)],
     mistakes=[
@@ -30,61 +29,64 @@ previous_token = Exercise(
             "counts the first token",
             ".mean(dim=-1)",
             ".sum(dim=-1) / maps.shape[-1]",
-            "You divide by all tokens. The first has none before it: a head that always reads the token before would "
-            "not get 1 from you.",
+            "You divide by the number of all tokens, so a head that always reads the token before wouldn't score 1. "
+            "How many tokens have a token before them?",
         ),
         (
             "takes the token itself",
             "diagonal(-1",
             "diagonal(0",
-            "That is what each token gives to itself: the diagonal. The token before stands one column to its left.",
+            "You took the diagonal, which is what each token gives to itself. In which column is the token before?",
         ),
         (
             "takes the token after",
             "diagonal(-1",
             "diagonal(1",
-            "You get 0 everywhere, since the future is hidden: you look to the right of the diagonal. Rows read, "
-            "columns are read.",
+            "Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On "
+            "which side of it is the past?",
         ),
         (
             "adds up",
             ".mean(",
             ".sum(",
-            "You add the weights up, so a longer text scores more. Take their mean.",
+            "You add up the weights, so a longer text scores more. What would make two texts comparable?",
         ),
         (
             "takes the largest",
             ".mean(",
             ".amax(",
-            "You take the largest of the weights: one token that happens to look back would do. Take their mean.",
+            "You take the largest weight, so a single token that happens to look back is enough for a high score. What "
+            "would count all tokens alike?",
         ),
         (
             "mixes the heads",
             ".mean(dim=-1)",
             ".mean(dim=(0, 1))",
-            "You take the mean over layers and heads, and a number a token is left. Keep the heads apart, take the "
-            "mean over tokens.",
+            "You average over layers and heads, which leaves one number per token. Which dimension should disappear, "
+            "and which two should stay?",
         ),
         (
             "takes the first column",
             "maps.diagonal(-1, dim1=-2, dim2=-1)",
             "maps[..., 1:, 0]",
-            "That is the weight on the first token, column 0. The token before token t is column t - 1.",
+            "You score the weight on the first token, which is column 0 in every row. Which column holds the token "
+            "before token t?",
         ),
     ],
     hints=[
-        "For token 5 the weight stands in row 5, column 4. Where do all of these stand in the table?",
-        "They are the diagonal below the main one: `maps.diagonal(offset, dim1=-2, dim2=-1)`.",
-        "`maps.diagonal(-1, dim1=-2, dim2=-1)` is (num_layers, num_heads, num_tokens - 1): mean over the last.",
+        "For token 5 the weight is in row 5, column 4. Where in a map are the weights for all tokens?",
+        "They're the diagonal just below the main one. `maps.diagonal(offset, dim1=-2, dim2=-1)` returns a diagonal.",
+        "`maps.diagonal(-1, dim1=-2, dim2=-1)` is (num_layers, num_heads, num_tokens - 1). Average over its last "
+        "dimension.",
     ],
-    why="Row t, column t - 1 is one step below the diagonal; there are num_tokens - 1 such places. `diagonal` puts "
-    "them last, and the mean leaves one number a head.",
-    moral="1 would be a head that does nothing else.",
+    why="Row t, column t - 1 is one step below the diagonal, and there are num_tokens - 1 such positions. `diagonal` "
+    "puts them in the last dimension, so the mean leaves one number per head.",
+    moral="A head that does nothing else would score 1.",
 )
 
 
 def induction_scores(maps, period):
-    """A head's mean weight on what came next, a period ago, (num_layers, num_heads)."""
+    """Each head's mean weight on what came next one period ago, (num_layers, num_heads)."""
     came_next = maps.diagonal(1 - period, dim1=-2, dim2=-1)  # of the tokens from period - 1 on
     return came_next[..., 1:].mean(dim=-1)
 
@@ -92,9 +94,9 @@ def induction_scores(maps, period):
 induction = Exercise(
     name="induction",
     title="The induction score",
-    prompt="A text is `period` tokens and then the same ones again, 2 * period in all. A token of the second half has "
-    "been there before. An induction head reads the token that came next, that first time. Return a score a head, "
-    "(num_layers, num_heads): the mean weight that the tokens of the second half give to that token.",
+    prompt="A text consists of `period` tokens and then the same ones again. In its second half, an induction head "
+    "reads the token that came next the first time. Return each head's mean weight on it, (num_layers, num_heads), "
+    "averaged over the tokens of the second half.",
     solution=induction_scores,
     cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in drawn_maps(generator, lengths=(6, 4, 10))],
     mistakes=[
@@ -102,57 +104,57 @@ induction = Exercise(
             "reads the same token",
             "came_next[..., 1:]",
             "maps.diagonal(-period, dim1=-2, dim2=-1)",
-            "You score heads that read the same token one period ago. An induction head reads the one after it: that "
-            "is what will come next again.",
+            "You score duplicate-token heads, which read the same token one period ago. Would that token help to "
+            "predict the next one?",
         ),
         (
             "reads the token before the same",
             "came_next[..., 1:]",
             "maps.diagonal(-period - 1, dim1=-2, dim2=-1)",
-            "You read one too far back: the token before the earlier one, which says nothing of what comes next.",
+            "You went one token too far back, to the one before the earlier copy. On which side of the copy is the "
+            "token that comes next?",
         ),
         (
             "counts the last of the first half",
             "[..., 1:]",
             "",
-            "Nearly: your mean begins one row too early. Token period - 1 is the last of the first half, and has not "
-            "been there before.",
+            "Nearly: your mean begins one row too early. To which half does token period - 1 belong?",
         ),
         (
             "takes the token before",
             "came_next[..., 1:]",
             "maps.diagonal(-1, dim1=-2, dim2=-1)[..., period - 1 :]",
-            "That is the token just before. The one you want stands period - 1 before.",
+            "You score the token just before. How far back is the token that followed the earlier copy?",
         ),
         (
             "divides by all tokens",
             ".mean(dim=-1)",
             ".sum(dim=-1) / maps.shape[-1]",
-            "You divide by all tokens of the text. Only those of the second half count.",
+            "You divide by the number of all tokens. How many of them are in the second half?",
         ),
         (
             "adds up",
             ".mean(",
             ".sum(",
-            "You add the weights up: a longer text would score more. Take their mean.",
+            "You add up the weights, so a longer text scores more. What would make two texts comparable?",
         ),
         (
             "reads a column as a row",
             "1 - period",
             "period - 1",
-            "Your score is 0 everywhere: you look above the diagonal, where the future is hidden. Rows read, columns "
-            "are read.",
+            "Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. Which "
+            "sign does an offset into the past have?",
         ),
     ],
     hints=[
-        "With period 4 the tokens are A B C D A B C D. The second A is token 4. Which came after the first A?",
-        "Token 1, which is 3 before it: the distance is period - 1 for every token of the second half.",
-        "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, the last of the first half: leave "
-        "its first entry out, and take the mean.",
+        "With period 4 the tokens are A B C D A B C D, and the second A is token 4. What came after the first A?",
+        "It's token 1, which is 3 back. The distance is period - 1 for every token of the second half.",
+        "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still belongs to the first "
+        "half. Leave out that entry, and take the mean.",
     ],
-    why="What followed a token one period ago stands period - 1 before it. That diagonal has an entry for the last "
-    "token of the first half too, which has seen nothing twice.",
-    moral="On random tokens said twice nothing else can foretell the second half.",
+    why="What followed a token one period ago is period - 1 tokens back. That diagonal also has an entry for the last "
+    "token of the first half, which hasn't seen anything twice, so we leave it out.",
+    moral="On random tokens, nothing else can predict the second half.",
 )
 
 
@@ -176,9 +178,9 @@ def drawn_heads(generator):
 shared_keys = Exercise(
     name="shared_keys",
     title="Grouped heads by hand",
-    prompt="queries: (num_heads, num_tokens, head_dim); keys: (num_kv_heads, num_tokens, head_dim), fewer heads, all "
-    "of them turned by their positions already. Neighbouring query heads share a key head: with 9 and 3, heads 0, 1, 2 "
-    "read key head 0. Return the causal weights, (num_heads, num_tokens, num_tokens).",
+    prompt="`queries` are (num_heads, num_tokens, head_dim), and `keys` are (num_kv_heads, num_tokens, head_dim); RoPE "
+    "has already rotated both. Neighbouring query heads share a KV head: with 9 and 3, for example, query heads 0 to 2 "
+    "use KV head 0. Return the causal weights, (num_heads, num_tokens, num_tokens).",
     solution=grouped_weights,
     cases=drawn_heads,
     rows_sum_to_one=True,
@@ -187,55 +189,54 @@ shared_keys = Exercise(
             "deals the key heads out in turn",
             "keys.repeat_interleave(num_heads // len(keys), dim=0)",
             "keys.repeat(num_heads // len(keys), 1, 1)",
-            "You deal the key heads out in turn: 0, 1, 2, 0, 1, 2. `repeat` does that. Neighbours share here: 0, 0, 0, "
-            "1, 1, 1.",
+            "Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?",
         ),
         (
             "gives all the first key head",
             "keys.repeat_interleave(num_heads // len(keys), dim=0)",
             "keys[:1]",
-            "All your heads read key head 0. Each group has a key head of its own.",
+            "All your query heads use KV head 0. Which one belongs to the second group?",
         ),
         (
             "takes the mean of the key heads",
             "keys.repeat_interleave(num_heads // len(keys), dim=0)",
             "keys.mean(dim=0, keepdim=True)",
-            "You take the mean of all key heads. Each query head reads one of them, whole.",
+            "You average all KV heads. How many of them should a single query head use?",
         ),
         (
             "counts the groups from the end",
             "keys.repeat",
             "keys.flip(0).repeat",
-            "Your first group reads the last key head. The first group reads key head 0.",
+            "Your first group of query heads uses the last KV head. In which order do the groups come?",
         ),
         (
             "scales by all heads' width",
             "head_dim**0.5",
             "(num_heads * head_dim) ** 0.5",
-            "You scale by the width of all heads together. A score is a dot product of two vectors head_dim wide.",
+            "You scale by the width of all heads together. How wide are the two vectors in a single dot product?",
         ),
         (
             "forgets to scale",
             " / head_dim**0.5",
             "",
-            "The heads are shared right, but the scores are not divided by the root of head_dim.",
+            "The heads are shared correctly, but your softmax is too sharp. What happens to the scores before softmax?",
         ),
         (
             "shows the future",
             "scores.masked_fill(future, -torch.inf)",
             "scores",
-            "Your tokens read the future: hide it before softmax.",
+            "Your tokens read the future. Which scores should softmax never see?",
         ),
     ],
     hints=[
-        "Give each query head keys of its own first; then it is attention as you know it.",
-        "`keys.repeat_interleave(group, dim=0)` with group = num_heads // num_kv_heads.",
-        "Then scores by `queries @ shared.transpose(1, 2) / head_dim**0.5`, -inf above the diagonal, softmax over the "
-        "last dimension.",
+        "First give each query head its own copy of the keys. After that, it's attention as you know it.",
+        "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = num_heads // num_kv_heads.",
+        "The scores are `queries @ shared.transpose(1, 2) / head_dim**0.5`. Put -inf above the diagonal, and apply "
+        "softmax over the last dimension.",
     ],
-    why="`repeat_interleave` lays each key head out once for every query head of its group, in order. From there on "
-    "nothing is new: the sharing saves memory for keys and values, and no arithmetic on scores.",
-    moral="With its 9 on 3, this model keeps a third of the keys and values that nine heads of their own would need.",
+    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The rest is "
+    "attention as before, because sharing saves memory for keys and values, but no work on the scores.",
+    moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
 )
 
 
@@ -245,6 +246,13 @@ def strongest_heads(scores, count):
     return [divmod(place, scores.shape[1]) for place in order]
 
 
+def with_types(answer, scores, count):
+    """What an answer returns, and whether it holds tensors where numbers belong, which compare equal to numbers."""
+    pairs = answer(scores, count)
+    numbers = [number for pair in pairs if isinstance(pair, (tuple, list)) for number in pair]
+    return {"pairs": pairs, "tensors": any(isinstance(number, torch.Tensor) for number in numbers)}
+
+
 def drawn_scores(generator):
     return [(torch.rand(*size, generator=generator), count) for size, count in (((5, 3), 4), ((2, 7), 5), ((4, 4), 1))]
 
@@ -252,63 +260,76 @@ def drawn_scores(generator):
 five_heads = Exercise(
     name="five_heads",
     title="Which five?",
-    prompt="`scores` has a number for each head, (num_layers, num_heads). Return the `count` heads with the largest, "
-    "over all layers, as a list of pairs of whole numbers `(layer, head)`, the largest first. Both count from 0. No "
-    "two scores are equal.",
+    prompt="`scores` has one score per head, (num_layers, num_heads), and no two are equal. Return the `count` heads "
+    "with the largest, best first, as a list of pairs `(layer, head)` of Python ints that count from 0.",
     solution=strongest_heads,
     cases=drawn_scores,
+    call=with_types,
     mistakes=[
+        (
+            "leaves tensors in the pairs",
+            "[divmod(place, scores.shape[1]) for place in order]",
+            "[(place // scores.shape[1], place % scores.shape[1]) for place in torch.tensor(order)]",
+            "These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different "
+            "things. What turns a tensor into ints?",
+        ),
+        (
+            "returns a tensor",
+            "[divmod(place, scores.shape[1]) for place in order]",
+            "torch.tensor([divmod(place, scores.shape[1]) for place in order])",
+            "These are the right heads, but you return one tensor. What turns it into a list of pairs?",
+        ),
         (
             "swaps layer and head",
             "divmod(place, scores.shape[1])",
             "divmod(place, scores.shape[1])[::-1]",
-            "Your pairs are (head, layer). The layer comes first.",
+            "Your pairs are (head, layer). Which of the two does the exercise name first?",
         ),
         (
             "gives places in a row of all",
             "[divmod(place, scores.shape[1]) for place in order]",
             "order",
-            "These are places in the flattened table. Which layer and which head is that? (`divmod` knows.)",
+            "These are positions in the flattened scores. Which layer and which head does each of them belong to?",
         ),
         (
             "takes the smallest",
             "descending=True",
             "",
-            "These are the heads with the smallest scores: `argsort` puts the smallest first unless told otherwise.",
+            "These are the heads with the smallest scores. In which order does `argsort` sort by default?",
         ),
         (
             "puts the largest last",
             "in order",
             "in reversed(order)",
-            "The right heads, in the opposite order. The largest comes first.",
+            "These are the right heads in the opposite order. Which one should come first?",
         ),
         (
             "divides by the number of layers",
             "shape[1]",
             "shape[0]",
-            "You divide by the number of layers. A row of the table is a layer, and is num_heads long.",
+            "You divide by the number of layers. How many entries does one layer have in the flattened scores?",
         ),
         (
             "counts from 1",
             "divmod(place, scores.shape[1])",
             "(place // scores.shape[1] + 1, place % scores.shape[1] + 1)",
-            "Your layers and heads count from 1. Here both count from 0.",
+            "Your layers and heads count from 1. What's the first layer called here?",
         ),
         (
             "sorts each layer by itself",
             "[divmod(place, scores.shape[1]) for place in order]",
             "list(enumerate(scores.argmax(dim=1).tolist()))[:count]",
-            "You take the best head of each layer. All heads compete: a layer may have two among the best, or none.",
+            "You take the best head of each layer. What if two of the best heads are in the same layer?",
         ),
     ],
     hints=[
-        "Make one row of the table, and ask which places hold the largest: `scores.flatten()`.",
-        "`.argsort(descending=True)[:count]` or `.topk(count).indices` gives those places.",
-        "Place 13 with 9 heads a layer is layer 13 // 9, head 13 % 9: `divmod(place, scores.shape[1])`.",
+        "Put all scores into one row with `scores.flatten()`. At which positions are the largest?",
+        "`.argsort(descending=True)[:count].tolist()` or `.topk(count).indices.tolist()` returns them as ints.",
+        "With 9 heads per layer, position 13 is layer 13 // 9 and head 13 % 9, which is `divmod(13, 9)`.",
     ],
-    why="Flattening lays the layers one after the other, each num_heads long: so // gives the layer and % the head. "
-    "`.tolist()` makes whole numbers of a tensor.",
-    moral="With scores of 270 heads and five to take, you have found the heads of this notebook.",
+    why="Flattening puts the layers one after another, each num_heads long, so // gives the layer and % gives the "
+    "head. `.tolist()` turns a tensor into Python ints.",
+    moral="With the induction scores of 270 heads and a count of 5, it finds the five heads of this notebook.",
 )
 
 

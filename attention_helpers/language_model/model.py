@@ -23,7 +23,7 @@ class Block(nn.Module):
     """One layer: attention, then an MLP, each added to the residual stream.
 
     x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x.
-    ablate: the indices of the heads whose context is set to 0.
+    ablate: by a head's index, what its context is replaced by.
     Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020,
     "GLU Variants Improve Transformer" (arXiv 2002.05202).
     """
@@ -44,25 +44,31 @@ class Block(nn.Module):
             values = torch.cat((cache.values, values), dim=2)
         steps = attention.attend(queries, keys, values)
         x = x + attention.out_proj(self.with_heads_ablated(steps.context, ablate))
-        normed = self.norm_2(x)
-        x = x + self.W_down(F.silu(self.W_gate(normed)) * self.W_up(normed))  # d_inner wide between the two
+        x = x + self.mlp(self.norm_2(x))
         return x, steps.weights, RollingCache(keys, values, past + x.shape[1])
 
+    def mlp(self, x):
+        return self.W_down(F.silu(self.W_gate(x)) * self.W_up(x))  # d_inner wide between the two
+
     def with_heads_ablated(self, context, ablate):
-        """The context (b, num_tokens, d_model), with 0 for the ablated heads."""
+        """The context (b, num_tokens, d_model), in which each ablated head's part is replaced."""
         if not ablate:
             return context
-        heads = context.unflatten(-1, (self.attention.num_heads, -1))  # (b, num_tokens, num_heads, head_dim)
-        return heads.index_fill(2, torch.tensor(ablate, device=context.device), 0.0).flatten(2)
+        heads = context.unflatten(-1, (self.attention.num_heads, -1)).clone()  # (b, num_tokens, num_heads, head_dim)
+        for head, replacement in ablate.items():
+            heads[:, :, head] = replacement
+        return heads.flatten(2)
 
 
 class LanguageModel(nn.Module):
     """A model of the llama family: for every token of a text, logits for the next token.
 
     token_ids: whole numbers (b, num_tokens), as encode returns them. Returns logits (b, num_tokens,
-    vocab_size). ablate: heads whose context is set to 0, pairs (layer, head), both from 0.
+    vocab_size). ablate: heads whose context is set to 0, pairs (layer, head), both from 0; or a
+    dict from such pairs to the vectors (head_dim,) that replace the context at every position.
     Errors: TypeError if token_ids isn't a tensor of whole numbers; ValueError for an id outside the
-    vocabulary, no token or more than context_length, or a pair in ablate that isn't a head.
+    vocabulary, no token or more than context_length, a pair in ablate that isn't a head, or a
+    replacement of another shape.
     Source: as for Block.
     """
 
@@ -108,17 +114,20 @@ class LanguageModel(nn.Module):
         return self.embedding(token_ids)
 
     def ablated_heads(self, ablate):
-        """The heads to ablate, one list per layer."""
-        lists = [[] for _ in range(self.config.num_layers)]
-        for pair in ablate:
+        """The heads to ablate, per layer: a dict from the head to what replaces its context."""
+        layers = [{} for _ in range(self.config.num_layers)]
+        vector = (self.config.d_model // self.config.num_heads,)
+        for pair, replacement in (ablate if isinstance(ablate, dict) else dict.fromkeys(ablate, 0.0)).items():
             layer, head = (check_size("each number of ablate", number, minimum=0) for number in pair)
             if layer >= self.config.num_layers or head >= self.config.num_heads:
                 raise ValueError(
                     f"ablate must name heads (layer, head) below ({self.config.num_layers}, {self.config.num_heads}), "
                     f"got ({layer}, {head})"
                 )
-            lists[layer].append(head)
-        return lists
+            if isinstance(ablate, dict) and replacement.shape != vector:
+                raise ValueError(f"ablate must give each head a vector {vector}, got {tuple(replacement.shape)}")
+            layers[layer][head] = replacement
+        return layers
 
     def encode(self, text):
         """The token ids of a text, (1, num_tokens).
