@@ -40,8 +40,8 @@ three_in_one = Exercise(
     imports="from torch import nn",
     title="Three matrices in one",
     prompt="Three `nn.Linear` of the same size make queries, keys and values. Without changing them, return one new "
-    "`nn.Linear`, whose output `.chunk(3, dim=-1)` cuts into queries, keys and values, in this order. Either all "
-    "three have biases, or none has one (then `bias` is None, and the new layer shouldn't have one either).",
+    "`nn.Linear`, whose output `.chunk(3, dim=-1)` cuts into queries, keys and values, in that order. It should "
+    "have a bias only if the three have (if not, their `bias` is None).",
     solution=fuse,
     cases=three_layers,
     call=fused_facts,
@@ -297,7 +297,7 @@ counting = Exercise(
     ],
     hints=[
         "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
-        "are that?",
+        "does the product take?",
         "Each sentence takes six products: queries, keys, values, scores, context, out_proj. Which shapes meet in "
         "each? Take all heads together, since num_heads times head_dim is d_out.",
         "Each matrix of m parameters takes `2 * b * num_tokens * m` FLOPs, and scores and context take `2 * b * "
@@ -330,7 +330,7 @@ def new_token(generator):
 step_with_cache = Exercise(
     name="step_with_cache",
     imports="from torch.nn import functional as F",
-    title="One token more",
+    title="One more token",
     prompt="You get a new token's queries, keys and values, (b, num_heads, 1, head_dim) each, and a KV cache: the "
     "keys and values of all tokens before it, (b, num_heads, past, head_dim), where `past` can be 0. Without changing "
     "the old cache, return the new token's context (the last row of causal attention over all tokens), all keys and "
