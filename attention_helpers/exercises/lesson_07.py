@@ -144,7 +144,7 @@ one_training_step = Exercise(
     title="A training step",
     prompt="Take one step of training. The loss is `loss_function(model(x), answers)`, and `optimizer` has the same "
     "methods as AdamW. Return this batch's loss before the step, as a number (`item()`). The parameters may have "
-    "old gradients when you start, which mustn't count.",
+    "old gradients when you start: don't let them count.",
     solution=training_step,
     cases=lambda generator: list(small_tasks(generator)),
     call=three_steps,
@@ -240,9 +240,9 @@ def batch_of(answer, questions, letters, digits, pairs, batch_size):
 control_run = Exercise(
     name="control_run",
     title="A control",
-    prompt="Does the map emerge because letters predict digits? To find out, make a **control**: a batch in which "
-    "they don't, and everything else is as before. Shuffle each sentence's digits, so that pair j of sentence i "
-    "gets the digit that was in its pair `order[i, j]`. Letters, question and answers stay.",
+    prompt="Does the map emerge because letters predict digits? To find out, make a **control**: a batch that "
+    "differs only in that. Shuffle each sentence's digits, so that pair j of sentence i gets the digit that was in "
+    "its pair `order[i, j]`. Letters, question and answers stay.",
     solution=control_batch,
     stub=inspect.getsource(control_batch).replace("x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)", "...  # your code"),
     cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
@@ -354,9 +354,9 @@ too_few_heads = Exercise(
     name="too_few_heads",
     title="Too few heads",
     prompt="Each row of `digits` holds the two digits that a sentence asks for. In all heads, a digit's value is its "
-    "row of `values`, (n, width), and head h gives the two values the weights `shares[h]`. The layer "
-    "`output_layer` takes the context vectors side by side, and returns n logits for the first answer, then n "
-    "for the second. What's the accuracy of each answer?",
+    "row of `values`, (n, width), and head h gives the two values the weights `shares[h]`. `output_layer` takes the "
+    "heads' context vectors side by side, and returns n logits for the first answer, then n for the second. What's "
+    "the accuracy of each answer?",
     solution=right_answers,
     cases=lambda generator: list(output_layers(generator)),
     mistakes=[
@@ -446,10 +446,10 @@ how_much_too_low = Exercise(
     name="how_much_too_low",
     imports="from torch.nn import functional as F",
     title="How much too low?",
-    prompt="`model`, in eval mode, returns logits for the next character at every position of `x`, and `targets` are "
-    "the right ones. By how many nats is the usual loss (all positions at once) lower than the honest one? The "
-    "honest loss is the mean, over all lengths n from 1 to num_tokens, of the loss at the end of a prefix of n "
-    "characters. The difference can be negative.",
+    prompt="`model` returns logits for the next character at every position of `x`, and `targets` are the right ones. "
+    "By how many nats is the usual loss (all positions at once) lower than the honest one? The honest loss is the "
+    "mean, over all lengths n from 1 to num_tokens, of the loss at the end of a prefix of n characters. The "
+    "difference can be negative.",
     solution=too_low_by,
     cases=lambda generator: list(small_models(generator)),
     mistakes=[
