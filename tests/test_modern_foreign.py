@@ -32,9 +32,10 @@ OPTIONS = {
 
 def drawn(case, *more):
     """Tensors of the case's shapes and of `more`, as tools/reference drew them."""
-    chance = np.random.default_rng(case["seed"])
-    arrays = [chance.standard_normal(shape).astype(np.float32) for shape in (*case["shapes"].values(), *more)]
-    return [torch.from_numpy(array) for array in arrays]
+    chance, shapes = np.random.default_rng(case["seed"]), [*case["shapes"].values(), *more]
+    widths = [shape[1] if len(shape) == 2 else 1 for shape in shapes]
+    arrays = zip(widths, map(chance.standard_normal, shapes), strict=True)
+    return [torch.from_numpy((array / width**0.5).astype(np.float32)) for width, array in arrays]
 
 
 def case_named(case):

@@ -79,6 +79,8 @@ class LatentAttention(nn.Module):
         latents themselves. A score then takes d_latent + d_rope products instead of d_key + d_rope.
         Source: as for the class, section 2.1.2 and appendix C.
         """
+        if not isinstance(cache, LatentCache | None):
+            raise TypeError(f"cache must be a LatentCache that step returned, or None, got {type(cache).__name__}")
         plain, rotary, new = self.project(x, 0 if cache is None else cache.latents.shape[1])
         if cache is not None:
             new = LatentCache(*(torch.cat(parts, dim=1) for parts in zip(cache, new, strict=True)))

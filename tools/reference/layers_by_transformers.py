@@ -34,6 +34,10 @@ def plain(chance, seed, **more):
     return {"rope_type": "default", "rope_theta": chance.choice([10_000.0, 1_000_000.0])} | more
 
 
+def yarn_of(share):
+    return lambda chance, seed: yarn(chance, seed, mscale=1.0, mscale_all_dim=share)
+
+
 def deepseek(chance, seed):
     """Without scaling, with YaRN whose factor is 1, and with one whose factor isn't."""
     return (
@@ -76,9 +80,14 @@ def sizes_of(family, chance):
 
 
 def drawn(seed, shapes):
-    """Arrays of these shapes that come out the same everywhere, as numpy's generator promises and torch's doesn't."""
+    """Arrays of these shapes that come out the same everywhere, as numpy's generator promises and torch's doesn't.
+
+    Matrices are divided by the root of their width, so that scores stay near 1.
+    """
     chance = np.random.default_rng(seed)
-    return [chance.standard_normal(shape).astype(np.float32) for shape in shapes]
+    widths = [shape[1] if len(shape) == 2 else 1 for shape in shapes]
+    drawn = zip(widths, map(chance.standard_normal, shapes), strict=True)
+    return [(array / width**0.5).astype(np.float32) for width, array in drawn]
 
 
 def mask(num_tokens, window):
@@ -123,7 +132,7 @@ def delta_rule(seed):
 
     vectors = {"queries": [1, 6, 2, 4], "keys": [1, 6, 2, 4], "values": [1, 6, 2, 3]}
     shapes = vectors | {"decay": [1, 6, 2], "rate": [1, 6, 2]}
-    q, k, v, decay, rate = map(torch.from_numpy, drawn(seed, shapes.values()))
+    q, k, v, decay, rate = map(torch.from_numpy, drawn(seed, list(shapes.values())))
     output, _ = torch_recurrent_gated_delta_rule(q, k, v, -decay.exp(), rate.sigmoid(), use_qk_l2norm_in_kernel=True)
     return {"family": "delta_rule", "seed": seed, "shapes": shapes, "output": rounded(output)}
 
