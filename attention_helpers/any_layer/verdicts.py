@@ -71,7 +71,9 @@ def on_the_future(output, x, maps, dead):
         why = f"with other numbers it fails in {failure(error)}" if theirs else error
         return Verdict("?", "Does it read the future?", f"can't be judged: {why}")
     if not leak:
-        return Verdict("✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no row")
+        return Verdict(
+            "✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no earlier row"
+        )
     words = str(leak).replace(" reads the future: it", "")
     return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2]))
 
@@ -213,11 +215,11 @@ def on_unused(dead, parameters):
 
 
 def on_fewer_tokens(error, num_tokens):
-    """Whether the layer takes a shorter sentence, as a text model must. error: what it raised then, or None."""
+    """Whether the layer accepts a shorter sentence, as a text model must. error: what it raised then, or None."""
     if error:
         cause = f"{error_line(error).partition(',')[0] or 'it'} raises {type(error).__name__}"
         return Verdict("✗", "It fails on fewer tokens", f"with {num_tokens - 1}, {failure(error)}", cause)
-    return Verdict("✓", "It takes fewer tokens", f"{num_tokens - 1} instead of {num_tokens}")
+    return Verdict("✓", "It accepts shorter inputs", f"{num_tokens - 1} tokens instead of {num_tokens}")
 
 
 def on_a_batch(output, x, rows):

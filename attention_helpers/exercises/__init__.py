@@ -27,5 +27,5 @@ def progress():
         f"| {number} | {lesson.done}{space}of{space}{lesson.total} | {lesson.marks} |"
         for number, lesson in lessons.items()
     ]
-    said = f"**{done} of {total} exercises done.**" if done else f"**Nothing is done yet, of {total} exercises.**"
+    said = f"**{done} of {total} exercises done.**" if done else f"**None of the {total} exercises is done yet.**"
     return Reply(None, "\n".join([said, "", "| notebook | done | exercises |", "| --- | --- | --- |", *rows]))

@@ -99,9 +99,9 @@ weights_under_a_mask = Exercise(
     name="weights_under_a_mask",
     title="Place the mask",
     prompt="Turn scaled scores, (n, m) or a batch (b, n, m), into weights. The mask (n, m) is True where a score is "
-    "hidden, and leaves something to see in every row. One of the inputs is the lookup: a question before its pair "
-    "has to guess (0.5 and 0.5), and a question after its pair finds it (0.991). Scores are between -1000 and 1000, "
-    "and can be float16, which makes float16 weights. Don't change the caller's scores.",
+    "hidden, and leaves something to see in every row. One of the inputs is the lookup, where a question before its "
+    "pair has to guess (0.5 and 0.5), and one after it finds it (0.991). Scores are between -1000 and 1000. If they're "
+    "float16, the weights should be float16 too. Don't change the caller's scores.",
     solution=masked_weights,
     cases=scores_and_masks,
     rows_sum_to_one=True,
@@ -191,9 +191,8 @@ mend_the_leak = Exercise(
     imports="from torch import nn\nfrom attention_helpers import influence, trace",
     title="Find and fix the leak",
     prompt="This layer should be causal, but it leaks, and not because a result is thrown away. Fix the one line "
-    "that's wrong, for any `num_tokens` up to `context_length`, and keep the rest. To hunt for it, run the cell. Then, "
-    "in a new cell, write `layer, x = MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)`, and look at "
-    "`influence(layer, x).perturbation` and `trace(layer, x)`.",
+    "that's wrong, and keep the rest. To hunt for it, run the cell. Then, in a new cell, write `layer, x = "
+    "MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)`, and look at `influence(layer, x).perturbation`.",
     solution=MaskedAttention,
     stub=inspect.getsource(MaskedAttention).replace("triu(1)", "triu(2)"),
     call=run_layer,
@@ -344,7 +343,8 @@ find_leaks = Exercise(
     title="Does it leak?",
     prompt="Does a layer leak? Return True if some row of `layer(x)` moves by more than 1e-5 when a later token is "
     "perturbed (moved by 1, for example), else False. x: (1, num_tokens, d_in), which you shouldn't change. Judge the "
-    "layer by its output. In training mode dropout draws a new mask at every call, and `layer.eval()` stops that.",
+    "layer by its output. In training mode a layer can be random (by dropout, in notebook 04); `layer.eval()` stops "
+    "that.",
     solution=leaks,
     cases=sound_and_leaky_layers,
     mistakes=[

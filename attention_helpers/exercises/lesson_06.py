@@ -192,9 +192,8 @@ two_in_one = Exercise(
     name="two_in_one",
     title="Two heads from one matrix",
     prompt="The notebook puts the two heads for `BC ?` into one `W_query` and one `W_key`, (d_in, d_out). Compute what "
-    "the last token of `x`, (num_tokens, d_in), reads in each head, and return its weights, (num_heads, num_tokens). "
-    "There's no batch here, and the last token may see every token. The check starts with `BC ?`, then it uses other "
-    "sizes.",
+    "the last token of `x`, (num_tokens, d_in), reads in each head: its weights, (num_heads, num_tokens). There's no "
+    "batch here, and the last token may see every token. The check also uses other sizes.",
     solution=weights_of_heads,
     cases=lambda g: list(wide_matrices(g)),
     mistakes=[
@@ -308,8 +307,8 @@ transplanting = Exercise(
     name="transplanting",
     title="A wrapper's weights in the split class",
     prompt="`wrapper` is a `MultiHeadAttentionWrapper`, and `split` is a `MultiHeadAttention` whose output is just as "
-    "wide. Copy the wrapper's weights into `split`, in place, so that both compute the same in eval mode. Either both "
-    "have biases for queries, keys and values, or neither has, and then `bias` is None. Don't return anything.",
+    "wide. Copy the wrapper's weights into `split`, in place, so that both compute the same if dropout is off. If the "
+    "layers have no biases for queries, keys and values, each `bias` is None. Don't return anything.",
     solution=transplant,
     cases=lambda g: list(pairs_of_layers(g)),
     call=after_transplant,
@@ -405,7 +404,7 @@ class SplitAttention(nn.Module):
         hide = torch.ones_like(scores, dtype=torch.bool).triu(1)
         scores = scores.masked_fill(hide, -torch.inf)
         weights = torch.softmax(scores, dim=-1)
-        return (weights @ v).transpose(1, 2).flatten(2)
+        return (weights @ v).transpose(1, 2).flatten(2)  # joins the last two dimensions
 
 
 BROKEN = """
@@ -423,7 +422,7 @@ class SplitAttention(nn.Module):
         scores.masked_fill(mask, -torch.inf)
         weights = torch.softmax(scores, dim=-1)
         weights = torch.softmax(weights.masked_fill(mask, -torch.inf), dim=-1)
-        return (weights @ v).transpose(1, 2).flatten(2)
+        return (weights @ v).transpose(1, 2).flatten(2)  # joins the last two dimensions
 """
 
 

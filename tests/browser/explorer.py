@@ -178,7 +178,7 @@ class LiveExplorer:
         if self.kind == "ReadingExplorer":  # half a gigabyte: read here, too, rather than sent
             return explorers.ReadingExplorer(language_model())
         if self.kind == "ScoresExplorer":
-            return explorers.ScoresExplorer(load_sentence("lookup"), query=3)
+            return explorers.ScoresExplorer(load_sentence("lookup"), query=3, entries=list("ABC123?"))
         if source is None:
             return getattr(explorers, self.kind)(load_sentence("journey"))
         packed = self.kernel.ask(f"__import__('base64').b64encode(__import__('pickle').dumps({source})).decode()")

@@ -24,9 +24,9 @@ EVERYWHERE = ("Explorer", "What people get wrong here", "Going deeper")
 ABOUT = "## What's in this course"  # on the start page, whose first cell leaves room for the playground
 MAP = """## The notebooks
 
-Take them in order, because each builds on the one before. There are two ways through. The **short path** is the core of
-each notebook, up to its exercises; for part one, this page included, it takes about {hours}. The **full path** adds the
-explorers, the exercises and *Going deeper*. All minutes are estimates.
+Take them in order, because each builds on the one before. The **short path** is the core of each notebook, up to its
+exercises. For part one, this page included, it takes about {hours}. The **full path** adds the explorers (figures with
+sliders), the exercises and *Going deeper*. All minutes are estimates.
 
 {tables}"""
 
