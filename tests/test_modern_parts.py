@@ -137,10 +137,10 @@ def test_a_window_is_torchs_mask(sizes):
 @over_sizes
 def test_alibi_is_torchs_float_mask(sizes):
     num_heads, past, num_keys = sizes.num_heads, sizes.spare, sizes.context_length
-    bias = alibi_bias(num_heads, sizes.num_tokens, past).double()
+    bias, slopes = alibi_bias(num_heads, sizes.num_tokens, past).double(), alibi_slopes(num_heads).tolist()
     expected = torch.zeros(num_heads, sizes.num_tokens, num_keys, dtype=torch.float64)
     for head, row, key in torch.cartesian_prod(*map(torch.arange, expected.shape)).tolist():
-        expected[head, row, key] = -abs(past + row - key) / 2 ** (8 * (head + 1) / num_heads)
+        expected[head, row, key] = -abs(past + row - key) * slopes[head]
     assert max_difference(bias, expected) < 1e-6
     q, k, v = sizes.draw(3, 2, num_heads, num_keys, 3)
     hide = window_mask(sizes.num_tokens, num_keys, past)
@@ -152,6 +152,8 @@ def test_alibi_is_torchs_float_mask(sizes):
 def test_alibis_slopes_are_those_of_the_paper():
     assert alibi_slopes(8).tolist() == [2**-n for n in range(1, 9)]
     assert alibi_slopes(1).tolist() == [2**-8]
+    assert alibi_slopes(3).tolist() == [2**-4, 2**-8, 2**-2]  # as Bloom and MPT deal them out
+    assert alibi_slopes(6).tolist() == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -13,14 +13,16 @@ SIDES = "left", "right"
 
 
 def alibi_slopes(num_heads, device=None):
-    """How much a head's scores fall per token of distance: 2 ** (-8 h / num_heads), h from 1.
+    """How much a head's scores fall per token of distance: 2 ** (-8 h / n), h from 1 to n, if n, num_heads, is 2 ** k.
 
-    Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
-    Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3. (Its released
-    code uses other slopes if num_heads isn't a power of two.)
+    Otherwise n is the largest power of two below num_heads, and the other heads get every second slope of 2 n heads: the
+    released code's rule. Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
+    Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3, and its released code.
     """
-    heads = torch.arange(1, check_size("num_heads", num_heads) + 1, dtype=torch.float32, device=device)
-    return 2.0 ** (-8.0 * heads / num_heads)
+    power = 2 ** (check_size("num_heads", num_heads).bit_length() - 1)
+    heads = torch.arange(1, power + 1, dtype=torch.float32, device=device)
+    between = heads[: num_heads - power] - 0.5
+    return 2.0 ** (-8.0 * torch.cat((heads, between)) / power)
 
 
 def alibi_bias(num_heads, num_tokens, past=0, device=None):
