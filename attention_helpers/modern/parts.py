@@ -15,7 +15,7 @@ SIDES = "left", "right"
 def alibi_slopes(num_heads, device=None):
     """How much a head's scores fall per token of distance: 2 ** (-8 h / n), h from 1 to n, if n, num_heads, is 2 ** k.
 
-    Otherwise n is the largest power of two below num_heads, and the other heads get every second slope of 2 n heads: the
+    Otherwise n is the largest power of two below num_heads, and the others get every second slope of 2 n heads: the
     released code's rule. Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
     Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3, and its released code.
     """

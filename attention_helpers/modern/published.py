@@ -78,8 +78,8 @@ def models_table(models, sources=False):
 
 def described(layer, model):
     """What a layer has, in words, for four columns of the table."""
-    special = f" ({layer.get('window') or layer.get('best'):,})" if "window" in layer or "best" in layer else ""
-    special = " (delta rule)" if "delta" in layer else special
+    special = layer.get("window") or layer.get("best")
+    special = f" ({special:,})" if special else " (delta rule)" * layer.get("delta", False)
     positions = None if "base" not in layer else "none" if layer["base"] is None else f"{layer['base']:,}"
     if "learned_positions" in model:
         positions = f"learned, {model['learned_positions']:,}"
@@ -94,6 +94,6 @@ def described(layer, model):
     elif "d_latent" in layer:
         heads = f"{layer['heads']} / latent {layer['d_latent']} + {layer['d_rope']}"
     else:
-        width = f"{layer['head_dim']}" + (f" and {layer['value_dim']}" if "value_dim" in layer else "")
-        heads = f"{layer['heads']} / {layer['kv_heads']} × {width}"
+        narrower = f" and {layer['value_dim']}" if "value_dim" in layer else ""
+        heads = f"{layer['heads']} / {layer['kv_heads']} × {layer['head_dim']}{narrower}"
     return f"{layer['count']} {layer['kind']}{special}", positions, also, heads
