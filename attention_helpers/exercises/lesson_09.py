@@ -31,8 +31,7 @@ turning = Exercise(
     name="turning",
     title="Rotate by hand",
     prompt="Pair i holds the neighbours `x[:, 2 * i]` and `x[:, 2 * i + 1]`. Rotate it, as a point (a, b), by "
-    "`position * base ** (-2 * i / head_dim)` radians, to (a cos − b sin, a sin + b cos). Return a new tensor of the "
-    "shape of x. `positions` are whole numbers.",
+    "`position * base ** (-2 * i / head_dim)` radians, to (a cos − b sin, a sin + b cos). Return a new tensor.",
     solution=rotate_pairs,
     cases=tokens_in_places,
     tolerance=1e-4,
@@ -400,10 +399,10 @@ distance_bias = Exercise(
     name="distance_bias",
     title="A penalty for distance",
     deeper=True,
-    prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) rotates nothing. It subtracts a slope times "
-    "the distance from each *scaled* score. With n heads, head h has the slope `2 ** (-8 * h / n)`, for h = 1 to n. "
-    "Unless their number is a power of two, n is the next power of two below, and the other heads get h = 0.5, 1.5, "
-    "2.5 and so on, as in Bloom. Return the causal weights.",
+    prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
+    "each *scaled* score. With n heads, head h has the slope `2 ** (-8 * h / n)`, for h = 1 to n. If their number "
+    "isn't a power of two, n is the next one below, and the other heads get h = 0.5, 1.5, 2.5 and so on. Return the "
+    "causal weights.",
     solution=alibi,
     cases=heads_of_queries,
     rows_sum_to_one=True,

@@ -70,7 +70,7 @@ def models_table(models, sources=False):
         columns = zip(*(described(layer, model) for layer in model["layers"]), strict=True)
         many = model_cache_bytes(model, 2**17)
         grows = model_cache_bytes(model, 2**17 + 1) - many
-        cells = [model["name"], *("; ".join(dict.fromkeys(filter(None, column))) for column in columns)]
+        cells = [model["name"], *("; ".join(part or "—" for part in dict.fromkeys(column)) for column in columns)]
         cells += [f"{grows / 2**10:.1f}", "—" if "learned_positions" in model else f"{many / 2**30:.1f}"]
         lines.append(cells + [f"[{model['source']}]({model['link']})"] * sources)
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
@@ -80,7 +80,7 @@ def described(layer, model):
     """What a layer has, in words, for four columns of the table."""
     special = layer.get("window") or layer.get("best")
     special = f" ({special:,})" if special else " (delta rule)" * layer.get("delta", False)
-    positions = None if "base" not in layer else "none" if layer["base"] is None else f"{layer['base']:,}"
+    positions = "" if "base" not in layer else "none" if layer["base"] is None else f"{layer['base']:,}"
     if "learned_positions" in model:
         positions = f"learned, {model['learned_positions']:,}"
     if "rotated" in layer:
