@@ -179,9 +179,8 @@ def chunks(generator):
 mended_window = Exercise(
     name="mended_window",
     title="Fix the window in chunks",
-    prompt="This step with a rolling cache is right for one new token and wrong for several, and it keeps one token "
-    "too many. Fix it. Return the context, then the keys and values that the next token can still see, at most "
-    "`window - 1`.",
+    prompt="This step with a rolling cache is right for one new token, wrong for several, and keeps one token too "
+    "many. Fix it. Return the context, and the keys and values that the next token can still see.",
     solution=windowed_step,
     cases=chunks,
     stub='''
