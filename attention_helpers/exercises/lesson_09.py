@@ -244,10 +244,10 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
 def absorbed_step(queries, latents, W_key, W_value):
     """queries (num_heads, d_key), latents (num_tokens, d_latent), W_key (num_heads, d_key, d_latent), W_value
     (num_heads, d_value, d_latent); returns (num_heads, d_latent) and (num_heads, d_value)."""
-    absorbed = (queries[:, None] @ W_key)[:, 0]  # (num_heads, d_latent)
-    weights = torch.softmax(absorbed @ latents.T / queries.shape[1] ** 0.5, dim=-1)  # (num_heads, num_tokens)
+    absorbed = torch.einsum("hk,hkc->hc", queries, W_key)  # (num_heads, d_latent)
+    weights = torch.softmax(absorbed @ latents.T / queries.shape[1] ** 0.5, dim=1)  # (num_heads, num_tokens)
     mixed = weights @ latents  # (num_heads, d_latent)
-    return absorbed, (W_value @ mixed[:, :, None])[:, :, 0]
+    return absorbed, torch.einsum("hvc,hc->hv", W_value, mixed)
 
 
 def latents_of(generator):
@@ -282,22 +282,22 @@ absorbed_matrices = Exercise(
         ),
         (
             "takes the softmax over the heads",
-            "dim=-1",
+            "dim=1",
             "dim=0",
             "Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?",
         ),
         (
             "returns mixed latents",
-            "(W_value @ mixed[:, :, None])[:, :, 0]",
+            'torch.einsum("hvc,hc->hv", W_value, mixed)',
             "mixed",
             "You return an average of the latents. Which matrix turns a latent into a value?",
         ),
     ],
     hints=[
         "A key is `W_key[h] @ c`, with a latent c. Write the score of one head and one latent, and move the bracket.",
-        "`queries[:, None] @ W_key` is (num_heads, 1, d_latent). Compare it with the latents, and average the latents "
-        "themselves.",
-        "With `mixed = weights @ latents`, the context is `(W_value @ mixed[:, :, None])[:, :, 0]`.",
+        "For head h, absorb with `queries[h] @ W_key[h]`; `torch.einsum('hk,hkc->hc', queries, W_key)` does all "
+        "heads. Then score the latents, and average the latents themselves.",
+        "With `mixed = weights @ latents`, the context is `torch.einsum('hvc,hc->hv', W_value, mixed)`.",
     ],
     why="A matrix product may be bracketed as you like: q · (W c) = (qᵀ W) · c. And an average of W_value's outputs is "
     "W_value's output for the average. So no key or value has to be made, and the scores are those of the made keys.",
