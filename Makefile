@@ -113,7 +113,7 @@ lookup-models: ## train data/lookup_models.npz again, the weights that explorers
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_lookup_models
 
-figures: ## have transformers compute what the language model's tests compare with (network, an environment of its own)
+figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, an environment of its own)
 	$(ENSURE) test
 	$(BIN)/python -m tools.reference.make_figures
 

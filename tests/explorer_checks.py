@@ -232,7 +232,20 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
     assert " MultiHeadAttention returns the same numbers" in state.verdicts["course"].words
 
 
-def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens, embeddings):
+def scaled_by_hand(scaling, pairs):
+    """Radians per token, by a loop over the pairs: factor 4, 16 tokens, rounds 1 and 4, or 1 and 32 for YaRN."""
+    frequencies = []
+    for pair in range(pairs):
+        plain = 10_000 ** (-pair / pairs)
+        kept = {"none": 1, "linear": 0, "Llama 3": (16 * plain / (2 * np.pi) - 1) / 3, "YaRN": pair == 0}[scaling]
+        kept = min(1, max(0, kept))
+        frequencies.append(kept * plain + (1 - kept) * plain / 4)
+    return torch.tensor(frequencies)
+
+
+def check_variants(
+    state, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens, embeddings
+):
     """Torch's function on a freshly made layer; with one-hot values per token, its result is the weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(123)
@@ -240,17 +253,21 @@ def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens
         wide, narrow = 64, head_dim * num_kv_heads
         queries, keys = (5 * nn.Linear(3, width, bias=False)(embeddings[:num_tokens]) for width in (wide, narrow))
     queries, keys = (part.unflatten(-1, (-1, head_dim)).transpose(0, 1)[None] for part in (queries, keys))
+    if qk_norm:
+        queries, keys = (part / part.square().mean(dim=-1, keepdim=True).add(1e-6).sqrt() for part in (queries, keys))
     places = torch.arange(num_tokens)
     distances = places[:, None] - places
     seen = (distances >= 0) & (distances < window)
     bias = torch.zeros(num_heads, num_tokens, num_tokens)
     if positions == "rotary":
-        pairs = head_dim // 2
-        turns = torch.polar(torch.ones(num_tokens, pairs), places[:, None] / 10_000 ** (torch.arange(pairs) / pairs))
-        queries, keys = (
-            torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (pairs, 2)).contiguous()) * turns).flatten(-2)
-            for part in (queries, keys)
-        )
+        width = int(head_dim * rotated)
+        angles, factor = places[:, None] * scaled_by_hand(scaling, width // 2), 1.0
+        if scaling == "YaRN":
+            factor = 1 + 0.1 * np.log(4)
+        turns = torch.polar(torch.full(angles.shape, factor), angles)
+        for part in (queries, keys):
+            pairs = torch.view_as_complex(part[..., :width].unflatten(-1, (-1, 2)).contiguous())
+            part[..., :width] = torch.view_as_real(pairs * turns).flatten(-2)
     elif positions == "ALiBi":
         bias = -distances / 2 ** (8 * torch.arange(1, num_heads + 1) / num_heads)[:, None, None]
     bias = bias.masked_fill(~seen, -torch.inf)
@@ -259,7 +276,7 @@ def check_variants(state, positions, num_heads, num_kv_heads, window, num_tokens
     torch.testing.assert_close(state.weights, weights[0], atol=1e-5, rtol=1e-4)
     assert torch.equal(state.sees, seen)
     assert torch.equal(state.reaches, (distances >= 0) & (distances <= 2 * (window - 1)))
-    assert state.parameters == 3 * wide + 2 * 3 * narrow + wide**2
+    assert state.parameters == 3 * wide + 2 * 3 * narrow + wide**2 + 2 * head_dim * qk_norm
     assert state.cache == 2 * min(num_tokens, window - 1) * narrow * 4
 
 

@@ -22,7 +22,7 @@ from attention_helpers import (
     show_source,
 )
 from attention_helpers.fast.attention import FusedMultiHeadAttention
-from attention_helpers.modern.parts import rotate
+from attention_helpers.modern.positions import rotate
 
 NAN, INF = float("nan"), float("inf")
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"
@@ -169,7 +169,7 @@ def test_only_plain_tensors_are_taken(make):
 
 def test_numbers_that_torch_stores_but_cannot_calculate_with_are_refused():
     tiny = ones(4, 4).to(torch.float8_e4m3fn)
-    for call in (Dropout(0.5), attention_weights, lambda x: rotate(x, torch.arange(4))):
+    for call in (Dropout(0.5), attention_weights, lambda x: rotate(x, torch.arange(4), torch.ones(1))):
         refused(lambda call=call: call(tiny), TypeError, "must hold", "at least 16 bits", "got torch.float8_e4m3fn")
 
 

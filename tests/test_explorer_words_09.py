@@ -53,6 +53,9 @@ def test_words_and_numbers_of_a_state(explorer, state, said, cache, head_dim, pa
     readouts = explorer.readouts(explorer.arrays)
     assert readouts["KV cache"].startswith(cache)
     assert readouts["head_dim"] == head_dim
+    kv_width = 64 // explorer.values["num_heads"] * explorer.values["num_kv_heads"]
+    per_token = f"512 bytes with MHA, {8 * kv_width} with these KV heads, 96 with a latent of 16 + 8"
+    assert readouts["per token"] == per_token
     assert readouts["parameters"] == f"{parameters:,}"
     assert explorer.alt.startswith(said)
 

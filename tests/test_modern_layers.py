@@ -1,5 +1,6 @@
 """ModernAttention and CrossAttention, against torch's layers, notebook 06's class, and themselves in chunks."""
 
+import math
 from copy import deepcopy
 
 import pytest
@@ -11,7 +12,9 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import MultiHeadAttention, influence, max_difference
+from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
+from attention_helpers.modern.linear import delta_rule, linear_attention
 from attention_helpers.modern.parts import padding_mask, show_self
 
 
@@ -65,9 +68,9 @@ def test_it_is_torchs_function_on_what_complex_numbers_turned(layer, num_tokens,
     x = drawn(2, num_tokens, 5, seed=seed).requires_grad_()
     heads = [linear(x).unflatten(-1, (-1, layer.head_dim)) for linear in (layer.W_query, layer.W_key, layer.W_value)]
     q, k, v = (part.movedim(1, 2) for part in heads)
-    if layer.base is not None:
-        rates = layer.base ** -(torch.arange(layer.head_dim // 2).double() / (layer.head_dim // 2))
-        turns = torch.polar(torch.ones(num_tokens, len(rates)).double(), torch.arange(num_tokens)[:, None] * rates)
+    if layer.frequencies is not None:
+        turned = torch.arange(num_tokens)[:, None] * layer.frequencies
+        turns = torch.polar(torch.ones_like(turned), turned)
         q, k = (
             torch.view_as_real(torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
             for part in (q, k)
@@ -123,6 +126,58 @@ def test_padding_never_changes_another_tokens_row(layer, lengths, side):
             assert max_difference(rows[part], expected[0]) < 1e-8
             [expected] = torch.autograd.grad(expected.square().sum(), alone)
             assert max_difference(slopes[part], expected[0]) < 1e-6 * max(1, expected.abs().max().item())
+
+
+@given(
+    layer=LAYERS,
+    chunks=CHUNKS,
+    padded=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+    cut=st.integers(0, 9),
+)
+@example(made(0, 5, 8, 4, 2, window=2), [3, 2, 1], [0, 2, 4], 3)
+def test_texts_padded_on_the_left_go_on_with_the_cache(layer, chunks, padded, cut):
+    """Each text's own tokens come out as if it were alone, however much padding the first chunk has."""
+    num_tokens = sum(chunks)
+    padded = [min(n, chunks[0]) for n in padded]
+    x, cache, parts = 10 * drawn(len(padded), num_tokens, 5), None, []
+    hide = torch.arange(num_tokens) < torch.tensor(padded)[:, None]
+    for chunk, hidden in zip(x.split(chunks, dim=1), hide.split(chunks, dim=1), strict=True):
+        part, cache = layer.step(chunk, cache, hidden if hidden.any() else None)
+        parts.append(part)
+    result = torch.cat(parts, dim=1)
+    assert result.isfinite().all()
+    for text, rows, n in zip(x, result, padded, strict=True):
+        if n < num_tokens:
+            assert max_difference(rows[n:], layer(text[None, n:])[0]) < 1e-8
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([None, 3]), CHUNKS, st.integers(0, 1000))
+def test_latent_attention_in_chunks_absorbed_is_the_whole(num_heads, d_latent, d_query_latent, chunks, seed):
+    sizes = 5, 6, num_heads, d_latent, 3, 4, 2, d_query_latent
+    layer, x, cache, parts = made(seed, *sizes, layer_class=LatentAttention), drawn(2, sum(chunks), 5), None, []
+    for chunk in x.split(chunks, dim=1):
+        part, cache = layer.step(chunk, cache)
+        parts.append(part)
+    assert max_difference(torch.cat(parts, dim=1), layer(x)) < 1e-10
+    assert [part.shape for part in cache] == [(2, sum(chunks), d_latent), (2, sum(chunks), 2)]
+    assert not influence(layer.eval(), x[:1]).perturbation.triu(1).any()
+
+
+@given(st.integers(1, 9), st.integers(1, 5), st.booleans(), st.integers(0, 1000))
+def test_linear_attention_is_the_masked_matrix(num_tokens, width, forgets, seed):
+    q, k, v = drawn(3, 2, num_tokens, width, seed=seed)
+    decay = drawn(2, num_tokens, seed=seed).sigmoid() if forgets else torch.ones(2, num_tokens).double()
+    kept = decay.log().cumsum(dim=-1)  # from j to i, a product of decays: exp(kept_i - kept_j)
+    matrix = (q @ k.mT * (kept[..., :, None] - kept[..., None, :]).exp()).tril()
+    assert max_difference(linear_attention(q, k, v, decay if forgets else None), matrix @ v) < 1e-10
+
+
+def test_the_delta_rule_overwrites_what_a_key_returned_before():
+    keys, values = torch.eye(4).double()[[0, 1, 0, 2]], drawn(4, 3)
+    queries = torch.eye(4).double()[[0, 0, 0, 1]]
+    assert max_difference(delta_rule(queries, keys, values), values[[0, 0, 2, 1]]) < 1e-12
+    summed = linear_attention(queries, keys, values)
+    assert max_difference(summed[2], values[0] + values[2]) < 1e-12
 
 
 def test_which_token_reads_which():
@@ -206,6 +261,7 @@ def test_cross_attention_is_torchs_layer(sizes):
     assert max_difference(layer.float()(x.float(), other.float(), hide).double(), theirs) < 1e-5
 
 
+LATENT = LatentAttention(3, 4, 2, d_latent=2, d_key=2, d_value=2, d_rope=2)
 LAYER, CROSS = ModernAttention(3, 8, 4, 2, window=3), CrossAttention(3, 5, 4, 2)
 X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
 
@@ -218,6 +274,15 @@ X, KEYS = torch.ones(1, 2, 3), torch.ones(1, 2, 2, 2)
         (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim must be even, so that its entries"),
         (lambda: ModernAttention(3, 8, 4, 2, window=0), ValueError, "window must be at least 1, got 0"),
         (lambda: ModernAttention(3, 8, 4, 2, base=-1), ValueError, "base must be finite and above 0, got -1"),
+        (lambda: ModernAttention(3, 8, 4, 2, qk_norm="all"), ValueError, "qk_norm must be None, 'head' or 'width'"),
+        (lambda: ModernAttention(3, 8, 4, 2, sinks=1), TypeError, "sinks must be True or False, got 1"),
+        (lambda: ModernAttention(3, 8, 4, 2, head_dim=0), ValueError, "head_dim must be at least 1, got 0"),
+        (lambda: ModernAttention(3, 8, 4, 2, scale=math.inf), ValueError, "scale must be finite, got inf"),
+        (lambda: LAYER.step(X, None, torch.zeros(1, 2)), TypeError, "padding must be a boolean tensor, True where"),
+        (lambda: LAYER.step(X, None, torch.ones(2) > 0), ValueError, "padding must have the shape (1, 2), got (2,)"),
+        (lambda: LATENT(X[..., :2]), ValueError, "x must have width d_in=3"),
+        (lambda: LATENT.step(X, (KEYS, KEYS)), TypeError, "cache must be a LatentCache that step returned, or None"),
+        (lambda: LatentAttention(3, 4, 2, 2, 2, 2, 3), ValueError, "head_dim must be even"),
         (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_kv_heads must be a whole number, got 2.0"),
         (lambda: LAYER(X[0]), ValueError, "x must have the shape (b, num_tokens, 3)"),
         (lambda: LAYER(X.double()), TypeError, "x must be of the layer's dtype torch.float32, got torch.float64"),

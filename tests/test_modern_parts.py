@@ -13,13 +13,14 @@ from attention_helpers import attention_scores, attention_weights, causal_mask, 
 from attention_helpers.modern.parts import (
     alibi_bias,
     alibi_slopes,
+    best_keys_mask,
     padding_mask,
     repeat_kv,
-    rotate,
     show_self,
     sink_weights,
     window_mask,
 )
+from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 
 
 def drawn(*shape, seed=0, dtype=torch.float64):
@@ -30,6 +31,10 @@ def attended(queries, keys, values, mask=None, bias=0.0):
     """Attention with a bias: scale first, then add the bias, then mask."""
     scores = attention_scores(queries, keys) * queries.shape[-1] ** -0.5
     return context_vectors(attention_weights(scores + bias, mask), values)
+
+
+def by_rope(x, positions, base=10_000.0):
+    return rotate(x, positions, rope_frequencies(x.shape[-1], base))
 
 
 def by_complex_numbers(x, positions, base):
@@ -53,19 +58,19 @@ def test_rotary_is_a_product_of_complex_numbers(sizes):
     x = sizes.draw(sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim)
     positions = torch.arange(sizes.spare, sizes.context_length)
     for base in (10_000.0, 100_000.0, 500_000):
-        rotated = rotate(x, positions, base)
+        rotated = by_rope(x, positions, base)
         assert max_difference(rotated, by_complex_numbers(x, positions, base)) < 1e-10
         assert max_difference(rotated.norm(dim=-1), x.norm(dim=-1)) < 1e-10
-    assert max_difference(rotate(x.float(), positions).double(), rotate(x, positions)) < 1e-5
+    assert max_difference(by_rope(x.float(), positions).double(), by_rope(x, positions)) < 1e-5
 
 
 def test_far_positions_are_as_exact_as_their_dtype():
     x, positions = drawn(3, 8), torch.tensor([5, 777, 30_000])
-    assert max_difference(rotate(x, positions), by_complex_numbers(x, positions, 10_000.0)) < 1e-10
-    assert max_difference(rotate(x.float()[:2], positions[:2]).double(), rotate(x, positions)[:2]) < 1e-3
-    half = rotate(x.bfloat16()[:2], positions[:2])
+    assert max_difference(by_rope(x, positions), by_complex_numbers(x, positions, 10_000.0)) < 1e-10
+    assert max_difference(by_rope(x.float()[:2], positions[:2]).double(), by_rope(x, positions)[:2]) < 1e-3
+    half = by_rope(x.bfloat16()[:2], positions[:2])
     assert half.dtype == torch.bfloat16
-    assert max_difference(half.double(), rotate(x, positions)[:2]) < 0.05  # angles in bfloat16 would be off by radians
+    assert max_difference(half.double(), by_rope(x, positions)[:2]) < 0.05  # angles in bfloat16 would be off by radians
 
 
 @over_sizes
@@ -74,7 +79,7 @@ def test_the_other_layout_is_a_permutation_of_the_entries(sizes):
     positions = torch.arange(sizes.num_tokens)
     order = torch.cat((torch.arange(0, 2 * sizes.head_dim, 2), torch.arange(1, 2 * sizes.head_dim, 2)))
     halves = by_halves(x[:, order], positions, 10_000.0)
-    assert max_difference(halves, rotate(x, positions)[:, order]) < 1e-10
+    assert max_difference(halves, by_rope(x, positions)[:, order]) < 1e-10
 
 
 @over_sizes
@@ -82,16 +87,16 @@ def test_rotary_scores_depend_on_the_distance_alone(sizes):
     shape = sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim
     queries, keys = sizes.draw(2, *shape)
     positions, shift = torch.arange(sizes.num_tokens), sizes.seed % 5000
-    here = attention_scores(rotate(queries, positions), rotate(keys, positions))
-    there = attention_scores(rotate(queries, positions + shift), rotate(keys, positions + shift))
+    here = attention_scores(by_rope(queries, positions), by_rope(keys, positions))
+    there = attention_scores(by_rope(queries, positions + shift), by_rope(keys, positions + shift))
     assert max_difference(here, there) < 1e-10
 
 
 def test_each_text_of_a_batch_may_have_positions_of_its_own():
     x = drawn(2, 3, 4, 6)  # (b, num_heads, num_tokens, head_dim)
     positions = torch.tensor([[0, 1, 2, 3], [7, 8, 9, 10]])[:, None]  # (b, 1, num_tokens)
-    apart = torch.stack([rotate(text, row[0]) for text, row in zip(x, positions, strict=True)])
-    assert max_difference(rotate(x, positions), apart) < 1e-12
+    apart = torch.stack([by_rope(text, row[0]) for text, row in zip(x, positions, strict=True)])
+    assert max_difference(by_rope(x, positions), apart) < 1e-12
 
 
 def grouped_pairs():
@@ -132,10 +137,10 @@ def test_a_window_is_torchs_mask(sizes):
 @over_sizes
 def test_alibi_is_torchs_float_mask(sizes):
     num_heads, past, num_keys = sizes.num_heads, sizes.spare, sizes.context_length
-    bias = alibi_bias(num_heads, sizes.num_tokens, past).double()
+    bias, slopes = alibi_bias(num_heads, sizes.num_tokens, past).double(), alibi_slopes(num_heads).tolist()
     expected = torch.zeros(num_heads, sizes.num_tokens, num_keys, dtype=torch.float64)
     for head, row, key in torch.cartesian_prod(*map(torch.arange, expected.shape)).tolist():
-        expected[head, row, key] = -abs(past + row - key) / 2 ** (8 * (head + 1) / num_heads)
+        expected[head, row, key] = -abs(past + row - key) * slopes[head]
     assert max_difference(bias, expected) < 1e-6
     q, k, v = sizes.draw(3, 2, num_heads, num_keys, 3)
     hide = window_mask(sizes.num_tokens, num_keys, past)
@@ -147,6 +152,8 @@ def test_alibi_is_torchs_float_mask(sizes):
 def test_alibis_slopes_are_those_of_the_paper():
     assert alibi_slopes(8).tolist() == [2**-n for n in range(1, 9)]
     assert alibi_slopes(1).tolist() == [2**-8]
+    assert alibi_slopes(3).tolist() == [2**-4, 2**-8, 2**-2]  # as Bloom has them
+    assert alibi_slopes(6).tolist() == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -198,23 +205,61 @@ def test_a_sink_of_no_weight_changes_nothing_and_an_empty_row_is_zero():
     assert sink_weights(scores, torch.zeros(2)).dtype == torch.float64
 
 
+def test_partial_rope_leaves_the_other_entries_and_a_factor_multiplies_only_what_turns():
+    x, positions = drawn(3, 10), torch.arange(3)
+    rotated = rotate(x, positions, rope_frequencies(4), factor=1.5)
+    assert torch.equal(rotated[:, 4:], x[:, 4:])
+    assert max_difference(rotated[:, :4], 1.5 * by_rope(x[:, :4], positions)) < 1e-12
+
+
+def test_scaled_frequencies_keep_the_fast_pairs_and_divide_the_slow_ones():
+    plain = rope_frequencies(64, 500_000.0)
+    turns = 8192 * plain / (2 * math.pi)
+    for scaled in (llama3_frequencies(plain, 8.0, 8192), yarn_frequencies(plain, 8.0, 8192, 500_000.0)[0]):
+        assert torch.equal(scaled[turns > 33], plain[turns > 33])
+        assert max_difference(scaled[turns < 0.8], plain[turns < 0.8] / 8) < 1e-12
+        assert (scaled.diff() < 0).all()
+    assert yarn_frequencies(plain, 1.0, 8192)[1] == 1.0
+    assert yarn_frequencies(plain, 32.0, 4096)[1] == pytest.approx(1.3466, abs=1e-4)
+
+
+def test_sparse_attention_sees_the_best_keys_that_it_may_see():
+    scores, hide = drawn(2, 3, 6, 6), causal_mask(6)
+    mask = best_keys_mask(scores, 2, hide)
+    assert (~mask).sum(dim=-1).tolist() == [[[1, 2, 2, 2, 2, 2]] * 3] * 2
+    seen = scores.masked_fill(mask, torch.inf)
+    unseen = scores.masked_fill(~mask | hide, -torch.inf)
+    assert (seen.amin(dim=-1) >= unseen.amax(dim=-1)).all()
+    assert torch.equal(best_keys_mask(scores, 9, hide), hide.expand(2, 3, 6, 6))
+
+
 X, PLACES = torch.ones(2, 3, 4), torch.arange(3)
+TURNS = rope_frequencies(4)
 SCORES, SINK = torch.ones(2, 3, 3), torch.zeros(2)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: rotate(X.long(), PLACES), TypeError, "x must hold floating-point numbers of at least 16 bits, got"),
-        (lambda: rotate(X[..., :3], PLACES), ValueError, "head_dim must be even, so that its entries make"),
-        (lambda: rotate(X, 3), TypeError, "positions must be a tensor of whole numbers, got int"),
-        (lambda: rotate(X, PLACES.float()), TypeError, "positions must be a tensor of whole numbers, got torch."),
-        (lambda: rotate(X, torch.arange(4)), ValueError, "positions must broadcast to (2, 3), got (4,)"),
-        (lambda: rotate(X, PLACES.expand(1, 2, 3)), ValueError, "positions must broadcast to (2, 3), got (1, 2, 3)"),
-        (lambda: rotate(X, PLACES.to("meta")), ValueError, "positions must be on the device of x, cpu, got meta"),
-        (lambda: rotate(X, PLACES, math.inf), ValueError, "base must be finite and above 0, got inf"),
-        (lambda: rotate(X, PLACES, 0), ValueError, "base must be finite and above 0, got 0"),
-        (lambda: rotate(X, PLACES, "10"), TypeError, "base must be a number, got '10'"),
+        (lambda: rotate(X.long(), PLACES, TURNS), TypeError, "x must hold floating-point numbers of at least 16"),
+        (lambda: rotate(X[..., :3], PLACES, TURNS), ValueError, "must be at most head_dim / 2 = 1.5, got 2"),
+        (lambda: rotate(X, PLACES, 10_000.0), TypeError, "frequencies must be a torch.Tensor, got float"),
+        (lambda: rotate(X, PLACES, TURNS, math.nan), ValueError, "factor must be finite, got nan"),
+        (lambda: rotate(X, 3, TURNS), TypeError, "positions must be a tensor of whole numbers, got int"),
+        (lambda: rotate(X, PLACES.float(), TURNS), TypeError, "must be a tensor of whole numbers, got torch."),
+        (lambda: rotate(X, torch.arange(4), TURNS), ValueError, "positions must broadcast to (2, 3), got (4,)"),
+        (lambda: rotate(X, PLACES.expand(1, 2, 3), TURNS), ValueError, "must broadcast to (2, 3), got (1, 2, 3)"),
+        (lambda: rotate(X, PLACES.to("meta"), TURNS), ValueError, "must be on the device of x, cpu, got meta"),
+        (lambda: rope_frequencies(3), ValueError, "head_dim must be even, so that its entries make pairs, got 3"),
+        (lambda: rope_frequencies(4, math.inf), ValueError, "base must be finite and above 0, got inf"),
+        (lambda: rope_frequencies(4, 0), ValueError, "base must be finite and above 0, got 0"),
+        (lambda: rope_frequencies(4, "10"), TypeError, "base must be a number, got '10'"),
+        (lambda: llama3_frequencies(TURNS, 0, 8192), ValueError, "factor must be finite and above 0, got 0"),
+        (lambda: llama3_frequencies(TURNS, 8, 8192, 4, 4), ValueError, "low must be below high, got low=4, high=4"),
+        (lambda: yarn_frequencies(TURNS, 8, -1), ValueError, "original must be finite and above 0, got -1"),
+        (lambda: yarn_frequencies(TURNS, 8, 64, fast=1), ValueError, "slow must be below fast, got slow=1.0, fast=1"),
+        (lambda: best_keys_mask(SCORES, 0), ValueError, "k must be at least 1, got 0"),
+        (lambda: best_keys_mask(SCORES, 1, torch.ones(4) > 0), ValueError, "mask must broadcast to scores (2, 3, 3)"),
         (lambda: alibi_slopes(0), ValueError, "num_heads must be at least 1, got 0"),
         (lambda: alibi_bias(2, 3, -1), ValueError, "past must be at least 0, got -1"),
         (lambda: repeat_kv(X, 5), ValueError, "num_kv_heads must divide num_heads, got num_kv_heads=2"),
@@ -252,7 +297,12 @@ def test_alibi_is_float32_on_its_device_whatever_the_default():
 
 def test_parts_are_made_on_the_device_of_their_input_or_the_one_asked_for():
     hide = window_mask(3, 2, device="meta")
-    parts = hide, show_self(hide), padding_mask([1, 2], 3, device="meta"), rotate(X.to("meta"), PLACES.to("meta"))
+    parts = (
+        hide,
+        show_self(hide),
+        padding_mask([1, 2], 3, device="meta"),
+        rotate(X.to("meta"), PLACES.to("meta"), TURNS),
+    )
     assert {part.device.type for part in parts} == {"meta"}
 
 

@@ -1,20 +1,21 @@
-"""Exercises of notebook 09: rotary positions, shared keys, windows, distances and padding."""
+"""Exercises of notebook 09: rotary positions, their scaling, a window in chunks, absorbed matrices, padding, ALiBi."""
 
 import torch
 
+from ..modern.positions import rope_frequencies
 from .base import Exercise, Progress
 
 
-def turn(x, positions, base):
-    """x (num_tokens, head_dim), its pairs turned by their tokens' positions (num_tokens,)."""
+def rotate_pairs(x, positions, base):
+    """x (num_tokens, head_dim), its pairs rotated by their tokens' positions (num_tokens,)."""
     head_dim = x.shape[1]
-    turned = torch.empty_like(x)
+    rotated = torch.empty_like(x)
     for pair in range(head_dim // 2):
         angles = positions * base ** (-2 * pair / head_dim)  # (num_tokens,), radians
         a, b = x[:, 2 * pair], x[:, 2 * pair + 1]
-        turned[:, 2 * pair] = a * angles.cos() - b * angles.sin()
-        turned[:, 2 * pair + 1] = a * angles.sin() + b * angles.cos()
-    return turned
+        rotated[:, 2 * pair] = a * angles.cos() - b * angles.sin()
+        rotated[:, 2 * pair + 1] = a * angles.sin() + b * angles.cos()
+    return rotated
 
 
 def tokens_in_places(generator):
@@ -29,160 +30,126 @@ def tokens_in_places(generator):
 turning = Exercise(
     name="turning",
     title="Rotate by hand",
-    prompt="Pair i holds the neighbours `x[:, 2 * i]` and `x[:, 2 * i + 1]`. Turn it, as a point (a, b), by "
-    "`position * base ** (-2 * i / head_dim)` radians: (a cos - b sin, a sin + b cos). Return a new tensor of the "
-    "shape of x. `positions` are whole numbers.",
-    solution=turn,
+    prompt="Pair i holds the neighbours `x[:, 2 * i]` and `x[:, 2 * i + 1]`. Rotate it, as a point (a, b), by "
+    "`position * base ** (-2 * i / head_dim)` radians, to (a cos − b sin, a sin + b cos). Return a new tensor.",
+    solution=rotate_pairs,
     cases=tokens_in_places,
     tolerance=1e-4,
     mistakes=[
         (
-            "turns the other way round",
+            "rotates the other way round",
             "angles = positions",
             "angles = -positions",
-            "You turn the other way. A model trained like that would do as well. But with given weights the scores "
-            "come out different, even if queries and keys both turn so: the distance changes its sign. Which of the "
-            "two sines has the minus?",
+            "You rotate clockwise. A model trained like that would be as good, but the weights of a published one "
+            "would give other scores. Which of the two sines has the minus?",
         ),
         "pairs the halves",
         (
-            "puts the pairs back as halves",
-            "return turned",
-            "return torch.cat((turned[:, 0::2], turned[:, 1::2]), dim=1)",
-            "Each pair is turned right, but you put all first entries before all second ones. Put them back as "
-            "neighbours.",
-        ),
-        (
-            "mirrors",
-            "a * angles.sin() + b",
-            "-a * angles.sin() - b",
-            "That is no turn but a mirror image: at position 0 nothing may move. Which of the four products has the "
-            "minus?",
-        ),
-        (
-            "turns all pairs alike",
+            "rotates all pairs alike",
             " * base ** (-2 * pair / head_dim)",
             "",
-            "All your pairs turn by the same angle. Each pair is slower than the one before: what does i do in the "
-            "exponent?",
-        ),
-        (
-            "takes half the exponent",
-            "-2 * pair",
-            "-pair",
-            "Your pairs slow down half as fast as they should: the exponent is -2 i / head_dim, for pair i.",
-        ),
-        (
-            "makes later pairs faster",
-            "-2 * pair",
-            "2 * pair",
-            "Your later pairs are the faster ones. The exponent is negative.",
-        ),
-        (
-            "counts from 1",
-            "angles = positions",
-            "angles = (positions + 1)",
-            "Your token at position 0 turns. Use the positions as they are.",
-        ),
-        (
-            "takes degrees",
-            "angles = positions",
-            "angles = torch.deg2rad(positions)",
-            "You turn by degrees. `torch.cos` takes radians, and the formula gives radians.",
+            "All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in "
+            "the exponent?",
         ),
         (
             "reads what it has just written",
-            "turned = torch.empty_like(x)",
-            "turned = x = x.clone()",
-            "The first entry of each pair is right. For the second you read the first after it was turned: keep a and "
-            "b before you write.",
+            "rotated = torch.empty_like(x)",
+            "rotated = x = x.clone()",
+            "The first entry of each pair is right. When you compute the second, is the first one still what it was?",
         ),
     ],
     hints=[
-        "One pair first: which two columns, and what is their angle for each token?",
-        "`angles = positions * base ** (-2 * i / head_dim)` has a number for each token, as a column of x has.",
+        "Start with one pair: which two columns is it, and what's the angle of each token?",
+        "`angles = positions * base ** (-2 * i / head_dim)` has one number per token, like a column of x.",
         "In a loop over `range(head_dim // 2)`: `a, b = x[:, 2 * i], x[:, 2 * i + 1]`, then write "
         "`a * angles.cos() - b * angles.sin()` and `a * angles.sin() + b * angles.cos()` into a new tensor.",
     ],
-    why="A turn keeps each pair's length and adds its angle. The dot product of two turned pairs depends on the "
-    "difference of their angles, which is the distance of the tokens times the pair's speed.",
-    moral="Turn queries and keys like this, and their scores know how far apart two tokens are.",
+    why="A rotation keeps each pair's length and adds to its angle. So the dot product of two rotated pairs depends "
+    "on the difference of their angles, which is the distance of the tokens times the pair's frequency.",
+    moral="If queries and keys are rotated like this, their scores depend on how far apart two tokens are.",
 )
 
 
 @turning.mistake
 def pairs_the_halves(x, positions, base):
-    """You pair entry i with entry i + head_dim / 2: the other layout, which is in use as well. Here the pairs are
-    neighbours."""
-    order = torch.arange(x.shape[1]).view(2, -1).T.flatten()  # entry i beside entry i + head_dim / 2
-    return turn(x[:, order], positions, base)[:, order.argsort()]
+    """You pair entry i with entry i + head_dim / 2. That's the half-split layout, which many models use. Which entries
+    make a pair here?"""
+    order = torch.arange(x.shape[1]).view(2, -1).T.flatten()  # entry i next to entry i + head_dim / 2
+    return rotate_pairs(x[:, order], positions, base)[:, order.argsort()]
 
 
-def key_head_of(head, num_heads, num_kv_heads):
-    """The key head that a query head reads, both counted from 0."""
-    return head // (num_heads // num_kv_heads)
+def scale_frequencies(frequencies, factor, original, low, high):
+    """New frequencies (pairs,), in radians per token; the other arguments are numbers."""
+    rounds = original * frequencies / (2 * torch.pi)  # in a text of the original length
+    keep = ((rounds - low) / (high - low)).clamp(0, 1)
+    return frequencies * (keep + (1 - keep) / factor)
 
 
-key_head = Exercise(
-    name="key_head",
-    title="Which key head serves head h?",
-    prompt="Neighbouring query heads share a key head: the first group reads key head 0, the next key head 1. All "
-    "groups are equally large. Return the number of the key head that query head `head` reads; both count from 0.",
-    solution=key_head_of,
-    cases=lambda g: [(h, n, k) for n, k in ((8, 2), (9, 3), (12, 2), (4, 4), (6, 1), (12, 4)) for h in range(n)],
+scaled_frequencies = Exercise(
+    name="scaled_frequencies",
+    title="Llama 3's rule for long texts",
+    prompt="In a text of `original` tokens, a pair goes round `original * frequency / (2 * torch.pi)` times. If "
+    "that's at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share "
+    "of the kept frequency grows evenly from 0 to 1.",
+    solution=scale_frequencies,
+    cases=lambda g: [
+        (rope_frequencies(width, base).float(), factor, original, low, high)
+        for width, base, factor, original, low, high in (
+            (128, 500_000, 8.0, 8192, 1.0, 4.0),
+            (64, 500_000, 32.0, 8192, 1.0, 4.0),
+            (16, 10_000, 4.0, 512, 2.0, 16.0),
+        )
+    ],
     mistakes=[
         (
-            "deals the heads out in turn",
-            "head // (num_heads // num_kv_heads)",
-            "head % num_kv_heads",
-            "You deal the query heads out in turn, as cards: 0, 1, 0, 1. Then neighbours never share. Copied weights "
-            "of a published model would meet the wrong keys, and nothing would fail.",
+            "scales all pairs alike",
+            "keep = ((rounds - low) / (high - low)).clamp(0, 1)",
+            "keep = 0 * rounds",
+            "You divide every frequency, which is linear scaling. Which pairs tell neighbouring tokens apart, and "
+            "should stay as they are?",
         ),
         (
-            "divides by the number of key heads",
-            "head // (num_heads // num_kv_heads)",
-            "head // num_kv_heads",
-            "You divide by the number of key heads. Divide by the size of a group: how many query heads share one?",
+            "divides the fast pairs",
+            "(keep + (1 - keep) / factor)",
+            "(1 - keep + keep / factor)",
+            "You divide the fast pairs and keep the slow ones. Which of them meet angles they've never seen?",
         ),
         (
-            "gives the group's size",
-            "head // (num_heads // num_kv_heads)",
-            "num_heads // num_kv_heads",
-            "That is how many query heads share a key head, the same for each. Where among the groups is `head`?",
+            "forgets 2 pi",
+            " / (2 * torch.pi)",
+            "",
+            "You compare radians with rounds. How many radians does a pair take to go round once?",
         ),
         (
-            "gives the place within the group",
-            "head // (num_heads // num_kv_heads)",
-            "head % (num_heads // num_kv_heads)",
-            "That is the head's place within its group. Which group is it?",
+            "doesn't stop at the ends",
+            ".clamp(0, 1)",
+            "",
+            "Between `low` and `high` you're right, but your share goes below 0 and above 1. What should happen there?",
         ),
         (
-            "counts from 1",
-            "head // (num_heads // num_kv_heads)",
-            "head // (num_heads // num_kv_heads) + 1",
-            "Your key heads count from 1: head 0 reads key head 0.",
+            "doesn't blend",
+            "((rounds - low) / (high - low)).clamp(0, 1)",
+            "(rounds > low).to(frequencies.dtype)",
+            "Slow and fast pairs are right, but there's a jump from one to the next. What should happen between `low` "
+            "and `high`?",
         ),
         (
-            "gives each its own",
-            "head // (num_heads // num_kv_heads)",
-            "min(head, num_kv_heads - 1)",
-            "Your first heads have a key head each, and all others share the last. All groups are equally large.",
-        ),
-        (
-            "gives a fraction",
-            "head // (num_heads // num_kv_heads)",
-            "head * num_kv_heads / num_heads",
-            "The right number, but with a fraction: a head has a whole number, so round down (`//`).",
+            "blends the wavelengths",
+            "* (keep + (1 - keep) / factor)",
+            "/ (keep + (1 - keep) * factor)",
+            "The ends are right. In between you blend the wavelengths, one divided by the frequencies. Which of the "
+            "two should change evenly?",
         ),
     ],
     hints=[
-        "With 8 query heads and 2 key heads, which query heads share key head 0?",
-        "A group has `num_heads // num_kv_heads` query heads.",
-        "How many whole groups lie before `head`? `head // (num_heads // num_kv_heads)`",
+        "First count the rounds of each pair. Which pairs go round most often?",
+        "`keep = ((rounds - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
+        "`frequencies * (keep + (1 - keep) / factor)` adds both shares.",
     ],
-    why="A group has num_heads / num_kv_heads members, and whole groups before a head are what `//` counts. "
-    "`repeat_interleave` lays the keys out in this order, and so does torch with `enable_gqa`.",
-    moral="8 query heads on 2 key heads: 0 0 0 0 1 1 1 1.",
+    why="A pair that has gone round in training has shown the model all its angles, so it can stay. A slower one "
+    "would reach new angles in a longer text. Divided by the factor, it reaches none in a text that's `factor` times "
+    "as long.",
+    moral="Llama 3.1 uses this with a factor of 8, and the ends 1 and 4.",
 )
 
 
@@ -190,8 +157,8 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
     """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
     keys = torch.cat((cached_keys, keys))  # (past + new, head_dim)
     values = torch.cat((cached_values, values))
-    places = torch.arange(len(keys))
-    distances = places[len(cached_keys) :, None] - places  # (new, past + new)
+    positions = torch.arange(len(keys))
+    distances = positions[len(cached_keys) :, None] - positions  # (new, past + new)
     scores = queries @ keys.T / keys.shape[1] ** 0.5
     scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
     context = torch.softmax(scores, dim=-1) @ values
@@ -200,7 +167,7 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
 
 
 def chunks(generator):
-    """New tokens behind a cache: one, several, more than the window; a window of one, an empty cache."""
+    """New tokens after a cache: one, several, more than the window; a window of one, an empty cache."""
     sizes = [(4, 2, 3, 4), (1, 2, 3, 2), (5, 0, 3, 3), (2, 3, 4, 1), (3, 0, 1, 2), (2, 1, 5, 4)]
     cases = []
     for new, past, window, head_dim in sizes:
@@ -211,20 +178,18 @@ def chunks(generator):
 
 mended_window = Exercise(
     name="mended_window",
-    title="Mend the chunked window",
-    prompt="A token sees `window` tokens, itself among them. One head, new tokens behind a cache of earlier ones: "
-    "its context is right for one new token and wrong for several, and it keeps one token too many. Mend it. Return "
-    "the context, then the keys and values of the last `window - 1` tokens (all, if there are fewer): what the "
-    "next token may still see.",
+    title="Fix the window in chunks",
+    prompt="This step with a rolling cache is right for one new token, wrong for several, and keeps one token too "
+    "many. Fix it. Return the context, and the keys and values that the next token can still see.",
     solution=windowed_step,
     cases=chunks,
     stub='''
 def windowed_step(queries, keys, values, cached_keys, cached_values, window):
     """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
-    keys = torch.cat((cached_keys, keys))[-window:]  # mend me
+    keys = torch.cat((cached_keys, keys))[-window:]  # fix me
     values = torch.cat((cached_values, values))[-window:]
-    places = torch.arange(len(keys))
-    distances = places[len(keys) - len(queries) :, None] - places
+    positions = torch.arange(len(keys))
+    distances = positions[len(keys) - len(queries) :, None] - positions
     scores = queries @ keys.T / keys.shape[1] ** 0.5
     scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
     return torch.softmax(scores, dim=-1) @ values, keys, values
@@ -232,164 +197,116 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
     mistakes=[
         (
             "trims before it attends",
-            "distances = places[len(cached_keys) :, None] - places",
-            "distances = (places[len(cached_keys) :, None] - places)[:, -window:]\n"
+            "distances = positions[len(cached_keys) :, None] - positions",
+            "distances = (positions[len(cached_keys) :, None] - positions)[:, -window:]\n"
             "    keys, values = keys[-window:], values[-window:]",
-            "You still trim before you attend. The first of several new tokens sees further back than the last one: "
-            "its keys are gone already. First attend, then forget.",
+            "You still trim before you attend. How far back does the first of several new tokens see, and are those "
+            "keys still there?",
         ),
         (
             "forgets the window in the mask",
             " | (distances >= window)",
             "",
-            "Now nothing is lost, but the new tokens see all that is there. The later ones may not see the start: "
-            "hide what is `window` tokens back or more.",
+            "Now nothing is lost, but the last of your new tokens see too much. What should the mask hide besides the "
+            "future?",
         ),
         (
             "slices from minus zero",
             "max(0, len(keys) - (window - 1))",
             "-(window - 1)",
-            "Right, but for a window of 1: `keys[-0:]` is all of keys, and the cache should be empty. Slice from "
-            "`max(0, len(keys) - (window - 1))`.",
+            "Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?",
         ),
         (
             "keeps all",
             "max(0, len(keys) - (window - 1))",
             "0",
-            "The context is right, and the cache grows for ever. Which of its tokens can the next one still see?",
+            "The context is right, but your cache grows for ever. Which of its tokens can the next one still see?",
         ),
         (
             "keeps one too many",
             "(window - 1)",
             "window",
-            "The context is right, and your cache keeps one token too many: the next one sees itself and `window - 1` "
-            "others.",
-        ),
-        (
-            "keeps the first",
-            "[start:]",
-            "[: window - 1]",
-            "The context is right, but your cache keeps the oldest tokens. The next one sees the newest.",
-        ),
-        (
-            "makes the window one too wide",
-            "distances >= window",
-            "distances > window",
-            "Your window is one token too wide: a token itself, at distance 0, is one of the `window`.",
-        ),
-        (
-            "trims the keys alone",
-            "values[start:]",
-            "values",
-            "Keys and values belong together, token by token: trim both alike.",
+            "The context is right, but your cache keeps one token too many. Does the next token count itself in its "
+            "window?",
         ),
     ],
     hints=[
-        "Two new tokens, a window of 3: which tokens does the first of the two see?",
-        "Join cache and new tokens, and attend with the mask. Forget afterwards.",
+        "Take two new tokens and a window of 3: which tokens does the first of the two see?",
+        "Join the cache and the new tokens, and attend with the mask. Forget only afterwards.",
         "`start = max(0, len(keys) - (window - 1))`, after the softmax; return `keys[start:]` and `values[start:]`.",
     ],
-    why="The mask decides what a token sees, the cache only what is kept for later. The first of several new tokens "
-    "looks furthest back, so nothing may be dropped before all of them have attended.",
-    moral="Attend first, forget afterwards: token by token both orders agree, and that hides the bug.",
+    why="The mask decides what a token sees, and the cache only what's kept for later. The first of several new tokens "
+    "sees furthest back, so nothing may be dropped before all of them have attended.",
+    moral="First attend, then forget. Token by token both orders agree, and that's what hides the bug.",
 )
 
 
-def alibi(queries, keys):
-    """Weights (num_heads, num_tokens, num_tokens): scores lowered by slope * distance, causal."""
-    num_heads, num_tokens, head_dim = queries.shape
-    slopes = 2.0 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)  # (num_heads,)
-    places = torch.arange(num_tokens)
-    distances = places[:, None] - places  # (num_tokens, num_tokens), below 0 in the future
-    scores = queries @ keys.transpose(1, 2) / head_dim**0.5  # scaled first
-    scores = scores - slopes[:, None, None] * distances
-    return torch.softmax(scores.masked_fill(distances < 0, -torch.inf), dim=-1)
+def absorbed_step(queries, latents, W_key, W_value):
+    """queries (num_heads, d_key), latents (num_tokens, d_latent), W_key (num_heads, d_key, d_latent), W_value
+    (num_heads, d_value, d_latent); returns (num_heads, d_latent) and (num_heads, d_value)."""
+    absorbed = torch.einsum("hk,hkc->hc", queries, W_key)  # (num_heads, d_latent)
+    weights = torch.softmax(absorbed @ latents.T / queries.shape[1] ** 0.5, dim=1)  # (num_heads, num_tokens)
+    mixed = weights @ latents  # (num_heads, d_latent)
+    return absorbed, torch.einsum("hvc,hc->hv", W_value, mixed)
 
 
-def heads_of_queries(generator):
-    shapes = [(2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5)]
-    return [tuple(2 * torch.randn(2, *shape, generator=generator)) for shape in shapes]
+def latents_of(generator):
+    sizes = [(2, 4, 3, 3, 5), (3, 1, 2, 2, 4), (1, 6, 4, 2, 3), (4, 5, 3, 5, 3)]
+    return [
+        tuple(torch.randn(shape, generator=generator) for shape in ((h, k), (n, c), (h, k, c), (h, v, c)))
+        for h, n, k, v, c in sizes
+    ]
 
 
-distance_bias = Exercise(
-    name="distance_bias",
-    title="A bias for distance",
-    prompt="ALiBi turns nothing: head h of num_heads, counted from 1, lowers each scaled score by its slope, "
-    "`2 ** (-8 * h / num_heads)`, times the distance from query to key in tokens. Return the weights, causal as "
-    "always, without an argument changed. queries, keys: (num_heads, num_tokens, head_dim).",
-    solution=alibi,
-    cases=heads_of_queries,
-    rows_sum_to_one=True,
+absorbed_matrices = Exercise(
+    name="absorbed_matrices",
+    title="MLA without a key",
+    prompt="One token attends to `latents`, without a mask or rotary keys. Each head has a query, a `W_key` that "
+    "makes keys from latents, and a `W_value`. Return the queries with `W_key` absorbed, and the context. Divide "
+    "scores by √d_key.",
+    solution=absorbed_step,
+    cases=latents_of,
     mistakes=[
         (
-            "scales the bias too",
-            " * distances",
-            " * distances / head_dim**0.5",
-            "Your bias is divided by the root of head_dim, like the scores. Scale first, then add the bias.",
+            "scales by the latent's width",
+            "queries.shape[1] ** 0.5",
+            "latents.shape[1] ** 0.5",
+            "The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing "
+            "mustn't change a score: which width did the keys have?",
         ),
         (
-            "favours what is far",
-            "scores - slopes",
-            "scores + slopes",
-            "Your far keys gain. The bias is to lower their scores: which sign has it?",
-        ),
-        (
-            "counts heads from 0",
-            "torch.arange(1, num_heads + 1)",
-            "torch.arange(num_heads)",
-            "Your first head has slope 1. Heads count from 1 here, so that the last one has 2 ** -8.",
-        ),
-        (
-            "gives all heads one slope",
-            "slopes[:, None, None]",
-            "slopes[0]",
-            "All your heads fall off alike. Each has a slope of its own.",
-        ),
-        (
-            "gives the slopes in reverse",
-            "- slopes",
-            "- slopes.flip(0)",
-            "Your slopes stand in the opposite order: the first head has the steepest.",
-        ),
-        (
-            "takes 2 ** -h",
-            "(-8 * torch.arange(1, num_heads + 1) / num_heads)",
-            "-torch.arange(1, num_heads + 1)",
-            "Your slopes are right for 8 heads alone. The exponent is -8 h / num_heads.",
-        ),
-        (
-            "shows the future",
-            "places[:, None] - places",
-            "(places[:, None] - places).abs()",
-            "Your tokens read the future, at a price for distance. It has to be hidden.",
-        ),
-        (
-            "forgets the bias",
-            " - slopes[:, None, None] * distances",
+            "doesn't scale",
+            " / queries.shape[1] ** 0.5",
             "",
-            "These are the causal weights without any bias: no row knows how far its keys are.",
+            "The absorbed queries are right, but the scores aren't scaled. What are they divided by?",
         ),
         (
-            "forgets to scale",
-            " / head_dim**0.5",
-            "",
-            "The bias is right, but your scores are not divided by the root of head_dim.",
+            "takes the softmax over the heads",
+            "dim=1",
+            "dim=0",
+            "Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?",
+        ),
+        (
+            "returns mixed latents",
+            'torch.einsum("hvc,hc->hv", W_value, mixed)',
+            "mixed",
+            "You return an average of the latents. Which matrix turns a latent into a value?",
         ),
     ],
     hints=[
-        "Three steps: scaled scores, minus slope times distance, then mask and softmax.",
-        "`places[:, None] - places` is a table of distances; slopes need the shape (num_heads, 1, 1).",
-        "`scores = queries @ keys.transpose(1, 2) / head_dim**0.5 - slopes[:, None, None] * distances`, then hide "
-        "where `distances < 0`.",
+        "A key is `W_key[h] @ c`, with a latent c. Write the score of one head and one latent, and move the bracket.",
+        "For head h, absorb with `queries[h] @ W_key[h]`; `torch.einsum('hk,hkc->hc', queries, W_key)` does all "
+        "heads. Then score the latents, and average the latents themselves.",
+        "With `mixed = weights @ latents`, the context is `torch.einsum('hvc,hc->hv', W_value, mixed)`.",
     ],
-    why="The bias is added to what softmax gets, so each token of distance divides a weight by e ** slope before the "
-    "row is normalised. No weight of the model has to be learned for it.",
-    moral="Steep heads read near by, flat ones far; nothing was turned, and nothing learned.",
+    why="A matrix product may be bracketed as you like: q · (W c) = (qᵀ W) · c. And an average of W_value's outputs is "
+    "W_value's output for the average. So no key or value has to be made, and the scores are those of the made keys.",
+    moral="Each step reads only the latents, which all heads share.",
 )
 
 
 def pad_left(texts):
-    """A batch (b, longest, width), zeros before short texts, and its mask (b, longest, longest)."""
+    """A batch (b, longest, width) of texts (length, width), and its mask (b, longest, longest)."""
     longest = max(map(len, texts))
     batch = torch.zeros(len(texts), longest, texts[0].shape[1])
     hide = torch.ones(longest, longest, dtype=torch.bool).triu(1).repeat(len(texts), 1, 1)
@@ -408,9 +325,9 @@ def unequal_texts(generator):
 left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
-    prompt="Each of `texts` is (length, width). Return a batch (b, longest, width) in which short texts end at the "
-    "end, with zeros before them, and a boolean mask (b, longest, longest), True where a key is hidden: the future, "
-    "and padding. Every token may read itself, padding too, so that no row is empty.",
+    prompt="`pad_sequence` pads on the right by default, but to generate, each text should end at the end. Return a "
+    "batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, and padding. "
+    "Let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes=[
@@ -418,58 +335,110 @@ left_padding = Exercise(
             "pads on the right",
             "[n, start:] = text\n        hide[n, :, :start]",
             "[n, : len(text)] = text\n        hide[n, :, len(text) :]",
-            "Your texts stand at the start, with the zeros behind them. Then the last row, from which the next token "
-            "would be written, is padding. Put the zeros first.",
-        ),
-        (
-            "masks the other side",
-            "hide[n, :, :start]",
-            "hide[n, :, len(text) :]",
-            "The batch is right, but your mask hides the end of short texts, where now their tokens are.",
+            "That's right padding, the default of `pad_sequence`: your texts come first, and the zeros after them. "
+            "Which row would the next token be predicted from?",
         ),
         (
             "leaves rows empty",
             " & ~torch.eye(longest, dtype=torch.bool)",
             "",
-            "The first rows of a short text have every key hidden: their softmax is 0 / 0, NaN, and it spreads with "
-            "the gradient. Let each token read itself.",
+            "The first rows of your short texts have every key hidden. What's the softmax of such a row, and what "
+            "does it do to gradients?",
         ),
         (
             "shows the padding",
             "\n        hide[n, :, :start] = True",
             "",
-            "The future is hidden, but your texts read the zeros before them: a key of zeros scores 0, and takes "
-            "a share.",
-        ),
-        (
-            "shows the future",
-            "torch.ones(",
-            "torch.zeros(",
-            "The padding is hidden, and the future is not. A key may be hidden for one reason or the other.",
+            "The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?",
         ),
         (
             "hides the rows, not the columns",
             "hide[n, :, :start]",
             "hide[n, :start]",
-            "You hide the rows in which padding reads. It is to be read by no one: hide its columns.",
+            "You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the "
+            "keys?",
         ),
         (
-            "turns True round",
+            "takes True for keep",
             "hide & ~",
             "~hide | ",
-            "Your mask is upside down: True hides here (in `scaled_dot_product_attention` it keeps).",
+            "Your mask is upside down, as `scaled_dot_product_attention` would like it. What does True mean here?",
         ),
     ],
     hints=[
-        "How many zeros stand before a text? Where does it start?",
-        "Start the mask with the future, once for each text; then hide the columns before the text's start.",
+        "How many zeros come before a text? So where does it start?",
+        "Start with the mask of the future, once per text. Then hide the columns before the text's start.",
         "`hide[n, :, :start] = True`, and at the end `hide & ~torch.eye(longest, dtype=torch.bool)`.",
     ],
-    why="Columns of padding are hidden from every other row, so no token of a text reads them. A row of padding reads "
-    "itself alone, and nobody uses it. With the zeros in front, the last row of every text is its last token.",
-    moral="Now `context[:, -1]` is the row that each text goes on from.",
+    why="The columns of padding are hidden from all other rows, so no token of a text sees them. A row of padding sees "
+    "only itself, and nobody uses it. With the zeros first, the last row of every text is its last token.",
+    moral="Now `context[:, -1]` is the row from which each text's next token is predicted.",
 )
 
 
-EXERCISES = [turning, key_head, mended_window, distance_bias, left_padding]
+def alibi(queries, keys):
+    """Weights (num_heads, num_tokens, num_tokens); queries and keys (num_heads, num_tokens, head_dim)."""
+    num_heads, num_tokens, head_dim = queries.shape
+    n = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that isn't above num_heads
+    heads = torch.cat((torch.arange(1, n + 1), torch.arange(1, num_heads - n + 1) - 0.5))
+    slopes = 2.0 ** (-8 * heads / n)  # (num_heads,)
+    positions = torch.arange(num_tokens)
+    distances = positions[:, None] - positions  # (num_tokens, num_tokens), below 0 in the future
+    scores = queries @ keys.transpose(1, 2) / head_dim**0.5  # scaled first
+    scores = scores - slopes[:, None, None] * distances
+    return torch.softmax(scores.masked_fill(distances < 0, -torch.inf), dim=-1)
+
+
+def heads_of_queries(generator):
+    shapes = [(2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2)]
+    return [tuple(2 * torch.randn(2, *shape, generator=generator)) for shape in shapes]
+
+
+distance_bias = Exercise(
+    name="distance_bias",
+    title="A penalty for distance",
+    deeper=True,
+    prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
+    "each *scaled* score. With n heads, head h has the slope `2 ** (-8 * h / n)`, for h = 1 to n. If their number "
+    "isn't a power of two, n is the next one below, and the other heads get h = 0.5, 1.5, 2.5 and so on. Return the "
+    "causal weights.",
+    solution=alibi,
+    cases=heads_of_queries,
+    rows_sum_to_one=True,
+    mistakes=[
+        (
+            "scales the penalty too",
+            " * distances",
+            " * distances / head_dim**0.5",
+            "Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or "
+            "subtracting?",
+        ),
+        (
+            "takes n heads for any number",
+            "n = 2 ** (num_heads.bit_length() - 1)",
+            "n = num_heads",
+            "Right for 1, 2, 4 or 8 heads. What's n for 6 heads, and which slopes do heads 5 and 6 get?",
+        ),
+        (
+            "forgets to scale",
+            " / head_dim**0.5",
+            "",
+            "The penalty is right, but your scores aren't scaled. What are they divided by?",
+        ),
+    ],
+    hints=[
+        "There are three steps: scaled scores, minus slope times distance, then mask and softmax.",
+        "`positions[:, None] - positions` has all distances, and slopes need the shape (num_heads, 1, 1). For n, "
+        "`num_heads.bit_length()` helps.",
+        "`queries @ keys.transpose(1, 2) / head_dim**0.5 - slopes[:, None, None] * distances`, then hide where "
+        "`distances < 0`.",
+    ],
+    why="The penalty is part of what softmax gets, so each token of distance divides a weight by e ** slope before the "
+    "row is normalized. Nothing of this is learned.",
+    moral="Steep heads look nearby and flat heads far, without any rotation. `attention_weights(scores + bias, mask, "
+    "scale)` would scale the bias, too.",
+)
+
+
+EXERCISES = [turning, scaled_frequencies, mended_window, absorbed_matrices, left_padding, distance_bias]
 progress = Progress(EXERCISES)

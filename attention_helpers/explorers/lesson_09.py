@@ -1,4 +1,4 @@
-"""Notebook 09: positions, shared KV heads and a window, on up to 16 tokens."""
+"""Notebook 09: positions, QK-norm, shared KV heads and a window, on up to 16 tokens."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,16 @@ from ..core import attention_weights
 from ..fast.costs import cache_bytes
 from ..modern.layers import ModernAttention
 from ..modern.parts import alibi_bias, window_mask
+from ..modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
 from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
 from .words import size_in_words
 
 POSITIONS = ("rotary", "ALiBi", "none")
+SCALINGS = ("none", "linear", "Llama 3", "YaRN")
+FACTOR, ORIGINAL = 4, 16  # of the scaling
+LATENT = 16, 8  # d_latent and d_rope of an MLA layer to compare with
 WIDTH, SEED, LAYERS = 64, 123, 2  # d_out, which the heads share whatever their number
 SHARP = 5.0  # multiplies the initial weights, whose scores are so small that all maps look alike
 
@@ -30,15 +34,27 @@ class VariantsState(NamedTuple):
     cache: int  # bytes of one layer's KV cache in float32
 
 
+def scaled_frequencies(scaling, width):
+    """Frequencies of rotary positions for `width` entries of a head, and the factor for `rotate`."""
+    plain = rope_frequencies(width)
+    if scaling == "YaRN":
+        return yarn_frequencies(plain, FACTOR, ORIGINAL)
+    scaled = {"none": plain, "linear": plain / FACTOR, "Llama 3": llama3_frequencies(plain, FACTOR, ORIGINAL)}
+    return scaled[scaling], 1.0
+
+
 @torch.no_grad()
-def share_keys(embeddings, positions, num_heads, num_kv_heads, window, num_tokens):
+def share_keys(embeddings, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
     """From control values to arrays: ModernAttention on the first num_tokens rows of embeddings."""
     if num_heads % num_kv_heads:
         heads = counted(num_heads, "query head")
         raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: take at most one for each")
-    base, head_dim = 10_000.0 if positions == "rotary" else None, WIDTH // num_heads
-    sizes = embeddings.shape[1], WIDTH, num_heads, num_kv_heads
-    layer = seeded(ModernAttention, SEED, *sizes, window=window, base=base)
+    head_dim, sizes = WIDTH // num_heads, (embeddings.shape[1], WIDTH, num_heads, num_kv_heads)
+    frequencies, factor = scaled_frequencies(scaling, int(head_dim * rotated))
+    options = {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
+    if positions == "rotary":
+        options |= {"frequencies": frequencies, "factor": factor}
+    layer = seeded(ModernAttention, SEED, *sizes, **options)
     for linear in (layer.W_query, layer.W_key):
         linear.weight.mul_(SHARP)
     steps, hide = layer.steps(embeddings[None, :num_tokens]), window_mask(num_tokens, window)
@@ -54,7 +70,7 @@ def share_keys(embeddings, positions, num_heads, num_kv_heads, window, num_token
 
 
 class VariantsExplorer(SentenceExplorer):
-    """Change the positions, the query heads, the KV heads that they share, the window and the number of tokens.
+    """Change the positions and their scaling, QK-norm, the query heads, the KV heads that they share, and the window.
 
     sentence: a Sentence, repeated to fill the tokens. Arrays: a VariantsState. Errors: as in Explorer.
     """
@@ -68,7 +84,18 @@ class VariantsExplorer(SentenceExplorer):
         switch.tooltip = "How a layer knows where a token is"
         return {
             "positions": switch,
-            "num_heads": stops("query heads", (1, 2, 4, 8), 4, f"How many heads share d_out = {WIDTH}, a map for each"),
+            "scaling": widgets.Dropdown(
+                options=SCALINGS,
+                description="scaling",
+                tooltip=f"Of rotary positions: factor {FACTOR}, {ORIGINAL} tokens",
+            ),
+            "rotated": stops(
+                "share rotated", (("25%", 0.25), ("50%", 0.5), ("100%", 1.0)), 1.0, "How much of each head rotates"
+            ),
+            "qk_norm": widgets.Checkbox(False, description="QK-norm", tooltip="Normalize queries and keys, per head"),
+            "num_heads": stops(
+                "query heads", (1, 2, 4, 8), 4, f"They share d_out = {WIDTH}, so more heads are narrower, KV heads too"
+            ),
             "num_kv_heads": stops("KV heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
             "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, including itself"),
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
@@ -99,8 +126,11 @@ class VariantsExplorer(SentenceExplorer):
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
         full, head_dim = cache_bytes(num_tokens, WIDTH), WIDTH // num_heads
+        shared, latent = cache_bytes(1, state.num_kv_heads * head_dim), 4 * sum(LATENT)
         return {
             "KV cache": f"{size_in_words(state.cache)}, against {size_in_words(full)} without window and sharing",
+            "per token": f"{cache_bytes(1, WIDTH)} bytes with MHA, {shared} with these KV heads, "
+            f"{latent} with a latent of {LATENT[0]} + {LATENT[1]}",
             "head_dim": f"{WIDTH} / {num_heads} = {head_dim}",
             "parameters": f"{state.parameters:,}",
         }

@@ -1,4 +1,4 @@
-"""What today's models add to attention, as small functions: positions, shared KV heads, a window, padding, a sink.
+"""What today's models add to attention, as small functions: ALiBi, shared KV heads, a window, padding, a sink.
 
 Every mask is boolean and True hides, as in `core`, so you can combine masks with `|`. A bias is added to the scaled
 scores: `attention_weights(scores * scale + bias, mask)`.
@@ -6,47 +6,23 @@ scores: `attention_weights(scores * scale + bias, mask)`.
 
 import torch
 
-from ..checks import check_finite, check_mask, check_number, check_size, check_tensor
+from ..checks import check_finite, check_mask, check_size, check_tensor
 from ..core import attention_weights
 
-WHOLE = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 SIDES = "left", "right"
 
 
-def rotate(x, positions, base=10_000.0):
-    """Rotary positions (RoPE): rotate each pair of neighbours by an angle that grows with the position.
-
-    x: queries or keys, (..., num_tokens, head_dim), head_dim even; positions: whole numbers,
-    (num_tokens,) or any shape that broadcasts to x.shape[:-1]. Pair i, entries 2i and 2i + 1,
-    rotates by base ** (-2i / head_dim) radians per token. Returns the shape and dtype of x; angles
-    are computed in that dtype, but at least in float32.
-    Errors: TypeError if x isn't a floating-point tensor, positions aren't whole numbers or base
-    isn't a number; ValueError for an odd head_dim, positions that don't fit x, or a base that
-    isn't above 0.
-    Source: Su et al. 2021, "RoFormer" (arXiv 2104.09864), section 3.4.2, equation 34.
-    """
-    check_tensor("x", x, layout="(..., num_tokens, head_dim)")
-    check_positions(positions, x)
-    base, head_dim = check_base(base), check_even(x.shape[-1])
-    kind = torch.promote_types(x.dtype, torch.float32)
-    exponents = torch.arange(0, head_dim, 2, device=x.device, dtype=kind) / head_dim  # (head_dim / 2,)
-    frequencies = base**-exponents  # radians per token
-    angles = positions[..., None] * frequencies  # (..., num_tokens, head_dim / 2), radians
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    even, odd = x[..., 0::2], x[..., 1::2]  # (..., num_tokens, head_dim / 2) each
-    rotated = even * cos - odd * sin, even * sin + odd * cos
-    return torch.stack(rotated, dim=-1).flatten(-2)  # (..., num_tokens, head_dim)
-
-
 def alibi_slopes(num_heads, device=None):
-    """How much a head's scores fall per token of distance: 2 ** (-8 h / num_heads), h from 1.
+    """How much a head's scores fall per token of distance: 2 ** (-8 h / n), h from 1 to n, if n, num_heads, is 2 ** k.
 
-    Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
-    Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3. (Its released
-    code uses other slopes if num_heads isn't a power of two.)
+    Otherwise n is the largest power of two below num_heads, and the others get every second slope of 2 n heads: the
+    released code's rule. Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
+    Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3, and its released code.
     """
-    heads = torch.arange(1, check_size("num_heads", num_heads) + 1, dtype=torch.float32, device=device)
-    return 2.0 ** (-8.0 * heads / num_heads)
+    power = 2 ** (check_size("num_heads", num_heads).bit_length() - 1)
+    heads = torch.arange(1, power + 1, dtype=torch.float32, device=device)
+    between = heads[: num_heads - power] - 0.5
+    return 2.0 ** (-8.0 * torch.cat((heads, between)) / power)
 
 
 def alibi_bias(num_heads, num_tokens, past=0, device=None):
@@ -118,6 +94,23 @@ def padding_mask(lengths, num_tokens, side="right", device=None):
     return (positions >= torch.tensor(lengths, device=device)[:, None])[:, None, None]  # (b, 1, 1, num_tokens)
 
 
+def best_keys_mask(scores, k, mask=None):
+    """Boolean mask of sparse attention: True, "hide", for all but the k keys that an index scores highest.
+
+    scores: the index's, (..., num_queries, num_keys); mask: boolean, what no query sees, broadcasts
+    to scores. Returns the shape of scores. A query that can see fewer than k keys sees them all.
+    Errors: as in attention_weights; also TypeError or ValueError if k isn't a whole number above 0.
+    Source: DeepSeek-AI 2025, "DeepSeek-V3.2" (its lightning indexer and top-k selection).
+    """
+    check_tensor("scores", scores, layout="(..., num_queries, num_keys)")
+    if mask is not None:
+        check_mask(mask, scores)
+        scores = scores.masked_fill(mask, -torch.inf)
+    best = scores.topk(min(check_size("k", k), scores.shape[-1]), dim=-1).indices
+    hide = torch.ones_like(scores, dtype=torch.bool).scatter(-1, best, False)
+    return hide if mask is None else hide | mask
+
+
 def show_self(mask):
     """The mask with its diagonal visible: every token can read itself, so no row is empty and NaN.
 
@@ -152,31 +145,6 @@ def sink_weights(scores, sink, mask=None, scale=1.0):
         check_mask(mask, scores)
         mask = torch.nn.functional.pad(mask.expand(scores.shape), (0, 1))  # False, shown, for the sink
     return attention_weights(torch.cat((scaled, column), dim=-1), mask)[..., :-1]
-
-
-def check_positions(positions, x):
-    """Errors unless positions are whole numbers on x's device that broadcast to x.shape[:-1]."""
-    if not isinstance(positions, torch.Tensor) or positions.dtype not in WHOLE:
-        kind = positions.dtype if isinstance(positions, torch.Tensor) else type(positions).__name__
-        raise TypeError(f"positions must be a tensor of whole numbers, got {kind}")
-    sizes = zip(reversed(positions.shape), reversed(x.shape[:-1]), strict=False)
-    if positions.ndim >= x.ndim or any(p not in (1, s) for p, s in sizes):
-        raise ValueError(f"positions must broadcast to {tuple(x.shape[:-1])}, got {tuple(positions.shape)}")
-    if positions.device != x.device:
-        raise ValueError(f"positions must be on the device of x, {x.device}, got {positions.device}")
-
-
-def check_base(base):
-    number = check_number("base", base)
-    if not 0 < number < float("inf"):
-        raise ValueError(f"base must be finite and above 0, got {base!r}")
-    return number
-
-
-def check_even(head_dim):
-    if head_dim % 2:
-        raise ValueError(f"head_dim must be even, so that its entries make pairs, got {head_dim}")
-    return head_dim
 
 
 def check_groups(num_heads, num_kv_heads):

@@ -110,7 +110,7 @@ EQUIVALENT = {
         "max(largest, scores.max()) → max(scores.max(), largest) in raised = max(largest, scores.max())": NO_ORDER,
     },
     "mended_window": {
-        "keys → values in places = torch.arange(len(keys))": "there are as many values as keys",
+        "keys → values in positions = torch.arange(len(keys))": "there are as many values as keys",
         "keys → values in scores = queries @ keys.T / keys.shape[1] ** 0.5 (2)": "values are as wide as keys",
         "(distances < 0) | (distances >= window) → (distances >= window) | (distances < 0) in scores = scores.masked_fill((distances < 0) | (distances ...": NO_ORDER,
         "-1 → 1 in context = torch.softmax(scores, dim=-1) @ values": LAST_OF_TWO,

@@ -1,4 +1,4 @@
-"""Have an implementation that is not ours compute figures of the language model, and store some for the tests.
+"""Have an implementation that isn't ours compute figures of the language model and of today's layers, for the tests.
 
     python -m tools.reference.make_figures     (make figures)
 
@@ -23,6 +23,7 @@ ROOT = HERE.parents[1]
 ENVIRONMENT = ROOT / "build" / "reference"
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 FIGURES = ROOT / "tests" / "language_model.json"
+LAYERS = ROOT / "tests" / "modern_layers.json"
 HEADS = (0, 0), (2, 1), (14, 3), (18, 6), (29, 8)  # (layer, head), both from 0: their maps' last rows are stored
 MOST = 8  # logits of the last token that are stored, the largest
 
@@ -68,6 +69,7 @@ def main():
         stored = [figures(text) for text in computed(folder)]
     lines = ",\n".join(json.dumps(text, ensure_ascii=False) for text in stored)
     FIGURES.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    subprocess.run([PYTHON, HERE / "layers_by_transformers.py", LAYERS], check=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,99 @@
+"""How published models build their attention: the rows of data/models.json, as our layers and as bytes of cache."""
+
+import json
+
+from .._data import data_file
+from .latent import LatentAttention
+from .layers import ModernAttention
+from .positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+
+OPTIONS = "window", "head_dim", "bias", "out_bias", "qk_norm", "sinks", "gate"
+LATENT = "d_latent", "d_key", "d_value", "d_rope", "d_query_latent"
+
+
+def published_models():
+    """The rows of data/models.json: dicts with a name, a year, a width, kinds of layers and a source."""
+    return json.loads(data_file("models.json").read_text(encoding="utf-8"))["models"]
+
+
+def model_cache_bytes(model, num_tokens, bytes_per_number=2):
+    """Bytes that all layers of a row keep after num_tokens tokens."""
+    return bytes_per_number * sum(layer["count"] * cached_numbers(layer, num_tokens) for layer in model["layers"])
+
+
+def cached_numbers(layer, num_tokens):
+    """How many numbers one layer keeps: a state of fixed size, a latent per token, or keys and values per token."""
+    if layer["kind"] == "linear":
+        return layer["heads"] * layer["key_dim"] * layer["value_dim"]
+    if "d_latent" in layer:
+        return num_tokens * (layer["d_latent"] + layer["d_rope"] + layer.get("index_dim", 0))
+    kept = min(num_tokens, layer["window"] - 1) if "window" in layer else num_tokens
+    return kept * layer["kv_heads"] * (layer["head_dim"] + layer.get("value_dim", layer["head_dim"]))
+
+
+def build_layer(layer, width):
+    """One layer of a row as ModernAttention or LatentAttention; None if it's linear or its values are narrower."""
+    if layer["kind"] == "linear" or "value_dim" in layer:
+        return None
+    frequencies, factor = frequencies_of(layer)
+    if "d_latent" in layer:  # DeepSeek's scale takes the square of YaRN's factor, and nothing else does
+        sizes = {name: layer[name] for name in LATENT}
+        scale = (layer["d_key"] + layer["d_rope"]) ** -0.5 * factor**2
+        return LatentAttention(width, width, layer["heads"], **sizes, scale=scale, frequencies=frequencies)
+    options = {name: layer[name] for name in OPTIONS if name in layer}
+    heads = layer["heads"], layer["kv_heads"]
+    return ModernAttention(width, width, *heads, base=None, frequencies=frequencies, factor=factor, **options)
+
+
+def frequencies_of(layer):
+    """The frequencies of a layer's rotary positions, None if it has none, and the factor for `rotate`."""
+    if layer["base"] is None:
+        return None, 1.0
+    rotated = layer.get("rotated") or layer.get("d_rope") or layer["head_dim"]
+    frequencies = rope_frequencies(layer.get("rope_dim", rotated), layer["base"])[: rotated // 2]
+    scaling = dict(layer.get("scaling", {"kind": None}))
+    kind = scaling.pop("kind")
+    if kind == "YaRN":
+        return yarn_frequencies(frequencies, base=layer["base"], **scaling)
+    if kind == "Llama 3":
+        return llama3_frequencies(frequencies, **scaling), 1.0
+    return frequencies / scaling.get("factor", 1), 1.0
+
+
+def models_table(models, sources=False):
+    """The rows as a table in Markdown, for a notebook to display; kinds of layers in one order in all columns."""
+    from IPython.display import Markdown  # takes 0.1 s, and only notebooks need it
+
+    names = ["model", "layers", "positions", "also", "heads / KV heads × width", "KiB per token", "GiB at 131,072"]
+    lines = [names + ["source"] * sources, ["---"] * 5 + ["--:"] * 2 + ["---"] * sources]
+    for model in models:
+        columns = zip(*(described(layer, model) for layer in model["layers"]), strict=True)
+        many = model_cache_bytes(model, 2**17)
+        grows = model_cache_bytes(model, 2**17 + 1) - many
+        cells = [model["name"], *("; ".join(part or "—" for part in dict.fromkeys(column)) for column in columns)]
+        cells += [f"{grows / 2**10:.1f}", "—" if "learned_positions" in model else f"{many / 2**30:.1f}"]
+        lines.append(cells + [f"[{model['source']}]({model['link']})"] * sources)
+    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def described(layer, model):
+    """What a layer has, in words, for four columns of the table."""
+    special = layer.get("window") or layer.get("best")
+    special = f" ({special:,})" if special else " (delta rule)" * layer.get("delta", False)
+    positions = "" if "base" not in layer else "none" if layer["base"] is None else f"{layer['base']:,}"
+    if "learned_positions" in model:
+        positions = f"learned, {model['learned_positions']:,}"
+    if "rotated" in layer:
+        positions += f", {layer['rotated']} of {layer['head_dim']} entries"
+    if "scaling" in layer:
+        positions += f", {layer['scaling']['kind']} × {layer['scaling']['factor']}"
+    norm = {"head": "QK-norm per head", "width": "QK-norm over the width", None: ""}[layer.get("qk_norm")]
+    also = ", ".join(filter(None, [norm, *(name for name in ("sinks", "gate", "bias") if layer.get(name))]))
+    if layer["kind"] == "linear":
+        heads = f"{layer['heads']} states of {layer['key_dim']} × {layer['value_dim']}"
+    elif "d_latent" in layer:
+        heads = f"{layer['heads']} / latent {layer['d_latent']} + {layer['d_rope']}"
+    else:
+        narrower = f" and {layer['value_dim']}" if "value_dim" in layer else ""
+        heads = f"{layer['heads']} / {layer['kv_heads']} × {layer['head_dim']}{narrower}"
+    return f"{layer['count']} {layer['kind']}{special}", positions, also, heads
