@@ -1,7 +1,5 @@
 """What notebook 10 says of the heads of its model, on texts that the notebook doesn't use."""
 
-import math
-
 import pytest
 import torch
 
@@ -137,25 +135,3 @@ def test_the_sink_gets_the_weight_and_has_a_short_value(language_model, texts):
         again = torch.cat((first, language_model.encode(text)), dim=1)
         pair = language_model.look(again).maps[0, 18, 8, -1, :2]
         assert pair.min() > 0.4, "a copy that has seen only its like is a sink too"
-
-
-@ONE_OR_ALL
-def test_rows_in_another_rotary_order_show_only_on_repeated_text(language_model, texts):
-    def halves(weight):
-        heads = weight.unflatten(0, (-1, 64))
-        return torch.cat((heads[:, 0::2], heads[:, 1::2]), dim=1).flatten(0, 1)
-
-    mixed = {
-        name: halves(weight)
-        for name, weight in language_model.named_parameters()
-        if name.endswith(("W_query.weight", "W_key.weight"))
-    }
-
-    def rise(token_ids, start):
-        logits = torch.func.functional_call(language_model, mixed, (token_ids,))[0, start - 1 : -1]
-        now = torch.nn.functional.cross_entropy(logits, token_ids[0, start:]).item()
-        return now, now - loss(language_model, token_ids, start)
-
-    for seed, text in enumerate(texts, 500):
-        assert rise(language_model.encode(text), 1)[1] < 2, text
-        assert rise(repeated_tokens(language_model, seed=seed), 33)[0] > math.log(49_152)
