@@ -29,10 +29,11 @@ mathjax_path = "mathjax/tex-chtml.js"
 mathjax3_config = {"options": {"enableMenu": False}}
 
 html_theme = "sphinx_book_theme"
-html_theme_options = {"show_navbar_depth": 2, "show_toc_level": 2, "navbar_persistent": []}
+html_theme_options = {"show_navbar_depth": 2, "show_toc_level": 2, "navbar_persistent": [], "back_to_top_button": False}
 html_context = {"default_mode": "auto"}  # dark where the reader's system is
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("live.js", {"defer": "defer"})]
 html_extra_path = ["front"]  # the page at the top, which leads to docs/index.html
 html_use_index = False
 html_show_search_summary = False  # it would fetch pages, which a browser denies to those that are read from files

@@ -1,19 +1,31 @@
-"""An extension of Sphinx for the reading site: how to make an explorer live, alt texts, MathJax from a package.
+"""An extension of Sphinx for the reading site: live explorers, alt texts, MathJax from a package.
 
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
 from sphinx.util.fileutil import copy_asset
 
+from .live_pages import GRIDS, PLAYGROUND, block
+from .run_cell import code_for
+
 SVG, PNG = "image/svg+xml", "image/png"
-HOW_TO_MAKE_IT_LIVE = """:::{note}
-On this page the explorer is a picture. To move its sliders, set the course up as
-[the first page](/docs/index.md) says, open this notebook there, and run the cell above.
+START = "notebooks/00_start_here"
+MOVES = """``````{{raw}} html
+{block}
+``````
+"""
+REST = """:::{{container}} live-rest
+{rest}
+[Set the course up](/docs/index.md#run-it-yourself), open this notebook there, and run the cell above.
 :::"""
+STILL = "On this page the explorer is a picture, because it answers to what you type. To move it yourself:"
+ONLY_THERE = "This explorer has some of its states here. In the notebook, {names} and you can choose any value."
+FRONT = "<!-- the playground, live -->"
 # What the pages load of MathJax: its scripts in one file, and the fonts; 1.6 of 24 MB.
 MATHJAX = ["tex-chtml.js", "output/chtml/fonts/woff-v2/*"]
 
@@ -31,21 +43,57 @@ def with_alt_text(cell):
     return cell
 
 
-def with_explorer(cell):
-    """A code cell, and after an explorer's picture how to make it live; the picture keeps the words that name it."""
+def explorer_of(cell, cells, start):
+    """The code that makes a cell's explorer, and its kind, if it's live on the site; else None.
+
+    start: whether it's the start page, where the playground plays.
+    """
+    pictures = [output["data"] for output in cell.get("outputs", []) if SVG in output.get("data", {})]
+    kind = "".join(pictures[0]["text/plain"]).split(":")[0] if pictures else None
+    if kind == "Playground":
+        return (PLAYGROUND, kind) if start else None
+    return (code_for("".join(cell["source"]), cells), kind) if kind in GRIDS else None
+
+
+def with_explorer(cell, cells, start):
+    """A code cell and, after it, its explorer; one that isn't live stays a picture."""
     pictures = [output for output in cell.get("outputs", []) if SVG in output.get("data", {})]
+    if found := explorer_of(cell, cells, start):
+        cell["outputs"] = [output for output in cell["outputs"] if output not in pictures]
+        made, rest = block(*found)
+        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=only_there(rest)))]
     for output in pictures:
-        output["data"] = {"text/html": output["data"][SVG]}
-    how = {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": HOW_TO_MAKE_IT_LIVE}
-    return [cell, how] if pictures else [cell]
+        output["data"] = {"text/html": following("".join(output["data"][SVG]))}
+    return [cell, markdown(cell, REST.format(rest=STILL))] if pictures else [cell]
+
+
+def only_there(rest):
+    """What an explorer's notebook has and the site lacks; rest: the names of controls."""
+    *others, last = [f"*{name}*" for name in rest] or [""]
+    names = f"{', '.join(others)} and {last} move too" if others else f"{last} moves too"
+    return ONLY_THERE.format(names=f"{names}," if last else "").replace("notebook,  and", "notebook")
+
+
+def following(svg):
+    """A stored picture in the page's colour, without its white ground."""
+    return re.sub('<rect [^>]*fill="#fff"></rect>', "", svg, count=1).replace("color:#000;", "color:inherit;", 1)
+
+
+def markdown(cell, source):
+    return {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": source}
 
 
 def complete(app, docname, source):
-    """What Sphinx reads of a notebook."""
+    """What Sphinx reads of a notebook, or of a page that asks for the playground."""
     if app.env.doc2path(docname).suffix != ".ipynb":
+        if FRONT in source[0]:
+            source[0] = source[0].replace(FRONT, MOVES.format(block=block(PLAYGROUND, "Playground")[0]))
         return
-    notebook = json.loads(source[0])
-    notebook["cells"] = [made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell))]
+    notebook, start = json.loads(source[0]), docname == START
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    notebook["cells"] = [
+        made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell), cells, start)
+    ]
     source[0] = json.dumps(notebook)
 
 
