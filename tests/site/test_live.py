@@ -7,35 +7,37 @@ from functools import cache
 
 import pytest
 from course import PATHS, ROOT, code_cells, read
+from playwright.sync_api import expect
 
-from tools.notebooks.live_pages import PLAYGROUND, Live
+from tools.notebooks.live_pages import GRIDS, PLAYGROUND, Live
 from tools.notebooks.pages import explorer_of
 
 SITE = ROOT / "build" / "site"
 FRONT, MOST, STATES = "docs/index.html", 150_000, 20
 NORMAL = "code => { const made = document.createElement('div'); made.innerHTML = code; return made.innerHTML; }"
-MOVE = """place => {
-    const inputs = document.querySelectorAll('.live label > input, .live label > select');
+MOVE = """(box, place) => {
+    const inputs = box.querySelectorAll('label > input, label > select');
     inputs.forEach((input, n) => { input.value = place[n]; });
-    inputs[inputs.length - 1].dispatchEvent(new Event('input'));
-    return document.querySelector('.live-view').innerHTML;
+    inputs[inputs.length - 1]?.dispatchEvent(new Event('input'));
+    return box.querySelector('.live-view').innerHTML;
 }"""
 
 
 def explorers():
-    """By page, the code and the kind of its live explorer."""
-    found = {FRONT: (PLAYGROUND, "Playground")}
+    """The code of each live explorer, by its page and kind."""
+    found = {(FRONT, "Playground"): PLAYGROUND}
     for path in PATHS:
         cells = code_cells(read(path))
         for cell in cells:
             live = explorer_of(cell, [each.source for each in cells], path.stem.startswith("00"))
             if live:
-                found[path.relative_to(ROOT).with_suffix(".html").as_posix()] = live
+                found[path.relative_to(ROOT).with_suffix(".html").as_posix(), live[1]] = live[0]
     return found
 
 
 LIVE = explorers()
-fresh = cache(lambda page: Live(*LIVE[page]))
+MOVING = [(page, kind) for page, kind in LIVE if GRIDS[kind]]
+fresh = cache(lambda page, kind: Live(LIVE[page, kind], kind))
 
 
 @pytest.fixture
@@ -61,14 +63,14 @@ def test_each_lesson_has_a_live_explorer():
 @pytest.mark.parametrize("place", range(STATES))
 def test_a_random_state_is_what_the_explorer_computes(opened, place):
     draw = random.Random(place)
-    page = [*LIVE][place % len(LIVE)]
-    live = fresh(page)
+    page, kind = [*LIVE][place % len(LIVE)]
+    live = fresh(page, kind)
     chosen = [draw.randrange(len(offered)) for offered in live.grid.values()]
     tab = opened(page, reduced_motion="reduce")
-    assert tab.evaluate(MOVE, chosen) == tab.evaluate(NORMAL, live.page(chosen))
+    assert tab.locator(f".live.{kind}").evaluate(MOVE, chosen) == tab.evaluate(NORMAL, live.page(chosen))
 
 
-@pytest.mark.parametrize("page", LIVE)
+@pytest.mark.parametrize("page", sorted({page for page, _ in LIVE}))
 def test_a_pages_states_are_small(opened, page):
     codes = opened(page).locator(".live script").all_text_contents()
     assert codes
@@ -76,22 +78,23 @@ def test_a_pages_states_are_small(opened, page):
     assert all(json.loads(code)["states"] for code in codes)
 
 
-@pytest.mark.parametrize("page", LIVE)
-def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page):
+@pytest.mark.parametrize(("page", "kind"), MOVING)
+def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page, kind):
     tab = opened(page, reduced_motion="reduce")
-    slider, before = tab.locator(".live input").last, tab.locator(".live-view").inner_html()
+    box = tab.locator(f".live.{kind}")
+    view, said, slider = box.locator(".live-view"), box.locator(".live-said"), box.locator("input").last
+    before = view.inner_html()
     slider.focus()
     at = int(slider.input_value())
     slider.press("ArrowLeft" if at else "ArrowRight")
     assert int(slider.input_value()) == (at - 1 if at else 1)
-    assert tab.locator(".live-view").inner_html() != before
+    assert view.inner_html() != before
     assert tab.evaluate("document.activeElement.type") == "range"
     assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
-    tab.wait_for_function("document.querySelector('.live-said').textContent")
-    assert tab.locator(".attention-headline").text_content() in tab.locator(".live-said").text_content()
+    expect(said).to_contain_text(box.locator(".attention-headline").text_content())
 
 
-@pytest.mark.parametrize("page", LIVE)
+@pytest.mark.parametrize("page", sorted({page for page, _ in LIVE}))
 def test_without_javascript_the_first_state_is_a_picture(opened, page):
     tab = opened(page, java_script_enabled=False)
     assert tab.locator(".live-view svg").first.is_visible()

@@ -3,15 +3,16 @@
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
 
+import html
 import json
 import re
-from importlib.util import find_spec
-from pathlib import Path
 
-from sphinx.util.fileutil import copy_asset
+from sphinx.util import logging
 
 from .live_pages import GRIDS, PLAYGROUND, block
+from .manifest import COURSE
 from .run_cell import code_for
+from .site_files import copy_mathjax, draw_icons
 
 SVG, PNG = "image/svg+xml", "image/png"
 START = "notebooks/00_start_here"
@@ -21,13 +22,20 @@ MOVES = """``````{{raw}} html
 """
 REST = """:::{{container}} live-rest
 {rest}
-[Set the course up](/docs/index.md#run-it-yourself), open this notebook there, and run the cell above.
+To try it, [set the course up](/docs/index.md#run-it-yourself), open this notebook there, and run the cell above.
 :::"""
-STILL = "On this page the explorer is a picture, because it answers to what you type. To move it yourself:"
+STILL = "On this page the explorer is a picture, because it answers to what you type."
 ONLY_THERE = "This explorer has some of its states here. In the notebook, {names} and you can choose any value."
+ABOUT = "Attention in PyTorch, from a dot product to the heads of a GPT, in notebooks with explorers that move."
+# What the start page says of a notebook's cells, and what it says here, where the playground plays by itself.
+INSTEAD = {
+    r"Press Shift\+Enter twice .*?, and watch attention learn\. If nothing\s+starts, .*?\)\.": "Watch attention learn.",
+    r"The stored picture shows the end of a training run with": "The run *two heads* has",
+    r"But when you run the cell, the model starts": "But the run *one head* starts",
+    r"Then choose the task": "In the notebook, also choose the task",
+    r"Click the next cell and press Shift\+Enter\. It should": "In the notebook, the next cell should",
+}
 FRONT = "<!-- the playground, live -->"
-# What the pages load of MathJax: its scripts in one file, and the fonts; 1.6 of 24 MB.
-MATHJAX = ["tex-chtml.js", "output/chtml/fonts/woff-v2/*"]
 
 
 def slug(heading):
@@ -61,7 +69,8 @@ def with_explorer(cell, cells, start):
     if found := explorer_of(cell, cells, start):
         cell["outputs"] = [output for output in cell["outputs"] if output not in pictures]
         made, rest = block(*found)
-        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=only_there(rest)))]
+        rest = only_there(rest) if GRIDS[found[1]] else STILL
+        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=rest))]
     for output in pictures:
         output["data"] = {"text/html": following("".join(output["data"][SVG]))}
     return [cell, markdown(cell, REST.format(rest=STILL))] if pictures else [cell]
@@ -83,6 +92,17 @@ def markdown(cell, source):
     return {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": source}
 
 
+def said_here(notebook, docname):
+    """Replace what only a notebook can say; a warning ends the build if the notebook doesn't say it any more."""
+    for pattern, said in INSTEAD.items():
+        found = 0
+        for cell in notebook["cells"]:
+            cell["source"], count = re.subn(pattern, said, "".join(cell["source"]), flags=re.DOTALL)
+            found += count
+        if not found:
+            logging.getLogger(__name__).warning("%s doesn't say %r any more: correct INSTEAD", docname, pattern)
+
+
 def complete(app, docname, source):
     """What Sphinx reads of a notebook, or of a page that asks for the playground."""
     if app.env.doc2path(docname).suffix != ".ipynb":
@@ -90,6 +110,8 @@ def complete(app, docname, source):
             source[0] = source[0].replace(FRONT, MOVES.format(block=block(PLAYGROUND, "Playground")[0]))
         return
     notebook, start = json.loads(source[0]), docname == START
+    if start:
+        said_here(notebook, docname)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     notebook["cells"] = [
         made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell), cells, start)
@@ -97,14 +119,21 @@ def complete(app, docname, source):
     source[0] = json.dumps(notebook)
 
 
-def copy_mathjax(app, error):
-    package = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
-    files = [] if error else [file for pattern in MATHJAX for file in package.glob(pattern)]
-    for file in files:
-        copy_asset(file, Path(app.outdir, "_static", "mathjax", file.relative_to(package).parent))
+def describe(app, pagename, templatename, context, doctree):
+    """What a search engine or a chat shows of a page: the question that its notebook answers."""
+    lesson = next((each for each in COURSE if f"notebooks/{each.path.stem}" == pagename), None)
+    title, text = (f"{lesson.title}: {app.config.project}", lesson.question) if lesson else (app.config.project, ABOUT)
+    for key, value in {
+        'name="description"': text,
+        'property="og:title"': title,
+        'property="og:description"': text,
+    }.items():
+        context["metatags"] = context.get("metatags", "") + f'\n<meta {key} content="{html.escape(value)}">'
 
 
 def setup(app):
     app.connect("source-read", complete)
+    app.connect("html-page-context", describe)
     app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
