@@ -22,6 +22,11 @@ LOOK = """() => ({
     broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
     drawings: [...document.querySelectorAll('.bd-article [role=img]')].map(picture => picture.ariaLabel),
 })"""
+# Figures further down are loaded later.
+LOAD = """async () => {
+    document.querySelectorAll('img[loading=lazy]').forEach(picture => picture.loading = 'eager');
+    await Promise.allSettled([...document.images].map(picture => picture.decode()));
+}"""
 # The theme has noticed, and no colour is on its way any more.
 TURNED = "name => document.documentElement.dataset.theme == name && !document.getAnimations().length"
 READY = "() => document.querySelectorAll('.math').length == document.querySelectorAll('.math mjx-container').length"
@@ -46,6 +51,7 @@ class Visit:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto((SITE / name).as_uri())
         page.wait_for_function(READY)
+        page.evaluate(LOAD)
         self.seen = page.evaluate(LOOK)
         page.evaluate(THIN_OUT)
         self.light = self.scheme("light", {})
@@ -110,10 +116,9 @@ def test_every_link_and_anchor_leads_somewhere(visit):
 
 @in_turn(PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_has_no_serious_fault_for_those_who_cannot_see_it(visit, scheme):
+def test_a_page_has_no_fault_for_those_who_cannot_see_it(visit, scheme):
     _, faults = getattr(visit, scheme)
-    serious = [fault for fault in faults if fault["impact"] in ("serious", "critical")]
-    assert not serious, [(fault["id"], node["html"]) for fault in serious for node in fault["nodes"]]
+    assert not faults, [(fault["id"], node["html"]) for fault in faults for node in fault["nodes"]]
 
 
 @in_turn(PAGES)

@@ -6,13 +6,16 @@ The notebooks' files stay as they are: what is added is added to their text as S
 import html
 import json
 import re
+from importlib import import_module
 
 from sphinx.util import logging
+
+from attention_helpers import show_source
 
 from .live_pages import GRIDS, PLAYGROUND, block
 from .manifest import COURSE
 from .run_cell import code_for
-from .site_files import copy_mathjax, draw_icons
+from .site_files import copy_mathjax, draw_icons, improve
 
 SVG, PNG = "image/svg+xml", "image/png"
 START = "notebooks/00_start_here"
@@ -35,6 +38,13 @@ INSTEAD = {
     r"Then choose the task": "In the notebook, also choose the task",
     r"Click the next cell and press Shift\+Enter\. It should": "In the notebook, the next cell should",
 }
+SOLUTION = """<details><summary>Solution</summary>
+
+{code}
+
+**Why it's right.** {why}
+
+</details>"""
 FRONT = "<!-- the playground, live -->"
 
 
@@ -88,6 +98,17 @@ def following(svg):
     return re.sub('<rect [^>]*fill="#fff"></rect>', "", svg, count=1).replace("color:#000;", "color:inherit;", 1)
 
 
+def with_solution(cell, number):
+    """A code cell and, after an exercise's, its solution, folded: here nobody can check an answer."""
+    name = re.search(r"^practice\.(\w+)\.check\(", "".join(cell["source"]), flags=re.MULTILINE)
+    if cell["cell_type"] != "code" or not name:
+        return [cell]
+    practice = import_module(f"attention_helpers.exercises.lesson_{number}")
+    exercise = getattr(practice, name[1])
+    code = show_source(exercise.solution).data.split("\n\n", 1)[1]
+    return [cell, {**markdown(cell, SOLUTION.format(code=code, why=exercise.why)), "id": f"{cell['id']}-solution"}]
+
+
 def markdown(cell, source):
     return {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": source}
 
@@ -113,9 +134,10 @@ def complete(app, docname, source):
     if start:
         said_here(notebook, docname)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    notebook["cells"] = [
-        made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell), cells, start)
-    ]
+    explorers = [made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell), cells, start)]
+    lesson = docname.startswith("notebooks/") and docname.count("/") == 1
+    number = docname.removeprefix("notebooks/")[:2]
+    notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]
     source[0] = json.dumps(notebook)
 
 
@@ -134,6 +156,7 @@ def describe(app, pagename, templatename, context, doctree):
 def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
+    app.connect("build-finished", improve)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
