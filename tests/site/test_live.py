@@ -67,7 +67,8 @@ def test_a_random_state_is_what_the_explorer_computes(opened, place):
     live = fresh(page, kind)
     chosen = [draw.randrange(len(offered)) for offered in live.grid.values()]
     tab = opened(page, reduced_motion="reduce")
-    assert tab.locator(f".live.{kind}").evaluate(MOVE, chosen) == tab.evaluate(NORMAL, live.page(chosen))
+    seen = tab.locator(f".live.{kind}").evaluate(MOVE, chosen).replace(' tabindex="0"', "")  # the theme gives one
+    assert seen == tab.evaluate(NORMAL, live.page(chosen))
 
 
 @pytest.mark.parametrize("page", sorted({page for page, _ in LIVE}))

@@ -14,7 +14,7 @@ from .run_cell import shown_by
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "live"
-PLAYGROUND = "from attention_helpers.explorers import Playground\nPlayground()"
+PLAYGROUND = ["from attention_helpers.explorers import Playground\nPlayground()"]
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
 EVERY = slice(None)  # all values of a control
@@ -67,11 +67,11 @@ def settings(name, values, controls):
 class Live:
     """An explorer and the grid of its states, which has the settings of each of the site's controls."""
 
-    def __init__(self, code, kind):
+    def __init__(self, codes, kind):
         import torch  # it takes seconds, which a page without an explorer needn't wait
 
         torch.set_num_threads(1)
-        made = shown_by(code)
+        made = shown_by(codes)
         self.explorer = getattr(made, "explorer", made)  # the playground's is behind its door
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
         if unknown := [name for name in GRIDS[kind] if name not in self.controls and not self.trains]:
@@ -137,15 +137,18 @@ class Live:
         return found | {"pieces": [*numbers], "states": states}
 
 
-def packed(code, kind):
+def packed(codes, kind):
     """An explorer's states, from build/live if they were computed there by the same code."""
     files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
-    parts = [Path(__file__).read_bytes(), code.encode(), kind.encode(), *(path.read_bytes() for path in files)]
-    kept = KEPT / f"{hashlib.sha256(b''.join(parts)).hexdigest()[:24]}.json"
+    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *files])).hexdigest()[:24]
+    name = f"{kind}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
+    kept = KEPT / f"{name}-{computing}.json"
     if not kept.is_file():
         KEPT.mkdir(parents=True, exist_ok=True)
+        for former in KEPT.glob(f"{name}-*.json"):
+            former.unlink()
         # "</" would end the script that holds it
-        found = json.dumps(Live(code, kind).packed(), ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")
+        found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")
         kept.write_text(found, encoding="utf-8")
     return kept.read_text(encoding="utf-8")
 
@@ -171,9 +174,9 @@ BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 </div>"""
 
 
-def block(code, kind):
+def block(codes, kind):
     """An explorer as HTML, with the picture of its first state, and what only the notebook's explorer can do."""
-    states = packed(code, kind)
+    states = packed(codes, kind)
     found, index = json.loads(states), 0
     for each, place in zip(found["controls"], found["start"], strict=True):
         index = index * len(each["values"]) + place

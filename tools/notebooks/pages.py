@@ -61,8 +61,15 @@ def with_alt_text(cell):
     return cell
 
 
+def folded(cell):
+    """A code cell, whose code is folded if it is in the notebook."""
+    if cell.get("metadata", {}).get("jupyter", {}).get("source_hidden"):
+        cell["metadata"].setdefault("tags", []).append("hide-input")
+    return cell
+
+
 def explorer_of(cell, cells, start):
-    """The code that makes a cell's explorer, and its kind, if it's live on the site; else None.
+    """The codes that make a cell's explorer, and its kind, if it's live on the site; else None.
 
     start: whether it's the start page, where the playground plays.
     """
@@ -134,7 +141,9 @@ def complete(app, docname, source):
     if start:
         said_here(notebook, docname)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    explorers = [made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell), cells, start)]
+    explorers = [
+        made for cell in notebook["cells"] for made in with_explorer(folded(with_alt_text(cell)), cells, start)
+    ]
     lesson = docname.startswith("notebooks/") and docname.count("/") == 1
     number = docname.removeprefix("notebooks/")[:2]
     notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]

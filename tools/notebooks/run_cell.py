@@ -3,11 +3,13 @@
 import ast
 import builtins
 import io
+import linecache
+import zlib
 from contextlib import redirect_stderr, redirect_stdout
 
 
 def code_for(cell, cells):
-    """A cell's code, after that of the cells before it that make a name that it needs; cells: all code in order."""
+    """The codes of the cells that make a name that a cell needs, and its own; cells: all code in order."""
     chosen, needed = [], set()
     for each in reversed(cells[: cells.index(cell) + 1]):
         names = [node for node in ast.walk(ast.parse(each)) if isinstance(node, ast.Name)]
@@ -15,7 +17,7 @@ def code_for(cell, cells):
         if not chosen or made & needed:
             needed = (needed - made) | ({node.id for node in names} - made - set(dir(builtins)))
             chosen = [each, *chosen]
-    return "\n".join(chosen)
+    return chosen
 
 
 def defined(code):
@@ -27,10 +29,17 @@ def defined(code):
             yield node.name
 
 
-def shown_by(code):
-    """What the code's last line shows, as an object; what the code prints is dropped."""
-    *before, shown = ast.parse(code).body
+def shown_by(codes):
+    """What the last line of the last code shows, as an object; what the codes print is dropped."""
     names = {"__name__": "__main__"}
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        exec(compile(ast.Module(before, []), "notebook", "exec"), names)
-        return eval(compile(ast.Expression(shown.value), "notebook", "eval"), names)
+        for code in codes:
+            place = f"<cell {zlib.crc32(code.encode())}>"
+            linecache.cache[place] = len(code), None, code.splitlines(keepends=True), place  # explorers show lines
+            *before, last = ast.parse(code).body
+            exec(compile(ast.Module(before, []), place, "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown = eval(compile(ast.Expression(last.value), place, "eval"), names)
+            else:
+                exec(compile(ast.Module([last], []), place, "exec"), names)
+    return shown
