@@ -12,7 +12,8 @@ from sphinx.util import logging
 
 from attention_helpers import show_source
 
-from .live_pages import GRIDS, PLAYGROUND, block
+from .live_block import block
+from .live_pages import GRIDS, PLAYGROUND
 from .manifest import COURSE
 from .run_cell import code_for
 from .site_files import copy_mathjax, draw_icons, improve
