@@ -17,7 +17,7 @@ ENSURE = @$(PYTHON) -c "print(6 * 7)" 2>/dev/null | grep -qx 42 || { \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
 # The language model that tests decode is kept here, not in the cache folder of whoever runs them.
-test-unit test-notebooks test-slow test-browser refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
+test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
 	refresh lookup-models figures bench upgrade clean

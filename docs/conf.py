@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # Sphinx is to find tools.notebooks.pages
 
 project = "Attention, step by step"
+author = "The authors of Attention, step by step"
 release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 html_title = project
 language = "en"
@@ -29,10 +30,13 @@ mathjax_path = "mathjax/tex-chtml.js"
 mathjax3_config = {"options": {"enableMenu": False}}
 
 html_theme = "sphinx_book_theme"
-html_theme_options = {"show_navbar_depth": 2, "show_toc_level": 2, "navbar_persistent": []}
+html_theme_options = {"show_navbar_depth": 2, "show_toc_level": 2, "navbar_persistent": [], "back_to_top_button": False}
 html_context = {"default_mode": "auto"}  # dark where the reader's system is
+suppress_warnings = ["toc.not_included"]  # the solutions, to which their lessons link
 html_static_path = ["static"]
-html_css_files = ["site.css"]
+html_css_files = ["icons.css", "site.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("live.js", "copy.js")]
+html_favicon = "static/favicon.svg"
 html_extra_path = ["front"]  # the page at the top, which leads to docs/index.html
 html_use_index = False
 html_show_search_summary = False  # it would fetch pages, which a browser denies to those that are read from files

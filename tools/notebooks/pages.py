@@ -1,21 +1,52 @@
-"""An extension of Sphinx for the reading site: how to make an explorer live, alt texts, MathJax from a package.
+"""An extension of Sphinx for the reading site: live explorers, alt texts, MathJax from a package.
 
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
 
+import html
 import json
-from importlib.util import find_spec
-from pathlib import Path
+import re
+from importlib import import_module
 
-from sphinx.util.fileutil import copy_asset
+from sphinx.util import logging
+
+from attention_helpers import show_source
+
+from .live_block import block
+from .live_pages import GRIDS, PLAYGROUND
+from .manifest import COURSE
+from .run_cell import code_for
+from .site_files import copy_mathjax, draw_icons, improve
 
 SVG, PNG = "image/svg+xml", "image/png"
-HOW_TO_MAKE_IT_LIVE = """:::{note}
-On this page the explorer is a picture. To move its sliders, set the course up as
-[the first page](/docs/index.md) says, open this notebook there, and run the cell above.
+START = "notebooks/00_start_here"
+MOVES = """``````{{raw}} html
+{block}
+``````
+"""
+REST = """:::{{container}} live-rest
+{rest}
+To try it, [set the course up](/docs/index.md#run-it-yourself), open this notebook there, and run the cell above.
 :::"""
-# What the pages load of MathJax: its scripts in one file, and the fonts; 1.6 of 24 MB.
-MATHJAX = ["tex-chtml.js", "output/chtml/fonts/woff-v2/*"]
+STILL = "On this page the explorer is a picture, because it answers to what you type."
+ONLY_THERE = "This explorer has some of its states here. In the notebook, {names} and you can choose any value."
+ABOUT = "Attention in PyTorch, from a dot product to the heads of a GPT, in notebooks with explorers that move."
+# What the start page says of a notebook's cells, and what it says here, where the playground plays by itself.
+INSTEAD = {
+    r"Press Shift\+Enter twice .*?, and watch attention learn\. If nothing\s+starts, .*?\)\.": "Watch attention learn.",
+    r"The stored picture shows the end of a training run with": "The run *two heads* has",
+    r"But when you run the cell, the model starts": "But the run *one head* starts",
+    r"Choose the task": "In the notebook, choose the task",
+    r"Click the next cell and press Shift\+Enter\. It should": "In the notebook, the next cell should",
+}
+SOLUTION = """<details><summary>Solution</summary>
+
+{code}
+
+**Why it's right.** {why}
+
+</details>"""
+FRONT = "<!-- the playground, live -->"
 
 
 def slug(heading):
@@ -31,32 +62,111 @@ def with_alt_text(cell):
     return cell
 
 
-def with_explorer(cell):
-    """A code cell, and after an explorer's picture how to make it live; the picture keeps the words that name it."""
+def folded(cell):
+    """A code cell, whose code is folded if it is in the notebook."""
+    if cell.get("metadata", {}).get("jupyter", {}).get("source_hidden"):
+        cell["metadata"].setdefault("tags", []).append("hide-input")
+    return cell
+
+
+def explorer_of(cell, cells, start):
+    """The codes that make a cell's explorer, and its kind, if it's live on the site; else None.
+
+    start: whether it's the start page, where the playground plays.
+    """
+    pictures = [output["data"] for output in cell.get("outputs", []) if SVG in output.get("data", {})]
+    kind = "".join(pictures[0]["text/plain"]).split(":")[0] if pictures else None
+    if kind == "Playground":
+        return (PLAYGROUND, kind) if start else None
+    return (code_for("".join(cell["source"]), cells), kind) if kind in GRIDS else None
+
+
+def with_explorer(cell, cells, start):
+    """A code cell and, after it, its explorer; one that isn't live stays a picture."""
     pictures = [output for output in cell.get("outputs", []) if SVG in output.get("data", {})]
+    if found := explorer_of(cell, cells, start):
+        cell["outputs"] = [output for output in cell["outputs"] if output not in pictures]
+        made, rest = block(*found)
+        rest = only_there(rest) if GRIDS[found[1]] else STILL
+        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=rest))]
     for output in pictures:
-        output["data"] = {"text/html": output["data"][SVG]}
-    how = {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": HOW_TO_MAKE_IT_LIVE}
-    return [cell, how] if pictures else [cell]
+        output["data"] = {"text/html": following("".join(output["data"][SVG]))}
+    return [cell, markdown(cell, REST.format(rest=STILL))] if pictures else [cell]
+
+
+def only_there(rest):
+    """What an explorer's notebook has and the site lacks; rest: the names of controls."""
+    *others, last = [f"*{name}*" for name in rest] or [""]
+    names = f"{', '.join(others)} and {last} move too" if others else f"{last} moves too"
+    return ONLY_THERE.format(names=f"{names}," if last else "").replace("notebook,  and", "notebook")
+
+
+def following(svg):
+    """A stored picture in the page's colour, without its white ground."""
+    return re.sub('<rect [^>]*fill="#fff"></rect>', "", svg, count=1).replace("color:#000;", "color:inherit;", 1)
+
+
+def with_solution(cell, number):
+    """A code cell and, after an exercise's, its solution, folded: here nobody can check an answer."""
+    name = re.search(r"^practice\.(\w+)\.check\(", "".join(cell["source"]), flags=re.MULTILINE)
+    if cell["cell_type"] != "code" or not name:
+        return [cell]
+    practice = import_module(f"attention_helpers.exercises.lesson_{number}")
+    exercise = getattr(practice, name[1])
+    code = show_source(exercise.solution).data.split("\n\n", 1)[1]
+    return [cell, {**markdown(cell, SOLUTION.format(code=code, why=exercise.why)), "id": f"{cell['id']}-solution"}]
+
+
+def markdown(cell, source):
+    return {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": source}
+
+
+def said_here(notebook, docname):
+    """Replace what only a notebook can say; a warning ends the build if the notebook doesn't say it any more."""
+    for pattern, said in INSTEAD.items():
+        found = 0
+        for cell in notebook["cells"]:
+            cell["source"], count = re.subn(pattern, said, "".join(cell["source"]), flags=re.DOTALL)
+            found += count
+        if not found:
+            logging.getLogger(__name__).warning("%s doesn't say %r any more: correct INSTEAD", docname, pattern)
 
 
 def complete(app, docname, source):
-    """What Sphinx reads of a notebook."""
+    """What Sphinx reads of a notebook, or of a page that asks for the playground."""
     if app.env.doc2path(docname).suffix != ".ipynb":
+        if FRONT in source[0]:
+            source[0] = source[0].replace(FRONT, MOVES.format(block=block(PLAYGROUND, "Playground")[0]))
         return
-    notebook = json.loads(source[0])
-    notebook["cells"] = [made for cell in notebook["cells"] for made in with_explorer(with_alt_text(cell))]
+    notebook, start = json.loads(source[0]), docname == START
+    if start:
+        said_here(notebook, docname)
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    explorers = [
+        made for cell in notebook["cells"] for made in with_explorer(folded(with_alt_text(cell)), cells, start)
+    ]
+    lesson = docname.startswith("notebooks/") and docname.count("/") == 1
+    number = docname.removeprefix("notebooks/")[:2]
+    notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]
     source[0] = json.dumps(notebook)
 
 
-def copy_mathjax(app, error):
-    package = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
-    files = [] if error else [file for pattern in MATHJAX for file in package.glob(pattern)]
-    for file in files:
-        copy_asset(file, Path(app.outdir, "_static", "mathjax", file.relative_to(package).parent))
+def describe(app, pagename, templatename, context, doctree):
+    """What a search engine or a chat shows of a page: the question that its notebook answers."""
+    lesson = next((each for each in COURSE if f"notebooks/{each.path.stem}" == pagename), None)
+    title, text = (f"{lesson.title}: {app.config.project}", lesson.question) if lesson else (app.config.project, ABOUT)
+    for key, value in {
+        'name="description"': text,
+        'property="og:title"': title,
+        'property="og:description"': text,
+    }.items():
+        context["metatags"] = context.get("metatags", "") + f'\n<meta {key} content="{html.escape(value)}">'
 
 
 def setup(app):
     app.connect("source-read", complete)
+    app.connect("html-page-context", describe)
+    app.connect("build-finished", improve)
     app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,123 @@
+"""The site's live explorers: what they show is what the explorers compute, for keyboards, without scripts, in calm."""
+
+import gzip
+import json
+import random
+from functools import cache
+
+import pytest
+from course import PATHS, ROOT, code_cells, read
+from playwright.sync_api import expect
+
+from tools.notebooks.live_pages import GRIDS, PLAYGROUND, Live
+from tools.notebooks.pages import explorer_of
+
+SITE = ROOT / "build" / "site"
+FRONT, MOST, STATES = "docs/index.html", 150_000, 20
+NORMAL = "code => { const made = document.createElement('div'); made.innerHTML = code; return made.innerHTML; }"
+MOVE = """(box, place) => {
+    const inputs = box.querySelectorAll('label > input, label > select');
+    inputs.forEach((input, n) => { input.value = place[n]; });
+    inputs[inputs.length - 1]?.dispatchEvent(new Event('input'));
+    return box.querySelector('.live-view').innerHTML;
+}"""
+
+
+def explorers():
+    """The code of each live explorer, by its page and kind."""
+    found = {(FRONT, "Playground"): PLAYGROUND}
+    for path in PATHS:
+        cells = code_cells(read(path))
+        for cell in cells:
+            live = explorer_of(cell, [each.source for each in cells], path.stem.startswith("00"))
+            if live:
+                found[path.relative_to(ROOT).with_suffix(".html").as_posix(), live[1]] = live[0]
+    return found
+
+
+LIVE = explorers()
+MOVING = [(page, kind) for page, kind in LIVE if GRIDS[kind]]
+fresh = cache(lambda page, kind: Live(LIVE[page, kind], kind))
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page of the site, as a reader with these settings sees it."""
+    contexts = []
+
+    def at(page, **settings):
+        contexts.append(browser.new_context(viewport={"width": 1300, "height": 900}, **settings))
+        tab = contexts[-1].new_page()
+        tab.goto((SITE / page).as_uri())
+        return tab
+
+    yield at
+    for context in contexts:
+        context.close()
+
+
+def test_each_lesson_has_a_live_explorer():
+    assert len(LIVE) >= 10
+
+
+@pytest.mark.parametrize("place", range(STATES))
+def test_a_random_state_is_what_the_explorer_computes(opened, place):
+    draw = random.Random(place)
+    page, kind = [*LIVE][place % len(LIVE)]
+    live = fresh(page, kind)
+    chosen = [draw.randrange(len(offered)) for offered in live.grid.values()]
+    tab = opened(page, reduced_motion="reduce")
+    seen = tab.locator(f".live.{kind}").evaluate(MOVE, chosen).replace(' tabindex="0"', "")  # the theme gives one
+    assert seen == tab.evaluate(NORMAL, live.page(chosen))
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in LIVE}))
+def test_a_pages_states_are_small(opened, page):
+    codes = opened(page).locator(".live script").all_text_contents()
+    assert codes
+    assert sum(len(gzip.compress(code.encode())) for code in codes) <= MOST
+    assert all(json.loads(code)["states"] for code in codes)
+
+
+@pytest.mark.parametrize(("page", "kind"), MOVING)
+def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page, kind):
+    tab = opened(page, reduced_motion="reduce")
+    box = tab.locator(f".live.{kind}")
+    view, said, slider = box.locator(".live-view"), box.locator(".live-said"), box.locator("input").last
+    before = view.inner_html()
+    slider.focus()
+    at = int(slider.input_value())
+    slider.press("ArrowLeft" if at else "ArrowRight")
+    assert int(slider.input_value()) == (at - 1 if at else 1)
+    assert view.inner_html() != before
+    assert tab.evaluate("document.activeElement.type") == "range"
+    assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
+    expect(said).to_contain_text(box.locator(".attention-headline").text_content())
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in LIVE}))
+def test_without_javascript_the_first_state_is_a_picture(opened, page):
+    tab = opened(page, java_script_enabled=False)
+    assert tab.locator(".live-view svg").first.is_visible()
+    assert not tab.locator(".live-controls").first.is_visible()
+
+
+def test_the_playground_plays_when_seen_and_stays_still_for_those_who_want_no_motion(opened):
+    still, moves = opened(FRONT, reduced_motion="reduce"), opened(FRONT)
+    step = "Number(document.querySelector('.live input').value)"
+    moves.wait_for_function(f"{step} > 2")
+    moves.get_by_role("button", name="Pause").click()
+    at = moves.evaluate(step)
+    first = still.evaluate(step)
+    moves.wait_for_timeout(500)
+    assert moves.evaluate(step) == at
+    assert still.evaluate(step) == first
+
+
+def test_one_head_fails_and_the_button_gives_it_a_second_one(opened):
+    tab = opened(FRONT, reduced_motion="reduce")
+    remedy = tab.get_by_role("button", name="Give it a second head")
+    assert not remedy.is_visible()
+    tab.locator(".live select").select_option("one head")
+    remedy.click()
+    assert "Learned" in tab.locator(".live .attention-headline").text_content()

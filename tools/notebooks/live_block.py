@@ -1,0 +1,40 @@
+"""An explorer of the reading site as HTML: native controls, the picture of its first state, and all its states."""
+
+import html
+import json
+import re
+
+from .live_pages import packed
+
+
+def control(each, index):
+    """A control as native HTML, at one of its values."""
+    name, values = html.escape(each["name"]), [html.escape(value) for value in each["values"]]
+    if each["list"]:
+        chosen = ["" if n != index else " selected" for n in range(len(values))]
+        options = [f'<option value="{n}"{chosen[n]}>{value}</option>' for n, value in enumerate(values)]
+        return f'<label>{name} <select autocomplete="off">{"".join(options)}</select></label>'
+    room = f'min="0" max="{len(values) - 1}" value="{index}" aria-valuetext="{values[index]}"'
+    return f'<label>{name} <input type="range" autocomplete="off" {room}><output>{values[index]}</output></label>'
+
+
+BUTTONS = """<button type="button" class="live-play">Play</button>
+<button type="button" class="live-remedy">Give it a second head</button>"""
+BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
+<div class="live-controls" hidden>{controls}</div>
+<p class="live-said" role="status"></p>
+<div class="live-view">{view}</div>
+<script type="application/json">{states}</script>
+</div>"""
+
+
+def block(codes, kind):
+    """An explorer as HTML, with the picture of its first state, and what only the notebook's explorer can do."""
+    states = packed(codes, kind)
+    found, index = json.loads(states), 0
+    for each, place in zip(found["controls"], found["start"], strict=True):
+        index = index * len(each["values"]) + place
+    view = "".join(found["pieces"][n] for n in found["states"][index])
+    controls = "\n".join(map(control, found["controls"], found["start"])) + BUTTONS * found["plays"]
+    name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind)
+    return BLOCK.format(kind=kind, name=name, controls=controls, view=view, states=states), found["rest"]

@@ -1,0 +1,152 @@
+"""The explorers as the reading site shows them: their states, which are computed here and joined by static/live.js.
+
+An explorer is made as in its notebook. Its states are kept in build/live, under a hash of all that they depend on.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from pathlib import Path
+
+from .run_cell import shown_by
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "build" / "live"
+PLAYGROUND = ["from attention_helpers.explorers import Playground\nPlayground()"]
+LISTED = 5  # options at most, if they have names but no order: else a slider has them
+LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
+EVERY = slice(None)  # all values of a control
+STEPS = [*range(21), *range(22, 62, 2), *range(65, 105, 5)]  # of the playground: fewer where little changes
+RUNS = {
+    "one head": {"num_heads": 1, "learning_rate": 0.01},
+    "two heads": {"num_heads": 2, "learning_rate": 0.01},
+    "steps too small": {"num_heads": 1, "learning_rate": 0.0001},
+    "steps too large": {"num_heads": 1, "learning_rate": 0.1},
+}
+TRAINED = {"random": {"weights": "random"}, "trained": {"weights": "trained", "d_out": 32}}
+# By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
+# dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
+GRIDS = {
+    "Playground": {"run": RUNS, "step": STEPS},
+    "ScoresExplorer": {"query": EVERY, "temperature": EVERY},
+    "QKVExplorer": {"source": EVERY, "d_out": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
+    "MaskExplorer": {"method": EVERY, "poked": EVERY, "amount": [0.5, 1.0, 2.0, 5.0]},
+    "DropoutExplorer": {"p": [0.0, 0.1, 0.2, 0.5, 0.8, 0.9], "draws": EVERY},
+    "WrapperExplorer": {"num_heads": [1, 2, 4], "d_out": [1, 2, 4], "weights": EVERY},
+    "SplitExplorer": {"num_heads": [1, 2, 4], "weights": TRAINED, "where": EVERY},
+    "LearningExplorer": {"example": [1, 2], "step": EVERY},
+    "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
+    "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
+    "LayerExplorer": {},  # a picture that wraps: it's about a class that the learner types
+    "TextExplorer": {"back": EVERY},
+    "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 6, 10, 14, 18, 22, 26], "head": [*range(9)]},
+}
+
+
+def values_of(control):
+    """A control's values, by the names that a page shows."""
+    if hasattr(control, "_options_full"):
+        return {str(label): value for label, value in control._options_full}
+    if isinstance(control.value, bool):
+        return {"no": False, "yes": True}
+    return {}
+
+
+def settings(name, values, controls):
+    """What a control of the site offers: by label, the values of the explorer's controls."""
+    if isinstance(values, dict):
+        return values
+    known = values_of(controls[name]) if name in controls else {}
+    labels = {value: label for label, value in known.items()}
+    chosen = list(known.values())[values] if isinstance(values, slice) else values
+    return {labels.get(value, str(value)): {name: value} for value in chosen}
+
+
+class Live:
+    """An explorer and the grid of its states, which has the settings of each of the site's controls."""
+
+    def __init__(self, codes, kind):
+        import torch  # it takes seconds, which a page without an explorer needn't wait
+
+        torch.set_num_threads(1)
+        made = shown_by(codes)
+        self.explorer = getattr(made, "explorer", made)  # the playground's is behind its door
+        self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
+        if unknown := [name for name in GRIDS[kind] if name not in self.controls and not self.trains]:
+            raise ValueError(f"GRIDS in live_pages.py must name controls of {kind}, got {', '.join(unknown)}")
+        self.grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
+
+    @property
+    def start(self):
+        """The place of the first state in the grid; of a playground, the end of a run that learned."""
+        if self.trains:
+            return [1, len(STEPS) - 1]
+        fits = [[self.first.items() >= each.items() for each in offered.values()] for offered in self.grid.values()]
+        return [found.index(True) if True in found else 0 for found in fits]
+
+    def move(self, place):
+        """Bring the explorer to a place of the grid, which has one index per control."""
+        chosen = [[*offered.values()][index] for offered, index in zip(self.grid.values(), place, strict=True)]
+        if not self.trains:
+            self.explorer.set(**self.first)
+            for values in chosen:  # in turn, so that each finds the nearest possible state, as under a learner's hand
+                self.explorer.set(**values)
+            return
+        run, step = chosen[0], chosen[1]["step"]
+        if not self.explorer.values.items() >= run.items() or self.explorer.arrays.step > step:
+            self.explorer.set(**self.first | run)
+        if more := step - self.explorer.arrays.step:
+            self.explorer.run(more)
+
+    def note(self):
+        """The explorer's message, without what it says of controls that the site doesn't have."""
+        absent = tuple(f"{name} " for name in self.controls if name not in self.grid)
+        said = re.split(r"(?<=\.) ", re.sub("<[^>]*>", "", self.explorer.message.value))
+        return " ".join(sentence for sentence in said if not sentence.startswith(absent))
+
+    def page(self, place):
+        """What the explorer shows at a place of the grid: HTML."""
+        self.move(place)
+        note = self.note()
+        # A drawing shrinks by a quarter at most, then its row scrolls: letters of 11 px stay above 8.
+        narrow = lambda svg: f'{svg[1]}min-width:{0.75 * int(svg[2]):.0f}px"'  # noqa: E731
+        shown = re.sub(r'(<svg [^>]*?width="(\d+)" [^>]*?style=")flex:none"', narrow, self.explorer.view.value)
+        return (f'<p class="live-note">{note}</p>' if note else "") + shown
+
+    def described(self, name):
+        """One of the site's controls: its name and its values' labels, and whether a list offers them."""
+        control, labels = self.controls.get(name), [*self.grid[name]]
+        kind = type(control).__name__ if control else "Dropdown"
+        listed = kind in LISTS and len(labels) <= LISTED
+        return {"name": control.description if control else name, "list": listed, "values": labels}
+
+    def packed(self):
+        """All states for the page's script: pieces of HTML, and for each state the numbers of its pieces."""
+        numbers, states, fails = {}, [], []
+        for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
+            pieces = re.findall("<[^>]*>[^<]*", self.page(place))
+            if self.trains and self.explorer.buttons["Give it a second head"].layout.display is None:
+                fails.append(len(states))
+            states.append([numbers.setdefault(piece, len(numbers)) for piece in pieces])
+        moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
+        rest = [control.description for name, control in self.controls.items() if name not in moved]
+        controls = [self.described(name) for name in self.grid]
+        found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains, "rest": rest}
+        return found | {"pieces": [*numbers], "states": states}
+
+
+def packed(codes, kind):
+    """An explorer's states, from build/live if they were computed there by the same code."""
+    files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
+    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *files])).hexdigest()[:24]
+    name = f"{kind}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
+    kept = KEPT / f"{name}-{computing}.json"
+    if not kept.is_file():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        for former in KEPT.glob(f"{name}-*.json"):
+            former.unlink()
+        # "</" would end the script that holds it
+        found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")
+        kept.write_text(found, encoding="utf-8")
+    return kept.read_text(encoding="utf-8")

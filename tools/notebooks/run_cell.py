@@ -1,0 +1,45 @@
+"""Run one cell of a notebook, and before it only those that it needs: to make an explorer, no lesson is executed."""
+
+import ast
+import builtins
+import io
+import linecache
+import zlib
+from contextlib import redirect_stderr, redirect_stdout
+
+
+def code_for(cell, cells):
+    """The codes of the cells that make a name that a cell needs, and its own; cells: all code in order."""
+    chosen, needed = [], set()
+    for each in reversed(cells[: cells.index(cell) + 1]):
+        names = [node for node in ast.walk(ast.parse(each)) if isinstance(node, ast.Name)]
+        made = {node.id for node in names if isinstance(node.ctx, ast.Store)} | set(defined(each))
+        if not chosen or made & needed:
+            needed = (needed - made) | ({node.id for node in names} - made - set(dir(builtins)))
+            chosen = [each, *chosen]
+    return chosen
+
+
+def defined(code):
+    """The names that a cell's imports, functions and classes define."""
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((name.asname or name.name).split(".")[0] for name in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def shown_by(codes):
+    """What the last line of the last code shows, as an object; what the codes print is dropped."""
+    names = {"__name__": "__main__"}
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        for code in codes:
+            place = f"<cell {zlib.crc32(code.encode())}>"
+            linecache.cache[place] = len(code), None, code.splitlines(keepends=True), place  # explorers show lines
+            *before, last = ast.parse(code).body
+            exec(compile(ast.Module(before, []), place, "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown = eval(compile(ast.Expression(last.value), place, "eval"), names)
+            else:
+                exec(compile(ast.Module([last], []), place, "exec"), names)
+    return shown
