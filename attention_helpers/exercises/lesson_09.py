@@ -88,9 +88,9 @@ def scale_frequencies(frequencies, factor, original, low, high):
 scaled_frequencies = Exercise(
     name="scaled_frequencies",
     title="Llama 3's rule for long texts",
-    prompt="In a text of `original` tokens, a pair goes round `original * frequency / (2 * torch.pi)` times. If "
-    "that's at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share "
-    "of the kept frequency grows evenly from 0 to 1.",
+    prompt="In a text of `original` tokens, a pair completes `original * frequency / (2 * torch.pi)` turns. If that's "
+    "at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share of the "
+    "kept frequency grows evenly from 0 to 1.",
     solution=scale_frequencies,
     cases=lambda g: [
         (rope_frequencies(width, base).float(), factor, original, low, high)
@@ -325,9 +325,10 @@ def unequal_texts(generator):
 left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
-    prompt="`pad_sequence` pads on the right by default, but to generate, each text should end at the end. Return a "
-    "batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, and padding. "
-    "Let every token see itself, even padding.",
+    deeper=True,
+    prompt="`pad_sequence` pads on the right by default. But to generate, all texts should end in the same row, the "
+    "last. Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, "
+    "and padding. Let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes=[
