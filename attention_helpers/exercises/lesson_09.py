@@ -326,9 +326,9 @@ left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
     deeper=True,
-    prompt="`pad_sequence` pads on the right by default. But to generate, all texts should end in the same row, the "
-    "last. Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, "
-    "and padding. Let every token see itself, even padding.",
+    prompt="`pad_sequence` pads on the right by default. But to generate, all texts should end in the last row. "
+    "Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, and "
+    "padding. Let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes=[

@@ -102,6 +102,6 @@ def described(layer, model, brief=False):
     elif "d_latent" in layer:
         heads, sizes = f"{layer['heads']} / latent", f" {layer['d_latent']} + {layer['d_rope']}"
     else:
-        narrower = f" and {layer['value_dim']}" if "value_dim" in layer else ""
+        narrower = f" (values {layer['value_dim']})" if "value_dim" in layer else ""
         heads, sizes = f"{layer['heads']} / {layer['kv_heads']}", f" × {layer['head_dim']}{narrower}"
     return f"{layer['count']} {layer['kind']}{special}", positions, *([heads] if brief else [heads + sizes, also])
