@@ -80,17 +80,17 @@ def pairs_the_halves(x, positions, base):
 
 def scale_frequencies(frequencies, factor, original, low, high):
     """New frequencies (pairs,), in radians per token; the other arguments are numbers."""
-    rounds = original * frequencies / (2 * torch.pi)  # in a text of the original length
-    keep = ((rounds - low) / (high - low)).clamp(0, 1)
+    turns = original * frequencies / (2 * torch.pi)  # in a text of the original length
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * (keep + (1 - keep) / factor)
 
 
 scaled_frequencies = Exercise(
     name="scaled_frequencies",
     title="Llama 3's rule for long texts",
-    prompt="In a text of `original` tokens, a pair goes round `original * frequency / (2 * torch.pi)` times. If "
-    "that's at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share "
-    "of the kept frequency grows evenly from 0 to 1.",
+    prompt="In a text of `original` tokens, a pair completes `original * frequency / (2 * torch.pi)` turns. If that's "
+    "at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share of the "
+    "kept frequency grows evenly from 0 to 1.",
     solution=scale_frequencies,
     cases=lambda g: [
         (rope_frequencies(width, base).float(), factor, original, low, high)
@@ -103,8 +103,8 @@ scaled_frequencies = Exercise(
     mistakes=[
         (
             "scales all pairs alike",
-            "keep = ((rounds - low) / (high - low)).clamp(0, 1)",
-            "keep = 0 * rounds",
+            "keep = ((turns - low) / (high - low)).clamp(0, 1)",
+            "keep = 0 * turns",
             "You divide every frequency, which is linear scaling. Which pairs tell neighbouring tokens apart, and "
             "should stay as they are?",
         ),
@@ -118,7 +118,7 @@ scaled_frequencies = Exercise(
             "forgets 2 pi",
             " / (2 * torch.pi)",
             "",
-            "You compare radians with rounds. How many radians does a pair take to go round once?",
+            "You compare radians with turns. How many radians are in one turn?",
         ),
         (
             "doesn't stop at the ends",
@@ -128,8 +128,8 @@ scaled_frequencies = Exercise(
         ),
         (
             "doesn't blend",
-            "((rounds - low) / (high - low)).clamp(0, 1)",
-            "(rounds > low).to(frequencies.dtype)",
+            "((turns - low) / (high - low)).clamp(0, 1)",
+            "(turns > low).to(frequencies.dtype)",
             "Slow and fast pairs are right, but there's a jump from one to the next. What should happen between `low` "
             "and `high`?",
         ),
@@ -142,11 +142,11 @@ scaled_frequencies = Exercise(
         ),
     ],
     hints=[
-        "First count the rounds of each pair. Which pairs go round most often?",
-        "`keep = ((rounds - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
+        "First count the turns of each pair. Which pairs turn most often?",
+        "`keep = ((turns - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
         "`frequencies * (keep + (1 - keep) / factor)` adds both shares.",
     ],
-    why="A pair that has gone round in training has shown the model all its angles, so it can stay. A slower one "
+    why="A pair that has completed a turn in training has shown the model all its angles, so it can stay. A slower one "
     "would reach new angles in a longer text. Divided by the factor, it reaches none in a text that's `factor` times "
     "as long.",
     moral="Llama 3.1 uses this with a factor of 8, and the ends 1 and 4.",
@@ -325,9 +325,10 @@ def unequal_texts(generator):
 left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
-    prompt="`pad_sequence` pads on the right by default, but to generate, each text should end at the end. Return a "
-    "batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, and padding. "
-    "Let every token see itself, even padding.",
+    deeper=True,
+    prompt="`pad_sequence` pads on the right by default. But to generate, all texts should end in the last row. "
+    "Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, and "
+    "padding. Let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes=[

@@ -60,27 +60,35 @@ def frequencies_of(layer):
     return frequencies / scaling.get("factor", 1), 1.0
 
 
-def models_table(models, sources=False):
-    """The rows as a table in Markdown, for a notebook to display; kinds of layers in one order in all columns."""
+def models_table(models, sources=False, brief=False):
+    """The rows as a table in Markdown, for a notebook to display; kinds of layers in one order in all columns.
+
+    brief: without widths, the column "also" and the largest cache; sources: with a link to where the numbers are from.
+    """
     from IPython.display import Markdown  # takes 0.1 s, and only notebooks need it
 
-    names = ["model", "layers", "positions", "also", "heads / KV heads × width", "KiB per token", "GiB at 131,072"]
-    lines = [names + ["source"] * sources, ["---"] * 5 + ["--:"] * 2 + ["---"] * sources]
+    names = ["model", "layers", "positions", "heads / KV heads", "KiB per token"]
+    if not brief:
+        names[3:] = ["heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"]
+    names += ["source"] * sources
+    lines = [names, ["--:" if "iB" in name else "---" for name in names]]
     for model in models:
-        columns = zip(*(described(layer, model) for layer in model["layers"]), strict=True)
+        columns = zip(*(described(layer, model, brief) for layer in model["layers"]), strict=True)
         many = model_cache_bytes(model, 2**17)
         grows = model_cache_bytes(model, 2**17 + 1) - many
         cells = [model["name"], *("; ".join(part or "—" for part in dict.fromkeys(column)) for column in columns)]
-        cells += [f"{grows / 2**10:.1f}", "—" if "learned_positions" in model else f"{many / 2**30:.1f}"]
+        cells.append(f"{grows / 2**10:.1f}")
+        if not brief:
+            cells.append("—" if "learned_positions" in model else f"{many / 2**30:.1f}")
         lines.append(cells + [f"[{model['source']}]({model['link']})"] * sources)
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
-def described(layer, model):
-    """What a layer has, in words, for four columns of the table."""
+def described(layer, model, brief=False):
+    """What a layer has, in words, for four columns of the table, or three brief ones."""
     special = layer.get("window") or layer.get("best")
     special = f" ({special:,})" if special else " (delta rule)" * layer.get("delta", False)
-    positions = "" if "base" not in layer else "none" if layer["base"] is None else f"{layer['base']:,}"
+    positions = "" if "base" not in layer else "none" if layer["base"] is None else f"base {layer['base']:,}"
     if "learned_positions" in model:
         positions = f"learned, {model['learned_positions']:,}"
     if "rotated" in layer:
@@ -90,10 +98,10 @@ def described(layer, model):
     norm = {"head": "QK-norm per head", "width": "QK-norm over the width", None: ""}[layer.get("qk_norm")]
     also = ", ".join(filter(None, [norm, *(name for name in ("sinks", "gate", "bias") if layer.get(name))]))
     if layer["kind"] == "linear":
-        heads = f"{layer['heads']} states of {layer['key_dim']} × {layer['value_dim']}"
+        heads, sizes = f"{layer['heads']} states", f" of {layer['key_dim']} × {layer['value_dim']}"
     elif "d_latent" in layer:
-        heads = f"{layer['heads']} / latent {layer['d_latent']} + {layer['d_rope']}"
+        heads, sizes = f"{layer['heads']} / latent", f" {layer['d_latent']} + {layer['d_rope']}"
     else:
-        narrower = f" and {layer['value_dim']}" if "value_dim" in layer else ""
-        heads = f"{layer['heads']} / {layer['kv_heads']} × {layer['head_dim']}{narrower}"
-    return f"{layer['count']} {layer['kind']}{special}", positions, also, heads
+        narrower = f" (values {layer['value_dim']})" if "value_dim" in layer else ""
+        heads, sizes = f"{layer['heads']} / {layer['kv_heads']}", f" × {layer['head_dim']}{narrower}"
+    return f"{layer['count']} {layer['kind']}{special}", positions, *([heads] if brief else [heads + sizes, also])
