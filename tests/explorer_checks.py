@@ -233,11 +233,11 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
 
 
 def scaled_by_hand(scaling, pairs):
-    """Radians per token, by a loop over the pairs: factor 4, 16 tokens, rounds 1 and 4, or 1 and 32 for YaRN."""
-    frequencies = []
+    """Radians per token, by a loop over the pairs: factor 4, 16 tokens, turns 1 and 4, or 1 and 32 for YaRN."""
+    frequencies, once = [], np.ceil(pairs * np.log(16 / (2 * np.pi)) / np.log(10_000))  # the pair that turns once
     for pair in range(pairs):
         plain = 10_000 ** (-pair / pairs)
-        kept = {"none": 1, "linear": 0, "Llama 3": (16 * plain / (2 * np.pi) - 1) / 3, "YaRN": pair == 0}[scaling]
+        kept = {"none": 1, "linear": 0, "Llama 3": (16 * plain / (2 * np.pi) - 1) / 3, "YaRN": 1 - pair / once}[scaling]
         kept = min(1, max(0, kept))
         frequencies.append(kept * plain + (1 - kept) * plain / 4)
     return torch.tensor(frequencies)
