@@ -1,6 +1,7 @@
 """What each explorer must show in any state, recomputed with the layers or with torch's functions."""
 
 import itertools
+import math
 import random
 import re
 import xml.etree.ElementTree as ET
@@ -234,7 +235,7 @@ def check_layer(state, d_out, context_length, dropout, num_heads, qkv_bias, trai
 
 def scaled_by_hand(scaling, pairs):
     """Radians per token, by a loop over the pairs: factor 4, 16 tokens, turns 1 and 4, or 1 and 32 for YaRN."""
-    frequencies, once = [], np.ceil(pairs * np.log(16 / (2 * np.pi)) / np.log(10_000))  # the pair that turns once
+    frequencies, once = [], math.ceil(pairs * math.log(16 / (2 * math.pi), 10_000))  # the pair that turns once
     for pair in range(pairs):
         plain = 10_000 ** (-pair / pairs)
         kept = {"none": 1, "linear": 0, "Llama 3": (16 * plain / (2 * np.pi) - 1) / 3, "YaRN": 1 - pair / once}[scaling]
