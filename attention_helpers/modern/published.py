@@ -61,12 +61,10 @@ def frequencies_of(layer):
 
 
 def models_table(models, sources=False, brief=False):
-    """The rows as a table in Markdown, for a notebook to display; kinds of layers in one order in all columns.
+    """The rows as a table in Markdown, as text; kinds of layers in one order in all columns.
 
     brief: without widths, the column "also" and the largest cache; sources: with a link to where the numbers are from.
     """
-    from IPython.display import Markdown  # takes 0.1 s, and only notebooks need it
-
     names = ["model", "layers", "positions", "heads / KV heads", "KiB per token"]
     if not brief:
         names[3:] = ["heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"]
@@ -81,7 +79,7 @@ def models_table(models, sources=False, brief=False):
         if not brief:
             cells.append("—" if "learned_positions" in model else f"{many / 2**30:.1f}")
         lines.append(cells + [f"[{model['source']}]({model['link']})"] * sources)
-    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def described(layer, model, brief=False):

@@ -93,7 +93,7 @@ EQUIVALENT = {
         "torch.rand(len(x), task.pairs, generator=generator).argso... → torch.rand(len(x), task.pairs, generator=generator).argso... in order = torch.rand(len(x), task.pairs, generator=generato...": "argsort without dim sorts along the last of two dimensions",
     },
     "too_few_heads": {
-        "output_layer(contexts.flatten(1)).view → output_layer(contexts.flatten(1)).reshape in scores = output_layer(contexts.flatten(1)).view(len(digit...": "a layer's output is contiguous, so reshape never copies",
+        "output_layer(contexts.flatten(1)).view → output_layer(contexts.flatten(1)).reshape in logits = output_layer(contexts.flatten(1)).view(len(digit...": "a layer's output is contiguous, so reshape never copies",
     },
     "how_much_too_low": {
         "(honest / x.shape[1] - usual).item() → honest / x.shape[1] - usual in return (honest / x.shape[1] - usual).item()": "a tensor of one number will do as well: the prompt does not say which",
