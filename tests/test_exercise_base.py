@@ -31,11 +31,13 @@ def exercise():
         prompt="Halve.",
         solution=halves,
         cases=cases,
-        mistakes=[
-            ("doubles", "/ 2", "* 2", "You double."),
-            "divides by nothing",
-            ("forgets to flip", "x.flip(0)", "x", "You don't | flip."),
-        ],
+        mistakes={
+            ("doubles", "/ 2", "* 2"): "You double.",
+            "divides by nothing": ...,
+            ("forgets to flip", "x.flip(0)", "x"): """
+                You don't
+                | flip.""",
+        },
         hints=["Half.", "Divide.", "`x / 2`"],
         why="Because.",
         moral="Ah.",
@@ -155,7 +157,7 @@ def test_known_mistakes_keep_the_order_of_the_list_and_those_it_lacks_come_last(
 
 def test_an_edit_of_a_class_reaches_its_methods_and_leaves_the_class_alone():
     exercise = exercise_of(Doubled, cases_of_one, call=lambda answer, x: answer()(x), stub="class Doubled:")
-    exercise.mistakes = [("triples", "2 * x", "3 * x", "You triple.")]
+    exercise.mistakes = {("triples", "2 * x", "3 * x"): "You triple."}
 
     @exercise.mistake
     class AddsOneToX(Doubled):
@@ -171,7 +173,7 @@ def test_an_edit_of_a_class_reaches_its_methods_and_leaves_the_class_alone():
 
 
 def test_an_edit_that_is_not_in_the_solution_is_an_error_at_the_first_use():
-    exercise = exercise_of(halves, cases, mistakes=[("triples", "* 3", "/ 3", "You triple.")])
+    exercise = exercise_of(halves, cases, mistakes={("triples", "* 3", "/ 3"): "You triple."})
     assert exercise.check(None).right is None
     with pytest.raises(ValueError, match=r"source of halves, got '\* 3'"):
         exercise.wrong_ways()
@@ -284,8 +286,8 @@ def test_the_words_of_an_error_that_is_asked_for_do_not_hide_a_mistake():
             raise ValueError("the learner's own words")
         return 2 * p
 
-    doubles = ("doubles", "return p", "return 2 * p", "You double.")
-    exercise = exercise_of(refuses, lambda g: [(0.5,), (2.0,)], mistakes=[doubles])
+    doubles = {("doubles", "return p", "return 2 * p"): "You double."}
+    exercise = exercise_of(refuses, lambda g: [(0.5,), (2.0,)], mistakes=doubles)
     assert exercise.check(doubled).text == "✗ **Not yet.** You double."
     assert "You double." not in exercise.check(lambda p: 2 * p).text  # it refuses nothing
     assert "You double." not in exercise.check(lambda p: 2 * p if p < 1 else [][0]).text  # nor does this
@@ -304,7 +306,7 @@ def mending():
         Doubled,
         cases_of_one,
         name="mending",
-        mistakes=[("triples", "2 * x", "3 * x", "You triple.")],
+        mistakes={("triples", "2 * x", "3 * x"): "You triple."},
         call=lambda answer, x: answer()(x),
         stub="class Doubled(nn.Module):\n    def forward(self, x):\n        return 2 * (x",
         as_text=True,
