@@ -33,8 +33,8 @@ class Exercise:
     """One exercise. Shapes: those of its prompt.
 
     title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
-    cases(generator): the arguments of several calls, the same each time, as a list of tuples; random ones are drawn
-    from the generator.
+    cases(generator): the arguments of several calls, the same each time, as tuples; random ones are drawn from the
+    generator.
     call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries
     of them. It runs inside `kept_state`, so it can seed and draw as it likes.
     mistakes: from edits of the solution, (name, old, new), to the replies: `old` is replaced by `new` everywhere in the
@@ -141,7 +141,7 @@ class Exercise:
 
     def drawn(self):
         """The cases, drawn again: the same ones each time."""
-        return self.cases(torch.Generator().manual_seed(SEED))
+        return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
         """What an answer does with each of the cases, as a list of `running.Outcome`."""
@@ -164,7 +164,7 @@ class Exercise:
     def _kind_of_inputs(self):
         generator = torch.Generator().manual_seed(SEED)
         before = generator.get_state()
-        self.cases(generator)
+        list(self.cases(generator))
         return "inputs" if torch.equal(before, generator.get_state()) else "random inputs"
 
     def _reply_of_mistake(self, given, expected):

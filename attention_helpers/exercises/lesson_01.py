@@ -182,7 +182,6 @@ def digits_that_it_reads(inputs):
 
 def lookups(generator):
     """Sentences with 2 to 5 pairs, a letter perhaps twice, and a question that asks for one of the letters."""
-    cases = []
     for pairs in (3, 2, 5, 4):
         letters, digits = torch.randint(3, (2, pairs), generator=generator)
         inputs = torch.zeros(pairs + 1, 7)
@@ -190,8 +189,7 @@ def lookups(generator):
         inputs[range(pairs), 3 + digits] = 1
         inputs[-1, letters[0]] = 1
         inputs[-1, 6] = 1
-        cases.append((inputs,))
-    return cases
+        yield (inputs,)
 
 
 read_the_digit = Exercise(

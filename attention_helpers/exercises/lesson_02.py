@@ -208,11 +208,9 @@ def one_step(x, W_query, W_key, target, rate):
 
 
 def steps_to_take(generator):
-    cases = []
     for n, d_in, d_k, rate in ((6, 3, 2, 10.0), (4, 4, 5, 0.5), (2, 3, 1, 1.0), (5, 1, 3, 2.0)):
         *tables, target = normal(generator, (n, d_in), (d_in, d_k), (d_in, d_k), (n, n))
-        cases.append((*tables, target.softmax(dim=-1), rate))
-    return cases
+        yield *tables, target.softmax(dim=-1), rate
 
 
 def called_twice(answer, x, W_query, W_key, target, rate):

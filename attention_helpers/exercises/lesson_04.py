@@ -44,7 +44,7 @@ dropout_by_hand = Exercise(
     "weight should stay what it was. One of the inputs is the lookup with its pair written twice, and `keep` drops "
     "the first.",
     solution=dropped_by_hand,
-    cases=lambda generator: list(given_masks(generator)),
+    cases=given_masks,
     mistakes={
         ("does not scale", " / (1 - p)", ""): """
             The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large
@@ -169,7 +169,7 @@ dropout_in_its_place = Exercise(
     "hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, already in training or evaluation mode. Call it "
     "once, where an attention layer applies dropout.",
     solution=context_with_dropout,
-    cases=lambda generator: list(places(generator)),
+    cases=places,
     mistakes={
         "drops the masked scores": ...,
         "drops the scores before the mask": ...,

@@ -91,7 +91,7 @@ width_from_heads = Exercise(
     "dropout and biases. Its output should have the given `width`, shared equally by `num_heads` heads. For example, "
     "two heads of width 1 make a width of 2. If `num_heads` doesn't divide `width`, raise a `ValueError`.",
     solution=wrapper_of_width,
-    cases=lambda generator: list(WIDTHS),
+    cases=lambda generator: WIDTHS,
     call=wrapper_facts,
     mistakes={
         "gives every head the whole width": ...,

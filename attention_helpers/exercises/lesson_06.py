@@ -165,7 +165,7 @@ two_in_one = Exercise(
     "the last token of `x`, (num_tokens, d_in), reads in each head: its weights, (num_heads, num_tokens). There's no "
     "batch here, and the last token may see every token. The check also uses other sizes.",
     solution=weights_of_heads,
-    cases=lambda g: list(wide_matrices(g)),
+    cases=wide_matrices,
     mistakes={
         "does not cut at all": ...,
         ("cuts two heads of three entries", "(num_tokens, num_heads, d_out // num_heads)", "(num_tokens, 2, 3)"): """
@@ -252,7 +252,7 @@ transplanting = Exercise(
     "wide. Copy the wrapper's weights into `split`, in place, so that both compute the same if dropout is off. If the "
     "layers have no biases for queries, keys and values, each `bias` is None. Don't return anything.",
     solution=transplant,
-    cases=lambda g: list(pairs_of_layers(g)),
+    cases=pairs_of_layers,
     call=after_transplant,
     mistakes={
         ("joins the matrices along dimension 1", "weight for part in parts]", "weight for part in parts], dim=1"): """
@@ -397,7 +397,7 @@ repair = Exercise(
     "It has five faults: `=` instead of `==`, a missing parenthesis, names that don't exist, a masked result that "
     "nobody uses, and mask and softmax done twice. Everything else is right.",
     solution=SplitAttention,
-    cases=lambda g: list(to_repair(g)),
+    cases=to_repair,
     call=lambda answer, sizes, given, x: run_with(answer(**sizes), given, x),
     stub=BROKEN,
     as_text=True,
@@ -522,7 +522,7 @@ from_an_empty_cell = Exercise(
     "check gives your layer weights and compares it with `torch.nn.MultiheadAttention`, at sizes that you haven't "
     "seen.",
     solution=MultiHeadCausalAttention,
-    cases=lambda g: list(from_nothing(g)),
+    cases=from_nothing,
     call=beside_torchs,
     stub=EMPTY,
     mistakes={

@@ -29,7 +29,7 @@ map_to_come = Exercise(
     "head gives to the question: 1.0 for the pair asked for, and 0.0 for all other tokens. In a pair a letter is "
     "a symbol below `letters`, and in the question it's `letters` higher. You don't need every argument.",
     solution=question_row,
-    cases=lambda generator: list(lookups(generator)),
+    cases=lookups,
     mistakes={
         ("takes the question's letter for the same symbol", " - letters", ""): """
             Your question finds only itself, because the same letter is a different symbol in a pair. How far apart are
@@ -126,7 +126,7 @@ one_training_step = Exercise(
     "methods as AdamW. Return this batch's loss before the step, as a number (`item()`). The parameters may have "
     "old gradients when you start: don't let them count.",
     solution=training_step,
-    cases=lambda generator: list(small_tasks(generator)),
+    cases=small_tasks,
     call=three_steps,
     mistakes={
         ("never forgets", "    optimizer.zero_grad()\n", ""): """
@@ -290,7 +290,7 @@ too_few_heads = Exercise(
     "heads' context vectors side by side, and returns n logits for the first answer, then n for the second. What's "
     "the accuracy of each answer?",
     solution=right_answers,
-    cases=lambda generator: list(output_layers(generator)),
+    cases=output_layers,
     mistakes={
         ("passes on the values without averaging", "shares @ values", "values"): """
             You give the output layer both values, side by side. How many vectors does a head pass on?""",
@@ -356,7 +356,7 @@ how_much_too_low = Exercise(
     "mean, over all lengths n from 1 to num_tokens, of the loss at the end of a prefix of n characters. The "
     "difference can be negative.",
     solution=too_low_by,
-    cases=lambda generator: list(small_models(generator)),
+    cases=small_models,
     mistakes={
         ("shows the model the whole window", "model(x[:, :n])[:, -1]", "model(x)[:, n - 1]"): """
             Your model sees the whole window each time, so your honest loss is the usual one. What may the input contain

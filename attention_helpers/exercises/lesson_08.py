@@ -19,12 +19,11 @@ def fuse(W_query, W_key, W_value):
 
 
 def three_layers(generator):
-    cases = []
     for d_in, d_out, bias in ((3, 2, False), (2, 4, True), (4, 4, True), (5, 1, True), (1, 3, False)):
-        cases.append(tuple(nn.Linear(d_in, d_out, bias=bias) for _ in range(3)))
-        for parameter in nn.ModuleList(cases[-1]).parameters():
+        layers = [nn.Linear(d_in, d_out, bias=bias) for _ in range(3)]
+        for parameter in nn.ModuleList(layers).parameters():
             nn.init.normal_(parameter, generator=generator)
-    return cases
+        yield tuple(layers)
 
 
 def fused_facts(answer, W_query, W_key, W_value):
@@ -234,11 +233,9 @@ def cached_step(queries, keys, values, cached_keys, cached_values):
 
 def new_token(generator):
     """The last token's queries, keys and values, and the other tokens' keys and values; one cache is empty."""
-    cases = []
     for b, num_heads, num_tokens, head_dim in ((2, 3, 5, 4), (1, 2, 7, 3), (3, 1, 1, 2), (2, 2, 4, 1), (1, 4, 3, 5)):
         q, k, v = torch.randn(3, b, num_heads, num_tokens, head_dim, generator=generator)
-        cases.append((q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], k[:, :, :-1].clone(), v[:, :, :-1].clone()))
-    return cases
+        yield q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], k[:, :, :-1].clone(), v[:, :, :-1].clone()
 
 
 step_with_cache = Exercise(
@@ -339,7 +336,6 @@ def in_blocks(answer, scores, values, size):
 
 def long_rows(generator):
     """Random scores, and scores that rise or fall steeply; complete and incomplete last blocks."""
-    cases = []
     for num_tokens, head_dim, size, slope, shift in (
         (7, 3, 3, 0.0, 0.0),
         (8, 2, 4, 0.5, 0.0),
@@ -350,8 +346,7 @@ def long_rows(generator):
         (6, 2, 4, 100.0, -300.0),
     ):
         scores = torch.randn(num_tokens, generator=generator) + slope * torch.arange(num_tokens) + shift
-        cases.append((scores, torch.randn(num_tokens, head_dim, generator=generator), size))
-    return cases
+        yield scores, torch.randn(num_tokens, head_dim, generator=generator), size
 
 
 block_by_block = Exercise(
