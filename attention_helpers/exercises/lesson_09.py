@@ -317,7 +317,8 @@ distance_bias = Exercise(
     deeper=True,
     prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
     "each *scaled* score. Let n be the number of heads, or the next power of two below it if it isn't one. Heads h = 1 "
-    "to n have the slope `2 ** (-8 * h / n)`, and any others get h = 0.5, 1.5, 2.5 and so on. Return the causal weights.",
+    "to n have the slope `2 ** (-8 * h / n)`, and any others get h = 0.5, 1.5, 2.5 and so on. Return the "
+    "causal weights.",
     solution=alibi,
     cases=heads_of_queries,
     rows_sum_to_one=True,
