@@ -135,7 +135,7 @@ def look_at(layer, x, seed, training=False):
         if training and isinstance(layer, torch.nn.Module):
             with learners_code():
                 layer.train()
-                shown = find_maps(call, call.x, earlier=call.watched)
+                shown = find_maps(call, call.x)
                 result = call.rows_of(shown.result)
     maps, used = weights_of(shown.maps, len(x))
     context, owners = side_by_side(shown.maps, len(x))
