@@ -42,28 +42,25 @@ def parts_of(layer):
 def projections(layer, d_in):
     """What a layer of the course would have: Parts for queries, keys and values, all heads in one; and one after them.
 
-    We tell them apart by shapes and order, and by names with q, k and v. They can be one matrix, a pair (queries; keys
-    and values), three, or three for each head. Returns ([queries, keys, values], None or Part); ([], None) if the
-    layer has other parameters, or other shapes.
+    They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
+    Returns ([queries, keys, values], None or Part); ([], None) if the layer has other parameters, or other shapes.
     """
     parts = parts_of(layer)
     for first, last in ((parts, []), (parts[:-1], parts[-1:])):
-        heights, widths = ([part.weight.shape[n] for part in first] for n in (0, 1))
-        d_out = sum(heights) // 3
-        packed = heights in ([3 * d_out], [d_out, 2 * d_out]) or (len(first) % 3 == 0 and len({*heights}) == 1)
-        if packed and {*widths} == {d_in} and all(part.weight.shape[1] == d_out for part in last):
-            _, *stacks = zip(*in_order(first), strict=True)
+        d_out, count = sum(len(part.weight) for part in first) // 3, len(first)
+        packed = count == 1 or (count and count % 3 == 0)
+        widths = all(part.weight.shape == (3 * d_out // count, d_in) for part in first)
+        if packed and widths and all(part.weight.shape[1] == d_out for part in last):
+            first = sorted(first, key=role)
+            _, *stacks = zip(*first, strict=True)
             qkv = zip("qkv", *(torch.cat(stack).chunk(3) for stack in stacks), strict=True)
             return [Part(*each) for each in qkv], (last or [None])[0]
     return [], None
 
 
-def in_order(parts):
-    """Queries first, then keys and values: by their names if those say it, else by their places."""
-    roles = ["".join(ROLE.findall(part.name)[-1:]).lower() for part in parts]
-    if sorted(roles) != sorted("qkv" * (len(parts) // 3)):
-        roles = ["qkv"[n % 3] for n in range(len(parts))]
-    return [part for _, part in sorted(zip(roles, parts, strict=True), key=lambda pair: "qkv".index(pair[0]))]
+def role(part):
+    """0 for queries, 1 for keys, 2 for values; -1 if the name doesn't say it."""
+    return "qkv".find("".join(ROLE.findall(part.name)[-1:]).lower() or "?")
 
 
 def computed(x, qkv, num_heads, causal, factor=1.0):
@@ -113,26 +110,19 @@ def on_the_course(layer, x, result, maps):
     num_heads = sum(len(each.weights) for each in maps)
     if not qkv or not num_heads or len(qkv[0].weight) % num_heads:
         return Verdict("?", "As in the course?", "not compared: its parameters fit no layer of the course")
-    plain, limit = not any(isinstance(each, torch.nn.Linear) for each in layer.modules()), result.abs().max().item()
-    weights, gaps = used_and_made(maps)[1], []
-    for scaled, causal in ((False, True), (False, False), (True, True), (True, False)):
-        expected, context = computed(x, qkv, num_heads, causal)
-        factor = factor_between(weights, expected) if scaled else 1.0
-        if scaled:
-            context = computed(x, qkv, num_heads, causal, factor)[1]
+    plain = not any(isinstance(each, torch.nn.Linear) for each in layer.modules())
+    used, made = used_and_made(maps)
+    causal, factor, gaps = bool((used == 0).any()), 1.0, []
+    for scaled in (False, True):
+        expected, context = computed(x, qkv, num_heads, causal, factor)
         for name, rows in relatives(context, last, num_heads, causal, plain):
-            gaps.append((difference(result, rows), name))
-            if gaps[-1][0] <= 1e-5 * max(1.0, limit):
-                return other_scale(name, factor, qkv[0], num_heads) if scaled else equal(name)
+            gaps.append((max_difference(result, rows) if result.shape == rows.shape else torch.inf, name))
+            if gaps[-1][0] <= 1e-5 * max(1.0, result.abs().max().item()):
+                return other_scale(name, factor, len(qkv[0].weight) // num_heads) if scaled else equal(name)
+        factor = factor_between(made, expected)
     gap, name = gaps[0]
     much = f"the numbers differ by {gap:.2g}" if gap < torch.inf else "it returns another shape"
     return Verdict("?", "As in the course?", f"its parameters fit {name}, but {much}")
-
-
-def difference(result, rows):
-    """The largest difference; infinity for another shape, or NaN."""
-    gap = max_difference(result, rows) if result.shape == rows.shape else torch.inf
-    return gap if gap == gap else torch.inf
 
 
 def equal(name):
@@ -143,9 +133,8 @@ def equal(name):
     return Verdict("✓", "As in the course", same, f"computes what the course's {name} computes")
 
 
-def other_scale(name, factor, queries, num_heads):
+def other_scale(name, factor, head_dim):
     """The Verdict on a layer that is like `name`, but its scores are too large by `factor`."""
-    head_dim = len(queries.weight) // num_heads
     divisor, should = head_dim**0.5 / factor, f"√{head_dim} = {head_dim**0.5:.3g}"
     how = "they aren't divided" if abs(divisor - 1) < 0.01 else f"they're divided by {divisor:.3g}, not"
     cause = f"times {1 / factor:.3g}, they would match {name}"

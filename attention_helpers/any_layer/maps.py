@@ -1,8 +1,8 @@
 """Find all attention maps in a call of any layer by watching its operations, so the layer needn't return them.
 
-A map is a matrix (num_tokens, num_tokens) whose rows, or columns, sum to 1. So we find a softmax, but also an exp divided
-by its sum, whatever their names. scaled_dot_product_attention and nn.MultiheadAttention don't show their weights, so we
-compute those again from the arguments.
+A map is a matrix (num_tokens, num_tokens) whose rows, or columns, sum to 1. So we find a softmax, but also an exp
+divided by its sum, whatever their names. scaled_dot_product_attention and nn.MultiheadAttention don't show their
+weights, so we compute those again from the arguments.
 """
 
 import sys
