@@ -13,7 +13,7 @@ from ..seeded import DrawnFrom
 from . import verdicts
 from .course import on_the_course, parameters_of
 from .lines import error_line, first_line, with_line
-from .maps import find_maps, is_table
+from .maps import find_maps
 
 
 class LayerState(NamedTuple):
@@ -61,12 +61,10 @@ class Taking:
         """Watch a call, and find the output in what it returned."""
         watched = find_maps(self, x)
         tensors, num_tokens = tensors_in(watched.result), x.shape[-2]
-        possible = [  # one row per token: best no weights, by what we know of the maps, then no square
-            (weights, is_table(each.shape, num_tokens), n)
-            for n, (each, weights) in enumerate(zip(tensors, watched.weights, strict=True))
-            if each.shape[:-1].numel() == num_tokens and each.is_floating_point()
+        possible = [
+            n for n, each in enumerate(tensors) if each.shape[:-1].numel() == num_tokens and not watched.weights[n]
         ]
-        self.x, self.watched, self.place = x, watched, min(possible)[-1] if possible else 0
+        self.x, self.watched, self.place = x, watched, (possible or [0])[0]
         self.rows = self.rows_of(watched.result)
 
     def __call__(self, x):
@@ -170,7 +168,7 @@ def judge(layer, call, operations, moved, random):
         said["future"] = verdicts.on_the_future(output, x, watched.maps, dead)
     sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
     if sound:
-        said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps)
+        said["past"] = verdicts.on_the_past(x, call.rows, moved, watched.maps)
     said["sums"] = verdicts.on_row_sums(watched.maps, num_tokens, random)
     said["unused"] = verdicts.on_unused(dead, unread)
     if sound:
