@@ -1,7 +1,6 @@
 """Test a layer from outside: which input moves which output, does it read the future, and do two results agree?"""
 
 import math
-import warnings
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -16,9 +15,8 @@ ROUNDING = 16  # changes of up to so many epsilons of the largest number involve
 
 
 class Influence(NamedTuple):
-    """How strongly token j (column) moves context vector i (row): twice (num_tokens, num_tokens)."""
+    """How strongly token j (column) moves context vector i (row), (num_tokens, num_tokens)."""
 
-    gradient: torch.Tensor  # norm of d context_i / d x_j; NaN if the layer has no gradient
     perturbation: torch.Tensor  # largest change of context_i when x_j is moved
 
     @property
@@ -47,17 +45,14 @@ class Leak(NamedTuple):
 def influence(layer, x, size=1.0):
     """Measure which token of x moves which row of layer(x), in eval mode.
 
-    There are two measures, because each can be blind: where a softmax is saturated, the gradient is near 0 and a
-    perturbation still moves the row. A causal layer has zeros above the diagonal in both. But zeros there don't prove
-    that a layer is causal, because a leak may need another perturbation: see find_leak.
+    A causal layer has zeros above the diagonal. But zeros there don't prove that a layer is causal, because a leak may
+    need another perturbation: see find_leak.
 
     layer: a module or function from x to (..., num_tokens, d_out), the rows in the order of the tokens.
     x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). size: how far each token is moved, in units of x,
     along one fixed random direction.
-    Returns Influence(gradient, perturbation), each (num_tokens, num_tokens); gradient in units of output per unit of
-    input, perturbation in units of the output. Where torch has no gradient, as after detach() or for flex_attention on
-    a CPU, a warning says so and gradient is NaN. The layer's mode and gradients stay as they were, and nothing is drawn
-    from torch's global random numbers.
+    Returns Influence(perturbation), (num_tokens, num_tokens), in units of the output. The layer's mode stays as it was,
+    and nothing is drawn from torch's global random numbers.
     Errors: TypeError for a layer that can't be called or an x that isn't a floating-point tensor; ValueError for
     another shape, an x without a token, a size that isn't finite or is 0; and for a layer that doesn't return one row
     of real, finite numbers per token, writes into x, or returns different results for the same x.
@@ -67,22 +62,7 @@ def influence(layer, x, size=1.0):
         raise ValueError(f"size must not be 0, got {size!r}")
     with eval_mode(layer):
         repeatable_rows(layer, x)
-        return Influence(gradient_influence(layer, x), perturbation_influence(layer, x, size))
-
-
-def gradient_influence(layer, x):
-    """Norm of d row_i / d x_j, (num_tokens, num_tokens); see `influence`."""
-    num_tokens, d_in = x.shape[-2:]
-    try:
-        with torch.inference_mode(False):  # jacobian itself enables gradients
-            jacobian = torch.autograd.functional.jacobian(lambda x: rows(layer, x), x.clone(), strict=True)
-    except RuntimeError as error:  # the layer itself has run before, so only its gradient can fail
-        reason = str(error).partition("\n")[0]
-        why = f"is there a detach(), no_grad() or numpy() inside? torch says: {reason}"
-        warnings.warn(f"layer has no gradient here, so judge it only by its perturbation; {why}", stacklevel=3)
-        return x.new_full((num_tokens, num_tokens), torch.nan)
-    jacobian = jacobian.reshape(num_tokens, -1, num_tokens, d_in)  # (output row, its entries, input row, its entries)
-    return jacobian.square().sum(dim=(1, 3)).sqrt()  # (num_tokens, num_tokens)
+        return Influence(perturbation_influence(layer, x, size))
 
 
 def step_of(x, size):
@@ -117,8 +97,8 @@ def find_leak(layer, x):
     layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A few are enough,
     because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), the copies for a token go
     through the layer as one batch; a layer that fails on the batch, or mixes its sentences, gets them one by one.
-    Returns a Leak, false if no row moved. It needs no gradient, leaves out pokes whose results overflow, and keeps
-    the layer's mode and torch's global random numbers as they were.
+    Returns a Leak, false if no row moved. It leaves out pokes whose results overflow, and keeps the layer's mode and
+    torch's global random numbers as they were.
     Errors: as in `influence`; ValueError too for a single token.
     """
     x = checked(layer, x)

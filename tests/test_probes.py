@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference
+from attention_helpers.probes import step_of
 
 SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 
@@ -16,24 +17,18 @@ SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 @pytest.mark.parametrize("name", ALL)
 def test_influence_is_triangular_if_causal_and_full_if_not(name):
     layer, x = build(name, SIZES, dropout=0.5), SIZES.x(torch.float32)
-    for measure in influence(layer, x):
-        assert measure.shape == (4, 4)
-        assert (measure.tril() > 0).sum() == 10
-        assert measure.triu(1).any() == (name not in CAUSAL)
+    table = influence(layer, x).perturbation
+    assert table.shape == (4, 4)
+    assert (table.tril() > 0).sum() == 10
+    assert table.triu(1).any() == (name not in CAUSAL)
 
 
-def test_gradient_and_perturbation_match_differences_by_hand():
+def test_a_small_perturbation_is_the_gradient_along_its_direction():
     layer, x = build("SelfAttention_v2", SIZES).double(), SIZES.x()[0]
-    found = influence(layer, x, size=1e-6)
-    squares = torch.zeros(4, 4, dtype=torch.float64)
-    for j in range(4):
-        for k in range(3):
-            step = torch.zeros_like(x)
-            step[j, k] = 1e-5
-            squares[:, j] += ((layer(x + step) - layer(x - step)) / 2e-5).square().sum(dim=-1)
-    torch.testing.assert_close(found.gradient, squares.sqrt().detach(), rtol=1e-6, atol=1e-8)
-    assert (found.perturbation <= 1e-6 * found.gradient * 1.001).all()  # no direction moves a row further
-    assert found.perturbation.sum() > 1e-7 * found.gradient.sum()
+    step = step_of(x, 1e-6)
+    jacobian = torch.autograd.functional.jacobian(layer, x)  # (num_tokens, d_out, num_tokens, d_in)
+    expected = (jacobian @ step).abs().amax(dim=1)
+    torch.testing.assert_close(influence(layer, x, size=1e-6).perturbation, expected, rtol=1e-4, atol=0)
 
 
 def test_perturbation_moves_one_token_by_the_length_asked_for_and_each_entry_by_another_amount():
@@ -43,13 +38,6 @@ def test_perturbation_moves_one_token_by_the_length_asked_for_and_each_entry_by_
     alone = [influence(lambda x, k=k: x[:, k : k + 1], x).perturbation[0, 0].item() for k in range(5)]
     assert min(alone) > 1e-3
     assert len(set(alone)) == 5
-
-
-def test_finds_a_leak_where_the_softmax_is_saturated():
-    x = torch.tensor([[100.0, 0.0], [99.0, 1.0], [-5.0, 2.0]])
-    found = influence(lambda x: torch.softmax(x[:, :1] @ x[:, :1].T, dim=-1) @ x[:, 1:], x, size=30.0)
-    assert found.gradient[0, 1] < 1e-6
-    assert found.perturbation[0, 1] > 0.5
 
 
 @pytest.mark.parametrize("probe", [influence, find_leak])
@@ -73,14 +61,13 @@ def test_restores_mode_gradients_and_random_state(probe, fails):
     assert (layer.W_key.weight.grad == 3.0).all()
 
 
-def test_works_without_grad_and_for_both_ranks():
+def test_works_in_inference_mode_and_for_both_ranks():
     layer = build("SelfAttention_v2", SIZES)
     with torch.inference_mode():
         x = SIZES.x(torch.float32)
-        three = influence(layer, x)
-    for a, b in zip(three, influence(layer, x[0]), strict=True):
-        torch.testing.assert_close(a, b)
-        assert not a.requires_grad
+        three = influence(layer, x).perturbation
+    torch.testing.assert_close(three, influence(layer, x[0]).perturbation)
+    assert not three.requires_grad
 
 
 # ---- layers that influence cannot judge
@@ -114,20 +101,10 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
     assert torch.equal(x, torch.ones(3, 2))
 
 
-def needs_no_grad(x):
-    if x.requires_grad:  # what flex_attention does on a CPU
-        raise NotImplementedError("no backward on a CPU")
-    return x.cumsum(dim=0)
-
-
-@pytest.mark.parametrize("layer", [needs_no_grad, lambda x: x.cumsum(dim=0).detach()], ids=["no backward", "detach"])
-def test_without_a_gradient_the_perturbation_alone_judges_and_a_warning_says_so(layer):
-    with pytest.warns(UserWarning, match="layer has no gradient here, so judge it only by its perturbation") as caught:
-        found = influence(layer, torch.ones(3, 2).requires_grad_())
-    assert caught[0].filename == __file__
-    assert found.gradient.isnan().all()
-    assert found.gradient.shape == (3, 3)
-    assert torch.equal(found.perturbation > 0, ~causal_mask(3))
+def test_a_result_that_is_cut_off_from_the_gradient_is_judged_too():
+    layer = torch.no_grad()(lambda x: x.cumsum(dim=0))
+    assert torch.equal(influence(layer, torch.ones(3, 2)).perturbation > 0, ~causal_mask(3))
+    assert not find_leak(layer, torch.ones(3, 2))
 
 
 # ---- find_leak
@@ -212,17 +189,14 @@ def test_what_goes_on_between_the_sentences_of_a_batch_is_no_leak_and_hides_none
     assert bool(find_leak(layer, tokens()[None])) == leaks
 
 
-INF, NAN = math.inf, math.nan
-
-
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
         ([1.0, 5.0], [1.5, 2.0], 3.0),
         ([], [], 0.0),
-        ([INF, -INF], [INF, -INF], 0.0),
-        ([INF], [0.0], INF),
-        ([NAN, 0.0], [NAN, 9.0], NAN),
+        ([math.inf, -math.inf], [math.inf, -math.inf], 0.0),
+        ([math.inf], [0.0], math.inf),
+        ([math.nan, 0.0], [math.nan, 9.0], math.nan),
         ([1, 2], [1, 7], 5.0),
     ],
 )
@@ -233,6 +207,5 @@ def test_max_difference(a, b, expected):
     assert (difference < 1e-6) == (expected == 0.0)  # NaN never passes for equal
 
 
-def test_max_difference_across_dtypes_and_with_gradients():
-    assert max_difference(torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.float16)) == 0.0
+def test_max_difference_of_half_precision_does_not_overflow():
     assert max_difference(torch.tensor(60000.0).half(), torch.tensor(-60000.0).half()) == 120000.0
