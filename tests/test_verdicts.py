@@ -48,7 +48,7 @@ LAYERS = {
     "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
     "GroupedFused": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
     # the future
-    "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0", "Attention without its mask"),
+    "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
     "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after", "SelfAttention_v2, which has no mask", "one sentence at a"),
     "FusedWrongWay": (2, "✗?✓✓?✓✓", FUTURE + "its mask hides the past instead", "token 3 never reads tokens 0, 1, 2"),
     "Renormalised": (2, "✗✓✓✓✓✓✓", FUTURE + "a large score there takes all"),
@@ -71,7 +71,7 @@ LAYERS = {
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     # what's left
-    "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$", "without its output proj"),
+    "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
     "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
     "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$", "with 3, line "),
     "OneSentence": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix"),

@@ -80,22 +80,7 @@ def factor_between(weights, expected):
     ours, theirs = (table.log().where(both, 0.0) for table in (weights, expected))
     ours, theirs = (table - (table.sum(-1) / both.sum(-1))[..., None] for table in (ours, theirs))
     factor = ((ours * theirs).where(both, 0.0).sum() / theirs.square().where(both, 0.0).sum()).item()
-    return factor if abs(factor) > 0 and abs(factor) < torch.inf else 1.0
-
-
-def relatives(context, last, num_heads, causal, plain):
-    """Which layers of the course return what, (name, rows), given the heads' context vectors; also unfinished ones.
-
-    plain: whether the layer has plain matrices, without nn.Linear.
-    """
-    unmasked = "" if causal else " without its mask"
-    if last:
-        yield f"MultiHeadAttention{unmasked}", last(context)
-        yield f"MultiHeadAttention{unmasked and f'{unmasked} and'} without its output projection", context
-    elif num_heads > 1:
-        yield f"MultiHeadAttentionWrapper{unmasked}", context
-    else:
-        yield "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}", context
+    return factor if 0 < abs(factor) < torch.inf else 1.0
 
 
 def on_the_course(layer, x, result, maps):
@@ -110,26 +95,34 @@ def on_the_course(layer, x, result, maps):
     num_heads = sum(len(each.weights) for each in maps)
     if not qkv or not num_heads or len(qkv[0].weight) % num_heads:
         return Verdict("?", "As in the course?", "not compared: its parameters fit no layer of the course")
-    plain = not any(isinstance(each, torch.nn.Linear) for each in layer.modules())
     used, made = used_and_made(maps)
-    causal, factor, gaps = bool((used == 0).any()), 1.0, []
+    causal = bool(last or num_heads > 1 or (used == 0).any())
+    name, factor, gaps = name_of(layer, last, num_heads, causal), 1.0, []
     for scaled in (False, True):
-        expected, context = computed(x, qkv, num_heads, causal, factor)
-        for name, rows in relatives(context, last, num_heads, causal, plain):
-            gaps.append((max_difference(result, rows) if result.shape == rows.shape else torch.inf, name))
-            if gaps[-1][0] <= 1e-5 * max(1.0, result.abs().max().item()):
-                return other_scale(name, factor, len(qkv[0].weight) // num_heads) if scaled else equal(name)
-        factor = factor_between(made, expected)
-    gap, name = gaps[0]
-    much = f"the numbers differ by {gap:.2g}" if gap < torch.inf else "it returns another shape"
-    return Verdict("?", "As in the course?", f"its parameters fit {name}, but {much}")
+        weights, context = computed(x, qkv, num_heads, causal, factor)
+        expected = last(context) if last else context
+        if result.shape != expected.shape:
+            return Verdict("?", "As in the course?", f"its parameters fit {name}, but it returns another shape")
+        gaps.append(max_difference(result, expected))
+        if gaps[-1] <= 1e-5 * max(1.0, result.abs().max().item()):
+            return other_scale(name, factor, len(qkv[0].weight) // num_heads) if scaled else equal(name)
+        factor = factor_between(made, weights)
+    return Verdict("?", "As in the course?", f"its parameters fit {name}, but the numbers differ by {gaps[0]:.2g}")
+
+
+def name_of(layer, last, num_heads, causal):
+    """Which of the course's classes has such parts."""
+    if last:
+        return "MultiHeadAttention"
+    if num_heads > 1:
+        return "MultiHeadAttentionWrapper"
+    plain = not any(isinstance(each, torch.nn.Linear) for each in layer.modules())
+    return "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}"
 
 
 def equal(name):
     mask = ", which has no mask," * name.startswith("SelfAttention")
     same = f"with the same weights, {name}{mask} returns the same numbers"
-    if "without" in name:
-        return Verdict("?", "As in the course?", same)
     return Verdict("✓", "As in the course", same, f"computes what the course's {name} computes")
 
 

@@ -135,23 +135,18 @@ def look_at(layer, x, seed, training=False):
                 layer.train()
                 shown = find_maps(call, call.x)
                 result = call.rows_of(shown.result)
-    maps, used = weights_of(shown.maps, len(x))
+    none = [torch.zeros(0, len(x), len(x))]
+    maps = torch.cat(none + [each.weights for each in shown.maps])
+    used = torch.cat(none + [each.used for each in shown.maps])
     context, owners = side_by_side(shown.maps, len(x))
+    numbers = [each.nan_to_num(0.0, 0.0, 0.0) for each in (maps, used, result, context)]
     found = tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps)
     returned = tuple(tensors_in(call.watched.result)[call.place].shape)
     parameters = sum(parameter.numel() for _, parameter in parameters_of(layer))
     return LayerState(
-        maps, used, result.nan_to_num(0.0, 0.0, 0.0), context.nan_to_num(0.0, 0.0, 0.0), owners,
-        moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(), found, parameters,
-        str(operations),
+        *numbers, owners, moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(),
+        found, parameters, str(operations),
     )  # fmt: skip
-
-
-def weights_of(maps, num_tokens):
-    """All weights of some maps, as softmax made them and as they're used, each (num_maps, num_tokens, num_tokens)."""
-    none = torch.zeros(0, num_tokens, num_tokens)
-    made, used = [each.weights for each in maps], [each.used for each in maps]
-    return torch.cat([none, *made]).nan_to_num(0.0), torch.cat([none, *used]).nan_to_num(0.0)
 
 
 def judge(layer, call, operations, moved, random):
