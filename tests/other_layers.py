@@ -184,33 +184,19 @@ class TorchModuleMasked(TorchModule):
         return self.attention(x, x, x, attn_mask=future(x.shape[1]))
 
 
-class Grouped(nn.Module):
-    """Two query heads share each key head, causal."""
+class Grouped(FusedCausal):
+    """Two query heads share each key head."""
 
     def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        self.groups, self.head_dim = num_heads // 2, d_out // num_heads
-        self.to_q = nn.Linear(d_in, d_out)
-        self.to_kv = nn.Linear(d_in, d_out)  # half of it keys, half of it values
+        super().__init__(d_in, d_out, num_heads)
+        self.to_k, self.to_v = (nn.Linear(d_in, d_out // 2) for _ in range(2))
+
+    def heads(self, x):
+        head_dim = self.to_q.out_features // self.num_heads
+        return [part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in self.parts(x)]
 
     def forward(self, x):
-        b, n, _ = x.shape
-        q = self.to_q(x).view(b, n, self.groups, 2, self.head_dim)
-        k, v = self.to_kv(x).view(b, n, 2, self.groups, self.head_dim).unbind(2)
-        scores = torch.einsum("bqgrd,bkgd->bgrqk", q, k) / self.head_dim**0.5
-        weights = torch.softmax(scores + torch.full((n, n), -torch.inf).triu(1), -1)
-        return torch.einsum("bgrqk,bkgd->bqgrd", weights, v).reshape(b, n, -1)
-
-
-class GroupedFused(Grouped):
-    """The same heads by scaled_dot_product_attention's enable_gqa."""
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q = self.to_q(x).view(b, n, -1, self.head_dim).transpose(1, 2)
-        k, v = self.to_kv(x).view(b, n, 2, self.groups, self.head_dim).permute(2, 0, 3, 1, 4)
-        fused = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return fused.transpose(1, 2).reshape(b, n, -1)
+        return self.attended(x, is_causal=True, enable_gqa=True)
 
 
 # Those that read the future.
@@ -334,24 +320,9 @@ class Window(Causal):
 # Those whose weights or scale are wrong.
 
 
-class FusedFloat(FusedCausal):
-    """A float mask, and a scale of its own."""
-
-    def forward(self, x):
-        mask = torch.zeros(x.shape[1], x.shape[1]).masked_fill(future(x.shape[1]), -torch.inf)
-        return self.attended(x, attn_mask=mask, scale=1.0)
-
-
 class Unscaled(Causal):
     def scaled(self, scores, head_dim):
         return scores
-
-
-class ScaledByWidth(Causal):
-    """By the width of all heads, not of one."""
-
-    def scaled(self, scores, head_dim):
-        return scores / math.sqrt(self.num_heads * head_dim)
 
 
 class HidesTooMuch(Causal):

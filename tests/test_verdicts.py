@@ -46,7 +46,6 @@ LAYERS = {
     "KeysFirst": (2, ALL, WHOLE),
     "OneMatrix": (2, ALL, WHOLE),
     "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
-    "GroupedFused": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
     # the future
     "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
     "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after", "SelfAttention_v2, which has no mask", "one sentence at a"),
@@ -65,9 +64,7 @@ LAYERS = {
     "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
     "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
     # weights and scale
-    "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
-    "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     # what's left
