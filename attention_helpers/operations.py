@@ -158,9 +158,9 @@ class _Recorder(TorchFunctionMode):
         """The rows; those whose result was never read and no longer exists get a note."""
         objects, memory = _references(tensors_in(result))
         self.read(objects | memory)
-        unread = {i: refs for i, refs in enumerate(self.follow) if not any(self.was_read(ref, i) for ref in refs)}
-        for i, references in unread.items():
-            if not any(reference() is not None for reference in references):  # nobody holds it
+        for i, references in enumerate(self.follow):
+            read = any(self.was_read(reference, i) for reference in references)
+            if not read and all(reference() is None for reference in references):  # nobody holds it either
                 self.rows[i] = self.rows[i]._replace(note=f"{NEVER_USED}, {self.rows[i].note}".removesuffix(", "))
         return self.rows
 
