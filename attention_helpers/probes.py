@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ._older import OlderNotebook
 from .checks import check_finite, check_plain, check_tensor
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
@@ -18,10 +17,6 @@ class Influence(NamedTuple):
     """How strongly token j (column) moves context vector i (row), (num_tokens, num_tokens)."""
 
     perturbation: torch.Tensor  # largest change of context_i when x_j is moved
-
-    @property
-    def poke(self):
-        raise OlderNotebook
 
 
 class Leak(NamedTuple):
