@@ -119,13 +119,13 @@ class FusedCausal(Causal):
 
 
 class Renamed(FusedCausal):
-    """The usual names of a published model's projections."""
+    """The usual names of a published model's projections, and keys first."""
 
     def __init__(self, d_in, d_out, num_heads=2):
         nn.Module.__init__(self)
         self.num_heads = num_heads
-        self.q_proj = nn.Linear(d_in, d_out, bias=False)
         self.k_proj = nn.Linear(d_in, d_out, bias=False)
+        self.q_proj = nn.Linear(d_in, d_out, bias=False)
         self.v_proj = nn.Linear(d_in, d_out, bias=False)
         self.o_proj = nn.Linear(d_out, d_out, bias=False)
 
@@ -134,36 +134,6 @@ class Renamed(FusedCausal):
 
     def forward(self, x):
         return self.o_proj(self.attended(x, is_causal=True))
-
-
-class KeysFirst(FusedCausal):
-    """In another order: key, query, value."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.num_heads = num_heads
-        self.key, self.query, self.value, self.proj = (nn.Linear(d_in, d_out) for _ in range(4))
-
-    def parts(self, x):
-        return self.query(x), self.key(x), self.value(x)
-
-    def forward(self, x):
-        return self.proj(self.attended(x, is_causal=True))
-
-
-class OneMatrix(FusedCausal):
-    """Queries, keys and values in one."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.num_heads = num_heads
-        self.c_attn, self.c_proj = nn.Linear(d_in, 3 * d_out), nn.Linear(d_out, d_out)
-
-    def parts(self, x):
-        return self.c_attn(x).chunk(3, dim=-1)
-
-    def forward(self, x):
-        return self.c_proj(self.attended(x, is_causal=True))
 
 
 class TorchModule(nn.Module):
@@ -308,13 +278,6 @@ class OverFeatures(Causal):
 
     def forward(self, x):
         return functional.softmax(self.to_v(x), dim=-1)
-
-
-class Window(Causal):
-    """Each token reads itself and the one before it."""
-
-    def hidden(self, n):
-        return future(n) | ~future(n, -1)
 
 
 # Those whose weights or scale are wrong.

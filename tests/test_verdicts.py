@@ -43,8 +43,6 @@ LAYERS = {
     "WeightsFirst": (2, ALL, WRAPPER),
     "WeightsLast": (2, ALL, WRAPPER),
     "Renamed": (2, ALL, WHOLE),
-    "KeysFirst": (2, ALL, WHOLE),
-    "OneMatrix": (2, ALL, WHOLE),
     "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
     # the future
     "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
@@ -62,7 +60,6 @@ LAYERS = {
     "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$", "view"),
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
     "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
-    "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
     # weights and scale
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
@@ -172,20 +169,7 @@ def test_a_window_of_any_width_is_named(s, width):
         assert (verdict.sign, verdict.claim) == ("✗", "Each token reads only itself")
     else:
         assert (verdict.sign, verdict.claim) == ("?", f"It has a sliding window of {width}")
-
-
-@given(s=ANY_SIZES)
-def test_what_a_view_without_transpose_hides_is_what_has_no_gradient(s):
-    layer, x = seeded(other_layers.ViewWithoutTranspose, 0, s.d_in, s.d_out, s.num_heads), drawn(s)
-    jacobian = torch.autograd.functional.jacobian(lambda x: layer(x[None])[0], x)
-    unread = (jacobian.abs().amax(dim=(1, 3)) == 0).tril()  # (num_tokens, num_tokens)
-    verdicts = judged(layer, x)
-    if verdicts["future"].sign == "✓":
-        assert (verdicts["past"].sign == "✓") == (not unread.any())
-        if verdicts["past"].claim.startswith("Tokens miss"):
-            row = unread.any(dim=1).nonzero().max()
-            missed = ", ".join(str(j) for j in unread[row].nonzero().flatten().tolist())
-            assert re.match(rf"token {row} never reads tokens? {missed}\b", verdicts["past"].words)
+        assert re.search(f" the (token|{width - 1} tokens) before it$", verdict.words)
 
 
 def test_a_wasted_step_that_has_no_row_and_column_per_token_is_not_blamed_for_a_leak():
@@ -209,27 +193,6 @@ def test_what_cannot_be_compared_is_not_said_to_differ():
 
     for layer in (seeded(More, 0), lambda x: functional.softmax(x @ x.mT, dim=-1) @ x):
         assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
-
-
-def test_a_perturbation_that_makes_the_learners_code_fail_is_told_with_its_line():
-    def small(x):
-        if x.abs().max() > 100:
-            raise RuntimeError("too large")
-        return x
-
-    verdicts = judged(small)
-    assert re.search(r"fails in line \d+, .*RuntimeError: too large$", verdicts["future"].words)
-    assert headline(verdicts, "small").startswith("small can't be judged: with other numbers it fails in line")
-
-
-def test_a_result_that_drifts_is_not_judged():
-    count = []
-
-    def drifting(x):
-        count.append(1)
-        return x + len(count)
-
-    assert judged(drifting)["future"].words.startswith("can't be judged: layer must return the same for the same x")
 
 
 def test_rows_and_tokens_of_a_verdict_are_named_by_the_words_of_the_sentence():

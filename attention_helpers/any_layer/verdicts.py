@@ -67,8 +67,7 @@ def on_the_future(output, x, maps, dead):
     try:
         leak = find_leak(output, x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
-        why = f"with other numbers it fails in {failure(error)}" if error_line(error) else error
-        return Verdict("?", "Does it read the future?", f"can't be judged: {why}")
+        return Verdict("?", "Does it read the future?", f"can't be judged: {error}")
     if not leak:
         return Verdict(
             "✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no earlier row"
