@@ -42,23 +42,18 @@ def test_perturbation_moves_one_token_by_the_length_asked_for_and_each_entry_by_
 
 @pytest.mark.parametrize("probe", [influence, find_leak])
 @pytest.mark.parametrize("fails", [False, True])
-def test_restores_mode_gradients_and_random_state(probe, fails):
+def test_restores_mode_and_random_state(probe, fails):
     layer = build("MultiHeadAttention", SIZES, dropout=0.5)
     layer.eval()
     layer.dropout.train()
-    layer.W_key.weight.grad = torch.full_like(layer.W_key.weight, 3.0)
     modes, state = {name: module.training for name, module in layer.named_modules()}, torch.get_rng_state()
-    x = SIZES.x(torch.float32).requires_grad_()
     if fails:
         with pytest.raises(ValueError, match="context_length"):
             probe(layer, torch.ones(1, 9, 3))
     else:
-        probe(layer, x)
+        probe(layer, SIZES.x(torch.float32).requires_grad_())
     assert {name: module.training for name, module in layer.named_modules()} == modes
     assert torch.equal(torch.get_rng_state(), state)
-    assert x.grad is None
-    assert layer.W_query.weight.grad is None
-    assert (layer.W_key.weight.grad == 3.0).all()
 
 
 def test_works_in_inference_mode_and_for_both_ranks():

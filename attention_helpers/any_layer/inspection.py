@@ -65,7 +65,7 @@ class Taking:
             n for n, each in enumerate(tensors) if each.shape[:-1].numel() == num_tokens and not watched.weights[n]
         ]
         self.x, self.watched, self.place = x, watched, (possible or [0])[0]
-        self.rows = self.rows_of(watched.result)
+        self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
 
     def __call__(self, x):
         return self.layer(*[x] * self.times)

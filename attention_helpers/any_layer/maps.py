@@ -56,9 +56,9 @@ def find_maps(layer, x):
     mask or dropout after the softmax up to the matrix product or einsum with the values.
     Errors: what layer raises on x.
     """
-    watched, fewer = watch(layer, x), x.shape[-2] - 1
+    watched, fewer = _Watcher(x.shape[-2]).watch(layer, x), x.shape[-2] - 1
     try:
-        shorter = watch(layer, x[..., :-1, :]).operations
+        shorter = _Watcher(fewer).watch(layer, x[..., :-1, :]).operations
     except Exception as error:  # the caller only asked about x
         return watched._replace(fewer=error)
     if len(shorter) != len(watched.operations):
@@ -67,24 +67,21 @@ def find_maps(layer, x):
     return watched._replace(maps=kept)
 
 
-def watch(layer, x):
-    """`find_maps` from a single call."""
-    watcher = _Watcher(x)
-    with torch.no_grad(), watcher:
-        result = layer(x)
-    weights = [id(each) in watcher.tables or watcher.holds_weights(each) for each in tensors_in(result)]
-    read = {id(tensor) for tensor in watcher.kept}
-    return Watched(result, watcher.maps(), watcher.operations, weights, read, watcher.nan)
-
-
 class _Watcher(TorchFunctionMode):
     """Follows each matrix of weights until it averages the values."""
 
-    def __init__(self, x):
+    def __init__(self, num_tokens):
         super().__init__()
-        self.num_tokens, self.operations, self.found, self.nan = x.shape[-2], [], [], None
-        self.kept = [x]  # all tensors of the call, because Python reuses the ids of deleted ones
+        self.num_tokens, self.operations, self.found, self.nan = num_tokens, [], [], None
+        self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
+
+    def watch(self, layer, x):
+        with torch.no_grad(), self:
+            result = layer(x)
+        weights = [id(each) in self.tables or self.holds_weights(each) for each in tensors_in(result)]
+        read = {id(tensor) for tensor in self.kept}
+        return Watched(result, self.maps(), self.operations, weights, read, self.nan)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, operation_name(func)
@@ -92,7 +89,7 @@ class _Watcher(TorchFunctionMode):
         outputs = inputs[:1] if name == "setitem" else tensors_in(result)
         if outputs:
             self.kept += inputs + outputs
-            self.operations.append((name, tuple(outputs[0].shape), calling_line(sys._getframe(1), watch)))
+            self.operations.append((name, tuple(outputs[0].shape), calling_line(sys._getframe(1), self.watch)))
             if not self.nan and outputs[0].is_floating_point() and outputs[0].isnan().any():
                 self.nan = name, self.operations[-1][2]
             if name in AGAIN:
