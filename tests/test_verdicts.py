@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from other_layers import made
 from sizes import SIZES as ANY_SIZES
-from torch import nn
 from torch.nn import functional
 
 from attention_helpers import (
@@ -110,22 +109,20 @@ def test_the_courses_layers_are_equal_to_themselves(layer_class, qkv_bias):
     assert cause == f"computes what the course's {layer_class.__name__} computes"
 
 
-class Shifted(CausalAttention):
-    """One of the course's layers, and a little more, or wider."""
-
-    def __init__(self, more, times=1):
-        super().__init__(4, 4, 4, 0.0)
-        self.more, self.times = more, times
-
-    def forward(self, x):
-        return torch.cat([super().forward(x) + self.more] * self.times, dim=-1)
+CHANGES = [
+    (lambda y: y + 1e-6, "✓", "the same numbers"),  # rounding
+    (lambda y: y + 1e-3, "?", "fit CausalAttention, but the numbers differ by 0.001"),
+    (lambda y: torch.cat([y, y], dim=-1), "?", "fit CausalAttention, but it returns another shape"),
+]
 
 
-def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much():
-    fits = "its parameters fit CausalAttention, but "
-    assert judged(seeded(Shifted, 0, 0.001))["course"][::2] == ("?", f"{fits}the numbers differ by 0.001")
-    assert judged(seeded(Shifted, 0, 0.0, 2))["course"][::2] == ("?", f"{fits}it returns another shape")
-    assert judged(seeded(Shifted, 0, 1e-6))["course"].sign == "✓"  # rounding
+@pytest.mark.parametrize(("change", "sign", "said"), CHANGES)
+def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much(change, sign, said):
+    layer = made(CausalAttention)
+    layer.register_forward_hook(lambda _, x, y: change(y))
+    verdict = judged(layer)["course"]
+    assert verdict.sign == sign
+    assert said in verdict.words
 
 
 class Masked(other_layers.Renamed):
@@ -183,15 +180,7 @@ def test_a_wasted_step_that_has_no_row_and_column_per_token_is_not_blamed_for_a_
 
 
 def test_what_cannot_be_compared_is_not_said_to_differ():
-    class More(CausalAttention):
-        def __init__(self):
-            super().__init__(4, 4, 4, 0.0)
-            self.gain = nn.Parameter(torch.ones(4))
-
-        def forward(self, x):
-            return super().forward(x) * self.gain
-
-    for layer in (seeded(More, 0), lambda x: functional.softmax(x @ x.mT, dim=-1) @ x):
+    for layer in (made(other_layers.Grouped), lambda x: functional.softmax(x @ x.mT, dim=-1) @ x):
         assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
 
 
