@@ -295,13 +295,6 @@ class HidesTooMuch(Causal):
         return future(n, 0)
 
 
-class OverHeads(Causal):
-    """dim=1 is right without heads; with them, it's the heads' dimension."""
-
-    def weights(self, scores):
-        return scores.softmax(1)
-
-
 # And those with another fault.
 
 

@@ -62,7 +62,6 @@ LAYERS = {
     # weights and scale
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
-    "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     # what's left
     "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
     "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
