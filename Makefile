@@ -117,11 +117,9 @@ figures: ## have transformers compute what tests of the language model and of mo
 	$(ENSURE) test
 	$(BIN)/python -m tools.reference.make_figures
 
-BENCH = $(BIN)/python -m tools.bench
-
-bench: ## time the explorers, and the layers against each other, many minutes (ARGS="layers" or "explorers" for one)
+bench: ## time the explorers: a new one, and a move of each control (ARGS=QKVExplorer for one)
 	$(ENSURE) test
-	$(if $(ARGS),$(BENCH).$(ARGS),$(BENCH).layers && $(BENCH).explorers)
+	$(BIN)/python -m tools.bench.explorers $(ARGS)
 
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv
