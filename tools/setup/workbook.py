@@ -21,16 +21,6 @@ WORKBOOK = Path(os.environ.get("ATTENTION_WORKBOOK") or ROOT / "workbook")
 VERSIONS = WORKBOOK / ".versions.json"
 LESSONS = ("*.ipynb", "solutions/*.ipynb")
 SVG = "image/svg+xml"
-# What a kernel says about itself. If a notebook says anything else, Lab calls it changed as soon as it's opened.
-LANGUAGE = {
-    "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
-    "file_extension": ".py",
-    "mimetype": "text/x-python",
-    "name": "python",
-    "nbconvert_exporter": "python",
-    "pygments_lexer": "ipython3",
-    "version": sys.version.split()[0],
-}
 
 
 def names(*patterns: str) -> list[str]:
@@ -58,8 +48,10 @@ def fresh(source: Path) -> bytes:
     """A course's file as a learner first gets it: without outputs except explorers' pictures, and unchanged for Lab."""
     if source.suffix != ".ipynb":
         return source.read_bytes()
+    from ipykernel.ipkernel import IPythonKernel  # here, because it takes time that most calls needn't spend
+
     notebook = json.loads(source.read_bytes())
-    notebook["metadata"]["language_info"] = LANGUAGE
+    notebook["metadata"]["language_info"] = IPythonKernel.language_info  # else Lab calls it changed once it's opened
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             pictures = [output for output in cell["outputs"] if SVG in output.get("data", {})]
@@ -82,7 +74,7 @@ def read_versions() -> dict[str, str]:
 
 def sign(texts: list[bytes]) -> None:
     """Let Jupyter on this machine trust what these notebooks hold: else it doesn't show stored SVGs."""
-    import nbformat  # here, because it takes time that most calls needn't spend
+    import nbformat  # here, as above
     from nbformat.sign import NotebookNotary
 
     with NotebookNotary() as notary:
