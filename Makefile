@@ -112,9 +112,10 @@ lookup-models: ## train data/lookup_models.npz again, the weights that explorers
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_lookup_models
 
-figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, an environment of its own)
+figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, 100 MB)
 	$(ENSURE) test
-	$(BIN)/python -m tools.reference.make_figures
+	$(BIN)/python -m pip install --quiet --prefix build/reference -c constraints.txt -r tools/reference/requirements.txt
+	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 PYTHONPATH=$$(echo build/reference/lib/python*/site-packages) $(BIN)/python -m tools.reference.make_figures
 
 bench: ## time the explorers: a new one, and a move of each control (ARGS=QKVExplorer for one)
 	$(ENSURE) test
