@@ -135,5 +135,6 @@ upgrade: ## pin the newest of what the requirement files bring along (ARGS=--no-
 		--override tools/setup/left_out.txt $(REQUIREMENTS)
 
 clean: ## remove .venv, build and caches (workbook, your own work, stays)
+	@[ ! -e .venv ] || [ -e .venv/pyvenv.cfg ] || { echo ".venv isn't a virtual environment: rename or remove it yourself." >&2; exit 1; }
 	rm -rf .venv build .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './workbook/*' -prune -exec rm -rf {} +

@@ -139,6 +139,12 @@ def test_a_folder_that_is_no_venv_is_refused_and_not_emptied(venv):
     assert thesis.read_text() == "mine"
 
 
+@pytest.mark.parametrize("setting", ["PIP_TARGET", "PIP_PREFIX"])
+def test_a_users_setting_leads_pip_nowhere_else(tool, monkeypatch, setting):
+    monkeypatch.setenv(setting, "/nowhere")
+    assert tool.run([sys.executable, "-c", f"import os; assert not os.environ['{setting}']"]) == 0
+
+
 @pytest.mark.slow  # makes two environments
 @needs_posix_shell
 def test_a_venv_whose_python_is_gone_is_made_again(tool):

@@ -38,8 +38,8 @@ IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: s
 
 
 def run(command):
-    """Return a program's exit status. Some computers tell pip to install for the user, but here it's for .venv."""
-    return subprocess.call(command, cwd=ROOT, env=dict(os.environ, PIP_USER="0"))
+    """Return a program's exit status. Some computers tell pip to install elsewhere, but here it's for .venv."""
+    return subprocess.call(command, cwd=ROOT, env=dict(os.environ, PIP_USER="0", PIP_TARGET="", PIP_PREFIX=""))
 
 
 def works():
