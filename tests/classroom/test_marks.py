@@ -17,21 +17,10 @@ import pytest
 from classroom import marks, set_up
 
 ROOT, REQUIRED = os.geteuid() == 0, os.environ.get("CLASSROOM") == "required"  # as CI has it
-
-
-def lacking():
-    """Why marks cannot be made here, in a sentence, or "" if they can."""
-    if find_spec("nbgrader") is None:
-        return "Marks need nbgrader, which is not installed here: make test-classroom brings it."
-    if ROOT and (closed := set_up.closed_to_learners()):
-        return (
-            "Root makes no marks, so these tests take another account, and it may not enter "
-            f"{', '.join(map(str, closed))}: open it with chmod o+x, or call this under an account of your own."
-        )
-    return ""
-
-
-LACKING = lacking()
+CLOSED = set_up.closed_to_learners() if ROOT else []  # root makes no marks, so these tests take another account
+LACKING = f"The account nobody may not enter {', '.join(map(str, CLOSED))}: open it with chmod o+x." if CLOSED else ""
+if find_spec("nbgrader") is None:
+    LACKING = "Marks need nbgrader, which is not installed here: make test-classroom brings it."
 if LACKING and not REQUIRED:
     pytest.skip(LACKING, allow_module_level=True)
 

@@ -30,10 +30,6 @@ def plain(chance, seed, **more):
     return {"rope_type": "default", "rope_theta": chance.choice([10_000.0, 1_000_000.0])} | more
 
 
-def yarn_of(share):
-    return lambda chance, seed: yarn(chance, seed, mscale=1.0, mscale_all_dim=share)
-
-
 def deepseek(chance, seed):
     """Without scaling, with YaRN whose factor is 1, and with one whose factor isn't."""
     return (
