@@ -74,21 +74,3 @@ def test_ci_runs_what_the_readme_names_and_stops_at_the_first_failure(tmp_path):
     result = subprocess.run([run], env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True)
     assert re.findall(r"^called (.*)$", result.stdout, re.MULTILINE) == ["test", "lint", "test-slow"]
     assert result.returncode != 0
-
-
-def test_each_kernel_of_a_notebook_has_sockets_of_its_own(monkeypatch):
-    """So that two that start at once never take a port from each other; see own_sockets."""
-    from nbval import kernel
-
-    from tools.notebooks import own_sockets
-
-    monkeypatch.setattr(kernel, "KernelManager", None)
-    own_sockets.pytest_configure()
-    managers = [kernel.KernelManager(kernel_name="python3"), own_sockets.AsyncKernelManager()]
-    for manager in managers:
-        manager.write_connection_file()
-    first, second = (manager._make_url("shell") for manager in managers)
-    for manager in managers:
-        manager.cleanup_connection_file()
-    assert first != second
-    assert len(first) < len("ipc://") + 104  # what macOS allows
