@@ -8,7 +8,7 @@ import torch
 from .base import Markup, dropout, seed, slider, stops
 from .lesson_06_stages import ORDER
 from .lesson_06_whole_layer import whole_layer
-from .lesson_06_words import HEADLINES, divisors, folded, folded_code, in_words, offered
+from .lesson_06_words import divisors, folded, folded_code, headline, in_words, offered
 from .lookup_models import HEADS, WIDTHS, switch
 from .multi_head import MOST_TOKENS, HeadsExplorer, operations, split_heads, split_trained
 from .multi_head_words import task
@@ -71,7 +71,7 @@ class SplitExplorer(HeadsExplorer):
         return whole_layer(state)
 
     def headline(self, state):
-        return HEADLINES[state.where](state)
+        return headline(state)
 
     def readouts(self, state):
         num_heads, num_tokens = state.shown.shape[:2]

@@ -93,15 +93,11 @@ def staged(svg, where, places, box, parts=1):
     """
     if not reached(where, places[0]):
         return tag("g", svg, opacity="0.15")
-    return svg + (frames(*box, parts) if where in places else "")
-
-
-@lru_cache(maxsize=64)
-def frames(x, y, width, height, parts):
-    """Frames side by side; a single one has some room around what it frames."""
-    each, room = width / parts, 3 if parts == 1 else -1
+    x, y, width, height = box
+    each, room = width / parts, 3 if parts == 1 else -1  # a single frame has some room around what it frames
     size = {"y": y - 9, "width": each + 2 * room, "height": height + 12, "stroke_width": 2}
-    return "".join(tag("rect", x=x + n * each - room, **size, **FRAME) for n in range(parts))
+    frames = [tag("rect", x=x + n * each - room, **size, **FRAME) for n in range(parts)]
+    return svg + "".join(frames if where in places else [])
 
 
 def strip(state, places, vectors, room, top, num_heads=0):
@@ -115,8 +111,11 @@ def strip(state, places, vectors, room, top, num_heads=0):
         svg = pixels(SIGNS.signed(vectors, limit), SIGNS, x, top, width, HIGH)
         svg += moved(minuses(levels(vectors, limit), width / vectors.shape[1], HIGH / len(vectors)), x, top)
     title = heading(places[0], x, top - 13, reached(state.where, places[0]))
+    each = width / max(1, num_heads)
+    for n in range(num_heads):
+        svg += tag("rect", y=top - 6, height=5, x=x + n * each + 0.5, width=each - 1, fill=head_colour(n))
     parts = num_heads if state.where == "context" else 1  # there each head still has its own table
-    return title + staged(svg + bands(x, top, width, num_heads), state.where, places, (x, top, width, HIGH), parts)
+    return title + staged(svg, state.where, places, (x, top, width, HIGH), max(1, parts))
 
 
 @lru_cache(maxsize=64)
@@ -125,23 +124,9 @@ def entries(tokens, columns, width, height):
     return Grid(tokens, list(map(str, range(columns))), width, height, tell="{}, entry {}")
 
 
-@lru_cache(maxsize=64)
-def names(tokens, top):
-    """The tokens' names beside a strip."""
-    return "".join(names_beside(tokens, top, HIGH / len(tokens)))
-
-
-@lru_cache(maxsize=64)
-def bands(x, top, width, num_heads):
-    """Bands in the heads' colours above a strip, as wide as their entries."""
-    each = width / (num_heads or 1)
-    places = [{"x": x + n * each + 0.5, "width": each - 1, "fill": head_colour(n)} for n in range(num_heads)]
-    return "".join(tag("rect", y=top - 6, height=5, **place) for place in places)
-
-
 def projections(state):
     """Tokens, with arrows to their queries, keys and values."""
-    parts = [names(tuple(state.tokens), TOPS[1]), arrows_to_parts(state.where), SIGNS_KEY]
+    parts = [*names_beside(state.tokens, TOPS[1], HIGH / len(state.tokens)), arrows_to_parts(state.where), SIGNS_KEY]
     parts.append(strip(state, ["tokens"], state.x, TOKENS, TOPS[1]))
     for place, top, vectors in zip(ORDER[1:4], TOPS, state.steps, strict=False):
         rows = vectors[0].transpose(0, 1).flatten(1)  # (num_tokens, d_out)
@@ -182,16 +167,11 @@ def maps_height(num_heads, tokens, width):
 def mixed(state):
     """The maps, and below them the heads' contexts side by side, and the output."""
     num_heads, head_dim = state.steps.queries.shape[1], state.steps.queries.shape[3]
-    context = strip(state, ORDER[8:10], state.context, CONTEXT, TOPS[2], num_heads)
-    output = strip(state, ORDER[10:], state.output, OUTPUT, TOPS[2])
-    svg = (
-        maps(state)
-        + moved(names(tuple(state.tokens), TOPS[2]), LANE, 0)
-        + arrows_to_output(state.where, head_dim)
-        + context
-        + output
-    )
-    return Drawing(svg, 580, HEIGHT)
+    names = "".join(names_beside(state.tokens, TOPS[2], HIGH / len(state.tokens)))
+    parts = [maps(state), moved(names, LANE, 0), arrows_to_output(state.where, head_dim)]
+    parts.append(strip(state, ORDER[8:10], state.context, CONTEXT, TOPS[2], num_heads))
+    parts.append(strip(state, ORDER[10:], state.output, OUTPUT, TOPS[2]))
+    return Drawing("".join(parts), 580, HEIGHT)
 
 
 def whole_layer(state):

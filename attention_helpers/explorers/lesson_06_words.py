@@ -13,88 +13,43 @@ from .multi_head_words import dropped, each_head, last_token_reads, right
 from .svg import number
 
 
-def tokens(state):
-    count, d_in = state.x.shape
-    come = "1 token comes in," if count == 1 else f"{count} tokens come in, each"
-    low, high = (number(each.item()) for each in state.x.aminmax())
-    return f"{come} a row of {numbers(d_in)} from {low} to {high}"
+def headline(state):
+    """What the current stage does with the present numbers."""
+    if state.where == "softmax":
+        return f"Softmax makes each row sum to 1: {last_token_reads(state.weights, state.tokens)}"
+    if state.where == "dropout":
+        return dropped(state) or f"Dropout is off: all {int((state.weights > 0).sum())} weights stay as they are"
+    (count, d_in), d_out, head_dim = state.x.shape, state.context.shape[1], state.steps.queries.shape[3]
+    all_scores, come = state.steps.scores[0], "1 token comes in," if count == 1 else f"{count} tokens come in, each"
+    head, place = divmod(int(all_scores.argmax()), count**2)
+    mixed = f"each output is a weighted sum of {numbers(d_out)}, from all heads"
+    return {
+        "tokens": f"{come} a row of {numbers(d_in)} from {span(state.x)}",
+        "queries": f"W_query turns each token's {numbers(d_in)} into a query of {d_out}: {head_dim} per head",
+        "keys": f"W_key turns the same tokens into keys of {numbers(d_out)}: {head_dim} per head",
+        "values": f"W_value turns them into values, to be averaged: {numbers(head_dim)} per head",
+        "scores": f"Scores run from {span(all_scores)}, where {meeting(place, state.tokens)} (head {head + 1})",
+        "mask": f"The mask hides {count * (count - 1) // 2} of each head's {count**2} scores: those of later tokens",
+        "context": f"Each head averages its values by its weights: {numbers(head_dim)} per token",
+        "side by side": "The heads' contexts come side by side: "
+        f"{d_out // head_dim} × {head_dim} = {numbers(d_out)} per token",
+        "output": f"out_proj mixes the heads: {mixed if state.accuracy is None else right(state)}",
+    }[state.where]
 
 
-def queries(state):
-    d_out, head_dim = widths(state)
-    return f"W_query turns each token's {numbers(state.x.shape[1])} into a query of {d_out}: {head_dim} per head"
-
-
-def keys(state):
-    d_out, head_dim = widths(state)
-    return f"W_key turns the same tokens into keys of {numbers(d_out)}: {head_dim} per head"
-
-
-def values(state):
-    _, head_dim = widths(state)
-    return f"W_value turns them into values, to be averaged: {numbers(head_dim)} per head"
-
-
-def scores(state):
-    shown, names = state.steps.scores[0], state.tokens  # (num_heads, num_tokens, num_tokens)
-    head, place = divmod(int(shown.argmax()), len(names) ** 2)
+def meeting(place, names):
+    """Which query and key meet at a place of a flattened table."""
     query, key = divmod(place, len(names))
-    low, high = (number(each.item()) for each in shown.aminmax())
-    return f"Scores run from {low} to {high}, where “{names[query]}” meets “{names[key]}” (head {head + 1})"
+    return f"“{names[query]}” meets “{names[key]}”"
 
 
-def mask(state):
-    count = len(state.tokens)
-    return f"The mask hides {count * (count - 1) // 2} of each head's {count * count} scores: those of later tokens"
-
-
-def softmax(state):
-    return f"Softmax makes each row sum to 1: {last_token_reads(state.weights, state.tokens)}"
-
-
-def dropout(state):
-    return dropped(state) or f"Dropout is off: all {int((state.weights > 0).sum())} weights stay as they are"
-
-
-def context(state):
-    _, head_dim = widths(state)
-    return f"Each head averages its values by its weights: {numbers(head_dim)} per token"
-
-
-def side_by_side(state):
-    d_out, head_dim = widths(state)
-    return f"The heads' contexts come side by side: {d_out // head_dim} × {head_dim} = {numbers(d_out)} per token"
-
-
-def output(state):
-    if state.accuracy is not None:
-        return f"out_proj mixes the heads: {right(state)}"
-    return f"out_proj mixes the heads: each output is a weighted sum of {numbers(widths(state)[0])}, from all heads"
-
-
-HEADLINES = {
-    "tokens": tokens,
-    "queries": queries,
-    "keys": keys,
-    "values": values,
-    "scores": scores,
-    "mask": mask,
-    "softmax": softmax,
-    "dropout": dropout,
-    "context": context,
-    "side by side": side_by_side,
-    "output": output,
-}
+def span(table):
+    """ "-1.20 to 3.40"."""
+    return " to ".join(number(each.item()) for each in table.aminmax())
 
 
 def numbers(count):
     return f"{count} number{'s' * (count > 1)}"
-
-
-def widths(state):
-    """d_out and head_dim."""
-    _, num_heads, _, head_dim = state.steps.queries.shape
-    return num_heads * head_dim, head_dim
 
 
 def in_words(state):
@@ -110,9 +65,8 @@ def in_words(state):
 
 def in_numbers(state, place, table):
     """A table's width and range."""
-    width = state.x.shape[1] if place == "tokens" else widths(state)[0]
-    low, high = (number(each.item()) for each in table.aminmax())
-    return f"{place.capitalize()}: {numbers(width)} per token, {low} to {high}."
+    width = table.numel() // len(state.tokens)
+    return f"{place.capitalize()}: {numbers(width)} per token, {span(table)}."
 
 
 def highest_by_head(state):
@@ -122,8 +76,7 @@ def highest_by_head(state):
         shown = shown.masked_fill(causal_mask(len(names)), -torch.inf)
     most, places = shown.flatten(1).max(dim=1)  # each (num_heads,)
     for head, (score, place) in enumerate(zip(most.tolist(), places.tolist(), strict=True), 1):
-        query, key = divmod(place, len(names))
-        yield f"Head {head}: highest score {number(score)}, “{names[query]}” meets “{names[key]}”."
+        yield f"Head {head}: highest score {number(score)}, {meeting(place, names)}."
 
 
 def folded(name, inside):

@@ -16,7 +16,6 @@ TASKS = [*QUESTIONS, NEXT]
 HELD_OUT = 2_718_281_828  # the held-out examples' seed; the first 10,000 steps of no seed use it
 HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten pictures
 LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is so accurate for so many steps
-MOST_MEASURED = 400  # points per curve; beyond that, every second one is dropped
 
 
 class Measured(NamedTuple):
@@ -59,8 +58,8 @@ def model_of(task, d_out, num_heads, dropout, leaky, seed):
 class Run:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
-    take(steps) continues training. measured: a Measured for the start and for each take, thinned out if there are many;
-    honest: for the next character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
+    take(steps) continues training. measured: a Measured for the start and for each take; honest: for the next
+    character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
     accuracies were at least LEARNED for STEADY steps, or None; it stays when one dips later. predicted: the answer to
     the first held-out example, as token ids. The global generator is never used.
     """
@@ -100,8 +99,6 @@ class Run:
         loss = sum(losses) / len(losses) if losses else float("nan")
         right = torch.stack(accuracies).mean(dim=0).min().item() if accuracies else float("nan")
         self.measured.append(Measured(self.step, loss, held_loss, right, accuracy))
-        if len(self.measured) > MOST_MEASURED:
-            del self.measured[1:-1:2]
         self.predicted = outputs[0].argmax(dim=-1)
         self.since = None if accuracy < LEARNED else self.step if self.since is None else self.since
         if self.learned is None and self.since is not None and self.step - self.since >= STEADY:
