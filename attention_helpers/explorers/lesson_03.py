@@ -45,25 +45,6 @@ class MaskState(NamedTuple):
     moved = property(lambda self: self.influence[:, self.poked])  # (num_tokens,)
 
 
-def attend(embeddings, num_tokens, method, poked, amount):
-    """From control values to arrays, for the first num_tokens rows of embeddings (context_length, d_in).
-
-    All perturbed sentences go through the layer in one batch, so that a slider needn't wait for them.
-    """
-    if poked >= num_tokens:
-        raise ValueError(
-            f"token {poked} is not among the first {num_tokens}: perturb an earlier one, or take more tokens"
-        )
-    layer = seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0).eval()
-    x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
-    perturbed = x + torch.eye(num_tokens)[:, :, None] * step_of(x, amount)  # (num_tokens, ...), token j in sentence j
-    x = torch.cat((x, perturbed))  # (1 + num_tokens, num_tokens, d_in)
-    steps = layer.steps(x)
-    weights = {name: masked(steps, name) for name in ("-inf", method)}  # each (1 + num_tokens, num_tokens, num_tokens)
-    influence = {name: rows_moved(context_vectors(each, steps.values), x) for name, each in weights.items()}
-    return MaskState(method, poked, amount, weights[method][0], influence[method], influence["-inf"])
-
-
 def masked(steps, method):
     """The weights of a CausalAttention, masked by one of the METHODS: (b, num_tokens, num_tokens)."""
     if method == "-inf":
@@ -108,7 +89,19 @@ class MaskExplorer(SentenceExplorer):
         }
 
     def compute(self, num_tokens, method, poked, amount):
-        return attend(self.embeddings, num_tokens, method, poked, amount)
+        if poked >= num_tokens:
+            raise ValueError(
+                f"token {poked} is not among the first {num_tokens}: perturb an earlier one, or take more tokens"
+            )
+        embeddings = self.embeddings
+        layer = seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0).eval()
+        x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
+        perturbed = x + torch.eye(num_tokens)[:, :, None] * step_of(x, amount)  # token j in sentence j
+        x = torch.cat((x, perturbed))  # (1 + num_tokens, num_tokens, d_in)
+        steps = layer.steps(x)
+        weights = {name: masked(steps, name) for name in ("-inf", method)}  # each (1 + num_tokens, num_tokens, ...)
+        influence = {name: rows_moved(context_vectors(each, steps.values), x) for name, each in weights.items()}
+        return MaskState(method, poked, amount, weights[method][0], influence[method], influence["-inf"])
 
     def note(self, wanted, values):
         same = values["method"] == "-inf"

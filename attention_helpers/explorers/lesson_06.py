@@ -5,12 +5,14 @@ import html
 import ipywidgets as widgets
 import torch
 
+from ..layers import MultiHeadAttention
+from ..seeded import seeded
 from .base import Markup, dropout, seed, slider, stops
 from .lesson_06_stages import ORDER
 from .lesson_06_whole_layer import whole_layer
 from .lesson_06_words import divisors, folded, folded_code, headline, in_words, offered
-from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import MOST_TOKENS, HeadsExplorer, operations, split_heads, split_trained
+from .lookup_models import HEADS, WIDTHS, switch, trained
+from .multi_head import MOST_TOKENS, HeadsExplorer, operations, run
 from .multi_head_words import task
 from .words import size_in_words
 
@@ -61,9 +63,14 @@ class SplitExplorer(HeadsExplorer):
 
     def compute(self, d_out, num_heads, dropout, num_tokens, seed, weights, where):
         if weights == "trained":
-            state = split_trained(d_out, num_heads, dropout, seed)
+            found = trained(d_out, num_heads)
+            layer = seeded(MultiHeadAttention, 0, d_out, d_out, len(found.x), dropout, num_heads)
+            layer.load_state_dict(found.state)
+            state = run(layer, found.x, seed, found.tokens, found.accuracy)
         else:
-            state = split_heads(self.embeddings, self.tokens, d_out, num_heads, dropout, num_tokens, seed)
+            d_in = self.embeddings.shape[1]
+            layer = seeded(MultiHeadAttention, seed, d_in, d_out, MOST_TOKENS, dropout, num_heads)
+            state = run(layer, self.embeddings[:num_tokens], seed, self.tokens[:num_tokens])
         trace = operations(state.x.shape[1], d_out, num_heads, len(state.tokens), dropout > 0)
         return state._replace(operations=trace, where=where)
 

@@ -53,13 +53,6 @@ def run(layer, x, seed, tokens, accuracy=None):
     return HeadsState(weights, shown, context[0], entropy, parameters, tokens, accuracy, x, steps, output)
 
 
-def stack_heads(embeddings, tokens, num_heads, d_out, dropout, seed):
-    """From control values to arrays: MultiHeadAttentionWrapper on embeddings (num_tokens, d_in)."""
-    num_tokens, d_in = embeddings.shape
-    layer = seeded(MultiHeadAttentionWrapper, seed, d_in, d_out, num_tokens, dropout, num_heads)
-    return run(layer, embeddings, seed, tokens)
-
-
 def stack_trained(num_heads, d_out, dropout, seed):
     """A wrapper with the heads of a trained MultiHeadAttention, each with its rows of the matrices."""
     found = trained(num_heads * d_out, num_heads)
@@ -69,20 +62,6 @@ def stack_trained(num_heads, d_out, dropout, seed):
         if not name.startswith("out_proj"):
             for head, part in zip(layer.heads, rows.split(d_out), strict=True):
                 head.get_parameter(name).copy_(part)
-    return run(layer, found.x, seed, found.tokens, found.accuracy)
-
-
-def split_heads(embeddings, tokens, d_out, num_heads, dropout, num_tokens, seed):
-    """From control values to arrays: MultiHeadAttention on the first num_tokens rows of embeddings."""
-    layer = seeded(MultiHeadAttention, seed, embeddings.shape[1], d_out, len(embeddings), dropout, num_heads)
-    return run(layer, embeddings[:num_tokens], seed, tokens[:num_tokens])
-
-
-def split_trained(d_out, num_heads, dropout, seed):
-    """The same for a trained layer, on its own example."""
-    found = trained(d_out, num_heads)
-    layer = seeded(MultiHeadAttention, 0, d_out, d_out, len(found.x), dropout, num_heads)
-    layer.load_state_dict(found.state)
     return run(layer, found.x, seed, found.tokens, found.accuracy)
 
 
