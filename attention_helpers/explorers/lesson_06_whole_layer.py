@@ -9,7 +9,7 @@ from functools import lru_cache
 from ..core import causal_mask
 from ..plots import ABOVE, BELOW, as_table, head_colour
 from .ink import SIGNED, SIGNS, largest, levels, weight_limit
-from .lesson_06_stages import ORDER, lines_at, reached, sizes_of, with_sizes
+from .lesson_06_stages import ORDER, lines_at, reached, with_sizes
 from .svg import FRAME, LEFT, PALE, SMALL, Drawing, fit, moved, tag, text
 from .svg_maps import Grid, colour_bar, head_maps, minuses, names_beside, pixels, places_of
 
@@ -28,7 +28,7 @@ ENTRIES = 128  # most entries drawn as separate shapes
 
 def line_of_code(state):
     """The line that computes the current stage; of two, the one with the stage's result."""
-    words = with_sizes(lines_at(state.where)[-1], sizes_of(state))
+    words = with_sizes(lines_at(state.where)[-1], state)
     ground = tag("rect", width=580, height=19, rx=3, fill_opacity=0.12)
     return Drawing(ground + text(6, 13, words, "start", SMALL, font_family="monospace"), 580, 20)
 

@@ -6,7 +6,7 @@ import torch
 
 from ..core import causal_mask
 from .base import Markup
-from .lesson_06_stages import ORDER, code, lines_at, sizes_of, with_sizes
+from .lesson_06_stages import ORDER, code, lines_at, with_sizes
 from .lesson_06_whole_layer import drawn
 from .multi_head import MOST_HEADS
 from .multi_head_words import dropped, each_head, last_token_reads, right
@@ -87,7 +87,7 @@ def folded(name, inside):
 def folded_code(state):
     """All lines of the code, with those of the current stage in bold."""
     here = lines_at(state.where)
-    lines = [(line in here, html.escape(with_sizes(line, sizes_of(state)))) for line in code()]
+    lines = [(line in here, html.escape(with_sizes(line, state))) for line in code()]
     marked = "\n".join(f"<b>{line}</b>" if now else line for now, line in lines)
     return folded(f"all {len(lines)} lines of code", marked)
 

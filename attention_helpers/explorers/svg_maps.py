@@ -3,11 +3,10 @@
 import html
 import itertools
 import math
-from functools import lru_cache
 
 import numpy as np
 
-from ..plots import as_array, as_table, check_labels, head_colour
+from ..plots import as_array, as_table, head_colour
 from . import svg as draw
 from .hatching import hatching
 from .ink import FULL, HEADS, PAGE, SIGNED, SIGNS, WEIGHTS, head_ink, largest, levels
@@ -71,15 +70,10 @@ def minuses(steps, w, h):
     steps: the cells' levels (rows, columns); w, h: the size of a cell, of which small ones get none.
     """
     spots = np.argwhere(steps < -3).tolist() if min(w, h) >= 6 else []
-    each = dashes(*steps.shape, w, h)
-    path = "".join([each[i][j] for i, j in spots])
+    starts = [f"M{(j + 0.3) * w:.1f} " for j in range(steps.shape[1])]
+    strokes = [f"{(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for i in range(steps.shape[0])]
+    path = "".join([starts[j] + strokes[i] for i, j in spots])
     return tag("path", d=path, stroke="currentColor", pointer_events="none") if path else ""
-
-
-@lru_cache(maxsize=64)
-def dashes(rows, columns, w, h):
-    """A minus for each cell of a table, as pieces of a path."""
-    return [[f"M{(j + 0.3) * w:.1f} {(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for j in range(columns)] for i in range(rows)]
 
 
 def crosses(taken, w, h):
@@ -98,8 +92,6 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     the one to frame. labels: what the rows and columns are. beside: whether the rows' names stand at the left.
     """
     values = as_table(values)
-    check_labels("rows", rows, values.shape[0])
-    check_labels("columns", columns, values.shape[1])
     width, left = width or side, LEFT if beside else 0
     grid = Grid(rows, columns, width, side, hidden, tell)
     table = grid.draw(values, taken, decimals, limit, ink)

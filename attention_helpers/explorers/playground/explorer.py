@@ -109,8 +109,8 @@ class PlaygroundExplorer(Explorer):
 
     def state_of(self, run, values):
         """What to show of a run with these control values."""
-        example = run.map(), run.words(), run.asks, run.wanted(), *run.both()
-        return PlayState(run, values, run.step, *example, run.measured.copy(), run.honest.copy(), run.learned)
+        measured = run.measured.copy(), run.honest.copy(), run.learned
+        return PlayState(run, values, run.step, run.map(), *run.example(), *measured)
 
     def unused(self, values):
         return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read

@@ -104,35 +104,22 @@ class Run:
         if self.learned is None and self.since is not None and self.step - self.since >= STEADY:
             self.learned = self.since
 
-    @property
-    def asks(self):
-        """The map's row that we look at: the question's, or one with both a past and a future to read."""
-        return self.x.shape[1] * 5 // 8 if self.name == NEXT else self.x.shape[1] - 1
-
     @torch.no_grad()
     def map(self):
         """The attention weights for the first held-out example, (num_heads, num_tokens, num_tokens)."""
         return self.model.eval().maps(self.x[:1])[0]
 
-    def words(self):
-        """The tokens of the same example."""
-        if self.name == NEXT:
-            return [self.character(token_id) for token_id in self.x[0].tolist()]
-        return self.task.words(self.x[0])
+    def example(self):
+        """The first held-out example: its tokens, the row that asks, the tokens wanted, the model's answers, the right.
 
-    def character(self, token_id):
-        character = self.task.vocabulary[token_id]
-        return {" ": "␣", "\n": "↵"}.get(character, character)
-
-    def wanted(self):
-        """Which tokens hold the right answers, in the order in which they're asked for; none for the next character."""
+        For the next character, the row is one with both a past and a future to read, and no token is wanted.
+        """
         if self.name == NEXT:
-            return []
-        *pairs, question = self.words()
-        return [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
-
-    def both(self):
-        """What the model answers to the same example, and what's right, as two lists of words."""
-        if self.name == NEXT:
-            return [[self.character(each[self.asks].item())] for each in (self.predicted, self.answers[0])]
-        return [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
+            characters = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
+            asks = self.x.shape[1] * 5 // 8
+            answers = [[characters[each[asks].item()]] for each in (self.predicted, self.answers[0])]
+            return [characters[token_id] for token_id in self.x[0].tolist()], asks, [], *answers
+        *pairs, question = tokens = self.task.words(self.x[0])
+        wanted = [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
+        answers = [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
+        return tokens, len(pairs), wanted, *answers
