@@ -68,7 +68,15 @@ class Explorer(widgets.VBox):
     """Controls on top; below them a headline, a picture and readouts, all computed from the controls' values.
 
     A subclass keeps three things apart: the controls, what is computed from their values, and how that is shown, as a
-    picture and in words. Only `make_controls` and `make_extras` know about widgets.
+    picture and in words. Only `make_controls` and `make_extras` know about widgets. It has:
+
+    - make_controls(): the controls by name, in their initial state
+    - compute(**values): everything shown, as a named tuple (the arrays) that depends only on the controls' values;
+      ValueError for an impossible state
+    - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
+    - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
+    - in_words(arrays): what the picture shows, for readers who can't see it
+    - readouts(arrays): the table below the picture, as text or Markup by name
 
     explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
     what was computed from them. Shapes and units: see each explorer's arrays and each control's label.
@@ -103,30 +111,6 @@ class Explorer(widgets.VBox):
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self._begin()
-
-    def make_controls(self):
-        """The controls by name, in their initial state."""
-        raise NotImplementedError
-
-    def compute(self, **values):
-        """Everything shown, as a named tuple that depends only on the values; ValueError for an impossible state."""
-        raise NotImplementedError
-
-    def picture(self, arrays):
-        """The arrays as rows (lists) of Drawings, whose sizes are the same in every state."""
-        raise NotImplementedError
-
-    def headline(self, arrays):
-        """One sentence on what you see, with its numbers: text or Markup."""
-        raise NotImplementedError
-
-    def in_words(self, arrays):
-        """What the picture shows, for readers who can't see it."""
-        raise NotImplementedError
-
-    def readouts(self, arrays):
-        """The table below the picture: text or Markup, by name."""
-        raise NotImplementedError
 
     def make_view(self):
         """The widget that shows self.view."""

@@ -75,6 +75,7 @@ class VariantsExplorer(SentenceExplorer):
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
 
+    @torch.no_grad()
     def compute(self, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
         if num_heads % num_kv_heads:
             heads = counted(num_heads, "query head")
@@ -108,7 +109,7 @@ class VariantsExplorer(SentenceExplorer):
 
     def headline(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
-        sees, reaches = self.last_token(state)
+        sees, reaches = int(state.sees[-1].sum()), int(state.reaches[-1].sum())  # by the last token
         share = f"{counted(num_heads, 'query head')} share {counted(state.num_kv_heads, 'KV head')}"
         if state.num_kv_heads == num_heads:
             share = (
@@ -136,10 +137,6 @@ class VariantsExplorer(SentenceExplorer):
             f"query head {head} with KV head {owner + 1} reads token {key + 1}, {self.tokens[key]}, most ({weight:.2f})"
             for head, (owner, key, weight) in rows
         )
-
-    def last_token(self, state):
-        """How many tokens the last one sees in one layer, and through LAYERS layers."""
-        return int(state.sees[-1].sum()), int(state.reaches[-1].sum())
 
 
 def counted(number, thing):
