@@ -169,7 +169,6 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
 def draw_arrows(ax, vectors, labels, title="", *, colours=None):
     """Labelled arrows from the origin, for vectors of width 2 or 3 (`ax` must be flat or 3-D to match)."""
     vectors = as_table(vectors)
-    check_labels("labels", labels, len(vectors))
     for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
         colour = GREY if colours is None else colours[n]
         ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)

@@ -90,10 +90,9 @@ class ReadingExplorer(Explorer):
         return over
 
     def _clicked(self, change):
-        with self._lock:
-            if not self._held:
-                layer, head = change["new"]
-                self.set(layer=layer, head=head)
+        layer, head = change["new"]
+        if (layer, head) != (self.arrays.layer, self.arrays.head):
+            self.set(layer=layer, head=head)
 
     def choices(self, values):
         return {"token": range(self.num_tokens(values["text"]))}
@@ -138,13 +137,9 @@ class ReadingExplorer(Explorer):
         words = self.model.words(token_ids)
         return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
 
-    def _show(self, values, arrays, note):
-        super()._show(values, arrays, note)
-        try:
-            self._held = True
-            self.tiles.value = values["layer"], values["head"]
-        finally:
-            self._held = False
+    def _draw(self, arrays):
+        super()._draw(arrays)
+        self.tiles.value = arrays.layer, arrays.head
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
