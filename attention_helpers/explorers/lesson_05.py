@@ -6,8 +6,7 @@ from ..seeded import seeded
 from .base import dropout, seed, stops
 from .ink import SIGNED, largest, weight_limit
 from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import HeadsExplorer, run, stack_trained, taken_from
-from .multi_head_words import dropped, each_head, last_token_reads, right, task
+from .multi_head import HeadsExplorer, dropped, each_head, last_token_reads, right, run, stack_trained, taken_from, task
 from .svg import beside, number
 from .svg_maps import colour_bar, head_maps, strip
 from .words import listed
