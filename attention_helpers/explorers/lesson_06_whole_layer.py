@@ -93,11 +93,12 @@ def staged(svg, where, places, box, parts=1):
     """
     if not reached(where, places[0]):
         return tag("g", svg, opacity="0.15")
+    if where not in places:
+        return svg
     x, y, width, height = box
     each, room = width / parts, 3 if parts == 1 else -1  # a single frame has some room around what it frames
     size = {"y": y - 9, "width": each + 2 * room, "height": height + 12, "stroke_width": 2}
-    frames = [tag("rect", x=x + n * each - room, **size, **FRAME) for n in range(parts)]
-    return svg + "".join(frames if where in places else [])
+    return svg + "".join(tag("rect", x=x + n * each - room, **size, **FRAME) for n in range(parts))
 
 
 def strip(state, places, vectors, room, top, num_heads=0):
@@ -111,10 +112,8 @@ def strip(state, places, vectors, room, top, num_heads=0):
         svg = pixels(SIGNS.signed(vectors, limit), SIGNS, x, top, width, HIGH)
         svg += moved(minuses(levels(vectors, limit), width / vectors.shape[1], HIGH / len(vectors)), x, top)
     title = heading(places[0], x, top - 13, reached(state.where, places[0]))
-    each = width / max(1, num_heads)
-    for n in range(num_heads):
-        svg += tag("rect", y=top - 6, height=5, x=x + n * each + 0.5, width=each - 1, fill=head_colour(n))
     parts = num_heads if state.where == "context" else 1  # there each head still has its own table
+    svg += bands(x, top, width, num_heads)
     return title + staged(svg, state.where, places, (x, top, width, HIGH), max(1, parts))
 
 
@@ -122,6 +121,14 @@ def strip(state, places, vectors, room, top, num_heads=0):
 def entries(tokens, columns, width, height):
     """The grid that strips of one shape share."""
     return Grid(tokens, list(map(str, range(columns))), width, height, tell="{}, entry {}")
+
+
+@lru_cache(maxsize=64)
+def bands(x, top, width, num_heads):
+    """Bands in the heads' colours above a strip, as wide as their entries."""
+    each = width / (num_heads or 1)
+    places = [{"x": x + n * each + 0.5, "width": each - 1, "fill": head_colour(n)} for n in range(num_heads)]
+    return "".join(tag("rect", y=top - 6, height=5, **place) for place in places)
 
 
 def projections(state):

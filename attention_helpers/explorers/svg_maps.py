@@ -70,7 +70,9 @@ def minuses(steps, w, h):
 
     steps: the cells' levels (rows, columns); w, h: the size of a cell, of which small ones get none.
     """
-    spots = np.argwhere(steps < -3).tolist() if min(w, h) >= 6 else []
+    if min(w, h) < 6:
+        return ""
+    spots = np.argwhere(steps < -3).tolist()
     starts = [f"M{(j + 0.3) * w:.1f} " for j in range(steps.shape[1])]
     strokes = [f"{(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for i in range(steps.shape[0])]
     path = "".join([starts[j] + strokes[i] for i, j in spots])
