@@ -14,8 +14,6 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
-LEFT_EDGE = (-0.04, -0.015, -0.015, -0.04)  # where a row's bar is, in axes widths
-ROW = np.array([-0.5, -0.5, 0.5, 0.5])
 NUMBERS_UP_TO = 8  # cells per side: beyond that, numbers no longer fit
 HIDDEN = ListedColormap(["white"])  # a masked cell isn't a zero: it's hatched
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
@@ -36,12 +34,9 @@ class Heatmap(NamedTuple):
 
 
 def as_array(values):
-    """Any array or tensor as a float64 NumPy array; tensors are detached first. ValueError for complex numbers."""
+    """Any array or tensor as a float64 NumPy array; tensors are detached first."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = values.resolve_conj() if values.is_complex() else values.double()
-    if np.iscomplexobj(values):
-        raise ValueError("values must be real to be drawn, got complex numbers: draw their abs(), or .real and .imag")
+        values = values.detach().cpu().double()
     return np.asarray(values, dtype=np.float64)
 
 
@@ -53,24 +48,10 @@ def as_table(values):
     return table
 
 
-def as_row(name, values):
-    """Like as_array; ValueError unless it has one dimension and isn't empty."""
-    row = as_array(values)
-    if row.ndim != 1 or row.size == 0:
-        raise ValueError(f"{name} must be one row of numbers, at least one, got the shape {row.shape}")
-    return row
-
-
 def check_labels(name, labels, count, kind="label"):
     """ValueError unless there is one label (or head, colour, ...: see `kind`) for each of `count` items."""
     if len(labels) != count:
         raise ValueError(f"{name} must hold one {kind} for each of {count}, got {len(labels)}: {list(labels)}")
-
-
-def check_series(series):
-    """ValueError if there is nothing to draw."""
-    if len(series) == 0:
-        raise ValueError("series must hold at least one name and its numbers, got none")
 
 
 def head_colour(head):
@@ -155,36 +136,12 @@ def write_numbers(heatmap, values, hide):
         text.set_color("black" if light[i, j] > 0.179 else "white")
 
 
-def colour_rows(ax, heads):
-    """Put a bar in its head's colour to the left of each row; `heads` gives the head of each row."""
-    check_labels("heads", heads, len(ax.get_yticks()), "head")
-    ax.tick_params(axis="y", length=0, pad=14)
-    across = ax.get_yaxis_transform()  # x as a fraction of the axes' width, y in rows
-    return [
-        ax.fill(LEFT_EDGE, n + ROW, color=head_colour(head), transform=across, clip_on=False)[0]
-        for n, head in enumerate(heads)
-    ]
-
-
-def series_colours(series):
-    return [SERIES[n % len(SERIES)] for n in range(len(series))]
-
-
-def draw_bars(ax, series, labels, title="", ylabel="", *, colours=None):
-    """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series.
-
-    colours: one per series, for series that are heads: head_colour(0), ...
-    """
-    check_series(series)
-    colours = series_colours(series) if colours is None else colours
-    check_labels("colours", colours, len(series), "colour")
-    width = 0.8 / len(series)
-    bars = []
+def draw_bars(ax, series, labels, title="", ylabel=""):
+    """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series."""
+    width, bars = 0.8 / len(series), []
     for n, (name, values) in enumerate(series.items()):
-        values = as_row(f"series {name!r}", values)
-        check_labels("labels", labels, len(values))
         places = np.arange(len(labels)) + (n - (len(series) - 1) / 2) * width
-        bars.append(ax.bar(places, values, width, label=name, color=colours[n]))
+        bars.append(ax.bar(places, as_array(values), width, label=name, color=SERIES[n % len(SERIES)]))
     ax.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(title=title, ylabel=ylabel)
     if len(series) > 1:
@@ -194,13 +151,10 @@ def draw_bars(ax, series, labels, title="", ylabel="", *, colours=None):
 
 def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
     """Lines with markers: `series` maps a name to one number per x. log: the logarithmic axes ("", "x" or "xy")."""
-    check_series(series)
-    x, lines = as_row("x", x), []
-    colours = series_colours(series)
+    x, lines = as_array(x), []
     for n, (name, y) in enumerate(series.items()):
-        y = as_row(f"series {name!r}", y)
-        check_labels(f"series {name!r}", y, len(x), "number")
-        lines += ax.plot(x, y, marker="os^Dv<>p"[n % 8], color=colours[n], label=name)
+        look = {"marker": "os^Dv<>p"[n % 8], "color": SERIES[n % len(SERIES)]}
+        lines += ax.plot(x, as_array(y), label=name, **look)
     if "x" in log:
         ax.set_xscale("log", base=2)
         ax.set_xticks(x, [f"{value:g}" for value in x])
@@ -212,26 +166,9 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
     return lines
 
 
-def draw_histogram(ax, values, bins, title="", xlabel="", ylabel="how many"):
-    """How many of the values fall into each bin; `bins` are the edges. Returns the counts."""
-    counts, _, _ = ax.hist(
-        as_row("values", as_array(values).ravel()), as_row("bins", bins), color=GREY, edgecolor="white"
-    )
-    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    return counts
-
-
 def draw_arrows(ax, vectors, labels, title="", *, colours=None):
     """Labelled arrows from the origin, for vectors of width 2 or 3 (`ax` must be flat or 3-D to match)."""
     vectors = as_table(vectors)
-    check_labels("labels", labels, len(vectors))
-    if vectors.shape[1] not in (2, 3):
-        raise ValueError(f"vectors must be 2 or 3 wide, got {vectors.shape[1]}")
-    if (vectors.shape[1] == 3) != (ax.name == "3d"):
-        kind = "three-dimensional" if ax.name == "3d" else "flat"
-        raise ValueError(f"vectors {vectors.shape[1]} wide cannot be drawn on {kind} axes: see new_figure(three_d=...)")
-    if colours is not None:
-        check_labels("colours", colours, len(vectors), "colour")
     for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
         colour = GREY if colours is None else colours[n]
         ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)

@@ -68,7 +68,15 @@ class Explorer(widgets.VBox):
     """Controls on top; below them a headline, a picture and readouts, all computed from the controls' values.
 
     A subclass keeps three things apart: the controls, what is computed from their values, and how that is shown, as a
-    picture and in words. Only `make_controls` and `make_extras` know about widgets.
+    picture and in words. Only `make_controls` and `make_extras` know about widgets. It has:
+
+    - make_controls(): the controls by name, in their initial state
+    - compute(**values): everything shown, as a named tuple (the arrays) that depends only on the controls' values;
+      ValueError for an impossible state
+    - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
+    - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
+    - in_words(arrays): what the picture shows, for readers who can't see it
+    - readouts(arrays): the table below the picture, as text or Markup by name
 
     explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
     what was computed from them. Shapes and units: see each explorer's arrays and each control's label.
@@ -103,30 +111,6 @@ class Explorer(widgets.VBox):
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self._begin()
-
-    def make_controls(self):
-        """The controls by name, in their initial state."""
-        raise NotImplementedError
-
-    def compute(self, **values):
-        """Everything shown, as a named tuple that depends only on the values; ValueError for an impossible state."""
-        raise NotImplementedError
-
-    def picture(self, arrays):
-        """The arrays as rows (lists) of Drawings, whose sizes are the same in every state."""
-        raise NotImplementedError
-
-    def headline(self, arrays):
-        """One sentence on what you see, with its numbers: text or Markup."""
-        raise NotImplementedError
-
-    def in_words(self, arrays):
-        """What the picture shows, for readers who can't see it."""
-        raise NotImplementedError
-
-    def readouts(self, arrays):
-        """The table below the picture: text or Markup, by name."""
-        raise NotImplementedError
 
     def make_view(self):
         """The widget that shows self.view."""
@@ -167,16 +151,12 @@ class Explorer(widgets.VBox):
         """Move controls from code: all of them, or none if one value is refused."""
         with self._lock:
             values, follow = self.goes_with(values), self.choices(self._wanted).keys()
-            for name, value in values.items():
+            wanted = self._wanted | values
+            for name in sorted(values, key=follow.__contains__):  # what others depend on comes first
                 if name not in self.controls:
                     raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
-                if name not in follow:
-                    check_value(name, self.controls[name], value)
-            wanted = self._wanted | {name: value for name, value in values.items() if name not in follow}
-            for name in [name for name in follow if name in values]:  # each after those it depends on
-                options = self.choices(wanted)[name]
-                refuse_unless(is_one_of(values[name], options), name, options, values[name])
-                wanted |= {name: values[name]}
+                options = self.choices(wanted)[name] if name in follow else None
+                check_value(name, self.controls[name], values[name], options)
             settled = self._settled(wanted)
             self._wanted = wanted
             self._show(*settled)
@@ -281,35 +261,26 @@ def answer_quietly(control):
         control.comm.handle_msg = control._handle_msg
 
 
-def check_value(name, control, value):
-    """ValueError for a value that a control can't take; a slider itself would silently clip it."""
-    if hasattr(control, "options"):
+def check_value(name, control, value, options=None):
+    """ValueError for a value that a control can't take; a slider itself would silently clip it.
+
+    options: those of a control that others give them; by default the control's own.
+    """
+    if options is None and hasattr(control, "options"):
         options = [option for _, option in control._options_full]
-        refuse_unless(is_one_of(value, options), name, options, value)
+    if options is not None:
+        fits = isinstance(value, (str, int, float)) and value in options
+        rule = f"one of {', '.join(map(str, options))}"
+        if isinstance(options, range):
+            rule = f"from {options[0]} to {options[-1]} in steps of {options.step}"
     elif hasattr(control, "min"):
-        number = isinstance(value, int if isinstance(control.value, int) else (int, float)) and not isinstance(
-            value, bool
-        )
+        kinds = (int,) if isinstance(control.value, int) else (int, float)
+        fits = type(value) in kinds and control.min <= value <= control.max
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
-        refuse_unless(number and control.min <= value <= control.max, name, rule, value)
-    elif isinstance(control, widgets.Text):
-        refuse_unless(isinstance(value, str), name, "a string", value)
     else:
-        refuse_unless(isinstance(value, bool), name, "True or False", value)
-
-
-def is_one_of(value, options):
-    """Whether a value is among some options. True isn't 1, and a tensor isn't any of them."""
-    plain = isinstance(value, (str, int, float))
-    return plain and any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in options)
-
-
-def refuse_unless(fits, name, rule, value):
-    """rule: what the value must be, in words, or a list or range of the allowed values."""
+        kind = type(control.value)
+        fits, rule = type(value) is kind, "a string" if kind is str else "True or False"
     if not fits:
-        if isinstance(rule, range):
-            rule = f"from {rule[0]} to {rule[-1]} in steps of {rule.step}"
-        rule = rule if isinstance(rule, str) else f"one of {', '.join(map(str, rule))}"
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 

@@ -5,12 +5,10 @@ import textwrap
 
 import torch
 
-from ..core import causal_mask
 from ..plots import ABOVE
-from .hatching import outline
-from .ink import NEUTRAL, largest
-from .svg import BOTTOM, LEFT, SMALL, TOP, Drawing, beside, line, moved, tag, text
-from .svg_maps import head_maps, heatmap, strip
+from .ink import largest
+from .svg import BOTTOM, LEFT, SMALL, TOP, Drawing, beside, line, tag, text
+from .svg_maps import head_maps, influence_map, strip
 
 MOST_MAPS = 12
 WIDTH = 590  # of the verdicts, and of the maps with the context next to them
@@ -70,14 +68,11 @@ def is_joined(state):
 
 def influence(state, tokens):
     """How far perturbing each token moves each row, with the future outlined in red."""
-    most, n = largest(state.influence), len(tokens)
-    named = {"labels": ("row", "perturbed token"), "tell": "perturbing {1} moves {0} by"}
-    table = heatmap(state.influence, tokens, tokens, side=ASIDE, limit=most, ink=NEUTRAL, **named)
-    edge = outline(causal_mask(n), ASIDE / n, ASIDE / n, stroke=ABOVE, stroke_width=2)
+    table = influence_map(state.influence, tokens, side=ASIDE, limit=largest(state.influence))
     title = "influence" if not state.random else "influence: random"
-    parts = [table.svg, moved(edge, LEFT, TOP), text(LEFT, TOP - 12, title, "start", 13, font_weight="bold")]
+    parts = [table.svg, text(LEFT, TOP - 12, title, "start", 13, font_weight="bold")]
     parts.append(text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE))
-    return Drawing("".join(parts), table.width, table.height)
+    return table._replace(svg="".join(parts))
 
 
 def result(state, tokens):

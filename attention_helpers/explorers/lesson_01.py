@@ -27,13 +27,6 @@ class ScoresState(NamedTuple):
     context: torch.Tensor  # (num_tokens, d_in)
 
 
-def attend(embeddings, query, temperature):
-    """From control values to arrays: softmax(scores / temperature) for all tokens of (num_tokens, d_in)."""
-    scores = attention_scores(embeddings, embeddings)  # (num_tokens, num_tokens)
-    weights = attention_weights(scores, scale=1 / temperature)  # (num_tokens, num_tokens)
-    return ScoresState(query, temperature, scores, weights, context_vectors(weights, embeddings))
-
-
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax.
 
@@ -61,7 +54,9 @@ class ScoresExplorer(SentenceExplorer):
         }
 
     def compute(self, query, temperature):
-        return attend(self.embeddings, query, temperature)
+        scores = attention_scores(self.embeddings, self.embeddings)  # (num_tokens, num_tokens)
+        weights = attention_weights(scores, scale=1 / temperature)  # (num_tokens, num_tokens)
+        return ScoresState(query, temperature, scores, weights, context_vectors(weights, self.embeddings))
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))

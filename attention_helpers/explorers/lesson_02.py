@@ -29,24 +29,6 @@ class QKVState(NamedTuple):
     divided_by: int  # the d_k under the root, or 1
 
 
-def attend(embeddings, source, d_out, seed, scaling, qkv_bias):
-    """From control values to arrays, for embeddings (num_tokens, d_in)."""
-    num_tokens, d_in = embeddings.shape
-    layer = seeded(SelfAttention_v2, seed, d_in, d_out, qkv_bias=qkv_bias)
-    parameters = sum(parameter.numel() for parameter in layer.parameters())
-    if source == "sentence":
-        scores = layer.steps(embeddings).scores
-    else:
-        generator = torch.Generator().manual_seed(seed)
-        queries, keys = torch.randn(2, num_tokens, d_out, generator=generator)  # each (num_tokens, d_out)
-        scores, parameters = attention_scores(queries, keys), 0
-    divided_by = d_out if scaling else 1
-    scale = divided_by**-0.5
-    weights = attention_weights(scores, scale=scale)
-    variance = (scores * scale).var() if num_tokens > 1 else torch.tensor(0.0)
-    return QKVState(scores, weights, variance, entropy_in_bits(weights), parameters, divided_by)
-
-
 class QKVExplorer(SentenceExplorer):
     """Change the width of queries and keys, their input, the seed, the scaling and the bias.
 
@@ -67,7 +49,20 @@ class QKVExplorer(SentenceExplorer):
         }
 
     def compute(self, source, d_out, seed, scaling, qkv_bias):
-        return attend(self.embeddings, source, d_out, seed, scaling, qkv_bias)
+        num_tokens, d_in = self.embeddings.shape
+        if source == "sentence":
+            layer = seeded(SelfAttention_v2, seed, d_in, d_out, qkv_bias=qkv_bias)
+            scores = layer.steps(self.embeddings).scores
+            parameters = sum(parameter.numel() for parameter in layer.parameters())
+        else:
+            generator = torch.Generator().manual_seed(seed)
+            queries, keys = torch.randn(2, num_tokens, d_out, generator=generator)  # each (num_tokens, d_out)
+            scores, parameters = attention_scores(queries, keys), 0
+        divided_by = d_out if scaling else 1
+        scale = divided_by**-0.5
+        weights = attention_weights(scores, scale=scale)
+        variance = (scores * scale).var() if num_tokens > 1 else torch.tensor(0.0)
+        return QKVState(scores, weights, variance, entropy_in_bits(weights), parameters, divided_by)
 
     def note(self, wanted, values):
         normal = values["source"] == "normal"

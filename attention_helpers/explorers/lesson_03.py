@@ -11,10 +11,9 @@ from ..layers import CausalAttention
 from ..probes import rounding, step_of
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
-from .hatching import outline
 from .ink import NEUTRAL, WEIGHTS, largest, weight_limit
-from .svg import BOTTOM, LEFT, TOP, Drawing, beside, moved, tag, text
-from .svg_maps import colour_bar, heatmap
+from .svg import BOTTOM, TOP, Drawing, beside, tag, text
+from .svg_maps import colour_bar, heatmap, influence_map
 
 SIDE = 210  # of a map
 METHODS = {
@@ -43,25 +42,6 @@ class MaskState(NamedTuple):
     correct: torch.Tensor  # (num_tokens, num_tokens), the influence with the correct mask, "-inf"
 
     moved = property(lambda self: self.influence[:, self.poked])  # (num_tokens,)
-
-
-def attend(embeddings, num_tokens, method, poked, amount):
-    """From control values to arrays, for the first num_tokens rows of embeddings (context_length, d_in).
-
-    All perturbed sentences go through the layer in one batch, so that a slider needn't wait for them.
-    """
-    if poked >= num_tokens:
-        raise ValueError(
-            f"token {poked} is not among the first {num_tokens}: perturb an earlier one, or take more tokens"
-        )
-    layer = seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0).eval()
-    x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
-    perturbed = x + torch.eye(num_tokens)[:, :, None] * step_of(x, amount)  # (num_tokens, ...), token j in sentence j
-    x = torch.cat((x, perturbed))  # (1 + num_tokens, num_tokens, d_in)
-    steps = layer.steps(x)
-    weights = {name: masked(steps, name) for name in ("-inf", method)}  # each (1 + num_tokens, num_tokens, num_tokens)
-    influence = {name: rows_moved(context_vectors(each, steps.values), x) for name, each in weights.items()}
-    return MaskState(method, poked, amount, weights[method][0], influence[method], influence["-inf"])
 
 
 def masked(steps, method):
@@ -108,7 +88,19 @@ class MaskExplorer(SentenceExplorer):
         }
 
     def compute(self, num_tokens, method, poked, amount):
-        return attend(self.embeddings, num_tokens, method, poked, amount)
+        if poked >= num_tokens:
+            raise ValueError(
+                f"token {poked} is not among the first {num_tokens}: perturb an earlier one, or take more tokens"
+            )
+        embeddings = self.embeddings
+        layer = seeded(CausalAttention, 123, embeddings.shape[1], 2, len(embeddings), 0.0).eval()
+        x = embeddings[None, :num_tokens]  # (1, num_tokens, d_in)
+        perturbed = x + torch.eye(num_tokens)[:, :, None] * step_of(x, amount)  # token j in sentence j
+        x = torch.cat((x, perturbed))  # (1 + num_tokens, num_tokens, d_in)
+        steps = layer.steps(x)
+        weights = {name: masked(steps, name) for name in ("-inf", method)}  # each (1 + num_tokens, num_tokens, ...)
+        influence = {name: rows_moved(context_vectors(each, steps.values), x) for name, each in weights.items()}
+        return MaskState(method, poked, amount, weights[method][0], influence[method], influence["-inf"])
 
     def note(self, wanted, values):
         same = values["method"] == "-inf"
@@ -118,13 +110,16 @@ class MaskExplorer(SentenceExplorer):
         tokens, name, limit = self.tokens[: len(state.weights)], SHORT[state.method], weight_limit(len(state.weights))
         less, more = sorted(map(largest, (state.influence, state.correct)))
         most = min(2 * less, more)  # the weaker map can be seen too
-        correct = influence_map(state.correct, "correct", tokens, state.poked, most)
-        chosen = influence_map(state.influence, name, tokens, state.poked, most, beside=False)
+        pair = []
+        for title, influence in (("correct", state.correct), (name, state.influence)):
+            decimals = 3 if len(tokens) < 7 and largest(influence) < 10 else 2  # as many as a cell has room for
+            look = {"limit": most, "column": state.poked, "decimals": decimals, "beside": not pair}
+            pair.append(influence_map(influence, tokens, f"{title}: influence", side=SIDE, **look))
         key = with_key(colour_bar(most, NEUTRAL, SIDE, more=most < more))
         hidden = causal_mask(len(tokens)) if state.method in ("-inf", "renormalise") else None
         weights = heatmap(state.weights, tokens, tokens, f"{name}: weights", side=SIDE, hidden=hidden, limit=limit)
         weights = beside(weights, colour_bar(limit, WEIGHTS, SIDE, more=limit < 1))
-        maps = beside(correct, chosen, key), weights
+        maps = beside(*pair, key), weights
         return [[drawing._replace(height=TOP + SIDE + BOTTOM) for drawing in maps]]  # also if few names need less
 
     def headline(self, state):
@@ -156,19 +151,6 @@ class MaskExplorer(SentenceExplorer):
             + ", ".join(f"{token} {move:.3f} (correct: {right:.3f})" for token, move, right in rows)
             + "."
         )
-
-
-def influence_map(influence, name, tokens, poked, most, beside=True):
-    """How far each row moves with each token: grey, since it isn't a weight, and the future outlined in red."""
-    decimals = 3 if len(tokens) < 7 and largest(influence) < 10 else 2  # as many as a cell has room for
-    look = {"limit": most, "ink": NEUTRAL, "decimals": decimals, "tell": "perturbing {1} moves {0} by"}
-    labels, future = ("row", "perturbed token"), causal_mask(len(tokens))
-    table = heatmap(
-        influence, tokens, tokens, f"{name}: influence", side=SIDE, labels=labels, column=poked, beside=beside, **look
-    )
-    each = SIDE / len(tokens)
-    red = outline(future, each, each, stroke=plots.ABOVE, stroke_width=2) if future.any() else ""
-    return Drawing(table.svg + moved(red, LEFT if beside else 0, TOP), table.width, table.height)
 
 
 def with_key(bar):

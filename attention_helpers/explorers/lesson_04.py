@@ -33,20 +33,6 @@ class DropoutState(NamedTuple):
     histogram: torch.Tensor  # (BINS,), fractions of the row sums
 
 
-def attend(embeddings, p, seed, training, draws):
-    """From control values to arrays, for embeddings (num_tokens, d_in)."""
-    num_tokens, d_in = embeddings.shape
-    layer = seeded(CausalAttention, 123, d_in, 2, num_tokens, 0.0)
-    weights = layer.steps(embeddings[None]).weights[0]  # (num_tokens, num_tokens)
-    dropout = Dropout(p, generator=torch.Generator().manual_seed(seed)).train(training)
-    many = dropout(weights.expand(draws, -1, -1))  # (draws, num_tokens, num_tokens)
-    row_sums = many.sum(dim=-1)  # (draws, num_tokens)
-    bins = (row_sums / 0.25 + 1e-6).long().clamp(max=BINS - 1)
-    histogram = torch.bincount(bins.flatten(), minlength=BINS) / bins.numel()
-    kept = (many[0] > 0) | (weights == 0)
-    return DropoutState(p, training, weights, kept, many[0], many.mean(dim=0), row_sums, histogram)
-
-
 class DropoutExplorer(SentenceExplorer):
     """Drop attention weights with probability p, once or many times, in training or in eval mode.
 
@@ -63,7 +49,16 @@ class DropoutExplorer(SentenceExplorer):
         }
 
     def compute(self, p, seed, training, draws):
-        return attend(self.embeddings, p, seed, training, draws)
+        num_tokens, d_in = self.embeddings.shape
+        layer = seeded(CausalAttention, 123, d_in, 2, num_tokens, 0.0)
+        weights = layer.steps(self.embeddings[None]).weights[0]  # (num_tokens, num_tokens)
+        drop = Dropout(p, generator=torch.Generator().manual_seed(seed)).train(training)
+        many = drop(weights.expand(draws, -1, -1))  # (draws, num_tokens, num_tokens)
+        row_sums = many.sum(dim=-1)  # (draws, num_tokens)
+        bins = (row_sums / 0.25 + 1e-6).long().clamp(max=BINS - 1)
+        histogram = torch.bincount(bins.flatten(), minlength=BINS) / bins.numel()
+        kept = (many[0] > 0) | (weights == 0)
+        return DropoutState(p, training, weights, kept, many[0], many.mean(dim=0), row_sums, histogram)
 
     def note(self, wanted, values):
         if not values["training"]:

@@ -1,11 +1,12 @@
 """Notebook 05: heads side by side, each with its own weights, and their contexts in one row."""
 
 from ..core import causal_mask
+from ..layers import MultiHeadAttentionWrapper
+from ..seeded import seeded
 from .base import dropout, seed, stops
 from .ink import SIGNED, largest, weight_limit
 from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import HeadsExplorer, stack_heads, stack_trained, taken_from
-from .multi_head_words import dropped, each_head, last_token_reads, right, task
+from .multi_head import HeadsExplorer, dropped, each_head, last_token_reads, right, run, stack_trained, taken_from, task
 from .svg import beside, number
 from .svg_maps import colour_bar, head_maps, strip
 from .words import listed
@@ -37,7 +38,9 @@ class WrapperExplorer(HeadsExplorer):
     def compute(self, num_heads, d_out, dropout, seed, weights):
         if weights == "trained":
             return stack_trained(num_heads, d_out, dropout, seed)
-        return stack_heads(self.embeddings, self.tokens, num_heads, d_out, dropout, seed)
+        num_tokens, d_in = self.embeddings.shape
+        layer = seeded(MultiHeadAttentionWrapper, seed, d_in, d_out, num_tokens, dropout, num_heads)
+        return run(layer, self.embeddings, seed, self.tokens)
 
     def picture(self, state):
         num_heads, width, tokens = len(state.shown), state.context.shape[1], state.tokens

@@ -3,7 +3,6 @@
 import inspect
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from ..layers import MultiHeadAttention
 
@@ -39,30 +38,16 @@ def lines_at(where):
     return [line for line in code() if line.startswith(PLACES[where])]
 
 
-class Sizes(NamedTuple):
-    """What the code calls the present sizes."""
-
-    num_heads: int
-    num_tokens: int
-    head_dim: int
-    d_in: int
-    d_out: int
-    b: int = 1
-
-
-def sizes_of(state):
-    num_heads, num_tokens, head_dim = state.steps.queries.shape[1:]
-    return Sizes(num_heads, num_tokens, head_dim, state.x.shape[1], num_heads * head_dim)
-
-
-@lru_cache(maxsize=64)
-def with_sizes(line, sizes):
+def with_sizes(line, state):
     """A line of code with a comment that gives the present shape of its result."""
+    num_heads, num_tokens, head_dim = state.steps.queries.shape[1:]
+    sizes = {"b": 1, "num_heads": num_heads, "num_tokens": num_tokens, "head_dim": head_dim}
+    sizes |= {"d_in": state.x.shape[1], "d_out": num_heads * head_dim}
     line, _, comment = line.partition("  # ")
     for start, shape in UNCOMMENTED.items():
         if line.startswith(start):
             comment = shape
-    return f"{line}  # " + re.sub(r"\w+", lambda word: str(getattr(sizes, word[0])), comment)
+    return f"{line}  # " + re.sub(r"\w+", lambda word: str(sizes[word[0]]), comment)
 
 
 def reached(where, place):

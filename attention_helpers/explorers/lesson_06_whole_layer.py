@@ -9,7 +9,7 @@ from functools import lru_cache
 from ..core import causal_mask
 from ..plots import ABOVE, BELOW, as_table, head_colour
 from .ink import SIGNED, SIGNS, largest, levels, weight_limit
-from .lesson_06_stages import ORDER, lines_at, reached, sizes_of, with_sizes
+from .lesson_06_stages import ORDER, lines_at, reached, with_sizes
 from .svg import FRAME, LEFT, PALE, SMALL, Drawing, fit, moved, tag, text
 from .svg_maps import Grid, colour_bar, head_maps, minuses, names_beside, pixels, places_of
 
@@ -28,7 +28,7 @@ ENTRIES = 128  # most entries drawn as separate shapes
 
 def line_of_code(state):
     """The line that computes the current stage; of two, the one with the stage's result."""
-    words = with_sizes(lines_at(state.where)[-1], sizes_of(state))
+    words = with_sizes(lines_at(state.where)[-1], state)
     ground = tag("rect", width=580, height=19, rx=3, fill_opacity=0.12)
     return Drawing(ground + text(6, 13, words, "start", SMALL, font_family="monospace"), 580, 20)
 
@@ -93,15 +93,12 @@ def staged(svg, where, places, box, parts=1):
     """
     if not reached(where, places[0]):
         return tag("g", svg, opacity="0.15")
-    return svg + (frames(*box, parts) if where in places else "")
-
-
-@lru_cache(maxsize=64)
-def frames(x, y, width, height, parts):
-    """Frames side by side; a single one has some room around what it frames."""
-    each, room = width / parts, 3 if parts == 1 else -1
+    if where not in places:
+        return svg
+    x, y, width, height = box
+    each, room = width / parts, 3 if parts == 1 else -1  # a single frame has some room around what it frames
     size = {"y": y - 9, "width": each + 2 * room, "height": height + 12, "stroke_width": 2}
-    return "".join(tag("rect", x=x + n * each - room, **size, **FRAME) for n in range(parts))
+    return svg + "".join(tag("rect", x=x + n * each - room, **size, **FRAME) for n in range(parts))
 
 
 def strip(state, places, vectors, room, top, num_heads=0):
@@ -116,19 +113,14 @@ def strip(state, places, vectors, room, top, num_heads=0):
         svg += moved(minuses(levels(vectors, limit), width / vectors.shape[1], HIGH / len(vectors)), x, top)
     title = heading(places[0], x, top - 13, reached(state.where, places[0]))
     parts = num_heads if state.where == "context" else 1  # there each head still has its own table
-    return title + staged(svg + bands(x, top, width, num_heads), state.where, places, (x, top, width, HIGH), parts)
+    svg += bands(x, top, width, num_heads)
+    return title + staged(svg, state.where, places, (x, top, width, HIGH), max(1, parts))
 
 
 @lru_cache(maxsize=64)
 def entries(tokens, columns, width, height):
     """The grid that strips of one shape share."""
     return Grid(tokens, list(map(str, range(columns))), width, height, tell="{}, entry {}")
-
-
-@lru_cache(maxsize=64)
-def names(tokens, top):
-    """The tokens' names beside a strip."""
-    return "".join(names_beside(tokens, top, HIGH / len(tokens)))
 
 
 @lru_cache(maxsize=64)
@@ -141,7 +133,7 @@ def bands(x, top, width, num_heads):
 
 def projections(state):
     """Tokens, with arrows to their queries, keys and values."""
-    parts = [names(tuple(state.tokens), TOPS[1]), arrows_to_parts(state.where), SIGNS_KEY]
+    parts = [*names_beside(state.tokens, TOPS[1], HIGH / len(state.tokens)), arrows_to_parts(state.where), SIGNS_KEY]
     parts.append(strip(state, ["tokens"], state.x, TOKENS, TOPS[1]))
     for place, top, vectors in zip(ORDER[1:4], TOPS, state.steps, strict=False):
         rows = vectors[0].transpose(0, 1).flatten(1)  # (num_tokens, d_out)
@@ -182,16 +174,11 @@ def maps_height(num_heads, tokens, width):
 def mixed(state):
     """The maps, and below them the heads' contexts side by side, and the output."""
     num_heads, head_dim = state.steps.queries.shape[1], state.steps.queries.shape[3]
-    context = strip(state, ORDER[8:10], state.context, CONTEXT, TOPS[2], num_heads)
-    output = strip(state, ORDER[10:], state.output, OUTPUT, TOPS[2])
-    svg = (
-        maps(state)
-        + moved(names(tuple(state.tokens), TOPS[2]), LANE, 0)
-        + arrows_to_output(state.where, head_dim)
-        + context
-        + output
-    )
-    return Drawing(svg, 580, HEIGHT)
+    names = "".join(names_beside(state.tokens, TOPS[2], HIGH / len(state.tokens)))
+    parts = [maps(state), moved(names, LANE, 0), arrows_to_output(state.where, head_dim)]
+    parts.append(strip(state, ORDER[8:10], state.context, CONTEXT, TOPS[2], num_heads))
+    parts.append(strip(state, ORDER[10:], state.output, OUTPUT, TOPS[2]))
+    return Drawing("".join(parts), 580, HEIGHT)
 
 
 def whole_layer(state):

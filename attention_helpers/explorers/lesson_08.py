@@ -12,6 +12,7 @@ from .words import size_in_words
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
 WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+MEASURED = {"num_heads": 12, "width": 768, "num_kv_heads": 12, "bytes": 4}  # GPT-2 small, float32
 PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
 
 
@@ -46,24 +47,21 @@ class CostState(NamedTuple):
 class CostExplorer(Explorer):
     """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
 
-    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from float32
-    layers with this width (d_in = d_out) and num_heads, and are only shown for these sizes, with the formulas' curves.
-    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer; ValueError if num_heads doesn't divide width.
+    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
+    of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
+    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
     """
 
-    def __init__(self, measured, width=768, num_heads=12):
-        if num_heads not in divisors(width):
-            raise ValueError(f"num_heads must divide width and be at most {MOST_HEADS}, got {num_heads} and {width}")
-        self.sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_heads, "bytes": 4}
-        self.measured, self.widths = measured, sorted({*WIDTHS, width})
+    def __init__(self, measured):
+        self.measured = measured
         super().__init__()
 
     def make_controls(self):
-        width, heads = self.sizes["width"], self.sizes["num_heads"]
+        width, heads = MEASURED["width"], MEASURED["num_heads"]
         return {
             "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
             "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
-            "width": stops("width", self.widths, width, "The width of a token's vector before and after the layer"),
+            "width": stops("width", WIDTHS, width, "The width of a token's vector before and after the layer"),
             "num_kv_heads": stops(
                 "num_kv_heads", divisors(heads), heads, "Heads of keys and values, which the query heads share"
             ),
@@ -86,17 +84,14 @@ class CostExplorer(Explorer):
             said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
         if wanted["num_kv_heads"] not in (shared, wanted["num_heads"]):
             said.append(f"{wanted['num_kv_heads']} doesn't divide {heads} heads: {shared} KV heads instead.")
-        if self.measured and not self.as_measured(values):
-            known = "{num_heads} heads, width {width}".format(**self.sizes)
+        if self.measured and not values.items() >= MEASURED.items():
+            known = "{num_heads} heads, width {width}".format(**MEASURED)
             said.append(f"No measured points: they were taken with {known}, float32.")
         return " ".join(said)
 
-    def as_measured(self, values):
-        return all(values[name] == value for name, value in self.sizes.items())
-
     def compute(self, num_tokens, num_heads, width, num_kv_heads, bytes):
         sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_kv_heads, "bytes": bytes}
-        kv_width, measured = width // num_heads * num_kv_heads, self.measured if self.as_measured(sizes) else {}
+        kv_width, measured = width // num_heads * num_kv_heads, self.measured if sizes == MEASURED else {}
         operations = flops(num_tokens, width, width) | {"q, k, v": 2 * num_tokens * width * (width + 2 * kv_width)}
         table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, kv_width, 1, bytes)
         computed = {"kv_width": kv_width, "operations": operations, "table": table, "cache": cache}
@@ -116,8 +111,8 @@ class CostExplorer(Explorer):
             **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
         }
         points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
-        ends = cache_bytes(LENGTHS[0], self.widths[0] // MOST_HEADS or 1, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
-        look = {"ends": ends, "log": True, "written": rounded_size, "width": 560, "height": 220}
+        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
+        look = {"ends": ends, "written": rounded_size, "width": 560, "height": 220}
         title, names = "memory of one layer" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
         return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
 

@@ -45,32 +45,6 @@ def scaled_frequencies(scaling, width):
     return scaled[scaling], 1.0
 
 
-@torch.no_grad()
-def share_keys(embeddings, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
-    """From control values to arrays: ModernAttention on the first num_tokens rows of embeddings."""
-    if num_heads % num_kv_heads:
-        heads = counted(num_heads, "query head")
-        raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: take at most one for each")
-    head_dim, sizes = WIDTH // num_heads, (embeddings.shape[1], WIDTH, num_heads, num_kv_heads)
-    frequencies, factor = scaled_frequencies(scaling, int(head_dim * rotated))
-    options = {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
-    if positions == "rotary":
-        options |= {"frequencies": frequencies, "factor": factor}
-    layer = seeded(ModernAttention, SEED, *sizes, **options)
-    for linear in (layer.W_query, layer.W_key):
-        linear.weight.mul_(SHARP)
-    steps, hide = layer.steps(embeddings[None, :num_tokens]), window_mask(num_tokens, window)
-    weights = steps.weights[0]  # (num_heads, num_tokens, num_tokens)
-    if positions == "ALiBi":
-        scaled = steps.scores[0] * head_dim**-0.5
-        weights = attention_weights(scaled + alibi_bias(num_heads, num_tokens), hide)
-    reaches = torch.linalg.matrix_power((~hide).float(), LAYERS) > 0  # (num_tokens, num_tokens)
-    kept = min(num_tokens, window - 1)
-    cache = cache_bytes(kept, num_kv_heads * head_dim) if kept else 0
-    parameters = sum(parameter.numel() for parameter in layer.parameters())
-    return VariantsState(weights, ~hide, reaches, num_kv_heads, parameters, cache)
-
-
 class VariantsExplorer(SentenceExplorer):
     """Change the positions and their scaling, QK-norm, the query heads, the KV heads that they share, and the window.
 
@@ -103,8 +77,29 @@ class VariantsExplorer(SentenceExplorer):
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
 
-    def compute(self, **values):
-        return share_keys(self.embeddings, **values)
+    @torch.no_grad()
+    def compute(self, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
+        if num_heads % num_kv_heads:
+            heads = counted(num_heads, "query head")
+            raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: take at most one for each")
+        head_dim, sizes = WIDTH // num_heads, (self.embeddings.shape[1], WIDTH, num_heads, num_kv_heads)
+        frequencies, factor = scaled_frequencies(scaling, int(head_dim * rotated))
+        options = {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
+        if positions == "rotary":
+            options |= {"frequencies": frequencies, "factor": factor}
+        layer = seeded(ModernAttention, SEED, *sizes, **options)
+        for linear in (layer.W_query, layer.W_key):
+            linear.weight.mul_(SHARP)
+        steps, hide = layer.steps(self.embeddings[None, :num_tokens]), window_mask(num_tokens, window)
+        weights = steps.weights[0]  # (num_heads, num_tokens, num_tokens)
+        if positions == "ALiBi":
+            scaled = steps.scores[0] * head_dim**-0.5
+            weights = attention_weights(scaled + alibi_bias(num_heads, num_tokens), hide)
+        reaches = torch.linalg.matrix_power((~hide).float(), LAYERS) > 0  # (num_tokens, num_tokens)
+        kept = min(num_tokens, window - 1)
+        cache = cache_bytes(kept, num_kv_heads * head_dim) if kept else 0
+        parameters = sum(parameter.numel() for parameter in layer.parameters())
+        return VariantsState(weights, ~hide, reaches, num_kv_heads, parameters, cache)
 
     def picture(self, state):
         tokens, owners = self.tokens[: state.weights.shape[-1]], served(state)
@@ -123,7 +118,7 @@ class VariantsExplorer(SentenceExplorer):
 
     def headline(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
-        sees, reaches = self.last_token(state)
+        sees, reaches = int(state.sees[-1].sum()), int(state.reaches[-1].sum())  # by the last token
         share = f"{counted(num_heads, 'query head')} share {counted(state.num_kv_heads, 'KV head')}"
         if state.num_kv_heads == num_heads:
             share = (
@@ -148,10 +143,6 @@ class VariantsExplorer(SentenceExplorer):
             f"query head {head} with KV head {owner + 1} reads token {key + 1}, {self.tokens[key]}, most ({weight:.2f})"
             for head, (owner, key, weight) in rows
         )
-
-    def last_token(self, state):
-        """How many tokens the last one sees in one layer, and through LAYERS layers."""
-        return int(state.sees[-1].sum()), int(state.reaches[-1].sum())
 
 
 def counted(number, thing):

@@ -1,5 +1,6 @@
 """Notebook 10: all heads of a language model on your own text, with heads to ablate."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import ipywidgets as widgets
@@ -52,7 +53,8 @@ class ReadingExplorer(Explorer):
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
-        self.model, self.first_text, self.forwards = model, text, {}
+        self.model, self.first_text = model, text
+        self.look = lru_cache(KEPT)(self.look)
         maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, then the same again: see head_roles
         self.roles = {
             "induction": best_heads(weight_at(maps, 31, start=32)),
@@ -88,10 +90,9 @@ class ReadingExplorer(Explorer):
         return over
 
     def _clicked(self, change):
-        with self._lock:
-            if not self._held:
-                layer, head = change["new"]
-                self.set(layer=layer, head=head)
+        layer, head = change["new"]
+        if (layer, head) != (self.arrays.layer, self.arrays.head):
+            self.set(layer=layer, head=head)
 
     def choices(self, values):
         return {"token": range(self.num_tokens(values["text"]))}
@@ -103,13 +104,14 @@ class ReadingExplorer(Explorer):
         except ValueError:
             return 1
 
-    def report(self, layer):
-        self.message.value = MESSAGE.format(f"layer {layer} of {len(self.model.blocks)}")
-
     def reported(self, token_ids, ablate):
         """The model's output; the message shows how far it is. The model keeps no hook of this explorer's."""
+
+        def report(layer):
+            self.message.value = MESSAGE.format(f"layer {layer} of {len(hooks)}")
+
         blocks = enumerate(self.model.blocks, 1)
-        hooks = [block.register_forward_hook(lambda *_, layer=layer: self.report(layer)) for layer, block in blocks]
+        hooks = [block.register_forward_hook(lambda *_, layer=layer: report(layer)) for layer, block in blocks]
         try:
             return self.model.look(token_ids, ablate)
         finally:
@@ -121,12 +123,8 @@ class ReadingExplorer(Explorer):
         token_ids = self.model.encode(text)
         if token_ids.shape[1] > MOST:
             raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
-        if (text, ablate) not in self.forwards:
-            look = self.reported(token_ids, ablate)
-            while len(self.forwards) >= KEPT:
-                self.forwards.pop(next(iter(self.forwards)))  # the oldest
-            self.forwards[text, ablate] = look.logits[0], look.maps[0]
-        return token_ids[0], *self.forwards[text, ablate]
+        output = self.reported(token_ids, ablate)
+        return token_ids[0], output.logits[0], output.maps[0]
 
     def compute(self, text, layer, head, token, ablate):
         one = {"none": [], "this head": [(layer, head)]}
@@ -139,13 +137,9 @@ class ReadingExplorer(Explorer):
         words = self.model.words(token_ids)
         return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
 
-    def _show(self, values, arrays, note):
-        super()._show(values, arrays, note)
-        try:
-            self._held = True
-            self.tiles.value = values["layer"], values["head"]
-        finally:
-            self._held = False
+    def _draw(self, arrays):
+        super()._draw(arrays)
+        self.tiles.value = arrays.layer, arrays.head
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
@@ -158,11 +152,12 @@ class ReadingExplorer(Explorer):
 
     def headline(self, state):
         token = quoted(state.words[state.token])
-        [reads], [most] = strongest(state.row, state.words, 1)
         if not state.ablate:
             role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
             role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
-            return f"Layer {state.layer}, head {state.head}{role}: {token} reads {reads} most, {number(most)}."
+            most, place = state.row.max(dim=0)
+            reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
+            return f"Layer {state.layer}, head {state.head}{role}: {reads}"
         before, now = (number(share) for share in state.shares[:, 0].tolist())
         heads = f"{len(state.ablate)} head{'s' * (len(state.ablate) > 1)}"
         word = quoted(state.next_words[0])
@@ -196,15 +191,9 @@ def quoted(word):
     return f"“{plain(word.removeprefix(' ') or word)}”"
 
 
-def strongest(row, words, count):
-    """The tokens with the largest weights in a row of a map, in quotation marks, and those weights."""
-    best = row.topk(min(count, len(words)))
-    return [quoted(words[at]) for at in best.indices.tolist()], best.values.tolist()
-
-
-def reads(rows, words, count=3):
-    """For each row of a map, a text: the tokens with the largest weights, and those weights."""
-    shown, best = [plain(word) for word in words], rows.topk(min(count, len(words)))
+def reads(rows, words):
+    """For each row of a map, a text: the three tokens with the largest weights, and those weights."""
+    shown, best = [plain(word) for word in words], rows.topk(min(3, len(words)))
     told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
 

@@ -9,9 +9,7 @@ import math
 import textwrap
 from typing import NamedTuple
 
-import numpy as np
-
-from ..plots import as_array, check_labels, head_colour
+from ..plots import HEAD_COLOURS, as_array, head_colour
 
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
@@ -136,23 +134,12 @@ def fit(names, room):
     return max((len(shortened(name)) for name in names), default=0) * EM * SMALL <= room
 
 
-def legend(names, x, y, colours=None):
-    """Names in a row, each after a patch of its colour; nothing for a single name."""
-    parts = []
-    for name, colour in zip(names, colours or map(head_colour, range(len(names))), strict=False):
-        parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, name, "start"))
-        x += 24 + EM * SMALL * len(name)
-    return "".join(parts if len(names) > 1 else [])
-
-
-def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=None, decimals=2):
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, decimals=2):
     """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
 
-    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there. colours: one
-    per series, by default the heads'.
+    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there.
     """
     table = {kind: as_array(values).tolist() for kind, values in series.items()}
-    colours = colours or [head_colour(n) for n in range(len(table))]
     (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers on top of the bars
     each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
     longest = max(len(number(value, decimals)) for values in table.values() for value in values)
@@ -161,8 +148,7 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
     zero, middles = y_of(0.0), [30 + slot * (j + 0.5) for j in range(len(names))]
     parts = [title_of(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
     parts += [text(26, y_of(value) + 4, f"{value:.3g}", "end") for value in sorted({low, 0.0, high})]
-    for n, ((kind, values), colour) in enumerate(zip(table.items(), colours, strict=True)):
-        check_labels("names", names, len(values))
+    for n, ((kind, values), colour) in enumerate(zip(table.items(), colours, strict=False)):
         for middle, name, value in zip(middles, names, values, strict=True):
             x, y = middle + (n - len(table) / 2) * each, y_of(value)
             place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
@@ -171,7 +157,10 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
                 parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value, decimals), size=size))
     parts.append(names_below(names, middles, TOP + height, slot))
     foot = (20 if fit(names, slot) else BOTTOM) + 16 * (len(table) > 1)
-    parts.append(legend([*table], 30, TOP + height + foot - 4, colours))
+    x, y = 30, TOP + height + foot - 4
+    for kind, colour in zip(table if len(table) > 1 else [], colours, strict=False):
+        parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, kind, "start"))
+        x += 24 + EM * SMALL * len(kind)
     return Drawing("".join(parts), width, TOP + height + foot)
 
 
@@ -190,28 +179,26 @@ def curve(spots, name, **look):
     return tag("path", says=name, d=f"M{path}", **{"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look)
 
 
-def lines(curves, points, names, title, xlabel, here, *, ends, log=False, width=300, height=210, written="{:g}".format):
-    """Curves, lists by name, over evenly spaced positions, None where a curve has no value.
+def lines(curves, points, names, title, xlabel, here, *, ends, written, width, height):
+    """Curves on a logarithmic axis, lists by name, over evenly spaced positions, None where a curve has no value.
 
     points: measured points by name, as {position: value}; those with a curve's name share its entry in the key. names:
-    x labels by position; here: the position of a vertical line; ends: the range of the y axis, positive if log;
-    written: how a value is written on that axis and in tooltips.
+    x labels by position; here: the position of a vertical line; ends: the range of the y axis; written: how a value is
+    written on that axis and in tooltips.
     """
-    bend, count = math.log10 if log else float, len(next(iter(curves.values())))
-    left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(bend, ends)
+    left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(math.log10, ends)
+    count = len(next(iter(curves.values())))
     x_of = lambda place: left + 8 + place / (count - 1) * (right - left - 16)  # noqa: E731
-    y_of = lambda value: bottom - (value - low) / (high - low) * (bottom - top)  # noqa: E731
-    step = 1 if log else 10 ** math.floor(math.log10(high / 2))
-    values = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    ticks = [(written(10.0**value if log else value), y_of(value)) for value in values]
+    y_of = lambda value: bottom - (math.log10(value) - low) / (high - low) * (bottom - top)  # noqa: E731
+    ticks = [(written(10.0**n), y_of(10.0**n)) for n in range(math.ceil(low), math.floor(high) + 1)]
     labels = [(name, x_of(place)) for place, name in names.items()]
     parts = axes(title, left, right, top, bottom, ticks, labels)
     for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
-        spots = [(x_of(i), y_of(bend(value))) for i, value in enumerate(values) if value is not None]
+        spots = [(x_of(i), y_of(value)) for i, value in enumerate(values) if value is not None]
         parts.append(curve(spots, name, stroke_dasharray=dashes))
     for (name, measured), fill in zip(points.items(), FILLS, strict=False):
         for place, value in measured.items():
-            spot = {"cx": x_of(place), "cy": y_of(bend(value)), "r": 4.5, "stroke": "currentColor", "fill": fill}
+            spot = {"cx": x_of(place), "cy": y_of(value), "r": 4.5, "stroke": "currentColor", "fill": fill}
             parts.append(tag("circle", says=f"{name}, measured: {written(value)}", pointer_events="all", **spot))
     parts.append(line(x_of(here), top, x_of(here), bottom, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
     parts.append(text((left + right) / 2, bottom + 30, xlabel))
@@ -236,11 +223,10 @@ def key_of(curves, points, x, y):
 def arcs(weights, names, source, title="", width=240, height=90, far=None):
     """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider, stronger arc.
 
-    weights: (num_tokens,), or (num_heads, num_tokens) for arcs in the heads' colours. far: how far away the farthest
+    weights: (num_heads, num_tokens), for arcs in the heads' colours. far: how far away the farthest
     token is that can be read, whose arcs take the full height; by default, as far as from the last to the first.
     """
-    weights = np.atleast_2d(as_array(weights)).tolist()
-    check_labels("names", names, len(weights[0]))
+    weights = as_array(weights).tolist()
     slot, base = width / len(names), TOP + height
     span = width if far is None else slot * (far + 1)
     places = [slot * (j + 0.5) for j in range(len(names))]

@@ -3,14 +3,14 @@
 import html
 import itertools
 import math
-from functools import lru_cache
 
 import numpy as np
 
-from ..plots import as_array, as_table, check_labels, head_colour
+from ..core import causal_mask
+from ..plots import ABOVE, as_array, as_table, head_colour
 from . import svg as draw
-from .hatching import hatching
-from .ink import FULL, HEADS, PAGE, SIGNED, SIGNS, WEIGHTS, head_ink, largest, levels
+from .hatching import hatching, outline
+from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, SIGNS, WEIGHTS, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
@@ -70,16 +70,13 @@ def minuses(steps, w, h):
 
     steps: the cells' levels (rows, columns); w, h: the size of a cell, of which small ones get none.
     """
-    spots = np.argwhere(steps < -3).tolist() if min(w, h) >= 6 else []
-    each = dashes(*steps.shape, w, h)
-    path = "".join([each[i][j] for i, j in spots])
+    if min(w, h) < 6:
+        return ""
+    spots = np.argwhere(steps < -3).tolist()
+    starts = [f"M{(j + 0.3) * w:.1f} " for j in range(steps.shape[1])]
+    strokes = [f"{(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for i in range(steps.shape[0])]
+    path = "".join([starts[j] + strokes[i] for i, j in spots])
     return tag("path", d=path, stroke="currentColor", pointer_events="none") if path else ""
-
-
-@lru_cache(maxsize=64)
-def dashes(rows, columns, w, h):
-    """A minus for each cell of a table, as pieces of a path."""
-    return [[f"M{(j + 0.3) * w:.1f} {(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for j in range(columns)] for i in range(rows)]
 
 
 def crosses(taken, w, h):
@@ -98,8 +95,6 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     the one to frame. labels: what the rows and columns are. beside: whether the rows' names stand at the left.
     """
     values = as_table(values)
-    check_labels("rows", rows, values.shape[0])
-    check_labels("columns", columns, values.shape[1])
     width, left = width or side, LEFT if beside else 0
     grid = Grid(rows, columns, width, side, hidden, tell)
     table = grid.draw(values, taken, decimals, limit, ink)
@@ -110,10 +105,22 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
     if beside:
         parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
-        parts.append(masked_key(TOP + side) if grid.hatching else minus_key(TOP + side) if grid.dashed else "")
+        if grid.hatching:
+            parts.append(masked_key(TOP + side))
+        elif grid.dashed:
+            parts.append(text(LEFT - 7, TOP + side + 10, "−: below 0", "end", **draw.PALE))
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
     foot = axis(columns, places, TOP + side, grid.w, left + width, labels[1])
     return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
+
+
+def influence_map(influence, tokens, title="", *, side, beside=True, **look):
+    """How far each row moves with each token: grey, since it isn't a weight, and the future outlined in red."""
+    future, left, each = causal_mask(len(tokens)), LEFT if beside else 0, side / len(tokens)
+    look |= {"labels": ("row", "perturbed token"), "ink": NEUTRAL, "tell": "perturbing {1} moves {0} by"}
+    table = heatmap(influence, tokens, tokens, title, side=side, beside=beside, **look)
+    red = outline(future, each, each, stroke=ABOVE, stroke_width=2) if future.any() else ""
+    return table._replace(svg=table.svg + moved(red, left, TOP))
 
 
 def axis(names, places, y, room, end, label):
@@ -133,10 +140,6 @@ def masked_key(y):
     """What hatching means, to the left of the keys' names; y: the lower end of the maps."""
     slanted = tag("path", d="M0 0h10v9h-10ZM0 6l6 -6M3 9l7 -7", fill="none", stroke="currentColor", stroke_opacity=0.5)
     return moved(slanted, LEFT - 59, y + 2) + text(LEFT - 7, y + 10, "masked", "end", **draw.PALE)
-
-
-def minus_key(y):
-    return text(LEFT - 7, y + 10, "−: below 0", "end", **draw.PALE)
 
 
 def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, colours=None, names=None,

@@ -78,12 +78,12 @@ def maps(weights, tokens, asks, hidden, limit):
     return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2)
 
 
-def chart(title, curves, written, until, high, learned=None, width=230, height=66):
+def chart(title, curves, written, until, high, learned=None):
     """Curves by name, lists of (step, value), up to `until` and `high`, and below them their names and last values.
 
     written: how a value is written. learned: the step to mark, or None.
     """
-    left, right, top, bottom = 38, width - 10, TOP, TOP + height
+    width, height, left, right, top, bottom = 230, 66, 38, 220, TOP, TOP + 66
     spot = lambda step, value: (left + step / until * (right - left), bottom - min(value / high, 1) * height)  # noqa: E731
     ticks = [(written(value), spot(0, value)[1]) for value in (0, high)]
     steps = [(f"{step:g}", spot(step, 0)[0]) for step in (0, until / 2, until)]

@@ -5,7 +5,6 @@ import html
 import threading
 
 import ipywidgets as widgets
-from IPython import get_ipython
 
 from ..._data import data_file
 
@@ -29,27 +28,21 @@ SHOWN = """<style onload="const press = tries => {
     if (!button) return tries && setTimeout(press, 100, tries - 1);
     matchMedia('(prefers-reduced-motion: reduce)').matches || button.click();
 }; press(50)"></style>"""
-OPEN = set()  # playgrounds that aren't closed; ipywidgets keeps these alive anyway
 
 
 class Playground(widgets.VBox):
     """Train one attention layer and watch it: a stored picture at first, a PlaygroundExplorer once PyTorch is there.
 
     All that a PlaygroundExplorer has, this has too: set, run, play, pause, restart, values, arrays and so on. Code that
-    uses them waits until it's loaded. Running the cell again closes its former playground.
+    uses them waits until it's loaded.
     Errors: RuntimeError, from the cause, if it could not be loaded; else those of PlaygroundExplorer.
     """
 
     def __init__(self):
-        self._cell, self._execution = this_cell()
-        for other in [*OPEN]:
-            if self._cell and other._cell == self._cell and other._execution != self._execution:
-                other.close()
-        self._explorer, self._error, self._turn = None, None, threading.Lock()
+        self._explorer, self._error = None, None
         super().__init__([widgets.HTML(STYLE + LOADING), widgets.HTML(PICTURE.read_text(encoding="utf-8"))])
         self.add_class("attention-explorer")
         self.add_class("Playground")
-        OPEN.add(self)
         # Not a daemon, because torch mustn't be half imported when the process ends. The context names the cell.
         load = contextvars.copy_context().run
         self._loader = threading.Thread(target=load, args=(self._load,), name="loading the playground")
@@ -59,18 +52,12 @@ class Playground(widgets.VBox):
         try:
             from .explorer import PlaygroundExplorer
 
-            made = PlaygroundExplorer()
+            self._explorer = PlaygroundExplorer()
         except Exception as error:
             self._error, said = error, html.escape(f"{type(error).__name__}: {error}")
             self.children[0].value = STYLE + FAILED.format(said)
             return
-        with self._turn:
-            self._explorer, former = made, self.children
-            if self in OPEN:
-                self.children = made.children
-            else:
-                made.close()
-        close_all(*former)
+        self.children = self._explorer.children
 
     @property
     def explorer(self):
@@ -86,36 +73,9 @@ class Playground(widgets.VBox):
             raise AttributeError(f"a Playground has no {name}")
         return getattr(self.explorer, name)
 
-    def close(self):
-        """Stop for good and release everything."""
-        OPEN.discard(self)
-        with self._turn:
-            if self._explorer:
-                self._explorer.close()
-            else:
-                close_all(*self.children)
-        self.layout.close()
-        super().close()
-
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus the stored picture and a line of text for places without widgets."""
         return super()._repr_mimebundle_(**kwargs) | {
             "image/svg+xml": PICTURE.read_text(encoding="utf-8"),
             "text/plain": "Playground: run this cell to play with it.",
         }
-
-
-def this_cell():
-    """The ids of the running cell and of this execution; None outside a notebook."""
-    kernel = getattr(get_ipython(), "kernel", None)
-    parent = kernel.get_parent() if kernel else {}
-    return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
-
-
-def close_all(*parts):
-    """Close widgets, their children, styles and layouts, because ipywidgets keeps each of them until then."""
-    for part in parts:
-        if isinstance(part, widgets.DOMWidget):
-            close_all(*getattr(part, "children", ()), getattr(part, "style", None), part.layout)
-        if part is not None:
-            part.close()

@@ -13,7 +13,7 @@ from ..base import Explorer, answer_quietly, seed, stops
 from ..svg import below
 from ..words import shares
 from .charts import answer, maps, measured_curves, percent, question_arcs, sentence
-from .door import SHOWN, STYLE, close_all
+from .door import SHOWN, STYLE
 from .headline import SURE, asked, explained, fails, headline
 from .player import Player
 from .runs import NEXT, TASKS, Run
@@ -47,7 +47,7 @@ class PlaygroundExplorer(Explorer):
     play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
     time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
     on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
-    playing another pauses it, and so does interrupting the kernel. close() releases everything.
+    playing another pauses it.
     Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
@@ -109,8 +109,8 @@ class PlaygroundExplorer(Explorer):
 
     def state_of(self, run, values):
         """What to show of a run with these control values."""
-        example = run.map(), run.words(), run.asks, run.wanted(), *run.both()
-        return PlayState(run, values, run.step, *example, run.measured.copy(), run.honest.copy(), run.learned)
+        measured = run.measured.copy(), run.honest.copy(), run.learned
+        return PlayState(run, values, run.step, run.map(), *run.example(), *measured)
 
     def unused(self, values):
         return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
@@ -187,10 +187,7 @@ class PlaygroundExplorer(Explorer):
         self.play()
 
     def close(self):
-        """Stop for good and release everything."""
         self.pause()
-        self.arrays = self.arrays._replace(run=None)
-        close_all(*self.children, self.layout)
         super().close()
 
     def _moved(self, change):

@@ -16,7 +16,6 @@ TASKS = [*QUESTIONS, NEXT]
 HELD_OUT = 2_718_281_828  # the held-out examples' seed; the first 10,000 steps of no seed use it
 HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten pictures
 LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is so accurate for so many steps
-MOST_MEASURED = 400  # points per curve; beyond that, every second one is dropped
 
 
 class Measured(NamedTuple):
@@ -59,8 +58,8 @@ def model_of(task, d_out, num_heads, dropout, leaky, seed):
 class Run:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
-    take(steps) continues training. measured: a Measured for the start and for each take, thinned out if there are many;
-    honest: for the next character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
+    take(steps) continues training. measured: a Measured for the start and for each take; honest: for the next
+    character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
     accuracies were at least LEARNED for STEADY steps, or None; it stays when one dips later. predicted: the answer to
     the first held-out example, as token ids. The global generator is never used.
     """
@@ -100,42 +99,27 @@ class Run:
         loss = sum(losses) / len(losses) if losses else float("nan")
         right = torch.stack(accuracies).mean(dim=0).min().item() if accuracies else float("nan")
         self.measured.append(Measured(self.step, loss, held_loss, right, accuracy))
-        if len(self.measured) > MOST_MEASURED:
-            del self.measured[1:-1:2]
         self.predicted = outputs[0].argmax(dim=-1)
         self.since = None if accuracy < LEARNED else self.step if self.since is None else self.since
         if self.learned is None and self.since is not None and self.step - self.since >= STEADY:
             self.learned = self.since
-
-    @property
-    def asks(self):
-        """The map's row that we look at: the question's, or one with both a past and a future to read."""
-        return self.x.shape[1] * 5 // 8 if self.name == NEXT else self.x.shape[1] - 1
 
     @torch.no_grad()
     def map(self):
         """The attention weights for the first held-out example, (num_heads, num_tokens, num_tokens)."""
         return self.model.eval().maps(self.x[:1])[0]
 
-    def words(self):
-        """The tokens of the same example."""
-        if self.name == NEXT:
-            return [self.character(token_id) for token_id in self.x[0].tolist()]
-        return self.task.words(self.x[0])
+    def example(self):
+        """The first held-out example: its tokens, the row that asks, the tokens wanted, the model's answers, the right.
 
-    def character(self, token_id):
-        character = self.task.vocabulary[token_id]
-        return {" ": "␣", "\n": "↵"}.get(character, character)
-
-    def wanted(self):
-        """Which tokens hold the right answers, in the order in which they're asked for; none for the next character."""
+        For the next character, the row is one with both a past and a future to read, and no token is wanted.
+        """
         if self.name == NEXT:
-            return []
-        *pairs, question = self.words()
-        return [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
-
-    def both(self):
-        """What the model answers to the same example, and what's right, as two lists of words."""
-        if self.name == NEXT:
-            return [[self.character(each[self.asks].item())] for each in (self.predicted, self.answers[0])]
-        return [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
+            characters = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
+            asks = self.x.shape[1] * 5 // 8
+            answers = [[characters[each[asks].item()]] for each in (self.predicted, self.answers[0])]
+            return [characters[token_id] for token_id in self.x[0].tolist()], asks, [], *answers
+        *pairs, question = tokens = self.task.words(self.x[0])
+        wanted = [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
+        answers = [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
+        return tokens, len(pairs), wanted, *answers
