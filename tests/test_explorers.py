@@ -1,5 +1,6 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
+import html
 import re
 import signal
 import threading
@@ -7,7 +8,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import torch
-from explorer_checks import SVG, check, impossible, naming, plan
+from explorer_checks import check, impossible, naming, states
+from explorer_page import SVG
 
 from attention_helpers import Sentence, explorers
 from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
@@ -17,17 +19,23 @@ NAMES = explorers.__all__
 
 @pytest.fixture(scope="module")
 def explorer():
-    """Each explorer, made once: explorer("ScoresExplorer")."""
+    """Each explorer, made once, in its first state: explorer("ScoresExplorer")."""
     made = {}
-    return lambda name: made.setdefault(name, make(name))
+
+    def first(name):
+        e = made.setdefault(name, make(name))
+        e.set(**e._first)
+        return e
+
+    return first
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("most", [12, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_whole_grid_or_2000_states(explorer, name):
-    e = explorer(name)
-    sizes = set()
-    for state in plan(e, name, most=2000):
+def test_any_state_shows_what_the_layers_compute(explorer, name, most):
+    """An impossible state is refused, and changes nothing; all pictures have one size, so that nothing jumps."""
+    e, sizes = explorer(name), set()
+    for state in states(e, name, most):
         with naming(name, state):
             before = e.svg, e.values
             if said := impossible(name, state):
@@ -37,8 +45,25 @@ def test_the_whole_grid_or_2000_states(explorer, name):
             else:
                 e.set(**state)
                 assert e.values == state
-                sizes.add(str([part.get("viewBox") for part in check(e, name).iter(f"{SVG}svg")]))
-    assert len(sizes) == 1  # so that nothing jumps
+                sizes.add(str(check(e, name)))
+    assert len(sizes) == 1
+    fresh = make(name)
+    fresh.set(**e.values)
+    assert fresh.svg == e.svg  # whatever was shown before
+
+
+@pytest.mark.parametrize("name", ["QKVExplorer", "DropoutExplorer", "WrapperExplorer", "SplitExplorer"])
+def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
+    e, greyed = explorer(name), set()
+    for state in states(e, name, 40):
+        e.set(**state)
+        for control in [control for control in e.controls if e.controls[control].disabled]:
+            assert control in e.message.value
+            said = e.said, e.readout
+            e.set(**{control: settings_of(e.controls[control])[-1]})
+            assert (e.said, e.readout) == said
+            greyed.add(control)
+    assert greyed
 
 
 def family(widget):
@@ -72,36 +97,39 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_arrays_follow_from_values_alone(name, explorer):
-    """`compute` reads no control and stores nothing: it returns the same arrays after being asked for other states."""
-    e = explorer(name)
-    first = e._first
-    before = e.compute(**first)
-    goes_with_it = {"MaskExplorer": {"poked": 0}, "LayerExplorer": {"num_heads": 1}}
-    e.set(**{n: settings_of(e.controls[n])[0] for n in [*e.controls][:1]}, **goes_with_it.get(name, {}))
-    assert str(e.compute(**first)) == str(before)
-    e.set(**first)
-
-
 @pytest.mark.parametrize("order", [("num_heads", "d_out"), ("d_out", "num_heads")])
 def test_set_takes_its_values_in_any_order(explorer, order):
     e = explorer("SplitExplorer")
-    e.set(d_out=12, num_heads=2)
     wanted = {"num_heads": 5, "d_out": 15}
     e.set(**{name: wanted[name] for name in order})
     assert (e.values["num_heads"], e.values["d_out"]) == (5, 15)
 
 
-def test_an_impossible_set_raises_and_changes_nothing(explorer):
-    e = explorer("MaskExplorer")
-    e.set(num_tokens=6, poked=5)
+IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
+    ("MaskExplorer", "num_tokens", 2, 4, "token 2 is not among the first 2"),
+    ("VariantsExplorer", "num_heads", 1, 2, "2 KV heads can't be shared by 1 query head"),
+    ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
+    ("ReadingExplorer", "text", "x" * 65, "abc", "text must hold at most 64 tokens, got 65"),
+    ("ReadingExplorer", "text", "", "abc", "at least one token"),
+    ("LayerExplorer", "context_length", 5, 6, "x must hold at most context_length=5 tokens"),
+]
+
+
+@pytest.mark.parametrize(("name", "control", "bad", "good", "said"), IMPOSSIBLE)
+def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer, name, control, bad, good, said):
+    e = explorer(name)
     before = e.values, e.arrays, e.svg, e.message.value
-    with pytest.raises(ValueError, match="token 5 is not among the first 3"):
-        e.set(num_tokens=3)
+    with pytest.raises(ValueError, match=said):
+        e.set(**{control: bad})
     assert (e.values, e.arrays, e.svg, e.message.value) == before
-    e.set(poked=1, num_tokens=3)
-    assert e.arrays.weights.shape == (3, 3)
+    e.controls[control].value = bad
+    assert said in html.unescape(e.message.value)
+    assert "attention-dimmed" in e.view._dom_classes
+    assert (e.arrays, e.svg) == (before[1], before[2])
+    e.controls[control].value = good
+    assert "⚠" not in e.message.value
+    assert "attention-dimmed" not in e.view._dom_classes
+    check(e, name)
 
 
 @pytest.mark.parametrize(
