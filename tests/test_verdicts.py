@@ -20,76 +20,60 @@ from attention_helpers import (
     SelfAttention_v2,
 )
 from attention_helpers.any_layer.inspection import look_at
-from attention_helpers.any_layer.verdicts import Verdict, headline
+from attention_helpers.any_layer.verdicts import headline
 from attention_helpers.seeded import seeded
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))  # as wide as long: a shape alone proves nothing
 
 # For each layer: how many maps; its signs, in the order future, past, sums, unused, course, fewer, batch (one sign for
-# all that can't be judged, if it's random or NaN); what its headline says; and other key words of its verdicts.
+# all that can't be judged, if it's random or NaN); and the cause that its headline names.
 ALL = "✓✓✓✓✓✓✓"
-SOUND = "computes what the course's {}".format
-WRAPPER, WHOLE = SOUND("MultiHeadAttentionWrapper"), SOUND("MultiHeadAttention computes")
 FUTURE, FINE = "It reads the future: ", "No fault found: it reads only the past, each token reads its whole past"
 SCALE = "The scores' scale is wrong: times {}, they would match MultiHeadAttention".format
+HEAD_BY_HEAD = """Einsum EinsumKeysFirst FusedCausal ByHand Dropping HeadByHead Causal WeightsFirst WeightsLast
+    ScoresFirst TwoMatrices HeadAfterHead"""
+PROJECTED = "TorchModuleMasked Renamed KeysFirst OneMatrix"
 LAYERS = {
     # sound ones, in many ways of writing
-    "TorchModuleMasked": (2, ALL, WHOLE),
-    "Einsum": (2, ALL, WRAPPER),
-    "EinsumKeysFirst": (2, ALL, WRAPPER),
-    "FusedCausal": (2, ALL, WRAPPER),
-    "ByHand": (2, ALL, WRAPPER),
-    "Dropping": (2, ALL, WRAPPER),
-    "HeadByHead": (2, ALL, WRAPPER),
-    "Causal": (2, ALL, WRAPPER),
-    "WeightsFirst": (2, ALL, WRAPPER),
-    "WeightsLast": (2, ALL, WRAPPER),
-    "ScoresFirst": (2, ALL, WRAPPER),
-    "Renamed": (2, ALL, WHOLE),
-    "KeysFirst": (2, ALL, WHOLE),
-    "OneMatrix": (2, ALL, WHOLE),
-    "TwoMatrices": (2, ALL, WRAPPER),
-    "HeadAfterHead": (2, ALL, WRAPPER),
-    "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
-    "GroupedFused": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
-    "Rotated": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "the numbers differ by"),
-    "Block": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1", "parameters fit no layer"),
+    **dict.fromkeys(HEAD_BY_HEAD.split(), (2, ALL, "computes what the course's MultiHeadAttentionWrapper")),
+    **dict.fromkeys(PROJECTED.split(), (2, ALL, "computes what the course's MultiHeadAttention computes")),
+    **dict.fromkeys(["Grouped", "GroupedFused", "Rotated", "Block"], (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1")),
     # without a softmax over the keys
     "HardAttention": (4, "✓✓✓✓?✓✓", FINE),
-    "SinkLogit": (0, "✓✓?✓?✓✓", f"{FINE}$", "no map found"),
+    "SinkLogit": (0, "✓✓?✓?✓✓", f"{FINE}$"),
     # the future
-    "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0", "Attention without its mask"),
-    "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after", "SelfAttention_v2, which has no mask", "one sentence at a"),
+    "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
+    "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after"),
     "SoftmaxTwice": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
-    "FusedWrongWay": (2, "✗?✓✓?✓✓", FUTURE + "its mask hides the past instead", "token 3 never reads tokens 0, 1, 2"),
+    "FusedWrongWay": (2, "✗?✓✓?✓✓", FUTURE + "its mask hides the past instead"),
     "ByHandMaskedLate": (2, "✗✓✓✓✓✓✓", FUTURE + "a large score there takes all: mask the scores before exp"),
     "Renormalised": (2, "✗✓✓✓✓✓✓", FUTURE + "a large score there takes all"),
-    "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away", "`scores.mask"),
-    "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted", "taken away"),
+    "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away"),
+    "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted"),
     "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
     "TwoTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OneHeadMasked": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
-    "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
-    "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape", "a map has a weight"),
-    "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero", "window of 2"),
+    "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries"),
+    "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape"),
+    "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero"),
     # the past
-    "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$", "view"),
+    "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$"),
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
-    "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
+    "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself"),
     "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
-    "FirstTokenHidden": (2, "✓?✓✓?✓✓", "No fault found, but token 3 never reads token 0$", "no map has a weight there"),
+    "FirstTokenHidden": (2, "✓?✓✓?✓✓", "No fault found, but token 3 never reads token 0$"),
     # weights and scale
-    "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
-    "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
-    "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41), r"divided by 2, not by √2 = 1.41"),
-    "Multiplied": (2, "✓✓✓✓✗✓✓", SCALE(0.5), r"divided by 0.707, not by √2 = 1.41"),
-    "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
+    "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707)),
+    "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707)),
+    "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41)),
+    "Multiplied": (2, "✓✓✓✓✗✓✓", SCALE(0.5)),
+    "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
-    "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight", "token 1 never reads token 1"),
+    "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight"),
     # what's left
-    "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$", "without its output proj"),
-    "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
-    "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$", "with 3, line "),
+    "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
+    "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$"),
+    "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$"),
     "OneSentence": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix"),
     "TakesOne": (1, "✓✓✓✓✓✓✗", r"It fails on a batch of sentences: line \d+, `scores = torch.mm"),
     "WritesIntoItsInput": (2, "?✓✓✓", "can't be judged: layer must leave x as it is, but writes into it"),
@@ -102,25 +86,19 @@ def judged(layer, x=X):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_verdicts_on_a_layer_that_is_not_ours(name):
-    maps, signs, said, *words = LAYERS[name]
+    maps, signs, said = LAYERS[name]
     state = look_at(made(getattr(other_layers, name)), X, seed=0)
     assert len(state.maps) == maps
     assert "".join(verdict.sign for verdict in state.verdicts.values()) == signs
     assert re.search(said, headline(state.verdicts, name))
-    told = "\n".join(f"{verdict.claim}\n{verdict.words}" for verdict in state.verdicts.values())
-    for key in words:
-        assert re.search(key, told, re.MULTILINE)
 
 
-@pytest.mark.parametrize("returned", ["WeightsFirst", "WeightsLast", "ScoresFirst"])
-def test_a_layer_is_judged_by_its_output_and_told_what_was_ignored(returned):
+@pytest.mark.parametrize(("returned", "number"), [("WeightsFirst", 2), ("WeightsLast", 1), ("ScoresFirst", 2)])
+def test_a_layer_is_judged_by_its_output_and_told_what_was_ignored(returned, number):
     expected, state = (look_at(made(getattr(other_layers, name)), X, seed=0) for name in ("Causal", returned))
     assert torch.equal(state.result, expected.result)
     assert torch.equal(state.influence, expected.influence)
-    ignored = {"WeightsFirst": "(1, 4, 4), attention weights", "ScoresFirst": "(1, 2, 4, 4)"}
-    number = 1 if returned == "WeightsLast" else 2
-    wanted = ignored.get(returned, ignored["WeightsFirst"])
-    assert state.ignored == f"judged by result {number} of 2, ignored: {wanted}"
+    assert f"result {number} of 2" in state.ignored
     assert (state.returned, expected.ignored) == ((1, 4, 4), "")
 
 
@@ -212,16 +190,6 @@ def test_what_a_view_without_transpose_hides_is_what_has_no_gradient(s):
             assert re.match(rf"token {row} never reads tokens? {missed}\b", verdicts["past"].words)
 
 
-def test_a_wasted_step_that_has_no_row_and_column_per_token_is_not_blamed_for_a_leak():
-    def wasteful(x):
-        x.exp()
-        return (x @ x.mT).softmax(-1) @ x
-
-    verdicts = judged(wasteful, X[:, :3])
-    assert headline(verdicts, "wasteful") == "It reads the future: no weight after the diagonal is 0"
-    assert re.match(r"exp in line \d+, `x.exp\(\)`$", verdicts["unused"].words)
-
-
 def test_what_cannot_be_compared_is_not_said_to_differ():
     class More(CausalAttention):
         def __init__(self):
@@ -235,17 +203,6 @@ def test_what_cannot_be_compared_is_not_said_to_differ():
         assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
 
 
-def test_a_perturbation_that_makes_the_learners_code_fail_is_told_with_its_line():
-    def small(x):
-        if x.abs().max() > 100:
-            raise RuntimeError("too large")
-        return x
-
-    verdicts = judged(small)
-    assert re.search(r"fails in line \d+, .*RuntimeError: too large$", verdicts["future"].words)
-    assert headline(verdicts, "small").startswith("small can't be judged: with other numbers it fails in line")
-
-
 def test_a_result_that_drifts_is_not_judged():
     count = []
 
@@ -254,12 +211,3 @@ def test_a_result_that_drifts_is_not_judged():
         return x + len(count)
 
     assert judged(drifting)["future"].words.startswith("can't be judged: layer must return the same for the same x")
-
-
-def test_rows_and_tokens_of_a_verdict_are_named_by_the_words_of_the_sentence():
-    verdict = Verdict("✗", "Row 0 is NaN", "row 2 moves when tokens 0 and 1 are swapped; token 7 never", "token 1")
-    named = verdict.naming(["Your", "journey", "starts"])
-    assert named[:2] == ("✗", "“Your” (row 0) is NaN")
-    assert named.words.startswith("“starts” (row 2) moves when “Your”, “journey” (tokens 0 and 1) are swapped")
-    assert named.words.endswith("; token 7 never")  # the sentence has no such token
-    assert named.cause == "“journey” (token 1)"
