@@ -87,16 +87,6 @@ def test_held_out_examples_are_scored_without_dropout():
     assert torch.equal(plain.x, dropped.x)
 
 
-@pytest.mark.parametrize(("task", "rate"), [("one question", 1e-3), ("next character", 1e-2)])
-def test_a_run_heeds_its_rate_and_its_dropout(task, rate):
-    runs = [Run(task, 8, 2, dropout, speed, "causal", seed=0) for dropout, speed in ((0, 1e-2), (0, rate), (0.5, 1e-2))]
-    for run in runs:
-        run.take(2)
-    usual, other_rate, dropped = (run.measured[-1].held_loss for run in runs)
-    assert (usual == other_rate) == (rate == 1e-2)
-    assert usual != dropped
-
-
 @pytest.mark.parametrize(
     ("accuracies", "learned"),
     [

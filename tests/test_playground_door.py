@@ -90,20 +90,17 @@ def test_an_error_while_loading_is_shown_in_place_and_raised_where_it_is_used(sl
     assert isinstance(caught.value.__cause__, ImportError)
 
 
-@pytest.mark.parametrize("when", ["while it loads", "later"])
-def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkeypatch, when):
+def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkeypatch):
     gc.collect()
     before, runs, outputs = len(all_widgets._instances), [], []
-    if when == "later":
-        slow()
     for execution in range(4):
         monkeypatch.setattr(door, "this_cell", lambda execution=execution: ("the cell", execution))
         outputs.append(Playground())
-        if when == "later":
+        if execution:  # the first is closed while it loads
+            slow()
             outputs[-1].play()
             runs.append(weakref.ref(outputs[-1].arrays.run))
         assert [*door.OPEN] == [outputs[-1]]
-    slow()
     for made in outputs:
         made._loader.join()
     assert [made.comm is None for made in outputs] == [True, True, True, False]

@@ -172,22 +172,7 @@ def test_a_window_of_any_width_is_named(s, width, sinks):
         assert (verdict.sign, verdict.claim) == ("✗", "Each token reads only itself")
     else:
         assert (verdict.sign, verdict.claim) == ("?", f"It has a sliding window of {width}")
-        before = {1: "", 2: " and the token before it"}.get(width, f" and the {width - 1} tokens before it")
-        assert verdict.words == f"each token reads itself{before}{', and the first token' * sinks}"
-
-
-@given(s=ANY_SIZES)
-def test_what_a_view_without_transpose_hides_is_what_has_no_gradient(s):
-    layer, x = seeded(other_layers.ViewWithoutTranspose, 0, s.d_in, s.d_out, s.num_heads), drawn(s)
-    jacobian = torch.autograd.functional.jacobian(lambda x: layer(x[None])[0], x)
-    unread = (jacobian.abs().amax(dim=(1, 3)) == 0).tril()  # (num_tokens, num_tokens)
-    verdicts = judged(layer, x)
-    if verdicts["future"].sign == "✓":
-        assert (verdicts["past"].sign == "✓") == (not unread.any())
-        if verdicts["past"].claim.startswith("Tokens miss"):
-            row = unread.any(dim=1).nonzero().max()
-            missed = ", ".join(str(j) for j in unread[row].nonzero().flatten().tolist())
-            assert re.match(rf"token {row} never reads tokens? {missed}\b", verdicts["past"].words)
+        assert ("first token" in verdict.words) == bool(sinks)
 
 
 def test_what_cannot_be_compared_is_not_said_to_differ():
@@ -201,13 +186,3 @@ def test_what_cannot_be_compared_is_not_said_to_differ():
 
     for layer in (seeded(More, 0), lambda x: functional.softmax(x @ x.mT, dim=-1) @ x):
         assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
-
-
-def test_a_result_that_drifts_is_not_judged():
-    count = []
-
-    def drifting(x):
-        count.append(1)
-        return x + len(count)
-
-    assert judged(drifting)["future"].words.startswith("can't be judged: layer must return the same for the same x")

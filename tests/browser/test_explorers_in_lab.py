@@ -2,7 +2,6 @@
 
 import course
 import pytest
-from visit import SCREENSHOTS
 
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, ids=lambda path: path.stem)
@@ -69,7 +68,6 @@ def test_it_fits_on_a_screen_in_its_own_size_and_nothing_is_cut_off(explorer):
     for width in (800, 1024, 1400):  # the last as before
         explorer.page.set_viewport_size({"width": width, "height": 900})
         room = still(explorer, ROOM)
-        explorer.box.screenshot(path=SCREENSHOTS / f"{explorer.kind}_{width}.png")
         assert room["scales"] == pytest.approx([1] * len(room["scales"]), abs=0.01)
         assert room["smallest"] >= 11
         assert room["cut"] == []
@@ -92,7 +90,6 @@ def test_words_are_readable_in_a_dark_theme_too(explorer):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
         choose_theme(explorer.page, theme)
         seen = still(explorer, CONTRAST)
-        explorer.box.screenshot(path=SCREENSHOTS / f"{explorer.kind}_{theme[11:].lower()}.png")
         assert seen["dark"] == (theme == "JupyterLab Dark")
         assert seen["contrast"] >= 4.5
 

@@ -8,7 +8,6 @@ import course
 import pytest
 from kernel import Kernel
 from test_explorers_in_lab import CONTRAST, ROOM, choose_theme, still
-from visit import SCREENSHOTS
 
 from tools.notebooks.lab import TOKEN, Lab
 
@@ -161,15 +160,6 @@ def test_an_interrupt_of_a_cell_stops_it_too(ground):
     ground.wait_for(ENDED, (0, False))
 
 
-def test_its_cell_run_again_ends_the_one_before(ground):
-    ground.do("globals().update(before=playground)")
-    ground.play()
-    ground.run_cell()
-    ground.wait_for("playground is not before and playground.arrays.step > 0", True)
-    assert ground.ask(f"({THREADS}, before.playing, before.comm is None)") == (1, False, True)
-    ground.box.locator("div[role=img]").wait_for()
-
-
 def test_it_stands_still_for_who_wants_less_motion_until_play_is_pressed(ground):
     ground.page.emulate_media(reduced_motion="reduce")
     ground.do("globals().update(before=playground)")
@@ -189,7 +179,6 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
         ground.do(f"playground.set(num_heads={heads}, task={task!r})", "playground.run(60)")
         ground.page.set_viewport_size({"width": width, "height": height})
         seen = still(ground, ROOM)
-        ground.box.screenshot(path=SCREENSHOTS / f"Playground_{width}.png")
         assert seen["height"] <= room
         assert seen["cut"] == []
         assert not seen["scrolls"]
@@ -197,6 +186,5 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
         choose_theme(ground.page, theme)
         seen = still(ground, CONTRAST)
-        ground.box.screenshot(path=SCREENSHOTS / f"Playground_{theme[11:].lower()}.png")
         assert seen["dark"] == (theme == "JupyterLab Dark")
         assert seen["contrast"] >= 4.5
