@@ -36,13 +36,26 @@ class Projections(nn.Module):
     def join(self, context):
         return context.transpose(1, 2).flatten(2)
 
-    def scaled(self, x):
-        q, k, v = self.heads(x)
-        return q @ k.transpose(-2, -1) / math.sqrt(self.head_dim), v
-
 
 def future(n):
     return torch.ones(n, n, dtype=torch.bool).triu(1)
+
+
+class Causal(Projections):
+    """What most of those below share, each with one step of its own."""
+
+    def forward(self, x):
+        q, k, v = self.heads(x)
+        return self.join(self.weights(self.scaled(q @ k.transpose(-2, -1))) @ v)
+
+    def scaled(self, scores):
+        return scores / math.sqrt(self.head_dim)
+
+    def weights(self, scores):
+        return scores.masked_fill(self.hide(scores), -torch.inf).softmax(-1)
+
+    def hide(self, scores):
+        return future(scores.shape[-1])
 
 
 class TorchModule(nn.Module):
@@ -112,6 +125,199 @@ class GroupedFused(Grouped):
         return fused.transpose(1, 2).reshape(b, n, -1)
 
 
+class ByHand(Causal):
+    """exp, divided by its sum, causal."""
+
+    def weights(self, scores):
+        scores = scores.masked_fill(self.hide(scores), -torch.inf)
+        shares = torch.exp(scores - scores.amax(-1, keepdim=True))
+        return shares / shares.sum(-1, keepdim=True)
+
+
+class ByHandMaskedLate(Causal):
+    """exp first, then the mask: a large score of the future brings all of the past to 0, and 0 / 0 is NaN."""
+
+    def weights(self, scores):
+        shares = torch.exp(scores - scores.amax(-1, keepdim=True)) * ~self.hide(scores)
+        return shares / shares.sum(-1, keepdim=True)
+
+
+class MaskThrownAway(Causal):
+    """masked_fill without its underscore, result unused."""
+
+    def weights(self, scores):
+        scores.masked_fill(self.hide(scores), -torch.inf)
+        return torch.softmax(scores, dim=-1)
+
+
+class MaskedAfterwards(Causal):
+    """tril after softmax, and no division."""
+
+    def weights(self, scores):
+        return torch.softmax(scores, dim=-1).tril()
+
+
+class Renormalised(Causal):
+    """tril after softmax, and the division."""
+
+    def weights(self, scores):
+        weights = torch.softmax(scores, dim=-1).tril()
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+
+class OneTooLate(Causal):
+    """triu(2): each token sees the next one, too."""
+
+    def hide(self, scores):
+        return torch.ones_like(scores).triu(2).bool()
+
+
+class OneHeadMasked(Causal):
+    """The mask's dimension for heads is filled for the first only."""
+
+    def hide(self, scores):
+        hide = torch.zeros_like(scores).bool()
+        hide[:, 0] = super().hide(scores)
+        return hide
+
+
+class HidesTooMuch(Causal):
+    """triu(0) hides a token from itself, too, and the first row has nothing left: NaN."""
+
+    def hide(self, scores):
+        return torch.ones_like(scores).triu(0).bool()
+
+
+class FixedContext(Causal):
+    """Its mask is not cut to the sentence: no fewer tokens than context_length."""
+
+    def __init__(self, d_in, d_out, num_heads, context_length):
+        super().__init__(d_in, d_out, num_heads)
+        self.register_buffer("mask", future(context_length))
+
+    def hide(self, scores):
+        return self.mask
+
+
+class FirstTokenHidden(Causal):
+    """A mask for padding that hides the first token, by mistake, from all others."""
+
+    def hide(self, scores):
+        hide = super().hide(scores)
+        hide[1:, 0] = True
+        return hide
+
+
+class Window(Causal):
+    """Each token reads itself and the one before it."""
+
+    def hide(self, scores):
+        return super().hide(scores) | torch.ones_like(scores).tril(-2).bool()
+
+
+class OverTime(Causal):
+    """softmax over the queries."""
+
+    def weights(self, scores):
+        return torch.softmax(scores, dim=-2)
+
+
+class OverHeads(Causal):
+    """dim=1 is right without heads; with them, it's the heads' dimension."""
+
+    def weights(self, scores):
+        return scores.masked_fill(self.hide(scores), -torch.inf).softmax(1)
+
+
+class OverFeatures(Projections):
+    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
+
+    def forward(self, x):
+        return functional.softmax(self.to_v(x), dim=-1)
+
+
+class SoftmaxTwice(Causal):
+    def weights(self, scores):
+        return super().weights(scores).softmax(-1)
+
+
+class SinkLogit(Causal):
+    """A logit for nothing at all, so that the rows of weights sum to less than 1."""
+
+    def weights(self, scores):
+        scores = scores.masked_fill(self.hide(scores), -torch.inf)
+        return functional.pad(scores, (0, 1)).softmax(-1)[..., :-1]
+
+
+class HeadByHead(Causal):
+    """A softmax a head, in a loop; the weights stacked before they mix."""
+
+    def weights(self, scores):
+        return torch.stack([super(HeadByHead, self).weights(head) for head in scores.unbind(1)], dim=1)
+
+
+class AlwaysDropping(Causal):
+    """functional.dropout without training=self.training: it drops in eval, too."""
+
+    def weights(self, scores):
+        return functional.dropout(super().weights(scores), 0.01)
+
+
+class Dropping(Causal):
+    """Dropout as it should be: a module's, off in eval mode. p is its default."""
+
+    def __init__(self, d_in, d_out, num_heads=2, p=0.5):
+        super().__init__(d_in, d_out, num_heads)
+        self.drop = nn.Dropout(p)
+
+    def weights(self, scores):
+        return self.drop(super().weights(scores))
+
+
+class Unscaled(Causal):
+    def scaled(self, scores):
+        return scores
+
+
+class ScaledByWidth(Causal):
+    """By the width of all heads, not of one."""
+
+    def scaled(self, scores):
+        return scores / math.sqrt(self.num_heads * self.head_dim)
+
+
+class HeadsMixed(Causal):
+    """Heads joined without transposing back: a row gets numbers of other tokens."""
+
+    def join(self, context):
+        return context.reshape(context.shape[0], context.shape[2], -1)
+
+
+class ViewWithoutTranspose(HeadsMixed):
+    """Heads cut by view only: their "tokens" are pieces of a few tokens, and the last never reads the first."""
+
+    def heads(self, x):
+        return [part.view(x.shape[0], self.num_heads, x.shape[1], self.head_dim) for part in self.parts(x)]
+
+
+class WeightsFirst(Causal):
+    """One head's weights, then the output: as many numbers per token as there are tokens."""
+
+    def forward(self, x):
+        q, k, v = self.heads(x)
+        weights = self.weights(self.scaled(q @ k.mT))
+        return weights.mean(1), self.join(weights @ v)
+
+
+class ScoresFirst(Causal):
+    """The scores, which sum to nothing in particular, and the output, in a dict."""
+
+    def forward(self, x):
+        q, k, v = self.heads(x)
+        scores = self.scaled(q @ k.mT)
+        return {"scores": scores, "output": self.join(self.weights(scores) @ v)}
+
+
 class FusedCausal(Projections):
     def forward(self, x):
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), is_causal=True))
@@ -134,122 +340,6 @@ class FusedWrongWay(Projections):
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=hide))
 
 
-class ByHand(Projections):
-    """exp, divided by its sum, causal."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        scores = scores.masked_fill(future(x.shape[1]), -torch.inf)
-        shares = torch.exp(scores - scores.amax(-1, keepdim=True))
-        return self.join(shares / shares.sum(-1, keepdim=True) @ v)
-
-
-class ByHandMaskedLate(Projections):
-    """exp first, then the mask: a large score of the future brings all of the past to 0, and 0 / 0 is NaN."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        shares = torch.exp(scores - scores.amax(-1, keepdim=True)) * ~future(x.shape[1])
-        return self.join(shares / shares.sum(-1, keepdim=True) @ v)
-
-
-class MaskThrownAway(Projections):
-    """masked_fill without its underscore, result unused."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        scores.masked_fill(future(x.shape[1]), -torch.inf)
-        return self.join(torch.softmax(scores, dim=-1) @ v)
-
-
-class MaskedAfterwards(Projections):
-    """tril after softmax, and no division."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(torch.softmax(scores, dim=-1).tril() @ v)
-
-
-class Renormalised(Projections):
-    """tril after softmax, and the division."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = torch.softmax(scores, dim=-1).tril()
-        weights = weights / weights.sum(dim=-1, keepdim=True)
-        return self.join(weights @ v)
-
-
-class OneTooLate(Projections):
-    """triu(2): each token sees the next one, too."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(2).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class TwoTooLate(Projections):
-    """triu(3): each token sees the next two."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(3).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class OneHeadMasked(Projections):
-    """The mask's dimension for heads is filled for the first only."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.zeros_like(scores).bool()
-        hide[:, 0] = future(x.shape[1])
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class HidesTooMuch(Projections):
-    """triu(0) hides a token from itself, too, and the first row has nothing left: NaN."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(0).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class OverTime(Projections):
-    """softmax over the queries."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(torch.softmax(scores, dim=-2) @ v)
-
-
-class OverFeatures(Projections):
-    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
-
-    def forward(self, x):
-        return functional.softmax(self.to_v(x), dim=-1)
-
-
-class HeadsMixed(Projections):
-    """Heads joined without transposing back: a row gets numbers of other tokens."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return (weights @ v).reshape(x.shape[0], x.shape[1], -1)
-
-
-class AlwaysDropping(Projections):
-    """functional.dropout without training=self.training: it drops in eval, too."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return self.join(functional.dropout(weights, 0.01) @ v)
-
-
 class HalfLook(Projections):
     """For one sentence alone, (num_tokens, d_in): T on the keys."""
 
@@ -258,46 +348,6 @@ class HalfLook(Projections):
             raise ValueError("one sentence, please")
         q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
         return (q @ k.T / k.shape[-1] ** 0.5).softmax(-1) @ v
-
-
-class Dropping(Projections):
-    """Dropout as it should be: a module's, off in eval mode. p is its default."""
-
-    def __init__(self, d_in, d_out, num_heads=2, p=0.5):
-        super().__init__(d_in, d_out, num_heads)
-        self.drop = nn.Dropout(p)
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(self.drop(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)) @ v)
-
-
-class SoftmaxTwice(Projections):
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return self.join(weights.softmax(-1) @ v)
-
-
-class HeadByHead(Projections):
-    """A softmax a head, in a loop; the weights stacked before they mix."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        maps = [scores[:, h].masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) for h in range(self.num_heads)]
-        return self.join(torch.stack(maps, dim=1) @ v)
-
-
-class FixedContext(Projections):
-    """Causal, but its mask is not cut to the sentence: no fewer tokens than context_length."""
-
-    def __init__(self, d_in, d_out, num_heads, context_length):
-        super().__init__(d_in, d_out, num_heads)
-        self.register_buffer("mask", future(context_length))
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(scores.masked_fill(self.mask, -torch.inf).softmax(-1) @ v)
 
 
 class Convolution(nn.Module):
@@ -311,18 +361,6 @@ class Convolution(nn.Module):
         return self.conv(x.transpose(1, 2)).transpose(1, 2)
 
 
-class ViewWithoutTranspose(Projections):
-    """Heads cut by view only: their "tokens" are pieces of a few tokens, and the last never reads the first."""
-
-    def heads(self, x):
-        return [part.view(x.shape[0], self.num_heads, x.shape[1], self.head_dim) for part in self.parts(x)]
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return (weights @ v).reshape(x.shape[0], x.shape[1], -1)
-
-
 class HeadsAsTokens(Projections):
     """No transpose after the view: each token's heads attend to each other, and no token to another."""
 
@@ -331,112 +369,12 @@ class HeadsAsTokens(Projections):
         return ((q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).softmax(-1) @ v).flatten(2)
 
 
-class Causal(Projections):
-    """What many of those below share: scores that can be changed, and a causal mask."""
-
-    def changed(self, scores, k):
-        return scores / math.sqrt(self.head_dim)
-
-    def weights(self, x):
-        q, k, v = self.heads(x)
-        scores = self.changed(q @ k.transpose(-2, -1), k)
-        return scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1), v
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(weights @ v)
-
-
-class Window(Causal):
-    """Each token reads itself and the one before it."""
-
-    def changed(self, scores, k):
-        return scores.masked_fill(torch.ones_like(scores).tril(-2).bool(), -torch.inf)
-
-
-class FirstTokenHidden(Causal):
-    """A mask for padding that hides the first token, by mistake, from all others."""
-
-    def changed(self, scores, k):
-        hide = torch.zeros_like(scores).bool()
-        hide[..., 1:, 0] = True
-        return scores.masked_fill(hide, -torch.inf)
-
-
-class Unscaled(Causal):
-    def changed(self, scores, k):
-        return scores
-
-
-class ScaledByWidth(Causal):
-    """By the width of all heads, not of one."""
-
-    def changed(self, scores, k):
-        return scores / math.sqrt(self.num_heads * self.head_dim)
-
-
-class Multiplied(Causal):
-    """Times the root of head_dim, not divided by it."""
-
-    def changed(self, scores, k):
-        return scores * math.sqrt(self.head_dim)
-
-
-class HardAttention(Causal):
-    """All of the weight on the largest score: most weights are exactly 0, and yet each token can be read."""
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(functional.one_hot(weights.argmax(-1), x.shape[1]).float() @ v)
-
-
-class SinkLogit(Causal):
-    """A logit for nothing at all, so that the rows of weights sum to less than 1."""
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = (q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).masked_fill(future(x.shape[1]), -torch.inf)
-        weights = functional.pad(scores, (0, 1)).softmax(-1)[..., :-1]
-        return self.join(weights @ v)
-
-
-class OverHeads(Causal):
-    """dim=1 is right without heads; with them, it's the heads' dimension."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(1) @ v)
-
-
 class FusedHidesTooMuch(Projections):
     """The first row has no key; torch's fused function returns zeros for it, not NaN."""
 
     def forward(self, x):
         keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
-
-
-class WeightsFirst(Causal):
-    """One head's weights, then the output: as many numbers per token as there are tokens."""
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return weights.mean(1), self.join(weights @ v)
-
-
-class WeightsLast(Causal):
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(weights @ v), weights[:, 0]
-
-
-class ScoresFirst(Causal):
-    """The scores, which sum to nothing in particular, and the output, in a dict."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return {"scores": scores, "output": self.join(weights @ v)}
 
 
 class Renamed(nn.Module):
@@ -495,21 +433,6 @@ class OneMatrix(Renamed):
 
     def forward(self, x):
         return self.c_proj(self.attended(x, is_causal=True))
-
-
-class TwoMatrices(OneMatrix):
-    """Queries in one; keys and values in the other."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.n_head = num_heads
-        self.to_q, self.to_kv = nn.Linear(d_in, d_out, bias=False), nn.Linear(d_in, 2 * d_out, bias=False)
-
-    def parts(self, x):
-        return self.to_q(x), *self.to_kv(x).chunk(2, dim=-1)
-
-    def forward(self, x):
-        return self.attended(x, is_causal=True)
 
 
 class HeadAfterHead(nn.Module):

@@ -30,8 +30,8 @@ X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))  # as wide as 
 ALL = "✓✓✓✓✓✓✓"
 FUTURE, FINE = "It reads the future: ", "No fault found: it reads only the past, each token reads its whole past"
 SCALE = "The scores' scale is wrong: times {}, they would match MultiHeadAttention".format
-HEAD_BY_HEAD = """Einsum EinsumKeysFirst FusedCausal ByHand Dropping HeadByHead Causal WeightsFirst WeightsLast
-    ScoresFirst TwoMatrices HeadAfterHead"""
+HEAD_BY_HEAD = """Einsum EinsumKeysFirst FusedCausal ByHand Dropping HeadByHead Causal WeightsFirst
+    ScoresFirst HeadAfterHead"""
 PROJECTED = "TorchModuleMasked Renamed KeysFirst OneMatrix"
 LAYERS = {
     # sound ones, in many ways of writing
@@ -39,7 +39,6 @@ LAYERS = {
     **dict.fromkeys(PROJECTED.split(), (2, ALL, "computes what the course's MultiHeadAttention computes")),
     **dict.fromkeys(["Grouped", "GroupedFused", "Rotated", "Block"], (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1")),
     # without a softmax over the keys
-    "HardAttention": (4, "✓✓✓✓?✓✓", FINE),
     "SinkLogit": (0, "✓✓?✓?✓✓", f"{FINE}$"),
     # the future
     "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
@@ -51,7 +50,6 @@ LAYERS = {
     "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away"),
     "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted"),
     "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
-    "TwoTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OneHeadMasked": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries"),
     "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape"),
@@ -66,7 +64,6 @@ LAYERS = {
     "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707)),
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707)),
     "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41)),
-    "Multiplied": (2, "✓✓✓✓✗✓✓", SCALE(0.5)),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight"),
@@ -93,7 +90,7 @@ def test_the_verdicts_on_a_layer_that_is_not_ours(name):
     assert re.search(said, headline(state.verdicts, name))
 
 
-@pytest.mark.parametrize(("returned", "number"), [("WeightsFirst", 2), ("WeightsLast", 1), ("ScoresFirst", 2)])
+@pytest.mark.parametrize(("returned", "number"), [("WeightsFirst", 2), ("ScoresFirst", 2)])
 def test_a_layer_is_judged_by_its_output_and_told_what_was_ignored(returned, number):
     expected, state = (look_at(made(getattr(other_layers, name)), X, seed=0) for name in ("Causal", returned))
     assert torch.equal(state.result, expected.result)
