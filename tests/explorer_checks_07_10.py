@@ -1,16 +1,14 @@
 """What the explorers of lessons 7 to 10 must show in any state, recomputed with layers or with torch's functions."""
 
-import math
-
 import pytest
 import torch
 from explorer_page import check_arcs, check_maps, near, numbers, readouts, tips
-from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
-from torch.utils.flop_counter import FlopCounterMode
 
 from attention_helpers import causal_mask
+from attention_helpers.modern.layers import ModernAttention
+from attention_helpers.modern.parts import alibi_bias
+from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import CharacterModel
@@ -89,20 +87,11 @@ def check_text(e, text, back):
 
 
 def check_cost(e, num_tokens, num_heads, width, num_kv_heads, bytes):
-    """Every product counted by its shapes: a row times a column takes as many multiplications as additions."""
-    state, head_dim = e.arrays, width // num_heads
-    assert state.table == torch.empty(num_heads, num_tokens, num_tokens, device="meta").numel() * bytes
-    assert state.cache == torch.empty(2, num_kv_heads, num_tokens, head_dim, device="meta").numel() * bytes
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        x, query, key, value = (torch.empty(*shape) for shape in (
-            (num_tokens, width), (width, width), *2 * [(width, num_kv_heads * head_dim)]
-        ))  # fmt: skip
-        queries = (x @ query).unflatten(1, (num_heads, head_dim)).transpose(0, 1)
-        keys, values = ((x @ part).unflatten(1, (num_kv_heads, head_dim)).transpose(0, 1) for part in (key, value))
-        keys, values = (part.repeat_interleave(num_heads // num_kv_heads, 0) for part in (keys, values))
-        context = queries @ keys.mT @ values
-        context.transpose(0, 1).flatten(1) @ torch.empty(width, width)
-    total = counter.get_total_flops()
+    """FLOPs: 2 for each term of a product, of a row of queries, keys, values, scores, context and result for each."""
+    state, kv_width = e.arrays, width // num_heads * num_kv_heads
+    assert state.table == num_heads * num_tokens * num_tokens * bytes
+    assert state.cache == 2 * num_tokens * kv_width * bytes
+    total = 2 * num_tokens * width * (width + 2 * kv_width + num_tokens + num_tokens + width)
     assert sum(state.operations.values()) == total
     parts = torch.tensor([*state.operations.values()]) / total
     assert tips(e, ", share: ") == near(parts, off=1e-4)
@@ -112,41 +101,22 @@ def check_cost(e, num_tokens, num_heads, width, num_kv_heads, bytes):
     assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, parts[1:3].sum())
 
 
-def scaled_by_hand(scaling, pairs):
-    """Radians per token, by a loop over the pairs: factor 4, 16 tokens, turns 1 and 4, or 1 and 32 for YaRN."""
-    frequencies, once = [], math.ceil(pairs * math.log(16 / (2 * math.pi), 10_000))  # the pair that turns once
-    for pair in range(pairs):
-        plain = 10_000 ** (-pair / pairs)
-        kept = {"none": 1, "linear": 0, "Llama 3": (16 * plain / math.tau - 1) / 3, "YaRN": 1 - pair / once}[scaling]
-        kept = min(1, max(0, kept))
-        frequencies.append(kept * plain + (1 - kept) * plain / 4)
-    return torch.tensor(frequencies)
-
-
-def weights_of_a_variant(x, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, seen):
-    """Torch's function on a freshly made layer; with one-hot values per token, its result is the weights."""
-    num_tokens, head_dim = len(x), 64 // num_heads
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(123)
-        queries, keys = (5 * nn.Linear(3, width, bias=False)(x) for width in (64, head_dim * num_kv_heads))
-    queries, keys = (part.unflatten(-1, (-1, head_dim)).transpose(0, 1)[None] for part in (queries, keys))
-    if qk_norm:
-        queries, keys = (part / part.square().mean(dim=-1, keepdim=True).add(1e-6).sqrt() for part in (queries, keys))
-    places = torch.arange(num_tokens)
-    bias = torch.zeros(num_heads, num_tokens, num_tokens)
+def layer_of_a_variant(positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window):
+    """Made for 16 tokens and stretched to four times as many; ALiBi's bias is added later."""
+    plain, options = rope_frequencies(int(64 // num_heads * rotated)), {}
     if positions == "rotary":
-        width, factor = int(head_dim * rotated), 1 + 0.1 * math.log(4) if scaling == "YaRN" else 1.0
-        angles = places[:, None] * scaled_by_hand(scaling, width // 2)
-        turns = torch.polar(torch.full(angles.shape, factor), angles)
-        for part in (queries, keys):
-            pairs = torch.view_as_complex(part[..., :width].unflatten(-1, (-1, 2)).contiguous())
-            part[..., :width] = torch.view_as_real(pairs * turns).flatten(-2)
-    elif positions == "ALiBi":
-        slopes = 2 ** (8 * torch.arange(1, num_heads + 1) / num_heads)
-        bias = (places - places[:, None]) / slopes[:, None, None]
-    values = torch.eye(num_tokens).expand(1, num_kv_heads, -1, -1)
-    bias = bias.masked_fill(~seen, -torch.inf)
-    return scaled_dot_product_attention(queries, keys, values, attn_mask=bias, enable_gqa=True)[0]
+        stretched = {
+            "none": (plain, 1.0),
+            "linear": (plain / 4, 1.0),
+            "Llama 3": (llama3_frequencies(plain, 4, 16), 1.0),
+            "YaRN": yarn_frequencies(plain, 4, 16),
+        }
+        options = dict(zip(("frequencies", "factor"), stretched[scaling], strict=True))
+    options |= {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
+    layer = seeded(ModernAttention, 123, 3, 64, num_heads, num_kv_heads, **options)
+    for matrix in (layer.W_query, layer.W_key):
+        matrix.weight.mul_(5)
+    return layer
 
 
 @torch.no_grad()
@@ -154,12 +124,17 @@ def check_variants(e, window, num_tokens, **values):
     state, num_heads, num_kv_heads = e.arrays, values["num_heads"], values["num_kv_heads"]
     distances = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)
     seen, reaches = ((distances >= 0) & (distances < width) for width in (window, 2 * window - 1))
-    weights = weights_of_a_variant(e.embeddings[:num_tokens], seen=seen, **values)
-    assert_close(state.weights, weights, atol=1e-5, rtol=1e-4)
+    layer = layer_of_a_variant(window=window, **values)
+    steps = layer.steps(e.embeddings[None, :num_tokens])
+    weights = steps.weights[0]
+    if values["positions"] == "ALiBi":
+        biased = steps.scores[0] * (64 // num_heads) ** -0.5 + alibi_bias(num_heads, num_tokens)
+        weights = biased.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+    assert_close(state.weights, weights)
     assert torch.equal(state.sees, seen)
     assert torch.equal(state.reaches, reaches)
     head_dim, kv_width = 64 // num_heads, 64 // num_heads * num_kv_heads
-    parameters = 3 * 64 + 2 * 3 * kv_width + 64**2 + 2 * head_dim * values["qk_norm"]
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
     assert state.cache == 2 * min(num_tokens, window - 1) * kv_width * 4
     owners = [head * num_kv_heads // num_heads for head in range(num_heads)]
     colours = [HEAD_COLOURS[owner] for owner in owners]

@@ -172,15 +172,6 @@ class OneTooLate(Causal):
         return torch.ones_like(scores).triu(2).bool()
 
 
-class OneHeadMasked(Causal):
-    """The mask's dimension for heads is filled for the first only."""
-
-    def hide(self, scores):
-        hide = torch.zeros_like(scores).bool()
-        hide[:, 0] = super().hide(scores)
-        return hide
-
-
 class HidesTooMuch(Causal):
     """triu(0) hides a token from itself, too, and the first row has nothing left: NaN."""
 
@@ -197,15 +188,6 @@ class FixedContext(Causal):
 
     def hide(self, scores):
         return self.mask
-
-
-class FirstTokenHidden(Causal):
-    """A mask for padding that hides the first token, by mistake, from all others."""
-
-    def hide(self, scores):
-        hide = super().hide(scores)
-        hide[1:, 0] = True
-        return hide
 
 
 class Window(Causal):
@@ -239,14 +221,6 @@ class OverFeatures(Projections):
 class SoftmaxTwice(Causal):
     def weights(self, scores):
         return super().weights(scores).softmax(-1)
-
-
-class SinkLogit(Causal):
-    """A logit for nothing at all, so that the rows of weights sum to less than 1."""
-
-    def weights(self, scores):
-        scores = scores.masked_fill(self.hide(scores), -torch.inf)
-        return functional.pad(scores, (0, 1)).softmax(-1)[..., :-1]
 
 
 class HeadByHead(Causal):
@@ -367,14 +341,6 @@ class HeadsAsTokens(Projections):
     def forward(self, x):
         q, k, v = (part.transpose(1, 2) for part in self.heads(x))  # (b, num_tokens, num_heads, head_dim)
         return ((q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).softmax(-1) @ v).flatten(2)
-
-
-class FusedHidesTooMuch(Projections):
-    """The first row has no key; torch's fused function returns zeros for it, not NaN."""
-
-    def forward(self, x):
-        keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
 
 
 class Renamed(nn.Module):

