@@ -13,7 +13,6 @@ from other_layers import made
 from torch import nn
 
 from attention_helpers import Sentence
-from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.maps import find_maps
 from attention_helpers.any_layer.signature import kinds_of
 from attention_helpers.any_layer.verdicts import headline
@@ -66,15 +65,6 @@ NO_MAPS = {
 @pytest.mark.parametrize("layer", NO_MAPS.values(), ids=NO_MAPS)
 def test_what_is_no_map(layer):
     assert find_maps(layer, X).maps == []
-
-
-def test_what_dropout_took_is_told_from_what_softmax_made():
-    state = look_at(made(other_layers.Dropping), SENTENCE.embeddings, seed=3, training=True)
-    assert torch.equal(state.shown, torch.where(state.shown == 0, 0.0, state.maps * 2))
-    assert ((state.shown == 0) & (state.maps > 0)).any()
-    still = look_at(made(other_layers.Dropping), SENTENCE.embeddings, seed=3, training=False)
-    assert torch.equal(still.shown, still.maps)
-    assert state.verdicts == still.verdicts  # of eval mode, both
 
 
 # What a learner may type, and what they are told.
@@ -151,19 +141,6 @@ def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
     assert re.search(said, html.unescape(e.message.value))
     picture = ET.fromstring(e._repr_mimebundle_()["image/svg+xml"])
     assert re.search(said.split("<code>")[0], " ".join(picture.itertext()).replace("\n", " "))
-
-
-def test_a_class_that_fails_at_first_is_shown_once_a_control_lets_it_run():
-    class Even(Mine):
-        def __init__(self, d_in, d_out, num_heads=5):
-            super().__init__(d_in, d_out, num_heads)
-
-    e = LayerExplorer(Even, SENTENCE, num_heads=3)
-    assert "heads must divide" in e.message.value
-    e.controls["d_out"].value = 6
-    assert e.message.value == ""
-    assert "attention-dimmed" not in e.view._dom_classes
-    assert e.arrays.result.shape == (4, 6)
 
 
 def test_the_last_picture_stays_when_the_cell_is_run_again_with_a_mistake():
@@ -272,16 +249,6 @@ def test_of_many_heads_the_first_twelve_are_shown():
     e = LayerExplorer(other_layers.Causal, wide, d_out=32, num_heads=16)
     assert len(e.arrays.maps) == 16
     check_maps(e, e.arrays.shown[:12], wide.tokens, hidden=torch.ones(2, 2).triu(1).bool(), limit=1)
-
-
-def test_a_default_above_its_sliders_end_is_not_taken():
-    class Long(other_layers.Causal):
-        def __init__(self, d_in, d_out=3, num_heads=1, context_length=1024, bias=True):
-            super().__init__(d_in, d_out, num_heads)
-
-    assert LayerExplorer(Long, SENTENCE).values == {
-        "d_out": 3, "num_heads": 1, "context_length": 8, "bias": True, "training": True, "seed": 123,
-    }  # fmt: skip
 
 
 def test_an_input_that_the_layer_writes_into_is_the_same_for_its_next_call():

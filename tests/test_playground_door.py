@@ -112,14 +112,6 @@ def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkey
     assert [run for run in runs if run() is not None] == []
 
 
-def test_two_in_one_run_of_a_cell_both_stay(slow, monkeypatch):
-    monkeypatch.setattr(door, "this_cell", lambda: ("the cell", 1))
-    slow()
-    first, second = Playground(), Playground()
-    assert {first, second} <= door.OPEN
-    assert None not in (first.comm, second.comm)
-
-
 def test_a_process_can_end_while_it_loads():
     code = "from attention_helpers.explorers import Playground; Playground()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

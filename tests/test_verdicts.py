@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from other_layers import made
 from sizes import SIZES as ANY_SIZES
-from torch import nn
 from torch.nn import functional
 
 from attention_helpers import (
@@ -152,29 +151,6 @@ def test_scores_of_any_scale_are_told_by_what_factor_they_match(s, factor):
     assert float(found[1]) == pytest.approx(1 / factor, rel=0.01)
 
 
-@given(s=ANY_SIZES, width=st.integers(1, 7), sinks=st.integers(0, 1))
-def test_a_window_of_any_width_is_named(s, width, sinks):
-    places = torch.arange(s.num_tokens + 1)
-    distance = places[:, None] - places
-    keep = (distance >= 0) & ((distance < width) | (places < sinks))
-    verdict = judged(seeded(Masked, 0, s.d_in, s.d_out, s.num_heads, keep), drawn(s))["past"]
-    if torch.equal(keep, distance >= 0):
-        assert verdict.sign == "✓"
-    elif (width, sinks) == (1, 0):
-        assert (verdict.sign, verdict.claim) == ("✗", "Each token reads only itself")
-    else:
-        assert (verdict.sign, verdict.claim) == ("?", f"It has a sliding window of {width}")
-        assert ("first token" in verdict.words) == bool(sinks)
-
-
 def test_what_cannot_be_compared_is_not_said_to_differ():
-    class More(CausalAttention):
-        def __init__(self):
-            super().__init__(4, 4, 4, 0.0)
-            self.gain = nn.Parameter(torch.ones(4))
-
-        def forward(self, x):
-            return super().forward(x) * self.gain
-
-    for layer in (seeded(More, 0), lambda x: functional.softmax(x @ x.mT, dim=-1) @ x):
-        assert judged(layer)["course"][::2] == ("?", "not compared: its parameters fit no layer of the course")
+    sign, _, words, _ = judged(lambda x: functional.softmax(x @ x.mT, dim=-1) @ x)["course"]
+    assert (sign, words) == ("?", "not compared: its parameters fit no layer of the course")
