@@ -265,6 +265,6 @@ def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training
     assert {verdict.sign for verdict in state.verdicts.values()} == {"✓"}
     assert " MultiHeadAttention returns the same numbers" in state.verdicts["course"].words
     check_maps(e, state.shown, tokens, hidden=future, limit=1)
-    look = {"limit": state.influence.max(), "colours": [GREY]}
+    look = {"limit": state.influence.max(), "colours": [GREY], "bar": False}
     check_maps(e, state.influence[None], tokens, "perturbing {1} moves {0} by", **look)
     assert numbers(e.alt)[-6:] == near(state.influence[:, -1])

@@ -211,18 +211,6 @@ class OverHeads(Causal):
         return scores.masked_fill(self.hide(scores), -torch.inf).softmax(1)
 
 
-class OverFeatures(Projections):
-    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
-
-    def forward(self, x):
-        return functional.softmax(self.to_v(x), dim=-1)
-
-
-class SoftmaxTwice(Causal):
-    def weights(self, scores):
-        return super().weights(scores).softmax(-1)
-
-
 class HeadByHead(Causal):
     """A softmax a head, in a loop; the weights stacked before they mix."""
 
@@ -449,14 +437,3 @@ class WritesIntoItsInput(Causal):
     def forward(self, x):
         x += 1.0
         return super().forward(x)
-
-
-class Block(nn.Module):
-    """torch's encoder layer with a mask: attention, an MLP, two norms and what came in, added."""
-
-    def __init__(self, d_in, num_heads=2):
-        super().__init__()
-        self.layer = nn.TransformerEncoderLayer(d_in, num_heads, 8, batch_first=True)
-
-    def forward(self, x):
-        return self.layer(x, src_mask=future(x.shape[1]), is_causal=True)

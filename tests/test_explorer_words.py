@@ -9,6 +9,7 @@ from tools.bench.made import SENTENCE
 
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
 # The trained heads' accuracies are those on 64 unseen examples, of the models in data/.
+TRAINED = {"weights": "trained"}
 SAID = [
     ("ScoresExplorer", {}, "“journey” 0.24 0.17"),
     ("ScoresExplorer", {"query": 2}, "“starts” “journey” 0.24 0.17"),
@@ -33,17 +34,9 @@ SAID = [
     ("WrapperExplorer", {}, "2 0.04"),
     ("WrapperExplorer", {"num_heads": 8, "d_out": 2, "seed": 17}, "“journey” “Your” 0.40 8 0.55 3"),
     ("WrapperExplorer", {"num_heads": 1, "d_out": 4}, "“step” 6 0.16 0.18"),
-    ("WrapperExplorer", {"weights": "trained", "num_heads": 1, "d_out": 32}, "“HI ?” “H 8” 0.45 31% 88%"),
-    (
-        "WrapperExplorer",
-        {"weights": "trained", "num_heads": 2, "d_out": 8},
-        "“HI ?” “H 8” 1 0.86 “I 3” 2 0.96 100% 100%",
-    ),
-    (
-        "WrapperExplorer",
-        {"weights": "trained", "num_heads": 4, "d_out": 16},
-        "“HI ?” “I 3” 1 “H 8” 2 3 4 98% 100%",
-    ),
+    ("WrapperExplorer", TRAINED | {"num_heads": 1, "d_out": 32}, "“HI ?” “H 8” 0.45 31% 88%"),
+    ("WrapperExplorer", TRAINED | {"num_heads": 2, "d_out": 8}, "“HI ?” “H 8” 1 0.86 “I 3” 2 0.96 100% 100%"),
+    ("WrapperExplorer", TRAINED | {"num_heads": 4, "d_out": 16}, "“HI ?” “I 3” 1 “H 8” 2 3 4 98% 100%"),
     ("SplitExplorer", {"where": "softmax"}, "1 “step” 6 0.16 0.19"),
     ("SplitExplorer", {"where": "softmax", "num_tokens": 1}, "1 “Your”"),
     ("SplitExplorer", {"where": "scores"}, "-0.73 0.11 “Your” “one” 2"),
@@ -78,12 +71,7 @@ READ = [  # one layer's KV cache has keys and values for the window but the newe
     ("VariantsExplorer", {"num_kv_heads": 1, "window": 16, "num_tokens": 16}, "KV cache", "1.9 8.2"),  # 2 x 15 x 16 x 4
     ("SplitExplorer", {}, "in memory", "264 2 6 6 288"),  # 3 x 3 x 12 + 12 x 13 parameters; 4 bytes per weight
     ("SplitExplorer", {"d_out": 96, "num_heads": 12, "num_tokens": 64}, "in memory", "10176 12 64 64 196.6"),
-    (
-        "SplitExplorer",
-        {"weights": "trained", "d_out": 64, "num_heads": 1},
-        "in memory",
-        "16448 1 7 7 196",  # 4 x 64 x 64 + 64
-    ),
+    ("SplitExplorer", TRAINED | {"d_out": 64, "num_heads": 1}, "in memory", "16448 1 7 7 196"),  # 4 x 64 x 64 + 64
 ]
 
 
