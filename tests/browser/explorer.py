@@ -46,7 +46,7 @@ class LiveExplorer:
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
         self.box = page.locator(f".jp-OutputArea-output .{self.kind}")
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
-        self.first = self.values()
+        self.first = kernel.ask("explorer._first")
 
     def look(self):
         return self.box.evaluate(LOOK, len(self.names))
