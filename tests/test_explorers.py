@@ -1,13 +1,13 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
+import html
 import re
-import signal
-import threading
 import xml.etree.ElementTree as ET
 
 import pytest
 import torch
-from explorer_checks import SVG, check, impossible, naming, plan
+from explorer_checks import check, impossible, naming, states
+from explorer_page import told, tree_of
 
 from attention_helpers import Sentence, explorers
 from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
@@ -17,17 +17,23 @@ NAMES = explorers.__all__
 
 @pytest.fixture(scope="module")
 def explorer():
-    """Each explorer, made once: explorer("ScoresExplorer")."""
+    """Each explorer, made once, in its first state: explorer("ScoresExplorer")."""
     made = {}
-    return lambda name: made.setdefault(name, make(name))
+
+    def first(name):
+        e = made.setdefault(name, make(name))
+        e.set(**e._first)
+        return e
+
+    return first
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("most", [12, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_whole_grid_or_2000_states(explorer, name):
-    e = explorer(name)
-    sizes = set()
-    for state in plan(e, name, most=2000):
+def test_any_state_shows_what_the_layers_compute(explorer, name, most):
+    """An impossible state is refused, and changes nothing; all pictures have one size, so that nothing jumps."""
+    e, sizes = explorer(name), set()
+    for state in states(e, name, most):
         with naming(name, state):
             before = e.svg, e.values
             if said := impossible(name, state):
@@ -37,8 +43,25 @@ def test_the_whole_grid_or_2000_states(explorer, name):
             else:
                 e.set(**state)
                 assert e.values == state
-                sizes.add(str([part.get("viewBox") for part in check(e, name).iter(f"{SVG}svg")]))
-    assert len(sizes) == 1  # so that nothing jumps
+                sizes.add(str(check(e, name)))
+    assert len(sizes) == 1
+    fresh = make(name)
+    fresh.set(**e.values)
+    assert fresh.svg == e.svg  # whatever was shown before
+
+
+@pytest.mark.parametrize("name", ["QKVExplorer", "DropoutExplorer", "WrapperExplorer", "SplitExplorer"])
+def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
+    e, greyed = explorer(name), set()
+    for state in states(e, name, 40):
+        e.set(**state)
+        for control in [control for control in e.controls if e.controls[control].disabled]:
+            assert control in e.message.value
+            said = e.said, e.readout
+            e.set(**{control: settings_of(e.controls[control])[-1]})
+            assert (e.said, e.readout) == said
+            greyed.add(control)
+    assert greyed
 
 
 def family(widget):
@@ -72,41 +95,37 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_arrays_follow_from_values_alone(name, explorer):
-    """`compute` reads no control and stores nothing: it returns the same arrays after being asked for other states."""
+IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
+    ("MaskExplorer", "num_tokens", 2, 4, "token 2 is not among the first 2"),
+    ("VariantsExplorer", "num_heads", 1, 2, "2 KV heads can't be shared by 1 query head"),
+    ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
+    ("ReadingExplorer", "text", "x" * 65, "abc", "text must hold at most 64 tokens, got 65"),
+    ("ReadingExplorer", "text", "", "abc", "at least one token"),
+    ("LayerExplorer", "context_length", 5, 6, "x must hold at most context_length=5 tokens"),
+]
+
+
+@pytest.mark.parametrize(("name", "control", "bad", "good", "said"), IMPOSSIBLE)
+def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer, name, control, bad, good, said):
     e = explorer(name)
-    first = e._first
-    before = e.compute(**first)
-    goes_with_it = {"MaskExplorer": {"poked": 0}, "LayerExplorer": {"num_heads": 1}}
-    e.set(**{n: settings_of(e.controls[n])[0] for n in [*e.controls][:1]}, **goes_with_it.get(name, {}))
-    assert str(e.compute(**first)) == str(before)
-    e.set(**first)
-
-
-@pytest.mark.parametrize("order", [("num_heads", "d_out"), ("d_out", "num_heads")])
-def test_set_takes_its_values_in_any_order(explorer, order):
-    e = explorer("SplitExplorer")
-    e.set(d_out=12, num_heads=2)
-    wanted = {"num_heads": 5, "d_out": 15}
-    e.set(**{name: wanted[name] for name in order})
-    assert (e.values["num_heads"], e.values["d_out"]) == (5, 15)
-
-
-def test_an_impossible_set_raises_and_changes_nothing(explorer):
-    e = explorer("MaskExplorer")
-    e.set(num_tokens=6, poked=5)
     before = e.values, e.arrays, e.svg, e.message.value
-    with pytest.raises(ValueError, match="token 5 is not among the first 3"):
-        e.set(num_tokens=3)
+    with pytest.raises(ValueError, match=said):
+        e.set(**{control: bad})
     assert (e.values, e.arrays, e.svg, e.message.value) == before
-    e.set(poked=1, num_tokens=3)
-    assert e.arrays.weights.shape == (3, 3)
+    e.controls[control].value = bad
+    assert said in html.unescape(e.message.value)
+    assert "attention-dimmed" in e.view._dom_classes
+    assert (e.arrays, e.svg) == (before[1], before[2])
+    e.controls[control].value = good
+    assert "⚠" not in e.message.value
+    assert "attention-dimmed" not in e.view._dom_classes
+    check(e, name)
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
+        ({"num_heads": 5, "d_out": 16}, r"num_heads must be one of 1, 2, 4, 8, got 5"),
         ({"d_in": 3}, r"name must be one of d_out, .* got 'd_in'"),
         ({"d_out": 0}, r"d_out must be from 1 to 96 in steps of 1, got 0"),
         ({"d_out": 12, "num_heads": 5}, r"num_heads must be one of 1, 2, 3, 4, 6, 12, got 5"),
@@ -120,6 +139,8 @@ def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
         e.set(**values)
     assert e.values == before
     assert e.svg == svg
+    e.set(num_heads=5, d_out=15)  # in any order
+    assert (e.values["num_heads"], e.values["d_out"]) == (5, 15)
 
 
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
@@ -129,10 +150,8 @@ HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
 def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     embeddings = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     e = getattr(explorers, name)(Sentence(HOSTILE, embeddings))
-    root = ET.fromstring(e.svg)
     assert "<img" not in e.svg + e.readout
-    told = " ".join(title.text for title in root.iter(f"{SVG}title"))
-    assert "<img onerror=x> reads" in told
+    assert any(words.startswith("<img onerror=x> reads") for words, _ in told(tree_of(e)))
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
 
@@ -141,7 +160,6 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     ("sentence", "error", "said"),
     [
         (Sentence(["a"] * 9, torch.ones(9, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 9 tokens"),
-        (Sentence(["a", "b"], torch.ones(3, 3)), ValueError, r"got 2 tokens and embeddings \(3, 3\)"),
         (Sentence(["a"], torch.ones(3)), ValueError, r"must have the shape \(num_tokens, d_in\), got \(3,\)"),
         (Sentence(["a"], torch.full((1, 3), float("nan"))), ValueError, "sentence.embeddings must be finite, got"),
         ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
@@ -152,60 +170,25 @@ def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
         explorers.ScoresExplorer(sentence)
 
 
-def test_an_explorer_opens_on_the_query_that_it_was_given_and_comes_back_to_it():
-    e = explorers.ScoresExplorer(SENTENCE, query=3)
-    e.set(query=0)
-    [reset] = [child for child in family(e) if getattr(child, "description", "") == "Reset"]
-    reset.click()
+def test_an_explorer_opens_on_the_query_that_it_was_given_and_names_the_entries():
+    names = ["size", "age", "speed"]
+    e = explorers.ScoresExplorer(SENTENCE, query=3, entries=names)
     assert e.values["query"] == e.arrays.query == 3
+    assert all(name in e.svg for name in names)
     with pytest.raises(ValueError, match="query must be from 0 to 5, got 6"):
         explorers.ScoresExplorer(SENTENCE, query=6)
-
-
-def test_the_entries_of_a_vector_have_the_names_that_were_given():
-    names = ["size", "age", "speed"]
-    assert all(name in explorers.ScoresExplorer(SENTENCE, entries=names).view.value for name in names)
     with pytest.raises(ValueError, match="entries must hold one name for each of 3, got 2"):
         explorers.ScoresExplorer(SENTENCE, entries=names[:2])
 
 
-def test_an_interrupt_while_the_controls_follow_leaves_none_deaf(monkeypatch):
-    e = explorers.ScoresExplorer(SENTENCE)
-    with monkeypatch.context() as patch:
-        patch.setattr(e, "unused", lambda values: signal.raise_signal(signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            e.set(query=3)
-    e.controls["query"].value = 4
-    assert e.arrays.query == 4
-
-
-@pytest.mark.parametrize("value", [True, torch.ones(2), None])
-def test_what_only_looks_like_an_option_is_refused(value):
-    with pytest.raises(ValueError, match="query must be one of 0, 1, 2, 3, 4, 5"):
-        explorers.ScoresExplorer(SENTENCE).set(query=value)
-
-
-@pytest.mark.parametrize("by", ["its slider", "set"])
-def test_a_move_on_a_second_thread_waits_for_the_first(by):
-    e = explorers.ScoresExplorer(SENTENCE)
-    move = {"its slider": lambda: setattr(e.controls["query"], "value", 3), "set": lambda: e.set(query=3)}[by]
-    before, second = e.arrays, threading.Thread(target=move)
-    with e._lock:
-        second.start()
-        second.join(0.1)
-        assert e.arrays is before
-    second.join()
-    assert e.arrays.query == 3
-
-
 def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
     """A page names an option by its number; fast keys can name one that another control has just taken away."""
-    e, told = make("CostExplorer"), []
+    e, sent = make("CostExplorer"), []
     e.set(num_heads=2)
-    monkeypatch.setattr(type(e.controls["num_kv_heads"]), "send_state", lambda self, *_: told.append(self.index))
+    monkeypatch.setattr(type(e.controls["num_kv_heads"]), "send_state", lambda self, *_: sent.append(self.index))
     before = e.values
     e.controls["num_kv_heads"].set_state({"index": 5})
     assert e.values == before
-    assert told[-1] == e.controls["num_kv_heads"].index
+    assert sent[-1] == e.controls["num_kv_heads"].index
     e.controls["num_kv_heads"].set_state({"index": 0})
     assert e.values == before | {"num_kv_heads": 1}

@@ -5,15 +5,18 @@ import itertools
 import pytest
 
 from attention_helpers.explorers.playground.explorer import LONGEST, PlaygroundExplorer
-from attention_helpers.explorers.playground.headline import APART, SURE, cannot, fixes, good, headline
+from attention_helpers.explorers.playground.headline import APART, SURE, fixes, good, headline
 from attention_helpers.explorers.playground.runs import QUESTIONS, Run
 
 SEEDS, EVERY = range(10), 10
 WIDTHS, HEADS, DROPOUTS, RATES = (4, 8, 16, 32, 64), (1, 2, 4), (0.0, 0.2, 0.5, 0.8), (1e-4, 1e-3, 1e-2, 1e-1)
 MENDED = [(task, *sizes) for task in QUESTIONS for sizes in itertools.product(*good(task).values())]
-ONE_HEAD = [
-    *((width, dropout, 1e-2) for width in WIDTHS for dropout in DROPOUTS),
-    *((width, 0.0, rate) for width in WIDTHS for rate in RATES if rate != 1e-2),
+
+WHY, ADVICE = "One head makes one weighted average", " after 500 steps; with learning rate 0.01 it would reach 99%."
+FAILS = [
+    *((1, width, 1e-2, dropout, WHY) for width in WIDTHS for dropout in DROPOUTS),
+    *((1, width, rate, 0.0, WHY) for width in WIDTHS for rate in RATES if rate != 1e-2),
+    *((num_heads, 32, 1e-4, 0.0, ADVICE) for num_heads in (2, 4)),  # as the start page says
 ]
 
 
@@ -50,14 +53,13 @@ def test_what_the_verdict_advises_is_learned(task, num_heads, d_out, learning_ra
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d_out", "dropout", "learning_rate"), ONE_HEAD)
-def test_one_head_never_answers_both_questions(d_out, dropout, learning_rate):
-    assert cannot("two questions", 1)
+@pytest.mark.parametrize(("num_heads", "d_out", "learning_rate", "dropout", "words"), FAILS)
+def test_what_is_said_to_fail_fails(num_heads, d_out, learning_rate, dropout, words):
     for seed in SEEDS:
-        values = values_of("two questions", 1, d_out, learning_rate, dropout, seed)
+        values = values_of("two questions", num_heads, d_out, learning_rate, dropout, seed)
         run = Run(**values)
         assert best(run) < 0.9, seed
-        assert said(run, values).startswith("One head makes one weighted average: both answers come out of it, and ")
+        assert words in said(run, values)
 
 
 @pytest.mark.slow
@@ -75,16 +77,6 @@ def test_what_a_newcomer_sees_fail_fails_and_a_second_head_fixes_it_within_five_
     assert two.predicted.tolist() == two.answers[0].tolist()
     best(two, steps=100)
     assert "Head 1 reads" in said(two, values | {"num_heads": 2})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_heads", [2, 4])
-def test_what_the_start_page_says_fails_does(num_heads):
-    for seed in SEEDS:
-        values = values_of("two questions", num_heads, 32, 1e-4, 0.0, seed)
-        run = Run(**values)
-        assert best(run) < 0.9, seed
-        assert said(run, values).endswith(" after 500 steps; with learning rate 0.01 it would reach 99%.")
 
 
 @pytest.mark.slow

@@ -90,20 +90,17 @@ def test_an_error_while_loading_is_shown_in_place_and_raised_where_it_is_used(sl
     assert isinstance(caught.value.__cause__, ImportError)
 
 
-@pytest.mark.parametrize("when", ["while it loads", "later"])
-def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkeypatch, when):
+def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkeypatch):
     gc.collect()
     before, runs, outputs = len(all_widgets._instances), [], []
-    if when == "later":
-        slow()
     for execution in range(4):
         monkeypatch.setattr(door, "this_cell", lambda execution=execution: ("the cell", execution))
         outputs.append(Playground())
-        if when == "later":
+        if execution:  # the first is closed while it loads
+            slow()
             outputs[-1].play()
             runs.append(weakref.ref(outputs[-1].arrays.run))
         assert [*door.OPEN] == [outputs[-1]]
-    slow()
     for made in outputs:
         made._loader.join()
     assert [made.comm is None for made in outputs] == [True, True, True, False]
@@ -113,14 +110,6 @@ def test_its_cell_run_again_closes_the_one_before_and_nothing_stays(slow, monkey
     gc.collect()
     assert len(all_widgets._instances) == before
     assert [run for run in runs if run() is not None] == []
-
-
-def test_two_in_one_run_of_a_cell_both_stay(slow, monkeypatch):
-    monkeypatch.setattr(door, "this_cell", lambda: ("the cell", 1))
-    slow()
-    first, second = Playground(), Playground()
-    assert {first, second} <= door.OPEN
-    assert None not in (first.comm, second.comm)
 
 
 def test_a_process_can_end_while_it_loads():

@@ -53,43 +53,15 @@ def test_every_number_can_be_read_on_its_colour(ax):
         assert (max(ink, behind) + 0.05) / (min(ink, behind) + 0.05) >= 4.5
 
 
-def test_a_map_has_the_colour_of_its_head(ax):
-    for head, other in zip((0, 1), plots.new_figure(columns=2)[1], strict=True):
-        heatmap = plots.draw_heatmap(other, TABLE, NAMES, NAMES, limits=(0, 1), colour=plots.head_colour(head))
-        assert [to_hex(heatmap.image.cmap(share)).upper() for share in (0.0, 1.0)] == [
-            "#FFFFFF",
-            plots.head_colour(head),
-        ]
-    assert to_hex(plots.draw_heatmap(ax, TABLE, NAMES, NAMES).image.cmap(1.0)).upper() == plots.head_colour(0)
-
-
-@pytest.mark.parametrize("num_tokens", [1, 2, 5])
-def test_influence_is_grey_and_the_future_outlined(ax, num_tokens):
-    values, names = np.linspace(0, 1, num_tokens**2).reshape(num_tokens, -1), list(map(str, range(num_tokens)))
+def test_influence_is_grey_and_the_future_outlined(ax):
+    values, names = np.linspace(0, 1, 25).reshape(5, 5), list("01234")
     heatmap = plots.draw_influence(ax, values, names, "title", limits=(0, 2))
     assert np.array_equal(heatmap.image.get_array(), values)
     assert heatmap.image.get_clim() == (0, 2)
     assert len(set(heatmap.image.cmap(1.0)[:3])) == 1
-    assert (ax.get_ylabel(), ax.get_xlabel()) == ("row", "input")
-    inside = [
-        (i, j) for patch in ax.patches for i, j in np.ndindex(values.shape) if patch.get_path().contains_point((j, i))
-    ]
-    assert inside == [(i, j) for i, j in np.ndindex(values.shape) if j > i]
-    for patch in ax.patches:
-        corners = patch.get_path().vertices  # on the lines between cells
-        assert (corners % 1 == 0.5).all()
-        assert to_hex(patch.get_edgecolor()).upper() == plots.ABOVE
-
-
-@pytest.mark.parametrize(("names", "angle"), [(["0", "1", "2"], 0), (["Your", "journey", "starts"], 30)])
-def test_only_names_that_need_it_are_slanted(ax, names, angle):
-    plots.draw_heatmap(ax, torch.eye(3), names, names)
-    assert {label.get_rotation() for label in ax.get_xticklabels()} == {angle}
-
-
-def test_a_large_heatmap_has_no_numbers(ax):
-    names = list(map(str, range(9)))
-    assert plots.draw_heatmap(ax, np.eye(9), names, names).numbers == []
+    assert {to_hex(patch.get_edgecolor()).upper() for patch in ax.patches} == {plots.ABOVE}
+    for i, j in np.ndindex(values.shape):
+        assert any(patch.get_path().contains_point((j, i)) for patch in ax.patches) == (j > i)
 
 
 def test_bars_lines_histogram_and_arrows_show_their_numbers():
@@ -101,37 +73,28 @@ def test_bars_lines_histogram_and_arrows_show_their_numbers():
     assert plots.draw_histogram(axes[2], [0.1, 0.2, 0.7], [0, 0.5, 1]).tolist() == [2, 1]
     plots.draw_arrows(axes[3], [[1.0, 2.0]], ["v"])
     assert axes[3].lines[0].get_xydata().tolist() == [[0, 0], [1, 2]]
+    _, [space] = plots.new_figure(three_d=True)
+    plots.draw_arrows(space, [[1.0, 2.0, 3.0]], ["v"])
+    assert [part.tolist() for part in space.lines[0].get_data_3d()] == [[0, 1], [0, 2], [0, 3]]
 
 
-def test_only_heads_have_heads_colours():
+def test_a_head_keeps_its_colour_and_nothing_else_has_it():
     _, axes = plots.new_figure(columns=5)
-    plots.draw_lines(axes[0], [1, 2], {str(n): [n, n] for n in range(5)})
-    plots.draw_bars(axes[1], {str(n): [n, n] for n in range(5)}, NAMES)
-    plots.draw_histogram(axes[2], [0.1, 0.7], [0, 0.5, 1])
-    plots.draw_arrows(axes[3], [[1.0, 2.0]], ["v"])
-    lines = [line.get_color() for ax in axes for line in ax.lines]
-    drawn = [*lines, *(to_hex(bar.get_facecolor()).upper() for ax in axes for bar in ax.patches)]
-    assert len(drawn) == 5 + 10 + 2 + 2
-    assert not {*drawn} & {*plots.HEAD_COLOURS[:6]}
+    heatmap = plots.draw_heatmap(axes[0], np.eye(9), range(9), range(9), limits=(0, 1), colour=plots.head_colour(1))
+    assert heatmap.numbers == []  # it's too large for them
+    assert to_hex(heatmap.image.cmap(1.0)).upper() == plots.head_colour(1)
+    bars = plots.colour_rows(axes[0], [0] * 4 + [1] * 5)
     heads = [plots.head_colour(1), plots.head_colour(0)]
-    groups = plots.draw_bars(axes[4], {"head 2": [1, 2], "head 1": [3, 4]}, NAMES, colours=heads)
+    assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [heads[1]] * 4 + [heads[0]] * 5
+    groups = plots.draw_bars(axes[1], {"head 2": [1, 2], "head 1": [3, 4]}, NAMES, colours=heads)
     assert [to_hex(group[0].get_facecolor()).upper() for group in groups] == heads
-
-
-def test_three_wide_vectors_are_drawn_in_space():
-    _, [ax] = plots.new_figure(three_d=True)
-    plots.draw_arrows(ax, [[1.0, 2.0, 3.0]], ["v"])
-    assert [part.tolist() for part in ax.lines[0].get_data_3d()] == [[0, 1], [0, 2], [0, 3]]
-
-
-def test_a_head_keeps_its_colour(ax):
-    plots.draw_heatmap(ax, np.eye(4), list("abcd"), list("abcd"))
-    bars = plots.colour_rows(ax, [0, 0, 1, 1])
-    colours = [to_hex(bar.get_facecolor()).upper() for bar in bars]
-    assert colours == [plots.head_colour(0)] * 2 + [plots.head_colour(1)] * 2
-    assert [bar.get_xy()[:, 1].mean().round() for bar in bars] == [0, 1, 2, 3]
-    assert len(set(map(plots.head_colour, range(8)))) == 8
-    assert plots.head_colour(8) == plots.head_colour(0)
+    plots.draw_lines(axes[2], [1, 2], {str(n): [n, n] for n in range(5)})
+    plots.draw_bars(axes[3], {str(n): [n, n] for n in range(5)}, NAMES)
+    plots.draw_arrows(axes[4], [[1.0, 2.0]], ["v"])
+    drawn = [line.get_color() for ax in axes[2:] for line in ax.lines]
+    drawn += [to_hex(bar.get_facecolor()).upper() for bar in axes[3].patches]
+    assert len(drawn) >= 5 + 10 + 1
+    assert not {*drawn} & {*plots.HEAD_COLOURS[:6]}
 
 
 def test_strongest_says_the_largest_entry_of_each_row():
@@ -148,21 +111,11 @@ def test_the_same_figure_gives_the_same_png():
     assert pictures[0] == pictures[1] != pictures[2]
 
 
-def drawn(ax):
-    plots.draw_heatmap(ax, TABLE, NAMES, NAMES)
-    return ax
-
-
-def space():
-    return plots.new_figure(three_d=True)[1][0]
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda ax: plots.draw_heatmap(ax, [1.0, 2.0], NAMES, NAMES), r"values must be a table .*\(2,\)"),
         (lambda ax: plots.draw_heatmap(ax, TABLE, ["a"], NAMES), r"rows must hold one label for each of 2, got 1"),
-        (lambda ax: plots.draw_bars(ax, {"one": [1, 2, 3]}, NAMES), r"labels must hold one label for each of 3"),
         (
             lambda ax: plots.draw_heatmap(ax, TABLE, NAMES, NAMES, hidden=[[True]]),
             r"hidden must .*\(2, 2\), got \(1, 1\)",
@@ -174,17 +127,12 @@ def space():
         ),
         (lambda ax: plots.draw_bars(ax, {}, NAMES), "series must hold at least one name .* got none"),
         (lambda ax: plots.draw_bars(ax, {"one": 3.0}, ["a"]), r"series 'one' must be one row .*\(\)"),
-        (lambda ax: plots.draw_lines(ax, [], {"one": []}), r"x must be one row of numbers, at least one"),
         (
             lambda ax: plots.draw_lines(ax, [1, 2], {"one": [3]}),
             "series 'one' must hold one number for each of 2, got 1",
         ),
         (lambda ax: plots.draw_histogram(ax, [], [0, 1]), r"values must be one row of numbers, at least one"),
-        (lambda ax: plots.colour_rows(drawn(ax), [0]), r"heads must hold one head for each of 2, got 1: \[0\]"),
-        (lambda ax: plots.strongest(TABLE, ["a"], NAMES), "rows must hold one label for each of 2, got 1"),
-        (lambda ax: plots.draw_arrows(ax, TABLE, NAMES, colours=["red"]), "colours must hold one colour for each of 2"),
         (lambda ax: plots.draw_arrows(ax, [[1, 2, 3]], ["v"]), "vectors 3 wide cannot be drawn on flat axes"),
-        (lambda ax: plots.draw_arrows(space(), [[1, 2]], ["v"]), "vectors 2 wide cannot .* three-dimensional axes"),
         (lambda ax: plots.show_figure(ax.figure, "no numbers"), r"caption must say .* got 'no numbers'"),
     ],
 )

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import ipywidgets
 import pytest
-from explorer_checks import SVG as ELEMENT
+from explorer_page import SVG as ELEMENT
 from ipywidgets.embed import dependency_state
 from tqdm.notebook import tqdm_notebook
 

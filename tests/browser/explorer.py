@@ -1,15 +1,9 @@
 """An explorer in an open notebook, as a hand on the keyboard and an eye on the page meet it."""
 
-import base64
-import pickle
-import re
 import time
-from functools import lru_cache
 
 import pytest
 
-from attention_helpers import explorers, load_sentence
-from attention_helpers.language_model.model import load_model
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
@@ -41,17 +35,7 @@ HELD = """{
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
 DRAWN = "explorer._shown == explorer.values or explorer.message.value != ''"
-MADE_FROM = {  # in the kernel; all others are made from a sentence, and LayerExplorer from the learner's own class too
-    "CostExplorer": "explorer.measured",
-    "LearningExplorer": "__import__('types').SimpleNamespace("
-    "task=runs[2].task, examples=runs[2].examples, snapshots=explorer.snapshots)",
-}
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
-
-
-@lru_cache(maxsize=1)
-def language_model():
-    return load_model()
 
 
 class LiveExplorer:
@@ -62,7 +46,7 @@ class LiveExplorer:
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
         self.box = page.locator(f".jp-OutputArea-output .{self.kind}")
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
-        self.first = self.new().values
+        self.first = kernel.ask("explorer._first")
 
     def look(self):
         return self.box.evaluate(LOOK, len(self.names))
@@ -160,7 +144,9 @@ class LiveExplorer:
         mouse.up()
 
     def reset(self):
-        self.control(len(self.names)).click()
+        """Press the Reset button by a key."""
+        self.focus(len(self.names))
+        self.page.keyboard.press("Enter")
         return self.settle(self.is_first)
 
     def is_first(self, values):
@@ -171,27 +157,3 @@ class LiveExplorer:
         return self.page.evaluate(
             "source => Object.assign(document.createElement('div'), {innerHTML: source}).innerHTML", source
         )
-
-    def new(self):
-        """An explorer of the same kind in its first state, made in this process from what the kernel's was."""
-        source = MADE_FROM.get(self.kind)
-        if self.kind == "ReadingExplorer":  # half a gigabyte: read here, too, rather than sent
-            return explorers.ReadingExplorer(language_model())
-        if self.kind == "ScoresExplorer":
-            return explorers.ScoresExplorer(load_sentence("lookup"), query=3, entries=list("ABC123?"))
-        if source is None:
-            return getattr(explorers, self.kind)(load_sentence("journey"))
-        packed = self.kernel.ask(f"__import__('base64').b64encode(__import__('pickle').dumps({source})).decode()")
-        return getattr(explorers, self.kind)(pickle.loads(base64.b64decode(packed)))
-
-    def check(self, page):
-        """Hold that the page shows what a new explorer, made in this process, shows in the kernel's state."""
-        fresh = self.new()
-        if page["message"].startswith("⚠"):  # an impossible state; code that asks for it is told the same
-            with pytest.raises(ValueError, match=re.escape(page["message"].removeprefix("⚠ "))):
-                fresh.set(**self.values())
-            return
-        fresh.set(**self.values())
-        assert page["alt"] == fresh.alt
-        assert page["readout"] == self.as_text(fresh.readout)
-        assert page["svg"] == self.as_text(fresh.svg)

@@ -2,9 +2,7 @@
 
 import ast
 import json
-import queue
 import urllib.request
-from contextlib import suppress
 
 from jupyter_client import BlockingKernelClient
 
@@ -29,16 +27,6 @@ class Kernel:
         answer = reply["content"]["user_expressions"]["answer"]
         assert answer["status"] == "ok", answer
         return ast.literal_eval(ast.literal_eval(answer["data"]["text/plain"]))
-
-    def errors(self):
-        """What has gone wrong there since this was last asked, in callbacks too, which no cell shows."""
-        found = []
-        with suppress(queue.Empty):
-            while message := self.client.get_iopub_msg(timeout=0.2):
-                content = message["content"]
-                if message["msg_type"] == "error" or content.get("name") == "stderr":
-                    found.append(content.get("text") or f"{content['ename']}: {content['evalue']}")
-        return found
 
     def stop(self):
         """End it, so that the kernels of many notebooks do not fill the memory."""

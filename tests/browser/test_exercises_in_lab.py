@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import course
 import pytest
 from filled import fill
-from visit import SCREENSHOTS, TALL
+from visit import TALL
 
 from attention_helpers.exercises import lesson_01, record
 from tools.notebooks.lab import PATIENCE, Lab, server
@@ -61,10 +61,6 @@ def run(lab, cell, text=None):
     lab.wait_until(lambda: lab.executed > executed, "the cell was not run")
 
 
-def photograph(cell, name):
-    cell.screenshot(path=SCREENSHOTS / f"exercise_{name}.png")
-
-
 def try_and_be_told(lab):
     """A wrong answer with its hints, then a right one."""
     cell = cell_with(lab, "practice.contexts_at_once.check(all_contexts)")
@@ -79,11 +75,9 @@ def try_and_be_told(lab):
         folds.nth(number).locator("summary").first.click()
         words.wait_for(state="visible")
         assert words.inner_text() == hint.replace("`", "")
-    photograph(cell, "wrong")
     run(lab, cell, ANSWER.format(dim=-1))
     said.filter(has_text="Right.").wait_for()
     assert folds.count() == 0
-    photograph(cell, "right")
 
 
 def restart(lab):
@@ -124,7 +118,6 @@ def test_progress_outlives_the_kernel_the_browser_and_the_day(day):
         overview = cell_with(start, "exercises.progress()")
         run(start, overview)
         said_in(overview).filter(has_text=f"1 of {COUNT}").wait_for(timeout=1000 * PATIENCE)
-        photograph(overview, "overview")
         again = opened(LESSON)
         cell_with(again, ANSWER.format(dim=-1).splitlines()[1].strip()).wait_for(state="attached")
         assert again.page.locator(".jp-mod-dirty").count() == 0

@@ -33,7 +33,4 @@ def test_runs_without_an_error(notebook):
     assert notebook.last["errors"] == []
     assert notebook.last["prompts"] == [prompt(cell, n) for n, cell in enumerate(notebook.cells, 1)]
     assert "model not found" not in notebook.last["text"].lower()
-
-
-def test_browser_reports_no_error(notebook):
     assert notebook.lab.errors == []

@@ -1,34 +1,31 @@
 """The playground in JupyterLab: a keypress on the start page, a moving picture, and a notebook left in peace."""
 
+import itertools
 import os
 import shutil
-import statistics
 import urllib.request
 
 import course
 import pytest
 from kernel import Kernel
 from test_explorers_in_lab import CONTRAST, ROOM, choose_theme, still
-from visit import SCREENSHOTS
 
 from tools.notebooks.lab import TOKEN, Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
 REMEDY = ".attention-remedy"
-# When the picture changed, and to which step; when a stored one came; and when a button was last pressed.
+# When the picture changed, and to which step; and when a stored one came.
 WATCH = """() => {
-    [window.seen, window.stored, window.pressed] = [[], 0, 0];
+    [window.seen, window.stored] = [[], 0];
     new MutationObserver(() => {
         const step = [...document.querySelectorAll('.Playground div[role=img] tspan[font-weight=bold]')].at(-1);
         if (document.querySelector('.Playground > * svg[role=img]')) window.stored ||= performance.now();
         if (!step || window.seen.at(-1)?.[1] == step.textContent) return;
         window.seen.push([performance.now(), +step.textContent]);
     }).observe(document.body, {subtree: true, childList: true});
-    document.addEventListener('click', () => { window.pressed = performance.now() }, true);
 }"""
 THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('playground')"
-SPENT = "__import__('time').process_time()"  # seconds of the kernel's own work
 ENDED = f"({THREADS}, playground.playing)"
 
 
@@ -118,31 +115,19 @@ def test_it_fails_with_one_head_offers_a_second_and_then_learns(ground):
     ground.box.locator(".attention-headline", has_text="Learned: 99% for 20 steps").wait_for()
 
 
-def test_a_moved_control_plays_on(ground):
-    ground.box.locator(".widget-toggle-buttons button", has_text="4").first.click()
-    ground.wait_for("(playground.values['num_heads'], playground.playing, playground.arrays.step > 0)", (4, True, True))
-
-
-@pytest.mark.parametrize("num_heads", [1, 2, 4])
-def test_at_least_nineteen_pictures_a_second_and_pause_within_a_tenth(ground, num_heads):
-    ground.do(f"playground.set(num_heads={num_heads})")
-    rates, delays, costs = [], [], []
-    for _ in range(4):
-        ground.play()
-        ground.page.wait_for_timeout(500)
-        first, spent = len(ground.seen()), ground.ask(SPENT)
-        ground.page.wait_for_timeout(1500)
-        rates.append(round((len(ground.seen()) - first) / 1.5, 1))
-        costs.append((ground.ask(SPENT) - spent) / max(1, len(ground.seen()) - first))
-        ground.press("Pause")
-        ground.button("Play").wait_for()
-        ground.page.wait_for_timeout(300)
-        delays.append(round(ground.seen()[-1][0] - ground.page.evaluate("window.pressed")))
-    print(f"{num_heads} heads: {rates} pictures a second, {min(costs):.3f} s of work each; after Pause {delays} ms")
-    busy = os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn: the work is counted, the best delay
-    assert max(rates) >= 18.5 or (busy and min(costs) < 1 / 19)
-    assert (min if busy else statistics.median)(delays) < 100
+def test_at_least_nineteen_pictures_a_second_and_none_after_pause(ground):
+    ground.do("playground.set(num_heads=2)")
+    ground.play()
+    counts = []
+    for _ in range(7):
+        ground.page.wait_for_timeout(1000)
+        counts.append(len(ground.seen()))
+    ground.press("Pause")
+    ground.button("Play").wait_for()
     assert ground.ask("playground.playing") is False
+    most = max(after - before for before, after in itertools.pairwise(counts))
+    print(f"{most} pictures a second")
+    assert most >= 19 or os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn
 
 
 def test_a_cell_runs_while_it_plays(ground):
@@ -171,15 +156,6 @@ def test_an_interrupt_of_a_cell_stops_it_too(ground):
     ground.wait_for(ENDED, (0, False))
 
 
-def test_its_cell_run_again_ends_the_one_before(ground):
-    ground.do("globals().update(before=playground)")
-    ground.play()
-    ground.run_cell()
-    ground.wait_for("playground is not before and playground.arrays.step > 0", True)
-    assert ground.ask(f"({THREADS}, before.playing, before.comm is None)") == (1, False, True)
-    ground.box.locator("div[role=img]").wait_for()
-
-
 def test_it_stands_still_for_who_wants_less_motion_until_play_is_pressed(ground):
     ground.page.emulate_media(reduced_motion="reduce")
     ground.do("globals().update(before=playground)")
@@ -199,7 +175,6 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
         ground.do(f"playground.set(num_heads={heads}, task={task!r})", "playground.run(60)")
         ground.page.set_viewport_size({"width": width, "height": height})
         seen = still(ground, ROOM)
-        ground.box.screenshot(path=SCREENSHOTS / f"Playground_{width}.png")
         assert seen["height"] <= room
         assert seen["cut"] == []
         assert not seen["scrolls"]
@@ -207,6 +182,5 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
         choose_theme(ground.page, theme)
         seen = still(ground, CONTRAST)
-        ground.box.screenshot(path=SCREENSHOTS / f"Playground_{theme[11:].lower()}.png")
         assert seen["dark"] == (theme == "JupyterLab Dark")
         assert seen["contrast"] >= 4.5

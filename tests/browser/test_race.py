@@ -46,28 +46,24 @@ on_main = lambda: threading.current_thread() is threading.main_thread()
 explorer.view.observe(lambda change: pictures.append((busy, on_main())), names="value")
 explorer
 """
+DRAWN_AGAIN = """[fresh := WrapperExplorer(load_sentence("journey")), fresh.set(**explorer.values),
+    fresh.svg == explorer.svg][-1]"""
 CELLS = [SET_UP, EXPLORER, "runs.append(draw())"]
 
 
 @pytest.fixture
-def opened(browser):
-    """opened(served): the page of a notebook that has run once, quietly, and its explorer."""
+def opened(browser, served_bare):
+    """The page of a notebook that has run once, quietly, and its explorer."""
     page = browser.new_page(viewport={"width": 1400, "height": 1400})
-    kernels = []
-
-    def open_in(served):
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-        nbformat.write(notebook, served.folder / "race.ipynb")
-        lab = Lab(page, served.address)
-        lab.open("race.ipynb")
-        kernels.append(Kernel(served, "race.ipynb"))
-        lab.run_all(len(CELLS))
-        return lab, LiveExplorer(page, *kernels)
-
-    yield open_in
-    for kernel in kernels:
-        kernel.stop()
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, served_bare.folder / "race.ipynb")
+    lab = Lab(page, served_bare.address)
+    lab.open("race.ipynb")
+    kernel = Kernel(served_bare, "race.ipynb")
+    lab.run_all(len(CELLS))
+    yield lab, LiveExplorer(page, kernel)
+    kernel.stop()
     page.close()
 
 
@@ -90,27 +86,23 @@ def step_through(explorer, sliders, step):
     explorer.page.keyboard.press("ArrowLeft" if step % 10 < 5 else "ArrowRight")
 
 
-@pytest.mark.parametrize("settings", ["served", "served_bare"])
-def test_slider_and_cell_do_not_disturb_each_other(settings, opened, request):
-    lab, explorer = opened(request.getfixturevalue(settings))
+def test_slider_and_cell_do_not_disturb_each_other(opened):
+    """In a Lab without the course's settings the slider's pictures come between the cell's, on a second thread."""
+    lab, explorer = opened
     for step in range(len(explorer.names)):  # ipykernel takes a widget's first answer on the thread that made it
         step_through(explorer, explorer.sliders(), step)
         explorer.settle()
-    first = explorer.kernel.ask("len(pictures)")
+    between = f"pictures[{explorer.kernel.ask('len(pictures)')}:].count((True, False))"
     for _ in range(10):  # a cell may end before enough moves came through
         move_while_last_cell_runs(lab, explorer)
-        page = explorer.settle()
-        pictures = explorer.kernel.ask(f"pictures[{first}:]")
-        if settings == "served" or pictures.count((True, False)) >= 10:
+        explorer.settle()
+        if explorer.kernel.ask(between) >= 10:
             break
-    if settings == "served_bare":  # the slider's pictures come between the cell's, on a second thread
-        assert pictures.count((True, False)) >= 10
-    else:  # they wait for the end of the cell
-        assert set(pictures) == {(False, True)}
+    assert explorer.kernel.ask(between) >= 10
     (quiet, numbers), *others = explorer.kernel.ask("runs")
     assert len(set(quiet)) == FIGURES
     for disturbed, same_numbers in others:
         assert [n for n in range(FIGURES) if disturbed[n] != quiet[n]] == [], "corrupted pictures"
         assert same_numbers == numbers
-    explorer.check(page)
+    assert explorer.kernel.ask(DRAWN_AGAIN) is True
     assert lab.errors == []

@@ -10,9 +10,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tools.notebooks.lab import Lab
 
-SCREENSHOTS = course.ROOT / "build" / "screenshots"
 SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
-SHEET = 10_000  # pixels of height that one screenshot holds
 # Lab scrolls while it renders, and the browser renders what is in view; elsewhere innerText is empty.
 SHOWN = """({prompts, outputs, pictures}) => {
     document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0;
@@ -46,7 +44,7 @@ class Visit:
     def __init__(self, browser, served, path):
         self.source = course.read(path)
         self.cells = course.code_cells(self.source)
-        self.number, self.name = path.stem[:2], path.relative_to(course.FOLDER).as_posix()
+        self.name = path.relative_to(course.FOLDER).as_posix()
         self.copied = course.code_cells(course.read(served.folder / self.name))
         self.stored = stored_pictures(self.copied)
         self.page = browser.new_page(viewport=SIZE)
@@ -55,9 +53,9 @@ class Visit:
     def __enter__(self):
         self.lab.open(self.name)
         self.kernel = Kernel(self.served, self.name)
-        self.first = self.look("_first", self.copied)
+        self.first = self.look(self.copied)
         self.lab.run_all(len(self.cells))
-        self.last = self.look("", self.cells)
+        self.last = self.look(self.cells)
         return self
 
     def __exit__(self, *error):
@@ -71,7 +69,7 @@ class Visit:
         yield
         self.page.set_viewport_size(SIZE)
 
-    def look(self, when, cells):
+    def look(self, cells):
         """What the page shows, from top to bottom, as soon as that is what these cells have."""
         expected = {
             "prompts": [prompt(cell) for cell in cells],
@@ -83,9 +81,6 @@ class Visit:
                 self.page.wait_for_function(SHOWN, arg=expected, polling=100)
             seen = self.page.evaluate(LOOK)
             assert seen["bottom"] < TALL["height"], f"{self.name} needs a screen of {seen['bottom']} pixels"
-            for sheet, top in enumerate(range(0, seen["bottom"], SHEET), 1):
-                clip = {"x": 0, "y": top, "width": TALL["width"], "height": min(SHEET, seen["bottom"] - top)}
-                self.page.screenshot(path=SCREENSHOTS / f"{self.number}{when}_{sheet}.png", clip=clip)
         return seen
 
     @cached_property

@@ -1,0 +1,121 @@
+"""An explorer's page read back: the figures in its words, and the numbers and the ink of its picture's cells."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+import torch
+
+from attention_helpers.explorers.base import plain
+from attention_helpers.plots import ABOVE, BELOW, HEAD_COLOURS
+
+SVG = "{http://www.w3.org/2000/svg}"
+FIGURE = re.compile(r"“[^”]*”|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?%?")
+
+
+def figures(text):
+    """The quoted words and the numbers of a text in their order: what it claims, whatever else it says."""
+    return FIGURE.findall(plain(text))
+
+
+def numbers(text):
+    """The numbers of a text; 25% is 0.25."""
+    found = [figure.replace(",", "") for figure in figures(text) if figure[0] != "“"]
+    return [float(number.rstrip("%")) / (100 if number[-1] == "%" else 1) for number in found]
+
+
+def near(*parts, off=5.1e-3):
+    """Numbers and tensors as one list of numbers that were rounded: by default to two decimals or three digits."""
+    flat = torch.cat([torch.as_tensor(part, dtype=torch.float64).flatten() for part in parts])
+    return pytest.approx(flat.tolist(), abs=off, rel=off)
+
+
+def readouts(explorer):
+    """The table below the picture, as on the page."""
+    rows = re.findall("<tr><th[^>]*>(.*?)</th><td>(.*?)</td></tr>", explorer.readout, re.DOTALL)
+    return {plain(name): plain(words) for name, words in rows}
+
+
+def tree_of(explorer):
+    return ET.fromstring(explorer.svg)
+
+
+def told(tree):
+    """Pairs of a tooltip and its shape."""
+    return [(title.text, shape) for shape in tree.iter() for title in shape.findall(f"{SVG}title")]
+
+
+def words_of(tree):
+    return ["".join(text.itertext()) for text in tree.iter(f"{SVG}text")]
+
+
+def tips(explorer, about):
+    """The numbers of all tooltips with some words."""
+    return [numbers(words.rpartition(": ")[2])[0] for words, _ in told(tree_of(explorer)) if about in words]
+
+
+def paths(tree, **look):
+    """How many strokes each path with these attributes has."""
+    named = {name.replace("_", "-"): value for name, value in look.items()}.items()
+    return [path.get("d").count("M") for path in tree.iter(f"{SVG}path") if named <= path.attrib.items()]
+
+
+def cells_of(tree, tell, names):
+    """The cells of each heatmap whose tooltips are made from `tell` and two names: (tooltip without number, cell)."""
+    wanted = {tell.format(row, column) for row in names for column in names}
+    groups = [(group, told(group)) for group in tree.iter(f"{SVG}g") if group.get("shape-rendering")]
+    return [(group, cells) for group, cells in groups if cells and cells[0][0].rpartition(": ")[0] in wanted]
+
+
+def check_maps(explorer, maps, names, tell="{} reads {}", hidden=None, limit=None, colours=None, bar=True):
+    """Each map has a cell with its number for each pair of names but hidden ones, and its ink goes with the number.
+
+    maps: (count, n, n); hidden: broadcast to them. limit: what has full colour. colours: by default those of heads.
+    bar: whether a colour bar ends at the limit.
+    """
+    maps, n = torch.as_tensor(maps), len(names)
+    seen = torch.ones_like(maps, dtype=torch.bool) if hidden is None else ~hidden.expand_as(maps)
+    found = cells_of(tree_of(explorer), tell, names)
+    assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_explorer_svg.py
+    limit = limit or min(1, 4 / n)
+    assert limit == 1 or not bar or f"{limit:.2g}" in words_of(tree_of(explorer))
+    colours = colours or [HEAD_COLOURS[head % 8] for head in range(len(maps))]
+    for (group, cells), table, shown, colour in zip(found, maps, seen, colours, strict=False):
+        said, values = [words.rpartition(": ") for words, _ in cells], table[shown]
+        assert [words for words, *_ in said] == [tell.format(names[i], names[j]) for i, j in shown.nonzero().tolist()]
+        assert [float(number) for *_, number in said] == near(values, off=1e-4)
+        inks = [float(cell.get("fill-opacity")) for _, cell in cells]
+        assert inks == near((values.abs() / limit).clamp(max=1), off=0.02)
+        if group.get("fill"):
+            assert group.get("fill") == colour
+        else:
+            fills = [cell.get("fill") for (_, cell), ink in zip(cells, inks, strict=True) if ink]
+            assert fills == [ABOVE if value > 0 else BELOW for value, ink in zip(values, inks, strict=True) if ink]
+
+
+def check_arcs(explorer, readings, names, asks):
+    """Each weight of half a percent or more has an arc in its head's colour, wider for more; readings: (heads, n)."""
+    expected = []
+    for heads in readings:
+        for head, row in enumerate(heads.tolist()):
+            by = f" by head {head + 1}" if len(heads) > 1 else ""
+            reads = [(f"{names[asks]} reads {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
+            expected += [(words, HEAD_COLOURS[head], weight) for words, weight in reads if weight >= 0.005]
+    arcs = [(*words.rpartition(": "), arc) for words, arc in told(tree_of(explorer)) if arc.tag == f"{SVG}path"]
+    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " reads " in words]
+    expected, found = sorted(expected), sorted(found, key=lambda arc: arc[:3])
+    assert [arc[:2] for arc in found] == [arc[:2] for arc in expected]
+    weights = torch.tensor([weight for *_, weight in expected])
+    assert [weight for _, _, weight, _ in found] == near(weights, off=1e-4)
+    assert [float(arc.get("stroke-width")) for *_, arc in found] == near(0.5 + 9 * weights, off=0.05)
+
+
+def bands(explorer):
+    """The heads' colours above the columns of strips of vectors."""
+    return [band.get("fill") for band in tree_of(explorer).iter(f"{SVG}rect") if band.get("height") == "5"]
+
+
+def frames(tree, stroke):
+    """Where frames of a stroke's width are: (x, y, width, height)."""
+    rects = [rect for rect in tree.iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]
+    return [tuple(float(rect.get(name)) for name in ("x", "y", "width", "height")) for rect in rects]

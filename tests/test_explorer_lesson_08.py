@@ -1,0 +1,113 @@
+"""Notebook 08's explorer: what a layer of a size costs, with numbers worked out by hand."""
+
+import pytest
+from explorer_page import SVG, figures, readouts, told, tree_of
+
+from attention_helpers import explorers
+from attention_helpers.explorers.base import Markup
+
+MEASURED = {"split": {512: 42_467_328}, "fused": {512: 7_864_320, 2048: 31_457_280}}
+LENGTHS = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
+
+
+@pytest.fixture
+def cost():
+    return explorers.CostExplorer(MEASURED)
+
+
+COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w² + 2nw) at width w
+    (
+        {"num_tokens": 512},
+        "512 12 12.6 3.1",
+        "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 0.5 42.5 7.9",
+        "512 12 12 768 3.22 0.25 4 12.6 3.1 42.5 7.9",
+    ),
+    (
+        {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
+        "32 196.6 1 4.1",
+        "0.15 2% 1 32 32 4 4.1 2 32 768 4 196.6 0.5",
+        "32 1 1 768 0.15 0.02 4 4.1 196.6",
+    ),
+    (  # q 68.72e9, k and v 34.36e9, out_proj 68.72e9, scores and context 68.72e9 together
+        {"num_tokens": 2048, "width": 4096, "num_heads": 32, "num_kv_heads": 8, "bytes": 2},
+        "2,048 32 268.4 8.4",
+        "240.52 29% 32 2,048 2,048 2 268.4 2 2,048 1,024 2 8.4 4",
+        "2,048 32 8 4,096 240.52 0.29 2 268.4 8.4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "said", "rows", "alt"), COSTS)
+def test_figures_of_a_cost(cost, state, said, rows, alt):
+    cost.set(**state)
+    assert figures(cost.said) == said.split()
+    assert figures(" ".join(readouts(cost).values())) == rows.split()
+    assert figures(cost.alt) == alt.split()
+
+
+def chart_of(explorer):
+    """Curves, and points by name, as {tokens: bytes}: read with the two axes, both logarithmic."""
+    tree = tree_of(explorer)
+    ends = {text.text: (float(text.get("x")), float(text.get("y"))) for text in tree.iter(f"{SVG}text")}
+    (_, low), (_, high), (left, _), (right, _) = (ends[name] for name in ("1 kB", "1 GB", "32", "8,192"))
+
+    def spot(x, y):
+        tokens = 32 * 2 ** (8 * (float(x) - left) / (right - left))
+        return round(tokens), 10 ** (3 + 6 * (low - 4 - float(y)) / (low - high))
+
+    curves, points = {}, {}
+    for words, shape in told(tree):
+        if shape.tag == f"{SVG}circle":
+            points.setdefault(words.partition(",")[0], []).append(spot(shape.get("cx"), shape.get("cy")))
+        elif shape.tag == f"{SVG}path":
+            curves[words] = dict(spot(*each.split()) for each in shape.get("d")[1:].split("L"))
+    return curves, {name: dict(spots) for name, spots in points.items()}
+
+
+def close(expected):
+    return {n: pytest.approx(size, rel=0.02) for n, size in expected.items()}  # a twentieth of a pixel is 1%
+
+
+def test_the_curves_are_those_of_the_sizes_that_are_set(cost):
+    cost.set(num_tokens=64, width=4096, num_heads=32, num_kv_heads=8, bytes=2)
+    curves, points = chart_of(cost)
+    assert curves["scores of 32 heads"] == close({n: 32 * n * n * 2 for n in LENGTHS})
+    assert curves["keys and values"] == close({n: 2 * n * 8 * 128 * 2 for n in LENGTHS})
+    assert points == {}
+    assert "No measured points" in cost.message.value
+
+
+def test_what_was_measured_lies_on_its_formula(cost):
+    curves, points = chart_of(cost)
+    assert points == {f"{name} layer's peak": close(there) for name, there in MEASURED.items()}
+    assert curves["split layer's peak"] == close({512: 3 * 12 * 512 * 512 * 4 + 3 * 512 * 768 * 4})
+    assert curves["fused layer's peak"] == close({n: 5 * n * 768 * 4 for n in (512, 1024, 2048)})
+    assert cost.message.value == ""
+
+
+def test_heads_keep_their_own_keys_until_some_are_shared(cost):
+    def state():
+        return tuple(cost.values[name] for name in ("width", "num_heads", "num_kv_heads"))
+
+    cost.controls["num_heads"].value = 48
+    assert state() == (768, 48, 48)
+    cost.controls["width"].value = 1600  # 1600 / 48 isn't whole, 1600 / 40 is
+    assert state() == (1600, 40, 40)
+    assert figures(Markup(cost.message.value))[:3] == ["48", "1600", "40"]
+    cost.controls["width"].value = 768
+    assert state() == (768, 48, 48)
+    cost.controls["num_kv_heads"].value = 4
+    cost.controls["num_heads"].value = 6
+    assert state() == (768, 6, 3)
+    assert figures(Markup(cost.message.value))[:3] == ["4", "6", "3"]
+    cost.set(num_heads=24, num_kv_heads=24)
+    cost.set(num_heads=2)
+    assert state() == (768, 2, 2)
+    assert list(cost.controls["num_kv_heads"].options) == [1, 2]
+
+
+def test_a_number_of_heads_that_was_not_measured_is_refused():
+    with pytest.raises(ValueError, match="num_heads must divide width and be at most 64, got 12 and 64"):
+        explorers.CostExplorer({}, width=64)
+    explorer = explorers.CostExplorer({"split": {}, "other": {64: 20_000}}, width=64, num_heads=4)
+    assert chart_of(explorer)[1] == {"other layer's peak": close({64: 20_000})}
