@@ -1,7 +1,6 @@
 """The course's language model against transformers: with its stored figures, and (slow) by running it again."""
 
 import json
-import zlib
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,9 @@ import torch
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import best_heads, loss, repeated_tokens, weight_at
 from attention_helpers.language_model.model import generate, next_tokens
-from attention_helpers.language_model.model_file import CHECKSUM, model_file
 
 FIGURES = json.loads(Path(__file__).with_name("language_model.json").read_text(encoding="utf-8"))
 INDUCTION = {(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)}
-
-
-def test_the_package_carries_the_file_that_the_course_is_written_for():
-    assert zlib.crc32(model_file().read_bytes()) == CHECKSUM
 
 
 def test_texts_become_the_codes_of_another_implementation_and_come_back(language_model):
