@@ -83,7 +83,7 @@ def test_forward_is_bit_equal_to_steps(name, sizes):
 def test_half_precision_is_finite_for_inputs_within_10(name, dtype, sizes):
     layer = build(name, sizes).to(dtype)
     sign = sizes.x().sign()
-    for x in (10 * sign, 10 * sign.abs(), sizes.x().clamp(-10, 10)):
+    for x in (10 * sign, 10 * sign.abs()):
         y = layer(x.to(dtype))
         assert y.dtype == dtype
         assert y.isfinite().all()
