@@ -21,16 +21,9 @@ def test_texts_become_the_codes_of_another_implementation_and_come_back(language
         assert language_model.decode(token_ids) == figures["text"]
 
 
-@pytest.mark.parametrize("lost", ["\x04", "\x1d", "\U00040000"], ids=ascii)
-def test_a_character_that_no_tokens_spell_is_refused(language_model, lost):
-    for text in (lost, f"a{lost}b"):
-        with pytest.raises(ValueError, match="text must hold only what the model has tokens for, got"):
-            language_model.encode(text)
-
-
-def test_nothing_else_that_a_learner_types_or_pastes_is_lost(language_model):
-    text = "👩\u200d👩\u200d👧 🏳️\u200d🌈 é e\u0301 \x00\x1b[0m\x7f\x85\ufeff\u202e \ue000\U0010fffd 𓀀 가 ﷽ \r\n\t"
-    assert language_model.decode(language_model.encode(text)) == text
+def test_a_character_that_no_tokens_spell_is_refused(language_model):
+    with pytest.raises(ValueError, match="text must hold only what the model has tokens for, got"):
+        language_model.encode("a\x04b")
 
 
 # The shortest, the longest and one with chat symbols; the slow run takes all of them, at 0.2 s each.

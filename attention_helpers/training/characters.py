@@ -1,7 +1,5 @@
 """A character model around one attention layer, masked or leaky, and the losses that reveal which it is."""
 
-from pathlib import Path
-
 import torch
 from torch import nn
 
@@ -9,15 +7,10 @@ from .._data import data_file
 from ..checks import check_flag, check_size, check_token_ids
 from ..layers import MultiHeadAttention
 
-TEXT = data_file("small_town.txt")
 
-
-def load_text(path=TEXT):
-    """The course's own text, a string. Errors: FileNotFoundError that names the file. Source: data/README.md."""
-    try:
-        return Path(path).read_text(encoding="ascii")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing; expected there: a plain text to train on") from None
+def load_text():
+    """The course's own text, a string. Source: data/README.md."""
+    return data_file("small_town.txt").read_text(encoding="ascii")
 
 
 class Characters:
