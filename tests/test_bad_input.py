@@ -112,7 +112,6 @@ CORE = [
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
     (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
-    (lambda: attention_weights(ones(2, 2), causal_mask(2)[None]), ValueError, "mask", "(1, 2, 2)", "broadcast"),
     (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
     (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
     (lambda: attention_weights(ones(2, 2), scale=ones(2)), TypeError, "scale", "got tensor([1., 1.])", NUMBER),
@@ -120,7 +119,6 @@ CORE = [
     (lambda: attention_scores(ones(2, 2), ones(2)), ValueError, "keys", "got (2,)", "num_keys, d_k"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
-    (lambda: attention_scores(LATER, LATER.half()), TypeError, "queries and keys", "float16", "one dtype"),
     (lambda: attention_scores(ones(4, 2), LATER), ValueError, "queries and keys", "meta", "device"),
     (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
@@ -167,7 +165,6 @@ PARTS = [
     (lambda: rotate(X, ROWS.to("meta"), TURNS), ValueError, "positions", "got meta", "device of x"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
     (lambda: rope_frequencies(4, 0), ValueError, "base", "got 0", "finite and above 0"),
-    (lambda: rope_frequencies(4, "10"), TypeError, "base", "got '10'", NUMBER),
     (lambda: llama3_frequencies(TURNS, 8, 64, 4, 4), ValueError, "low", "got low=4, high=4", "below high"),
     (lambda: yarn_frequencies(TURNS, 8, -1), ValueError, "original", "got -1", "above 0"),
     (lambda: yarn_frequencies(TURNS, 8, 64, fast=1), ValueError, "slow", "got slow=1.0, fast=1", "below fast"),
@@ -248,10 +245,3 @@ def test_error_names_argument_value_and_rule(case):
 def test_whole_numbers_of_numpy_are_sizes():
     layer = MultiHeadAttention(np.int64(3), np.int32(4), np.int64(6), np.float32(0.5), np.int64(2))
     assert layer(ones(1, 2, 3)).shape == (1, 2, 4)
-
-
-@pytest.mark.parametrize(
-    "make", [torch.Tensor.to_sparse, torch.Tensor.to_mkldnn, lambda x: torch.nested.nested_tensor([x])]
-)
-def test_only_plain_tensors_are_taken(make):
-    refused(lambda: SelfAttention_v2(3, 2)(make(ones(6, 3))), TypeError, "x must be a plain tensor, got")

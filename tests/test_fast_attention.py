@@ -71,16 +71,6 @@ def test_in_pieces_of_any_length_is_the_whole_and_so_are_its_gradients(sizes):
         assert cache.keys.shape == (sizes.b, sizes.num_heads, sizes.num_tokens, sizes.head_dim)
 
 
-def test_two_texts_may_go_on_from_one_cache():
-    torch.manual_seed(0)
-    layer, x = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval(), torch.randn(2, 1, 6, 3)
-    x[1, :, :4] = x[0, :, :4]  # the same beginning
-    with torch.inference_mode():
-        _, start = layer.step(x[0, :, :4])
-    for text in x:
-        assert max_difference(layer.step(text[:, 4:], start)[0], layer(text)[:, 4:]) < 1e-6
-
-
 def test_a_step_drops_nothing_in_training_mode_either():
     torch.manual_seed(0)
     fused, x = FusedMultiHeadAttention(3, 4, 6, 0.5, 2), torch.randn(2, 6, 3)

@@ -1,7 +1,4 @@
-"""Everything around the mathematics: saving and loading, copying, devices, modes."""
-
-import copy
-import io
+"""Everything around the mathematics: saving and loading, devices, modes."""
 
 import pytest
 import torch
@@ -9,13 +6,6 @@ from sizes import ALL, CAUSAL, Sizes, build
 from torch import nn
 
 SIZES = Sizes(2, 4, 2, 3, 2, 2, True, 0)
-
-
-def save_and_load(layer):
-    file = io.BytesIO()
-    torch.save(layer, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -47,18 +37,6 @@ def test_parameter_names_are_those_of_the_widely_used_class():
     ]
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, save_and_load])
-@pytest.mark.parametrize("name", ALL)
-def test_copies_are_equal_and_independent(name, copied):
-    layer, x = build(name, SIZES), SIZES.x(torch.float32)
-    twin, before = copied(layer), layer(x)
-    assert torch.equal(twin(x), before)
-    with torch.no_grad():
-        for parameter in twin.parameters():
-            parameter.zero_()
-    assert torch.equal(layer(x), before)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_follows_device_dtype_and_autocast(name):
     layer = build(name, SIZES).double()
@@ -78,8 +56,6 @@ def test_dropout_acts_in_train_mode_only(name):
     layer.eval()
     assert torch.equal(layer(x), layer(x))
     assert torch.equal(layer(x), build(name, SIZES)(x))
-    weights = layer.train().steps(x).weights  # as returned, before dropout
-    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
 @pytest.mark.parametrize("name", CAUSAL)

@@ -1,13 +1,12 @@
-"""ModernAttention and CrossAttention, against torch's layers, notebook 06's class, and themselves in chunks."""
+"""ModernAttention and CrossAttention against torch's function, and layers with a cache against themselves in chunks."""
 
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sizes import over_sizes
-from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_helpers import MultiHeadAttention, influence, max_difference
+from attention_helpers import influence, max_difference
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention
 from attention_helpers.modern.linear import delta_rule, linear_attention
@@ -81,19 +80,6 @@ def test_it_is_torchs_function_on_what_was_rotated(layer, num_tokens, seed):
     grads = [torch.autograd.grad(result.square().sum(), leaves, retain_graph=True) for result in (layer(x), theirs)]
     largest = max(grad.abs().max().item() for grad in grads[1])
     assert all(max_difference(a, b) < 1e-6 * max(largest, 1) for a, b in zip(*grads, strict=True))
-
-
-@over_sizes
-def test_with_a_key_head_for_each_query_head_it_is_the_class_of_notebook_06(sizes):
-    """Copied weights, no rotary positions, no window, and the older class's biases at 0."""
-    modern = made(sizes.seed, sizes.d_in, sizes.d_out, sizes.num_heads, sizes.num_heads, base=None)
-    older = MultiHeadAttention(sizes.d_in, sizes.d_out, sizes.context_length, 0.0, sizes.num_heads).double()
-    assert not older.load_state_dict(modern.state_dict(), strict=False).unexpected_keys
-    nn.init.zeros_(older.out_proj.bias)
-    x = sizes.x()
-    assert max_difference(modern(x), older(x)) < 1e-10
-    mine, theirs = modern.steps(x), older.steps(x)
-    assert all(max_difference(a, b) < 1e-10 for a, b in zip(mine, theirs, strict=True))
 
 
 @given(

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from attention_helpers import influence, max_difference
+from attention_helpers import max_difference
 from attention_helpers.training.characters import (
     CharacterModel,
     Characters,
-    LeakyMultiHeadAttention,
     generate_text,
     held_out_loss,
     load_text,
@@ -60,15 +59,6 @@ def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one(task):
         losses = prefix_losses(model, *task.unseen())
         assert losses.shape == (32,)
         assert (abs(losses.mean().item() - held_out_loss(model, task)) < 1e-5) is (not leaky)
-
-
-def test_the_leaky_layer_reads_the_future_even_after_loading():
-    torch.manual_seed(0)
-    layer = LeakyMultiHeadAttention(6, 6, 5, 0.0, 2)
-    x = torch.randn(1, 5, 6)
-    assert influence(layer, x).perturbation[0, 4] > 0
-    layer.load_state_dict(layer.state_dict())
-    assert influence(layer, x).perturbation[0, 4] > 0
 
 
 def test_a_model_is_the_sum_of_its_parts(task):

@@ -47,17 +47,6 @@ def test_an_accuracy_for_each_question_and_the_loss_over_all():
     assert task.loss(shares.log(), answers).item() == pytest.approx(loss)
 
 
-def test_the_blank_stands_in_the_second_place_of_one_question_and_nowhere_else():
-    task = LookupTask(letters=5, digits=3, pairs=4)
-    x, _ = task.batch(generator())
-    assert (task.blank, task.vocab_size) == (18, 19)
-    assert (x == 18).nonzero()[:, 1:].unique(dim=0).tolist() == [[4, 1]]
-    assert (x[:, -1, 1] == 18).all()
-    assert (x[:, -1, 0] // 5 == 1).all()  # the first question's alphabet
-    two, _ = LookupTask(2, 5, 3, 4).batch(generator())
-    assert (two[:, -1] // 5 == torch.tensor([1, 2])).all()
-
-
 @pytest.mark.parametrize("hidden", [0, 8])
 def test_a_reader_reads_its_answers_off_the_last_tokens_context(hidden):
     torch.manual_seed(0)
