@@ -11,8 +11,7 @@ PORT ?= 8888
 # What a user's Python settings would break: .venv has its own packages, and its programs end by themselves.
 unexport PYTHONHOME PYTHONPATH PYTHONINSPECT PYTHONWARNINGS PYTHONOPTIMIZE PYTHONIOENCODING PYTHONUTF8
 
-# It must compute: a PYTHON that's some other program ends well too.
-ENSURE = @$(PYTHON) -c "print(6 * 7)" 2>/dev/null | grep -qx 42 || { \
+ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 	echo "'$(PYTHON)' isn't a Python that runs here: install one from 3.11 to 3.14, or name one that you have, as in: make $@ PYTHON=/path/to/python3" >&2; \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
@@ -113,15 +112,14 @@ lookup-models: ## train data/lookup_models.npz again, the weights that explorers
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_lookup_models
 
-figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, an environment of its own)
+figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, 100 MB)
 	$(ENSURE) test
-	$(BIN)/python -m tools.reference.make_figures
+	$(BIN)/python -m pip install --quiet --prefix build/reference -c constraints.txt -r tools/reference/requirements.txt
+	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 PYTHONPATH=$$(echo build/reference/lib/python*/site-packages) $(BIN)/python -m tools.reference.make_figures
 
-BENCH = $(BIN)/python -m tools.bench
-
-bench: ## time the explorers, and the layers against each other, many minutes (ARGS="layers" or "explorers" for one)
+bench: ## time the explorers: a new one, and a move of each control (ARGS=QKVExplorer for one)
 	$(ENSURE) test
-	$(if $(ARGS),$(BENCH).$(ARGS),$(BENCH).layers && $(BENCH).explorers)
+	$(BIN)/python -m tools.bench.explorers $(ARGS)
 
 venv: ## make .venv with nothing but pip, to install a torch build of your own first
 	$(ENSURE) venv

@@ -4,7 +4,6 @@
 No error is raised and the numbers look plausible. The trace calls that row "never used".
 """
 
-import gc
 import weakref
 from typing import NamedTuple
 
@@ -14,11 +13,7 @@ from torch.overrides import TorchFunctionMode
 NEVER_USED = "never used"
 OPAQUE = {"multi_head_attention_forward": "opaque: torch runs it as a whole, the trace does not see inside"}
 # These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
-METADATA = {
-    "data_ptr", "dim", "element_size", "get_device", "has_names", "hash", "is_complex", "is_contiguous",
-    "is_floating_point", "is_inference", "is_pinned", "is_same_size", "is_set_to", "is_shared", "is_signed", "len",
-    "ndimension", "nelement", "numel", "size", "storage_offset", "stride", "type", "untyped_storage",
-}  # fmt: skip
+METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
 
 
 class Row(NamedTuple):
@@ -131,7 +126,7 @@ class _Recorder(TorchFunctionMode):
         asks_only = not outputs and (_raw_name(func) == "__get__" or operation_name(func) in METADATA)
         self.read(objects if asks_only else objects | memory)  # reading a view's metadata uses the view
         if outputs:
-            new, note = self.judge(func, kwargs, outputs, objects, memory)
+            new, note = self.judge(_raw_name(func), kwargs, outputs, objects, memory)
             shapes = tuple(tuple(tensor.shape) for tensor in outputs)
             output = shapes[0] if len(shapes) == 1 else shapes
             new_bytes = sum(reference().nbytes() for reference in new)
@@ -141,41 +136,37 @@ class _Recorder(TorchFunctionMode):
     def read(self, references):
         self.last_read.update(dict.fromkeys(references, len(self.rows)))
 
-    def judge(self, func, kwargs, outputs, objects, memory):
-        """Note how to follow the outputs; return their new memory and a note. objects, memory: what func read."""
+    def judge(self, name, kwargs, outputs, objects, memory):
+        """Note how to follow the outputs; return their new memory and a note. objects, memory: what the call read."""
         views = {weakref.ref(tensor) for tensor in outputs if _memory(tensor) in memory}
         views -= objects  # these are the inputs themselves
         written = {_memory(tensor) for tensor in outputs if weakref.ref(tensor) not in views}
         # A property returns what already exists: we may not have seen x.grad before, but this call didn't make it.
-        new = set() if _raw_name(func) == "__get__" else written - self.last_read.keys()
+        new = set() if name == "__get__" else written - self.last_read.keys()
         self.follow.append(views | written)
         self.created |= views | new
         if new:
-            return new, OPAQUE.get(_raw_name(func), "")
+            return new, OPAQUE.get(name, "")
         if views:
             return new, "view"
-        if objects.isdisjoint(map(weakref.ref, outputs)):
+        if name == "__get__":
             return new, "was there before"
-        return new, "in place" if _writes_in_place(_raw_name(func), kwargs) else "returns its input"
+        in_place = name.endswith("_") or name.startswith(("__i", "__setitem__")) or "out" in kwargs
+        return new, "in place" if in_place or kwargs.get("inplace") else "returns its input"
 
     def finish(self, result):
         """The rows; those whose result was never read and no longer exists get a note."""
         objects, memory = _references(tensors_in(result))
         self.read(objects | memory)
-        unread = {i: refs for i, refs in enumerate(self.follow) if not any(self.was_read(ref, i) for ref in refs)}
-        if _alive(unread):
-            gc.collect()  # a reference cycle may keep garbage alive
-        for i in unread.keys() - _alive(unread):
-            self.rows[i] = self.rows[i]._replace(note=f"{NEVER_USED}, {self.rows[i].note}".removesuffix(", "))
+        for i, references in enumerate(self.follow):
+            read = any(self.was_read(reference, i) for reference in references)
+            if not read and all(reference() is None for reference in references):  # nobody holds it either
+                self.rows[i] = self.rows[i]._replace(note=f"{NEVER_USED}, {self.rows[i].note}".removesuffix(", "))
         return self.rows
 
     def was_read(self, reference, since):
         """Whether something was read after row `since`, or is older than the trace."""
         return reference not in self.created or self.last_read.get(reference, -1) > since
-
-
-def _alive(rows):
-    return {i for i, followed in rows.items() if any(ref() is not None for ref in followed)}
 
 
 def _raw_name(func):
@@ -188,11 +179,6 @@ def operation_name(func):
     if name == "__get__":
         return _raw_name(func.__self__)
     return name.strip("_") if name.startswith("__") else name
-
-
-def _writes_in_place(name, kwargs):
-    """Whether a function that returned one of its inputs wrote into it."""
-    return name.endswith("_") or name.startswith(("__i", "__setitem__")) or "out" in kwargs or kwargs.get("inplace")
 
 
 def tensors_in(tree):

@@ -1,15 +1,12 @@
 """Test a layer from outside: which input moves which output, does it read the future, and do two results agree?"""
 
 import math
-import warnings
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from ._older import OlderNotebook
 from .checks import check_finite, check_plain, check_tensor
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
@@ -17,14 +14,9 @@ ROUNDING = 16  # changes of up to so many epsilons of the largest number involve
 
 
 class Influence(NamedTuple):
-    """How strongly token j (column) moves context vector i (row): twice (num_tokens, num_tokens)."""
+    """How strongly token j (column) moves context vector i (row), (num_tokens, num_tokens)."""
 
-    gradient: torch.Tensor  # norm of d context_i / d x_j; NaN if the layer has no gradient
     perturbation: torch.Tensor  # largest change of context_i when x_j is moved
-
-    @property
-    def poke(self):
-        raise OlderNotebook
 
 
 class Leak(NamedTuple):
@@ -48,49 +40,24 @@ class Leak(NamedTuple):
 def influence(layer, x, size=1.0):
     """Measure which token of x moves which row of layer(x), in eval mode.
 
-    There are two measures, because each can be blind: where a softmax is saturated, the gradient is near 0 and a
-    perturbation still moves the row. A causal layer has zeros above the diagonal in both. But zeros there don't prove
-    that a layer is causal, because a leak may need another perturbation: see find_leak.
+    A causal layer has zeros above the diagonal. But zeros there don't prove that a layer is causal, because a leak may
+    need another perturbation: see find_leak.
 
     layer: a module or function from x to (..., num_tokens, d_out), the rows in the order of the tokens.
     x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). size: how far each token is moved, in units of x,
     along one fixed random direction.
-    Returns Influence(gradient, perturbation), each (num_tokens, num_tokens); gradient in units of output per unit of
-    input, perturbation in units of the output. Where torch has no gradient, as for flex_attention on a CPU, a warning
-    says so and gradient is NaN. The layer's mode and gradients stay as they were, and nothing is drawn from torch's
-    global random numbers.
+    Returns Influence(perturbation), (num_tokens, num_tokens), in units of the output. The layer's mode stays as it was,
+    and nothing is drawn from torch's global random numbers.
     Errors: TypeError for a layer that can't be called or an x that isn't a floating-point tensor; ValueError for
     another shape, an x without a token, a size that isn't finite or is 0; and for a layer that doesn't return one row
-    of real numbers per token, writes into x, returns different results for the same x, or cuts its result off from x.
+    of real, finite numbers per token, writes into x, or returns different results for the same x.
     """
     x = checked(layer, x)
     if check_finite("size", size) == 0:
         raise ValueError(f"size must not be 0, got {size!r}")
     with eval_mode(layer):
-        check_repeatable(layer, x)
-        moved = perturbation_influence(layer, x, size)
-        return Influence(gradient_influence(layer, x, bool(moved.any())), moved)
-
-
-def gradient_influence(layer, x, connected=True):
-    """Norm of d row_i / d x_j, (num_tokens, num_tokens); see `influence`. connected: whether x must get a gradient."""
-    num_tokens, d_in = x.shape[-2:]
-
-    def checked_rows(x):
-        y = rows(layer, x)
-        if connected:
-            check_connected(y, x)
-        return y
-
-    try:
-        with torch.inference_mode(False):  # jacobian itself enables gradients
-            jacobian = torch.autograd.functional.jacobian(checked_rows, x.clone())
-    except RuntimeError as error:  # the layer itself has run before, so only its gradient can fail
-        reason = str(error).partition("\n")[0]
-        warnings.warn(f"layer has no gradient here, so judge it only by its perturbation ({reason})", stacklevel=3)
-        return x.new_full((num_tokens, num_tokens), torch.nan)
-    jacobian = jacobian.reshape(num_tokens, -1, num_tokens, d_in)  # (output row, its entries, input row, its entries)
-    return jacobian.square().sum(dim=(1, 3)).sqrt()  # (num_tokens, num_tokens)
+        repeatable_rows(layer, x)
+        return Influence(perturbation_influence(layer, x, size))
 
 
 def step_of(x, size):
@@ -106,7 +73,7 @@ def perturbation_influence(layer, x, size):
     layer: in eval mode.
     """
     step = step_of(x, size)
-    before, columns = rows(layer, x).clone(), []
+    before, columns = rows(layer, x), []
     for j in range(x.shape[-2]):
         poked = x.clone()
         poked[..., j, :] += step
@@ -123,39 +90,26 @@ def find_leak(layer, x):
     for rounding. A leak that takes yet another poke isn't found, so finding none doesn't prove that a layer is causal.
 
     layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A few are enough,
-    because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), the copies for a token
-    (in a short sentence, for all tokens) go through the layer as one batch; a layer that fails on the batch, or mixes
-    its sentences, gets them one by one.
-    Returns a Leak, false if no row moved. It needs no gradient, leaves out pokes whose results overflow, and keeps
-    the layer's mode and torch's global random numbers as they were.
-    Errors: as in `influence`; ValueError too for a single token, and for numbers in x or layer(x) that aren't finite.
+    because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), the copies for a token go
+    through the layer as one batch; a layer that fails on the batch, or mixes its sentences, gets them one by one.
+    Returns a Leak, false if no row moved. It leaves out pokes whose results overflow, and keeps the layer's mode and
+    torch's global random numbers as they were.
+    Errors: as in `influence`; ValueError too for a single token.
     """
     x = checked(layer, x)
     if x.shape[-2] < 2:
         raise ValueError(f"x must hold at least 2 tokens, because a single one has no future, got {tuple(x.shape)}")
-    found, pokes = [], 0
+    found, tried = [], 0
     with eval_mode(layer):
-        before = check_repeatable(layer, x)
-        for name, numbers in (("x", x), ("layer(x)", before)):
-            if not numbers.isfinite().all():
-                raise ValueError(f"{name} must be finite, got {(~numbers.isfinite()).sum()} entries that are not")
-        for group in groups_of_tokens(x):
-            each = [perturbations(x, j) for j in group]
-            words, poked = [word for words, _ in each for word in words], torch.cat([poked for _, poked in each])
-            first = torch.tensor([[j] for j, (words, _) in zip(group, each, strict=True) for _ in words])  # (pokes, 1)
-            change = moved_rows(before, all_rows(layer, x, poked, before), first.to(x.device), poked)
-            pokes += len(words)
+        before = repeatable_rows(layer, x)
+        for j in range(1, x.shape[-2]):  # no row comes before token 0
+            words, poked = perturbations(x, j)
+            change = moved_rows(before, all_rows(layer, x, poked, before), j, poked)  # (pokes, j)
+            tried += len(words)
             for row in change.any(dim=0).nonzero().flatten()[:1].tolist():  # the first that moved, if any did
                 n = change[:, row].nonzero()[0].item()  # by the first poke that moved it
                 found.append((row, words[n], change[n, row].item()))
-        check_repeatable(layer, x, before)
-    return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), pokes)
-
-
-def groups_of_tokens(x):
-    """The tokens to poke, those whose poked sentences make one batch together: all of a short sentence, or one."""
-    tokens = range(1, x.shape[-2])  # no row comes before token 0
-    return [tokens] if x.numel() * len(tokens) < 4000 else [[j] for j in tokens]
+    return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), tried)
 
 
 def perturbations(x, j):
@@ -174,7 +128,6 @@ def perturbations(x, j):
     return words, torch.cat(poked)
 
 
-@lru_cache(maxsize=8)  # the same for every token, and for every layer that is asked about one sentence
 def ways_to_move(d_in, scale):
     """Each way to move a token in words, and its step, (ways, d_in); the first stands for "set to zero"."""
     ways, steps, found = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)], directions(d_in)
@@ -211,20 +164,18 @@ def all_rows(layer, x, poked, before):
             after = layer(torch.cat((poked[:n], x, poked[n:]))).reshape(len(poked) + 1, *before.shape)
             if max_difference(before, after[n]) <= rounding(x, before[None]):
                 return torch.cat((after[:n], after[n + 1 :]))
-    return torch.stack([rows(layer, sentence.reshape(x.shape)).clone() for sentence in poked])
+    return torch.stack([rows(layer, sentence.reshape(x.shape)) for sentence in poked])
 
 
-def moved_rows(before, after, first, poked):
-    """How far each row before `first` moved, (pokes, num_tokens): infinity if it now holds NaN, 0 if it's rounding.
+def moved_rows(before, after, j, poked):
+    """How far each row before token j moved, (pokes, j): infinity if it now holds NaN, 0 if it's rounding.
 
-    first: (pokes, 1), the first token that was poked. Also 0 for the rows from it on, and if those overflowed, because
-    0 times infinity is NaN in a causal layer too.
+    Also 0 if the rows from j on overflowed, because 0 times infinity is NaN in a causal layer too.
     """
-    earlier = torch.arange(after.shape[1], device=after.device) < first  # (pokes, num_tokens)
-    change = (after - before).abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
-    overflows = ~(after.isfinite().all(dim=-1) | earlier).all(dim=1, keepdim=True)  # (pokes, 1)
+    change = (after - before)[:, :j].abs().amax(dim=-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    overflows = ~after[:, j:].isfinite().all(dim=-1).all(dim=1, keepdim=True)  # (pokes, 1)
     limit = rounding(before[None], after, poked)[:, None]  # (pokes, 1)
-    return change.where(earlier & (change > limit) & ~overflows, 0.0)
+    return change.where((change > limit) & ~overflows, 0.0)
 
 
 def rounding(*batches):
@@ -243,38 +194,30 @@ def checked(layer, x):
         raise ValueError(f"x must be one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), got {tuple(x.shape)}")
     if x.numel() == 0:
         raise ValueError(f"x must hold at least one token, at least one entry wide, got {tuple(x.shape)}")
+    if not x.isfinite().all():
+        raise ValueError(f"x must be finite, got {(~x.isfinite()).sum()} entries that are not")
     return x.detach()
 
 
 @torch.no_grad()
-def check_repeatable(layer, x, before=None):
-    """The rows of layer(x). ValueError if the layer writes into x, or returns other rows in a second call.
-
-    before: the rows of an earlier call, if there was one.
-    """
+def repeatable_rows(layer, x):
+    """The rows of layer(x). ValueError if the layer writes into x, or if two calls return different or no numbers."""
     given = x.clone()
-    after = rows(layer, given).clone()  # a layer may return the same tensor every time
-    if not torch.equal(given, x) and not x.isnan().any():
+    before = rows(layer, given)
+    if not torch.equal(given, x):
         raise ValueError("layer must leave x as it is, but writes into it: begin with x = x.clone()")
-    if before is None:
-        return check_repeatable(layer, x, after)
-    gap = max_difference(before.nan_to_num(), after.nan_to_num())
-    if gap > rounding(before[None], after[None]) or not torch.equal(before.isnan(), after.isnan()):
+    after = rows(layer, x.clone())
+    for result in (before, after):
+        if not result.isfinite().all():
+            raise ValueError(f"layer(x) must be finite, got {(~result.isfinite()).sum()} entries that are not")
+    gap = max_difference(before, after)
+    if gap > rounding(before[None], after[None]):
         raise ValueError(
             "layer must return the same for the same x, or no perturbation can be judged, got results "
             f"{gap:.2g} apart: it draws or counts something. A module inside a function keeps its mode: call its "
             "eval() first"
         )
     return before
-
-
-def check_connected(y, x):
-    """ValueError if no gradient reaches x from y."""
-    if not y.requires_grad or torch.autograd.grad(y.sum(), x, retain_graph=True, allow_unused=True)[0] is None:
-        raise ValueError(
-            "layer must not cut its result off from x: a perturbation moves it, and yet no gradient comes back. Look "
-            "for detach(), no_grad() or numpy() inside, or ask find_leak, which needs no gradient"
-        )
 
 
 def rows(layer, x):

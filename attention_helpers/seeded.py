@@ -1,7 +1,6 @@
 """Layers with weights from their own seed, so that explorers leave the notebook's random numbers alone."""
 
 import re
-from functools import cache
 
 import torch
 from torch.nn import init
@@ -14,9 +13,8 @@ BORROWING = re.compile(
 )
 
 
-@cache
 def borrows(name):
-    """Whether an operation with this name might draw. Cached, because we ask for every operation that runs."""
+    """Whether an operation with this name might draw."""
     return bool(BORROWING.search(name))
 
 

@@ -6,18 +6,18 @@
     python classroom/marks.py grade FOLDER 03          run the submissions, and write FOLDER/grades.csv
     python classroom/marks.py feedback FOLDER 03       a page for each learner, FOLDER/feedback/ada/03/...html
 
-A lesson is handed in whole, because an answer may use what came before it. Learners' code runs as the folder's owner
-and can leave anything there, settings that nbgrader would execute among them. So every step runs as that owner, and
-none as root; only `collect` starts as root, to read the workbooks, and becomes the owner before it writes anything.
+A lesson is handed in whole, because an answer may use what came before it. Learners' code runs as the folder's owner,
+an account that owns nothing else. Only `collect` starts as root, to read the workbooks, and becomes the owner before it
+writes anything.
 """
 
+import importlib
 import os
 import pwd
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import nbformat
@@ -26,11 +26,18 @@ COURSE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(COURSE))  # where tools lies
 
 from attention_helpers.exercises import NUMBERS  # noqa: E402 (after the path)
-from tools.notebooks import own_sockets  # noqa: E402
-from tools.notebooks.place_exercises import lesson_of, practice  # noqa: E402
+from tools.notebooks.manifest import LESSONS  # noqa: E402
 
 POINTS = 1  # for each exercise
-MOST = 50_000_000  # bytes of a notebook that is collected
+
+
+def exercises_of(number):
+    return importlib.import_module(f"attention_helpers.exercises.lesson_{number}").EXERCISES
+
+
+def path_of(number):
+    """Where the course has this lesson."""
+    return next(lesson.path for lesson in LESSONS if lesson.number == number)
 
 
 def graded(exercise):
@@ -64,129 +71,92 @@ def with_marks(notebook, exercises):
     return notebook
 
 
-def read(text, number):
-    """A lesson, given as the text of a notebook, with marks."""
-    return with_marks(nbformat.reads(text, as_version=4), practice(number).EXERCISES)
-
-
-def put(notebook, folder, number):
-    """Write a lesson into one of nbgrader's folders."""
+def put(text, folder, number):
+    """Write a lesson, given as the text of a notebook, with marks into one of nbgrader's folders."""
+    notebook = with_marks(nbformat.reads(text, as_version=4), exercises_of(number))
     folder.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, folder / lesson_of(number).path.name)
+    nbformat.write(notebook, folder / path_of(number).name)
 
 
 def make(folder, number):
     """Write an assignment for a lesson, and enter it in nbgrader's gradebook."""
-    if os.geteuid():  # root is refused below, and should leave no folder behind
-        folder.mkdir(parents=True, exist_ok=True)
-    check_owner(folder)
+    refuse_root()
+    folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # nbgrader lets everybody read what it writes
-    put(read(lesson_of(number).path.read_text(encoding="utf-8"), number), folder / "source" / number, number)
+    put(path_of(number).read_text(encoding="utf-8"), folder / "source" / number, number)
     if nbgrader(folder, "generate_assignment", number, "--force"):
         sys.exit("nbgrader could not make the assignment, for the reason printed above.")
 
 
 def grade(folder, number):
     """Have nbgrader run what was handed in, and write all marks into grades.csv, also where some cannot be run."""
-    check_owner(folder)
+    refuse_root()
     if [nbgrader(folder, *job) for job in (("autograde", number, "--force"), ("export",))] != [0, 0]:
         sys.exit("nbgrader could not do all of it, for the reason printed above. What it could is in grades.csv.")
 
 
 def feedback(folder, number):
     """Have nbgrader write a page for each learner whose notebook was graded, with every exercise and its mark."""
-    check_owner(folder)
+    refuse_root()
     if nbgrader(folder, "generate_feedback", number, "--force"):
         sys.exit("nbgrader could not write every page, for the reason printed above.")
 
 
-def check_owner(folder):
-    """End here for root, to whom learners' code could hand its own, and unless the folder is the caller's own."""
+def refuse_root():
     if os.geteuid() == 0:
         sys.exit(
-            f"Code that learners wrote runs in {folder}, and can change what is in there: call this under an account "
-            f"of its own, never as root, as in: sudo -u marks --set-home {sys.executable} {' '.join(sys.argv)}"
+            "Code that learners wrote runs here: call this under an account of its own, never as root, "
+            f"as in: sudo -u marks --set-home {sys.executable} {' '.join(sys.argv)}"
         )
-    if (owner := folder.stat().st_uid) != os.geteuid():
-        sys.exit(f"{folder} belongs to the account with the number {owner}: call this under that account.")
 
 
 def nbgrader(folder, *command):
     """Call nbgrader in its folder, with this checkout's settings and the programs of its own environment.
 
-    The settings are copied again each time, because they're executed and graded code may have changed them. Kernels
-    get sockets in a folder that only this account enters, because other accounts could listen at a port. The folder has
-    a short name (a socket's has at most 107 characters), and an absolute one: nbgrader and its kernels run in different
-    folders, and by a relative name, jupyter_client's default, they'd never find each other.
+    The settings are copied again each time, because they're executed and graded code may have changed them.
     """
-    settings = folder / "nbgrader_config.py"
-    settings.unlink(missing_ok=True)  # a link would lead elsewhere
-    shutil.copy(COURSE / "classroom" / "nbgrader_config.py", settings)
+    shutil.copy(COURSE / "classroom" / "nbgrader_config.py", folder / "nbgrader_config.py")
     own = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
-    with tempfile.TemporaryDirectory(dir="/tmp") as sockets:
-        kernels = ["--KernelManager.transport=ipc", f"--KernelManager.ip={sockets}/kernel"]
-        return subprocess.call([sys.executable, "-m", "nbgrader", *command, *kernels], cwd=folder, env=own)
+    return subprocess.call([sys.executable, "-m", "nbgrader", *command], cwd=folder, env=own)
 
 
 def take(folder, number, name, text):
     """Enter a notebook as what somebody handed in, in place of an earlier one; say so if it is none."""
     try:
-        notebook = read(text, number)
-    except Exception as error:  # whatever else nbformat meets in a file that anybody could write
-        print(f"{name} has no notebook {number} that can be read: {error or type(error).__name__}")
-    else:
-        put(notebook, folder / "submitted" / name / number, number)
+        put(text, folder / "submitted" / name / number, number)
+    except Exception as error:  # whatever nbformat meets in a damaged file: the others are taken all the same
+        print(f"{name} has no notebook {number} that can be read: {error}")
 
 
 def collect(folder, number, *names):
     """Take what each account has of a lesson in its workbook, as `classroom/learner.py` makes it.
 
-    It is read as root and written as the folder's owner, who this process then is for good.
+    It is read as its account, so that a link leads nowhere where the account cannot go, and written as the folder's
+    owner, who this process then is for good.
     """
-    accounts = {}
+    file, texts = Path("workbook", path_of(number).name), {}
     for name in names:
-        try:
-            accounts[name] = pwd.getpwnam(name)
-        except KeyError:
-            sys.exit(f"{name} is no account of this machine.")
-    file, own = Path("workbook", lesson_of(number).path.name), folder.stat()
-    if own.st_uid == 0:
-        sys.exit(f"{folder} belongs to root, who never grades: give it to an account of its own, as README.md says.")
-    texts = {name: read_as(account, account.pw_dir / file) for name, account in accounts.items()}
-    own_sockets.FOLDER.cleanup()  # it was made as root by the import, and nothing here starts a kernel
+        account = pwd.getpwnam(name)
+        own = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        read = {"stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
+        texts[name] = subprocess.run(["cat", Path(account.pw_dir) / file], **read, **own).stdout
+    owner = folder.stat()
     os.setgroups([])
-    os.setgid(own.st_gid)
-    os.setuid(own.st_uid)
+    os.setgid(owner.st_gid)
+    os.setuid(owner.st_uid)
     for name, text in texts.items():
         take(folder, number, name, text)
 
 
-def read_as(account, path):
-    """A file's text as this account may read it, so that a link leads root nowhere where its owner cannot go.
-
-    "" for what has no end or never begins, as a link to a device and a pipe.
-    """
-    own = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": [], "start_new_session": True}
-    command, wires = (
-        ["head", f"--bytes={MOST}", "--", str(path)],
-        {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE},
-    )
-    try:
-        return subprocess.run(command, timeout=60, **wires, **own).stdout.decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        return ""
+JOBS = {"make": make, "grade": grade, "feedback": feedback}
 
 
 def main(arguments):
     match arguments:
         case [_, _, number, *_] if number not in NUMBERS:
             sys.exit(f"{number} is no lesson with exercises: give one of {', '.join(NUMBERS)}.")
-        case ["make", folder, number]:
-            make(Path(folder), number)
-        case ["grade", folder, number]:
-            grade(Path(folder), number)
-        case ["feedback", folder, number]:
-            feedback(Path(folder), number)
+        case [job, folder, number] if job in JOBS:
+            JOBS[job](Path(folder), number)
         case ["collect", folder, number, *names] if names:
             collect(Path(folder), number, *names)
         case ["take", folder, number, name, file]:
@@ -199,5 +169,5 @@ if __name__ == "__main__":
     os.umask(0o077)
     try:
         main(sys.argv[1:])
-    except OSError as error:
+    except (KeyError, OSError) as error:  # an account or a folder that isn't there
         sys.exit(f"Cannot do that: {error}.")

@@ -6,6 +6,7 @@ The proxy comes from npm, in the versions of package-lock.json, into build/class
 is decoded once for all learners, who may read it there.
 """
 
+import filecmp
 import os
 import shutil
 import subprocess
@@ -16,7 +17,6 @@ from pathlib import Path
 COURSE = Path(__file__).resolve().parents[1]
 BUILD = COURSE / "build" / "classroom"
 PROXY = BUILD / "node_modules" / ".bin" / "configurable-http-proxy"
-LISTS = ["package.json", "package-lock.json"]
 NODE = 20  # or newer
 
 
@@ -59,47 +59,38 @@ def node_version():
 
 def install_proxy():
     """Install the proxy with npm, unless what is there came from the same lists."""
-    wanted = [(COURSE / "classroom" / name).read_text() for name in LISTS]
-    if PROXY.exists() and [(BUILD / name).read_text() for name in LISTS] == wanted:
+    ours = [COURSE / "classroom" / name for name in ("package.json", "package-lock.json")]
+    if PROXY.exists() and all(filecmp.cmp(path, BUILD / path.name, shallow=False) for path in ours):
         return
-    shutil.rmtree(BUILD / "node_modules", ignore_errors=True)
     BUILD.mkdir(parents=True, exist_ok=True)
-    for name, text in zip(LISTS, wanted, strict=True):
-        (BUILD / name).write_text(text)
+    for path in ours:
+        shutil.copy(path, BUILD)
     # npm warns that one of the proxy's packages asks for a newer Node than the proxy does: it runs under both.
     if subprocess.call(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=BUILD):
         sys.exit("npm could not install the hub's proxy, for the reason printed above.")
 
 
 def decode_model():
-    """Decode the language model where all may read it and none but root may write; some seconds at the first time."""
+    """Decode the language model where all may read it and none but root may write; some seconds at the first time.
+
+    Where it can't be kept, end here: each learner would decode it again, into 0.5 GB of memory.
+    """
     from attention_helpers.language_model.model_file import read_model
 
     folder = BUILD / "model"
     read_model(folder=folder)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        sys.exit(
+            f"The decoded language model of notebook 10 (0.5 GB) doesn't fit into {folder}: make room on the disk."
+        )
     open_to_readers(folder)
 
 
 def open_to_readers(folder):
-    """Let every account read a folder of decoded models; end here, in a sentence, if there's none or it isn't ours.
-
-    read_model() works without a folder too: it decodes again each time. A class would pay for that with 0.5 GB of
-    memory for each learner.
-    """
-    try:
-        files = list(folder.iterdir())
-        folder.chmod(0o755)
-        for file in files:
-            file.chmod(0o644)
-    except OSError as error:
-        files, reason = [], str(error)
-    else:
-        reason = f"{folder} is empty"
-    if not files:
-        sys.exit(
-            f"The decoded language model of notebook 10 (0.5 GB) could not be kept for all learners: {reason}. "
-            f"Is there room on the disk, and may you write in {folder.parent}? Then call this again."
-        )
+    """Let every account read this folder's files."""
+    folder.chmod(0o755)
+    for file in folder.iterdir():
+        file.chmod(0o644)
 
 
 def close_history(folder):

@@ -1,6 +1,5 @@
 """Fixtures for all tests, and how many examples a property test takes: see sizes.py."""
 
-import gc
 import os
 from pathlib import Path
 
@@ -33,10 +32,6 @@ def pytest_assertrepr_compare(op, left, right):
     here = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
     shown = [text[max(0, here - 60) : here + 60] for text in texts]
     return [f"{type(left).__name__} == {type(right).__name__}, first differing at character {here}:", *shown]
-
-
-def pytest_collection_finish():
-    gc.freeze()  # what is there before the first test stays: no collection need look at it again
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,8 @@
 
 import os
 import shutil
-import signal
 
 import pytest
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed here")
 needs_posix_shell = pytest.mark.skipif(os.name == "nt", reason="Windows does not run a shell script as a program")
-needs_alarm = pytest.mark.skipif(
-    not hasattr(signal, "SIGALRM"), reason="this system has no SIGALRM (Windows), by which a test stops what never ends"
-)

@@ -17,12 +17,16 @@ def made(layer_class, seed=0, **more):
     return seeded(layer_class, seed, **{name: size for name, size in (SIZES | more).items() if name in names})
 
 
-class Projections(nn.Module):
-    """What most of them share: three projections, and heads cut from them, (b, num_heads, num_tokens, head_dim)."""
+def future(n, diagonal=1):
+    return torch.ones(n, n, dtype=torch.bool).triu(diagonal)
+
+
+class Causal(nn.Module):
+    """Attention by the book, in steps; most of the layers below change one of them."""
 
     def __init__(self, d_in, d_out, num_heads=1):
         super().__init__()
-        self.num_heads, self.head_dim = num_heads, d_out // num_heads
+        self.num_heads = num_heads
         self.to_q = nn.Linear(d_in, d_out)
         self.to_k = nn.Linear(d_in, d_out)
         self.to_v = nn.Linear(d_in, d_out)
@@ -31,18 +35,105 @@ class Projections(nn.Module):
         return self.to_q(x), self.to_k(x), self.to_v(x)
 
     def heads(self, x):
-        return [part.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for part in self.parts(x)]
+        """Queries, keys and values, (b, num_heads, num_tokens, head_dim)."""
+        return [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in self.parts(x)]
+
+    def scaled(self, scores, head_dim):
+        return scores / math.sqrt(head_dim)
+
+    def hidden(self, n):
+        return future(n)
+
+    def weights(self, scores):
+        return scores.softmax(-1)
 
     def join(self, context):
         return context.transpose(1, 2).flatten(2)
 
-    def scaled(self, x):
+    def forward(self, x):
         q, k, v = self.heads(x)
-        return q @ k.transpose(-2, -1) / math.sqrt(self.head_dim), v
+        scores = self.scaled(q @ k.transpose(-2, -1), q.shape[-1])
+        weights = self.weights(scores.masked_fill(self.hidden(x.shape[1]), -torch.inf))
+        return self.join(weights @ v)
 
 
-def future(n):
-    return torch.ones(n, n, dtype=torch.bool).triu(1)
+class Unmasked(Causal):
+    def hidden(self, n):
+        return torch.zeros(n, n, dtype=torch.bool)
+
+
+# Right ones, written in other ways.
+
+
+class Einsum(Causal):
+    def forward(self, x):
+        q, k, v = self.heads(x)
+        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
+        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
+        return torch.einsum("b h q k, b h k d -> b q h d", weights, v).flatten(2)
+
+
+class ByHand(Causal):
+    """exp, divided by its sum."""
+
+    def weights(self, scores):
+        shares = torch.exp(scores - scores.amax(-1, keepdim=True))
+        return shares / shares.sum(-1, keepdim=True)
+
+
+class Dropping(Causal):
+    """Dropout as it should be: a module's, off in eval mode. p is its default."""
+
+    def __init__(self, d_in, d_out, num_heads=2, p=0.5):
+        super().__init__(d_in, d_out, num_heads)
+        self.drop = nn.Dropout(p)
+
+    def weights(self, scores):
+        return self.drop(scores.softmax(-1))
+
+
+class WeightsFirst(Causal):
+    """The mean of the heads' weights, then the output: as many numbers per token as there are tokens."""
+
+    def weights(self, scores):
+        self.kept = scores.softmax(-1)
+        return self.kept
+
+    def forward(self, x):
+        output = super().forward(x)
+        return self.kept.mean(1), output
+
+
+class WeightsLast(WeightsFirst):
+    def forward(self, x):
+        weights, output = super().forward(x)
+        return output, weights
+
+
+class FusedCausal(Causal):
+    def attended(self, x, **options):
+        return self.join(functional.scaled_dot_product_attention(*self.heads(x), **options))
+
+    def forward(self, x):
+        return self.attended(x, is_causal=True)
+
+
+class Renamed(FusedCausal):
+    """The usual names of a published model's projections, and keys first."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        nn.Module.__init__(self)
+        self.num_heads = num_heads
+        self.k_proj = nn.Linear(d_in, d_out, bias=False)
+        self.q_proj = nn.Linear(d_in, d_out, bias=False)
+        self.v_proj = nn.Linear(d_in, d_out, bias=False)
+        self.o_proj = nn.Linear(d_out, d_out, bias=False)
+
+    def parts(self, x):
+        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
+
+    def forward(self, x):
+        return self.o_proj(self.attended(x, is_causal=True))
 
 
 class TorchModule(nn.Module):
@@ -63,241 +154,94 @@ class TorchModuleMasked(TorchModule):
         return self.attention(x, x, x, attn_mask=future(x.shape[1]))
 
 
-class Einsum(Projections):
-    """Scores and context by einsum, causal."""
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / self.head_dim**0.5
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return torch.einsum("b h q k, b h k d -> b q h d", weights, v).flatten(2)
-
-
-class EinsumKeysFirst(Projections):
-    """The table lies on its side: a row a key, a column a query; so the softmax over dim=-2 is right. Causal."""
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = torch.einsum("bhkd,bhqd->bhkq", k, q) / self.head_dim**0.5
-        weights = functional.softmax(scores.masked_fill(future(x.shape[1]).T, float("-inf")), dim=-2)
-        return torch.einsum("b h k q, b h k d -> b q h d", weights, v).flatten(2)
-
-
-class Grouped(nn.Module):
-    """Two query heads share each key head, causal."""
+class Grouped(FusedCausal):
+    """Two query heads share each key head."""
 
     def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        self.groups, self.head_dim = num_heads // 2, d_out // num_heads
-        self.to_q = nn.Linear(d_in, d_out)
-        self.to_kv = nn.Linear(d_in, d_out)  # half of it keys, half of it values
+        super().__init__(d_in, d_out, num_heads)
+        self.to_k, self.to_v = (nn.Linear(d_in, d_out // 2) for _ in range(2))
+
+    def heads(self, x):
+        head_dim = self.to_q.out_features // self.num_heads
+        return [part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in self.parts(x)]
 
     def forward(self, x):
-        b, n, _ = x.shape
-        q = self.to_q(x).view(b, n, self.groups, 2, self.head_dim)
-        k, v = self.to_kv(x).view(b, n, 2, self.groups, self.head_dim).unbind(2)
-        scores = torch.einsum("bqgrd,bkgd->bgrqk", q, k) / self.head_dim**0.5
-        weights = torch.softmax(scores + torch.full((n, n), -torch.inf).triu(1), -1)
-        return torch.einsum("bgrqk,bkgd->bqgrd", weights, v).reshape(b, n, -1)
+        return self.attended(x, is_causal=True, enable_gqa=True)
 
 
-class GroupedFused(Grouped):
-    """The same heads by scaled_dot_product_attention's enable_gqa."""
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q = self.to_q(x).view(b, n, -1, self.head_dim).transpose(1, 2)
-        k, v = self.to_kv(x).view(b, n, 2, self.groups, self.head_dim).permute(2, 0, 3, 1, 4)
-        fused = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return fused.transpose(1, 2).reshape(b, n, -1)
+# Those that read the future.
 
 
-class FusedCausal(Projections):
-    def forward(self, x):
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), is_causal=True))
-
-
-class FusedFloat(Projections):
-    """A float mask, and a scale of its own."""
-
-    def forward(self, x):
-        mask = torch.zeros(x.shape[1], x.shape[1]).masked_fill(future(x.shape[1]), -torch.inf)
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), mask, scale=1.0))
-
-
-class FusedWrongWay(Projections):
-    """The mask of a course where True hides: here it keeps, so only the future is seen."""
-
-    def forward(self, x):
-        hide = future(x.shape[1])
-        hide[-1, -1] = True  # or its last row would be empty
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=hide))
-
-
-class ByHand(Projections):
-    """exp, divided by its sum, causal."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        scores = scores.masked_fill(future(x.shape[1]), -torch.inf)
-        shares = torch.exp(scores - scores.amax(-1, keepdim=True))
-        return self.join(shares / shares.sum(-1, keepdim=True) @ v)
-
-
-class ByHandMaskedLate(Projections):
-    """exp first, then the mask: a large score of the future brings all of the past to 0, and 0 / 0 is NaN."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        shares = torch.exp(scores - scores.amax(-1, keepdim=True)) * ~future(x.shape[1])
-        return self.join(shares / shares.sum(-1, keepdim=True) @ v)
-
-
-class MaskThrownAway(Projections):
-    """masked_fill without its underscore, result unused."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        scores.masked_fill(future(x.shape[1]), -torch.inf)
-        return self.join(torch.softmax(scores, dim=-1) @ v)
-
-
-class MaskedAfterwards(Projections):
-    """tril after softmax, and no division."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(torch.softmax(scores, dim=-1).tril() @ v)
-
-
-class Renormalised(Projections):
-    """tril after softmax, and the division."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = torch.softmax(scores, dim=-1).tril()
-        weights = weights / weights.sum(dim=-1, keepdim=True)
-        return self.join(weights @ v)
-
-
-class OneTooLate(Projections):
-    """triu(2): each token sees the next one, too."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(2).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class TwoTooLate(Projections):
-    """triu(3): each token sees the next two."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(3).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class OneHeadMasked(Projections):
-    """The mask's dimension for heads is filled for the first only."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.zeros_like(scores).bool()
-        hide[:, 0] = future(x.shape[1])
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class HidesTooMuch(Projections):
-    """triu(0) hides a token from itself, too, and the first row has nothing left: NaN."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        hide = torch.ones_like(scores).triu(0).bool()
-        return self.join(scores.masked_fill(hide, -torch.inf).softmax(-1) @ v)
-
-
-class OverTime(Projections):
-    """softmax over the queries."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(torch.softmax(scores, dim=-2) @ v)
-
-
-class OverFeatures(Projections):
-    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
-
-    def forward(self, x):
-        return functional.softmax(self.to_v(x), dim=-1)
-
-
-class HeadsMixed(Projections):
-    """Heads joined without transposing back: a row gets numbers of other tokens."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return (weights @ v).reshape(x.shape[0], x.shape[1], -1)
-
-
-class AlwaysDropping(Projections):
-    """functional.dropout without training=self.training: it drops in eval, too."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return self.join(functional.dropout(weights, 0.01) @ v)
-
-
-class HalfLook(Projections):
+class HalfLook(Unmasked):
     """For one sentence alone, (num_tokens, d_in): T on the keys."""
 
     def forward(self, x):
         if x.ndim != 2:
             raise ValueError("one sentence, please")
-        q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
+        q, k, v = self.parts(x)
         return (q @ k.T / k.shape[-1] ** 0.5).softmax(-1) @ v
 
 
-class Dropping(Projections):
-    """Dropout as it should be: a module's, off in eval mode. p is its default."""
+class MaskThrownAway(Unmasked):
+    """masked_fill without its underscore, result unused."""
 
-    def __init__(self, d_in, d_out, num_heads=2, p=0.5):
-        super().__init__(d_in, d_out, num_heads)
-        self.drop = nn.Dropout(p)
+    def weights(self, scores):
+        scores.masked_fill(future(scores.shape[-1]), -torch.inf)
+        return torch.softmax(scores, dim=-1)
+
+
+class MaskedAfterwards(Unmasked):
+    """tril after softmax, and no division."""
+
+    def weights(self, scores):
+        return torch.softmax(scores, dim=-1).tril()
+
+
+class Renormalised(Unmasked):
+    """tril after softmax, and the division."""
+
+    def weights(self, scores):
+        weights = torch.softmax(scores, dim=-1).tril()
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+
+class OneTooLate(Causal):
+    """Each token sees the next one, too."""
+
+    def hidden(self, n):
+        return future(n, 2)
+
+
+class OneHeadMasked(Causal):
+    """The mask's dimension for heads is filled for the first only."""
+
+    def hidden(self, n):
+        hide = torch.zeros(self.num_heads, n, n, dtype=torch.bool)
+        hide[0] = future(n)
+        return hide
+
+
+class FusedWrongWay(FusedCausal):
+    """The mask of a course where True hides: here it keeps, so only the future is seen."""
 
     def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(self.drop(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)) @ v)
+        hide = future(x.shape[1])
+        hide[-1, -1] = True  # or its last row would be empty
+        return self.attended(x, attn_mask=hide)
 
 
-class SoftmaxTwice(Projections):
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return self.join(weights.softmax(-1) @ v)
+class OverTime(Unmasked):
+    """softmax over the queries."""
+
+    def weights(self, scores):
+        return torch.softmax(scores, dim=-2)
 
 
-class HeadByHead(Projections):
-    """A softmax a head, in a loop; the weights stacked before they mix."""
+class HeadsMixed(Causal):
+    """Heads joined without transposing back: a row gets numbers of other tokens."""
 
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        maps = [scores[:, h].masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) for h in range(self.num_heads)]
-        return self.join(torch.stack(maps, dim=1) @ v)
-
-
-class FixedContext(Projections):
-    """Causal, but its mask is not cut to the sentence: no fewer tokens than context_length."""
-
-    def __init__(self, d_in, d_out, num_heads, context_length):
-        super().__init__(d_in, d_out, num_heads)
-        self.register_buffer("mask", future(context_length))
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(scores.masked_fill(self.mask, -torch.inf).softmax(-1) @ v)
+    def join(self, context):
+        return context.reshape(len(context), context.shape[2], -1)
 
 
 class Convolution(nn.Module):
@@ -311,155 +255,47 @@ class Convolution(nn.Module):
         return self.conv(x.transpose(1, 2)).transpose(1, 2)
 
 
-class ViewWithoutTranspose(Projections):
+# Those that miss some of the past.
+
+
+class ViewWithoutTranspose(HeadsMixed):
     """Heads cut by view only: their "tokens" are pieces of a few tokens, and the last never reads the first."""
 
     def heads(self, x):
-        return [part.view(x.shape[0], self.num_heads, x.shape[1], self.head_dim) for part in self.parts(x)]
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return (weights @ v).reshape(x.shape[0], x.shape[1], -1)
+        return [part.view(x.shape[0], self.num_heads, x.shape[1], -1) for part in self.parts(x)]
 
 
-class HeadsAsTokens(Projections):
+class HeadsAsTokens(Unmasked):
     """No transpose after the view: each token's heads attend to each other, and no token to another."""
 
     def forward(self, x):
         q, k, v = (part.transpose(1, 2) for part in self.heads(x))  # (b, num_tokens, num_heads, head_dim)
-        return ((q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).softmax(-1) @ v).flatten(2)
+        return (self.scaled(q @ k.transpose(-2, -1), q.shape[-1]).softmax(-1) @ v).flatten(2)
 
 
-class Causal(Projections):
-    """What many of those below share: scores that can be changed, and a causal mask."""
-
-    def changed(self, scores, k):
-        return scores / math.sqrt(self.head_dim)
-
-    def weights(self, x):
-        q, k, v = self.heads(x)
-        scores = self.changed(q @ k.transpose(-2, -1), k)
-        return scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1), v
+class OverFeatures(Causal):
+    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
 
     def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(weights @ v)
+        return functional.softmax(self.to_v(x), dim=-1)
 
 
-class Window(Causal):
-    """Each token reads itself and the one before it."""
-
-    def changed(self, scores, k):
-        return scores.masked_fill(torch.ones_like(scores).tril(-2).bool(), -torch.inf)
-
-
-class FirstTokenHidden(Causal):
-    """A mask for padding that hides the first token, by mistake, from all others."""
-
-    def changed(self, scores, k):
-        hide = torch.zeros_like(scores).bool()
-        hide[..., 1:, 0] = True
-        return scores.masked_fill(hide, -torch.inf)
+# Those whose weights or scale are wrong.
 
 
 class Unscaled(Causal):
-    def changed(self, scores, k):
+    def scaled(self, scores, head_dim):
         return scores
 
 
-class ScaledByWidth(Causal):
-    """By the width of all heads, not of one."""
+class HidesTooMuch(Causal):
+    """A token is hidden from itself, too, and the first row has nothing left: NaN."""
 
-    def changed(self, scores, k):
-        return scores / math.sqrt(self.num_heads * self.head_dim)
-
-
-class Multiplied(Causal):
-    """Times the root of head_dim, not divided by it."""
-
-    def changed(self, scores, k):
-        return scores * math.sqrt(self.head_dim)
+    def hidden(self, n):
+        return future(n, 0)
 
 
-class HardAttention(Causal):
-    """All of the weight on the largest score: most weights are exactly 0, and yet each token can be read."""
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(functional.one_hot(weights.argmax(-1), x.shape[1]).float() @ v)
-
-
-class SinkLogit(Causal):
-    """A logit for nothing at all, so that the rows of weights sum to less than 1."""
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = (q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)).masked_fill(future(x.shape[1]), -torch.inf)
-        weights = functional.pad(scores, (0, 1)).softmax(-1)[..., :-1]
-        return self.join(weights @ v)
-
-
-class OverHeads(Causal):
-    """dim=1 is right without heads; with them, it's the heads' dimension."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        return self.join(scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(1) @ v)
-
-
-class FusedHidesTooMuch(Projections):
-    """The first row has no key; torch's fused function returns zeros for it, not NaN."""
-
-    def forward(self, x):
-        keep = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), attn_mask=keep))
-
-
-class WeightsFirst(Causal):
-    """One head's weights, then the output: as many numbers per token as there are tokens."""
-
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return weights.mean(1), self.join(weights @ v)
-
-
-class WeightsLast(Causal):
-    def forward(self, x):
-        weights, v = self.weights(x)
-        return self.join(weights @ v), weights[:, 0]
-
-
-class ScoresFirst(Causal):
-    """The scores, which sum to nothing in particular, and the output, in a dict."""
-
-    def forward(self, x):
-        scores, v = self.scaled(x)
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return {"scores": scores, "output": self.join(weights @ v)}
-
-
-class Renamed(nn.Module):
-    """The usual names of a published model's projections, and nn.Linear's own biases."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        super().__init__()
-        self.n_head = num_heads
-        self.q_proj = nn.Linear(d_in, d_out, bias=False)
-        self.k_proj = nn.Linear(d_in, d_out, bias=False)
-        self.v_proj = nn.Linear(d_in, d_out, bias=False)
-        self.o_proj = nn.Linear(d_out, d_out, bias=False)
-
-    def parts(self, x):
-        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
-
-    def attended(self, x, **more):
-        b, n, _ = x.shape
-        heads = [part.view(b, n, self.n_head, -1).transpose(1, 2) for part in self.parts(x)]
-        return functional.scaled_dot_product_attention(*heads, **more).transpose(1, 2).reshape(b, n, -1)
-
-    def forward(self, x):
-        return self.o_proj(self.attended(x, is_causal=True))
+# And those with another fault.
 
 
 class ProjectionForgotten(Renamed):
@@ -467,77 +303,22 @@ class ProjectionForgotten(Renamed):
         return self.attended(x, is_causal=True)
 
 
-class KeysFirst(Renamed):
-    """In another order: key, query, value."""
+class AlwaysDropping(Causal):
+    """functional.dropout without training=self.training: it drops in eval, too."""
 
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.n_head = num_heads
-        self.key, self.query, self.value, self.proj = (nn.Linear(d_in, d_out) for _ in range(4))
-
-    def forward(self, x):
-        return self.proj(self.attended(x, is_causal=True))
-
-    def parts(self, x):
-        return self.query(x), self.key(x), self.value(x)
+    def weights(self, scores):
+        return functional.dropout(scores.softmax(-1), 0.01)
 
 
-class OneMatrix(Renamed):
-    """Queries, keys and values in one."""
+class FixedContext(Causal):
+    """Its mask is not cut to the sentence: no fewer tokens than context_length."""
 
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.n_head = num_heads
-        self.c_attn, self.c_proj = nn.Linear(d_in, 3 * d_out), nn.Linear(d_out, d_out)
+    def __init__(self, d_in, d_out, num_heads, context_length):
+        super().__init__(d_in, d_out, num_heads)
+        self.register_buffer("mask", future(context_length))
 
-    def parts(self, x):
-        return self.c_attn(x).chunk(3, dim=-1)
-
-    def forward(self, x):
-        return self.c_proj(self.attended(x, is_causal=True))
-
-
-class TwoMatrices(OneMatrix):
-    """Queries in one; keys and values in the other."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.n_head = num_heads
-        self.to_q, self.to_kv = nn.Linear(d_in, d_out, bias=False), nn.Linear(d_in, 2 * d_out, bias=False)
-
-    def parts(self, x):
-        return self.to_q(x), *self.to_kv(x).chunk(2, dim=-1)
-
-    def forward(self, x):
-        return self.attended(x, is_causal=True)
-
-
-class HeadAfterHead(nn.Module):
-    """A list of heads with plain matrices."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        super().__init__()
-        sizes = [(d_in, d_out // num_heads)] * 3
-        self.heads = nn.ModuleList(
-            nn.ParameterList(nn.Parameter(torch.randn(size)) for size in sizes) for _ in range(num_heads)
-        )
-
-    def forward(self, x):
-        return torch.cat([self.one(x, *(x @ matrix for matrix in head)) for head in self.heads], dim=-1)
-
-    def one(self, x, q, k, v):
-        scores = q @ k.mT / k.shape[-1] ** 0.5
-        return scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) @ v
-
-
-class Rotated(Causal):
-    """Queries and keys turned by their position; its parameters are those of a layer without."""
-
-    def heads(self, x):
-        q, k, v = super().heads(x)
-        turns = torch.polar(torch.ones(x.shape[1], 1), torch.arange(x.shape[1])[:, None] * 1.0)
-        turned = (torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * turns for part in (q, k))
-        return [*(torch.view_as_real(part).flatten(-2) for part in turned), v]
+    def hidden(self, n):
+        return self.mask
 
 
 class OneSentence(Causal):
@@ -560,14 +341,3 @@ class WritesIntoItsInput(Causal):
     def forward(self, x):
         x += 1.0
         return super().forward(x)
-
-
-class Block(nn.Module):
-    """torch's encoder layer with a mask: attention, an MLP, two norms and what came in, added."""
-
-    def __init__(self, d_in, num_heads=2):
-        super().__init__()
-        self.layer = nn.TransformerEncoderLayer(d_in, num_heads, 8, batch_first=True)
-
-    def forward(self, x):
-        return self.layer(x, src_mask=future(x.shape[1]), is_causal=True)

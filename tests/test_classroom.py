@@ -1,8 +1,6 @@
 """The classroom's parts that need neither hub nor nbgrader; `make test-classroom` runs the whole."""
 
 import ast
-import os
-import stat
 
 import nbformat
 import pytest
@@ -30,8 +28,8 @@ def set_up():
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_each_exercise_of_each_lesson_gets_its_mark_right_after_its_check(marks, number):
-    exercises = marks.practice(number).EXERCISES
-    notebook = marks.with_marks(nbformat.read(marks.lesson_of(number).path, as_version=4), exercises)
+    exercises = marks.exercises_of(number)
+    notebook = marks.with_marks(nbformat.read(marks.path_of(number), as_version=4), exercises)
     kinds = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
     graded = [place for place, kind in enumerate(kinds) if kind.get("grade")]
     assert [kinds[place]["grade_id"] for place in graded] == [exercise.name for exercise in exercises]
@@ -44,7 +42,7 @@ def test_each_exercise_of_each_lesson_gets_its_mark_right_after_its_check(marks,
 
 
 def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_end(marks):
-    exercises = marks.practice("03").EXERCISES
+    exercises = marks.exercises_of("03")
     own = marks.marked(nbformat.v4.new_code_cell("assert True"), exercises[0].name, grade=True, points=99)
     notebook = marks.with_marks(nbformat.v4.new_notebook(cells=[own]), exercises)
     assert "nbgrader" not in notebook.cells[0].metadata
@@ -53,11 +51,7 @@ def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [
-        (["make", "folder", "00"], "00 .*01, .*10"),
-        (["collect", "folder", "03", "no body"], "no body"),
-        (["mark"], "usage"),
-    ],
+    [(["make", "folder", "00"], "00 .*01, .*10"), (["mark"], "usage")],
 )
 def test_a_wrong_call_is_one_sentence(marks, arguments, says):
     with pytest.raises(SystemExit, match=says):
@@ -69,16 +63,6 @@ def test_what_is_no_notebook_is_not_handed_in_and_stops_nobody_else(marks, tmp_p
     marks.take(tmp_path, "03", "ada", text)
     assert "ada" in capsys.readouterr().out
     assert not [*tmp_path.rglob("*.ipynb")]
-
-
-def test_the_hub_says_which_folders_keep_learners_out(set_up, tmp_path):
-    (tmp_path / "closed" / "open").mkdir(parents=True)
-    for folder, mode in ((tmp_path, 0o711), (tmp_path / "closed", 0o750), (tmp_path / "closed" / "open", 0o755)):
-        folder.chmod(mode)
-    (tmp_path / "closed" / "open" / "python").touch()
-    closed = set_up.closed_folders(tmp_path / "closed" / "open" / "python", tmp_path)
-    assert tmp_path / "closed" in closed
-    assert not {tmp_path, tmp_path / "closed" / "open"} & set(closed)
 
 
 @pytest.mark.parametrize(
@@ -101,29 +85,17 @@ def test_the_hub_says_what_the_machine_lacks(set_up, monkeypatch, change, says):
     assert bool(set_up.lacking()) == bool(change)
 
 
-def test_the_model_is_for_all_to_read_and_for_nobody_to_change(set_up, tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir(mode=0o700)
-    (folder / "weights").touch(0o600)
-    set_up.open_to_readers(folder)
-    assert [stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder / "weights")] == [0o755, 0o644]
-
-
-@pytest.mark.parametrize("name", ["model", "nothing"])
-def test_a_model_that_was_not_kept_is_one_sentence(set_up, tmp_path, name):
-    """As on a full disk, where decoding goes on without keeping anything."""
-    (tmp_path / "model").mkdir()
-    with pytest.raises(SystemExit, match=f"could not be kept .*{name}.*room on the disk"):
-        set_up.open_to_readers(tmp_path / name)
-
-
-def test_gits_folder_is_closed_to_other_accounts(set_up, tmp_path):
-    folder = tmp_path / ".git"
-    set_up.close_history(folder)  # there's none in a copy that was downloaded
-    folder.mkdir()
-    folder.chmod(0o755)
-    set_up.close_history(folder)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+def test_a_folder_that_keeps_learners_out_is_found_and_the_model_is_not_one(set_up, tmp_path):
+    model = tmp_path / "closed" / "model"
+    model.mkdir(parents=True, mode=0o700)
+    (model / "weights").touch(0o600)
+    for folder, mode in ((tmp_path, 0o711), (tmp_path / "closed", 0o750)):
+        folder.chmod(mode)
+    set_up.open_to_readers(model)
+    closed = set_up.closed_folders(model / "weights", tmp_path)
+    assert tmp_path / "closed" in closed
+    assert not {tmp_path, model} & set(closed)
+    assert (model / "weights").stat().st_mode & 0o777 == 0o644
 
 
 def test_npm_takes_the_proxy_from_where_it_is_told_to():

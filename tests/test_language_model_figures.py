@@ -1,4 +1,4 @@
-"""The course's language model against transformers: with its stored figures, and (slow) by running it again."""
+"""The course's language model against transformers: with its stored figures."""
 
 import json
 from pathlib import Path
@@ -58,18 +58,3 @@ def test_heads_are_found_by_their_jobs_and_switched_off(language_model):
     assert loss(language_model, token_ids, 33, found) > loss(language_model, token_ids, 33) + 5
     ordinary = language_model.encode(FIGURES[2]["text"])
     assert abs(loss(language_model, ordinary, ablate=found) - loss(language_model, ordinary)) < 0.5
-
-
-@pytest.mark.slow  # installs transformers (100 MB) into build/reference at the first run, and runs it
-def test_the_other_implementation_anew(language_model, tmp_path):
-    from tools.reference.make_figures import computed, figures
-
-    texts = computed(tmp_path)
-    assert [figures(text)["token_ids"] for text in texts] == [stored["token_ids"] for stored in FIGURES]
-    for text in texts:
-        token_ids = language_model.encode(text["text"])
-        assert token_ids[0].equal(text["token_ids"])
-        look = language_model.look(token_ids)
-        assert max_difference(look.logits[0], text["logits"]) < 1e-3, text["text"]
-        assert max_difference(look.maps[0], text["maps"]) < 1e-5, text["text"]
-        print(f"{max_difference(look.logits[0], text['logits']):.1e} {max_difference(look.maps[0], text['maps']):.1e}")

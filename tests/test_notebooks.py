@@ -1,7 +1,5 @@
 """What nbval can't see in the notebooks: cells that never ran, pictures, links, and what this machine left in them."""
 
-import base64
-import io
 import json
 import re
 
@@ -9,7 +7,6 @@ import pytest
 from course import (
     COURSE,
     FOLDER,
-    FREE,
     LESSONS,
     PATHS,
     ROOT,
@@ -22,7 +19,6 @@ from course import (
     text_of,
     without_measured,
 )
-from PIL import Image
 
 from tools.notebooks import draw_map, place_course
 
@@ -57,38 +53,17 @@ def test_a_notebook_says_and_draws_what_the_manifest_says(entry):
 @each_notebook
 def test_every_code_cell_was_run_once_in_order_and_without_error(path):
     """nbval compares only cells that ran: it would pass a notebook without outputs."""
-    wrong = []
-    for count, cell in enumerate(code_cells(read(path)), 1):
-        if cell.execution_count != count:
-            wrong.append(at(path, cell, f"is cell {count}, but its count is {cell.execution_count}"))
+    cells = code_cells(read(path))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
         failed = [o for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"]
-        wrong += [at(path, cell, f"{output.get('ename', 'stderr')}: {text_of(output)}") for output in failed]
-    assert not wrong, "\n".join(wrong)
-
-
-OF_ONE_MACHINE = {
-    "a widget of one session": r"widget-view|\"widgets\"",
-    "an address in memory": r" at 0x[0-9a-f]{6}",
-    "a path": r"/(?:home|root|tmp|Users|usr)/|[A-Z]:\\\\",
-    "when it ran": r"\"execution\":|iopub\.",
-}
-COMPARED = {  # in outputs that nbval compares
-    "a version": r"(?i)\b(?:python|torch|numpy|matplotlib|ipywidgets)[ =v]+\d+\.\d+\.\d+",
-    "a time": r"\d ?(?:ms|µs)\b",
-}
+        assert not failed, at(path, cell, "".join(map(text_of, failed)))
 
 
 @each_notebook
-def test_nothing_of_one_run_or_machine_is_stored(path):
-    wrong = []
-    for cell in read(path).cells:
-        outputs = cell.get("outputs", [])
-        stored = json.dumps([cell.metadata, outputs], ensure_ascii=False)
-        said = "" if FREE in tags(cell) else without_measured("\n".join(map(text_of, outputs)))
-        for text, patterns in ((stored, OF_ONE_MACHINE), (said, COMPARED)):
-            for what, pattern in patterns.items():
-                wrong += [at(path, cell, f"{what}: {text[m.start() :][:80]}") for m in re.finditer(pattern, text)]
-    assert not wrong, "\n".join(wrong)
+def test_nothing_of_one_machine_is_stored(path):
+    stored = json.dumps([cell.get("outputs") for cell in read(path).cells])
+    assert not re.findall(r"/(?:home|root|tmp|Users|usr)/.{,40}|[A-Z]:\\\\.{,40}| at 0x[0-9a-f]{6}", stored)
 
 
 @each_notebook
@@ -103,30 +78,14 @@ def test_a_notebook_has_the_form_that_refresh_gives_it(path):
 
 
 @each_notebook
-def test_every_figure_is_drawn_and_captioned(path):
-    """nbval compares no pictures. Readers who can't see one get the caption as its alt text."""
-    wrong = []
+def test_every_figure_has_its_caption_as_alt_text(path):
+    """For readers who can't see it."""
     for cell in code_cells(read(path)):
-        for place, output in enumerate(cell.outputs):
+        for output, caption in zip(cell.outputs, [*cell.outputs[1:], {}], strict=False):
             if "image/png" in output.get("data", {}):
-                after = cell.outputs[place + 1 : place + 2]
-                faults = faults_of_figure(output, after[0] if after else None)
-                wrong += [at(path, cell, fault) for fault in faults]
-    assert not wrong, "\n".join(wrong)
-
-
-def faults_of_figure(output, caption):
-    """What is wrong with a figure, in words; caption: the output after it, or None."""
-    said = output.metadata.get("image/png", {})
-    under = caption.get("data", {}).get("text/markdown") if caption else None
-    if not said.get("alt") or under != f"*Figure:* {said['alt']}":
-        yield "the figure's alt text isn't the caption under it"
-    image = Image.open(io.BytesIO(base64.b64decode(output.data["image/png"]))).convert("L")
-    blank = image.histogram()[image.getpixel((0, 0))] / (image.width * image.height)
-    if blank > 0.98:
-        yield f"{blank:.1%} of the figure is blank"
-    if not (400 <= said.get("width", 0) <= 1200 and image.width == 2 * said["width"] and 400 <= image.height <= 1200):
-        yield f"the figure has {image.width} x {image.height} pixels, and is shown {said.get('width')} wide"
+                alt = output.metadata.get("image/png", {}).get("alt")
+                assert alt, at(path, cell)
+                assert caption.get("data", {}).get("text/markdown") == f"*Figure:* {alt}", at(path, cell)
 
 
 def test_nbval_compares_all_but_the_numbers_after_the_sign_of_a_measurement():
@@ -137,16 +96,12 @@ def test_nbval_compares_all_but_the_numbers_after_the_sign_of_a_measurement():
 
 @each_notebook
 def test_links_lead_somewhere(path):
-    notebook, wrong = read(path), []
-    for cell in notebook.cells:
-        for target in re.findall(r"\]\(([^)]+)\)", cell.source) if cell.cell_type == "markdown" else []:
-            file, _, anchor = target.partition("#")
-            other = path.parent / file if file else path
-            if not target.startswith("https://") and not (
-                other.exists() and (not anchor or anchor in anchors(read(other)))
-            ):
-                wrong.append(at(path, cell, target))
-    assert not wrong, "\n".join(wrong)
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    for target in re.findall(r"\]\((?!https://)([^)]+)\)", text):
+        file, _, anchor = target.partition("#")
+        other = path.parent / file if file else path
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(read(other)), target
 
 
 def test_the_teachers_page_and_the_glossary_lead_to_what_is_there():
@@ -179,19 +134,13 @@ def test_a_published_figure_is_printed_where_the_course_says(figure):
         assert "True" in printed, at(path, cell, printed)
         assert "False" not in printed, at(path, cell, printed)
         return
-    for expected in runs_of_numbers(figure["expected"]):
-        assert holds_run(numbers_in(printed), expected), at(path, cell, f"{expected} isn't in {printed}")
+    found, expected = numbers_in(printed), flat(figure["expected"])
+    runs = [found[start : start + len(expected)] for start in range(len(found))]
+    assert any(run == pytest.approx(expected, rel=0, abs=6e-5) for run in runs), at(path, cell, printed)
 
 
-def runs_of_numbers(expected):
-    """What must stand together: a table's numbers, or each entry of a dictionary on its own."""
+def flat(expected):
+    """The numbers in a number, in lists or in a dictionary, in their order."""
     if isinstance(expected, dict):
-        return [run for value in expected.values() for run in runs_of_numbers(value)]
-    if isinstance(expected, list):
-        return [[number for part in expected for run in runs_of_numbers(part) for number in run]]
-    return [[float(expected)]]
-
-
-def holds_run(numbers, run, tolerance=6e-5):
-    starts = range(len(numbers) - len(run) + 1)
-    return any(all(abs(numbers[s + i] - x) <= tolerance for i, x in enumerate(run)) for s in starts)
+        return flat(list(expected.values()))
+    return [n for part in expected for n in flat(part)] if isinstance(expected, list) else [float(expected)]

@@ -1,6 +1,5 @@
 """The probes find a leak where there is one, and leave the layer as they found it."""
 
-import copy
 import math
 
 import pytest
@@ -9,8 +8,8 @@ from sizes import ALL, CAUSAL, Sizes, build
 from torch import nn
 from torch.nn import functional as F
 
-from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference, probes
-from attention_helpers.probes import perturbation_influence, perturbations
+from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference
+from attention_helpers.probes import step_of
 
 SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 
@@ -18,101 +17,55 @@ SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 @pytest.mark.parametrize("name", ALL)
 def test_influence_is_triangular_if_causal_and_full_if_not(name):
     layer, x = build(name, SIZES, dropout=0.5), SIZES.x(torch.float32)
-    for measure in influence(layer, x):
-        assert measure.shape == (4, 4)
-        assert (measure.tril() > 0).sum() == 10
-        assert measure.triu(1).any() == (name not in CAUSAL)
+    table = influence(layer, x).perturbation
+    assert table.shape == (4, 4)
+    assert (table.tril() > 0).sum() == 10
+    assert table.triu(1).any() == (name not in CAUSAL)
 
 
-def test_gradient_and_perturbation_match_differences_by_hand():
+def test_a_small_perturbation_is_the_gradient_along_its_direction():
     layer, x = build("SelfAttention_v2", SIZES).double(), SIZES.x()[0]
-    found = influence(layer, x, size=1e-6)
-    squares = torch.zeros(4, 4, dtype=torch.float64)
-    for j in range(4):
-        for k in range(3):
-            step = torch.zeros_like(x)
-            step[j, k] = 1e-5
-            squares[:, j] += ((layer(x + step) - layer(x - step)) / 2e-5).square().sum(dim=-1)
-    torch.testing.assert_close(found.gradient, squares.sqrt().detach(), rtol=1e-6, atol=1e-8)
-    assert (found.perturbation <= 1e-6 * found.gradient * 1.001).all()  # no direction moves a row further
-    assert found.perturbation.sum() > 1e-7 * found.gradient.sum()
+    step = step_of(x, 1e-6)
+    jacobian = torch.autograd.functional.jacobian(layer, x)  # (num_tokens, d_out, num_tokens, d_in)
+    expected = (jacobian @ step).abs().amax(dim=1)
+    torch.testing.assert_close(influence(layer, x, size=1e-6).perturbation, expected, rtol=1e-4, atol=0)
 
 
-def test_perturbation_has_the_length_asked_for_and_moves_one_token():
-    moved = influence(nn.Identity(), torch.zeros(3, 5, dtype=torch.float64), size=2.0).perturbation
-    assert torch.equal(moved, torch.diag(moved.diag()))
-    assert moved[0, 0] <= 2.0
-    lengths = influence(lambda x: x.norm(dim=-1, keepdim=True), torch.zeros(3, 5, dtype=torch.float64), size=-2.0)
-    torch.testing.assert_close(lengths.perturbation, 2.0 * torch.eye(3, dtype=torch.float64))
-
-
-def test_perturbation_moves_every_entry_of_a_token_and_each_by_another_amount():
+def test_perturbation_moves_one_token_by_the_length_asked_for_and_each_entry_by_another_amount():
     x = torch.zeros(2, 5, dtype=torch.float64)
+    lengths = influence(lambda x: x.norm(dim=-1, keepdim=True), x, size=-2.0)
+    torch.testing.assert_close(lengths.perturbation, 2.0 * torch.eye(2, dtype=torch.float64))
     alone = [influence(lambda x, k=k: x[:, k : k + 1], x).perturbation[0, 0].item() for k in range(5)]
     assert min(alone) > 1e-3
     assert len(set(alone)) == 5
-    assert math.hypot(*alone) == pytest.approx(1.0)
 
 
-def test_finds_a_leak_where_the_softmax_is_saturated():
-    x = torch.tensor([[100.0, 0.0], [99.0, 1.0], [-5.0, 2.0]])
-    found = influence(lambda x: torch.softmax(x[:, :1] @ x[:, :1].T, dim=-1) @ x[:, 1:], x, size=30.0)
-    assert found.gradient[0, 1] < 1e-6
-    assert found.perturbation[0, 1] > 0.5
-
-
+@pytest.mark.parametrize("probe", [influence, find_leak])
 @pytest.mark.parametrize("fails", [False, True])
-def test_restores_mode_gradients_and_random_state(fails):
+def test_restores_mode_and_random_state(probe, fails):
     layer = build("MultiHeadAttention", SIZES, dropout=0.5)
     layer.eval()
     layer.dropout.train()
-    layer.W_key.weight.grad = torch.full_like(layer.W_key.weight, 3.0)
     modes, state = {name: module.training for name, module in layer.named_modules()}, torch.get_rng_state()
-    x = SIZES.x(torch.float32).requires_grad_()
     if fails:
         with pytest.raises(ValueError, match="context_length"):
-            influence(layer, torch.ones(1, 9, 3))
+            probe(layer, torch.ones(1, 9, 3))
     else:
-        influence(layer, x)
+        probe(layer, SIZES.x(torch.float32).requires_grad_())
     assert {name: module.training for name, module in layer.named_modules()} == modes
     assert torch.equal(torch.get_rng_state(), state)
-    assert x.grad is None
-    assert layer.W_query.weight.grad is None
-    assert (layer.W_key.weight.grad == 3.0).all()
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_works_without_grad_and_for_both_ranks(mode):
+def test_works_in_inference_mode_and_for_both_ranks():
     layer = build("SelfAttention_v2", SIZES)
-    with mode():
+    with torch.inference_mode():
         x = SIZES.x(torch.float32)
-        three = influence(layer, x)
-    for a, b in zip(three, influence(layer, x[0]), strict=True):
-        torch.testing.assert_close(a, b)
-        assert not a.requires_grad
+        three = influence(layer, x).perturbation
+    torch.testing.assert_close(three, influence(layer, x[0]).perturbation)
+    assert not three.requires_grad
 
 
 # ---- layers that influence cannot judge
-
-
-class Counter(nn.Module):
-    """Adds the number of its calls so far."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        return x + self.calls
-
-
-class NanAtTimes(Counter):
-    """Returns 0, and NaN in every second call, as memory that nobody has filled can hold."""
-
-    def forward(self, x):
-        self.calls += 1
-        return 0 * x / (self.calls % 2)
 
 
 def add_in_place(x):
@@ -126,20 +79,16 @@ def with_dropout(x):
 
 UNJUDGED = {
     "dropout out of reach": (with_dropout, "the same .* call its eval"),
-    "counts": (Counter(), "the same .* got results 1 apart"),
-    "NaN at times": (NanAtTimes(), "the same .* got results 0 apart"),
-    "adds up in one tensor": (torch.zeros(3, 2).add_, "the same .* apart"),
     "writes into x": (add_in_place, "leave x as it is"),
     "whole numbers": (lambda x: x.argsort(), "real .* got torch.int64"),
-    "two rows per token": (lambda x: x.repeat(2, 1), r"3 in all, got \(6, 2\)"),
     "too few rows": (lambda x: x[:2], r"3 in all, got \(2, 2\)"),
+    "a row of NaN": (lambda x: x.masked_fill(torch.eye(3, 2).bool(), torch.nan), "finite, got 2 entries"),
 }
 
 
 @pytest.mark.parametrize("probe", [influence, find_leak])
 @pytest.mark.parametrize(("layer", "said"), UNJUDGED.values(), ids=UNJUDGED)
 def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
-    layer = copy.deepcopy(layer)  # which begins to count at 0
     x = torch.ones(3, 2)
     torch.manual_seed(0)
     with pytest.raises(ValueError, match=said):
@@ -147,53 +96,10 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
     assert torch.equal(x, torch.ones(3, 2))
 
 
-def test_a_layer_that_begins_to_drift_between_the_pokes_is_not_judged():
-    calls = []
-
-    def drifting(x):
-        calls.append(x)
-        return x + (len(calls) > 3)
-
-    with pytest.raises(ValueError, match="the same for the same x"):
-        find_leak(drifting, torch.ones(3, 2))
-
-
-LINEAR = nn.Linear(2, 2)
-CUT_OFF = {
-    "detach": lambda x: (2 * x).detach(),
-    "no_grad": torch.no_grad()(lambda x: 2 * x),
-    "detach, before a layer": lambda x: LINEAR(x.detach()),
-}
-
-
-@pytest.mark.parametrize("cut_off", CUT_OFF.values(), ids=CUT_OFF)
-def test_a_result_that_is_cut_off_from_x_is_no_gradient_of_zero(cut_off):
-    x = torch.tensor([[1.0, 0.9], [2.0, 2.1], [0.0, -0.1]])
-    with pytest.raises(ValueError, match="layer must not cut its result off from x"):
-        influence(cut_off, x)
-    assert not find_leak(cut_off, x)  # it needs no gradient
-
-
-def test_a_layer_that_reads_nothing_has_no_influence_and_no_leak():
-    found = influence(lambda x: torch.ones(3, 2), torch.ones(3, 2))
-    assert not found.gradient.any()
-    assert not found.perturbation.any()
-    assert not find_leak(lambda x: torch.ones(3, 2), torch.ones(3, 2))
-
-
-def needs_no_grad(x):
-    if x.requires_grad:  # what flex_attention does on a CPU
-        raise NotImplementedError("no backward on a CPU")
-    return x.cumsum(dim=0)
-
-
-def test_without_a_backward_the_perturbation_alone_judges_and_a_warning_says_so():
-    with pytest.warns(UserWarning, match="layer has no gradient here, so judge it only by its perturbation") as caught:
-        found = influence(needs_no_grad, torch.ones(3, 2).requires_grad_())
-    assert caught[0].filename == __file__
-    assert found.gradient.isnan().all()
-    assert found.gradient.shape == (3, 3)
-    assert torch.equal(found.perturbation > 0, ~causal_mask(3))
+def test_a_result_that_is_cut_off_from_the_gradient_is_judged_too():
+    layer = torch.no_grad()(lambda x: x.cumsum(dim=0))
+    assert torch.equal(influence(layer, torch.ones(3, 2)).perturbation > 0, ~causal_mask(3))
+    assert not find_leak(layer, torch.ones(3, 2))
 
 
 # ---- find_leak
@@ -202,62 +108,36 @@ N, WIDTH = 3, 2
 MASK = causal_mask(N)
 
 
-def tokens(num_tokens=N, width=WIDTH, dtype=torch.float32):
-    return torch.randn(num_tokens, width, generator=torch.Generator().manual_seed(0)).to(dtype)
+def tokens(num_tokens=N):
+    return torch.randn(num_tokens, WIDTH, generator=torch.Generator().manual_seed(0))
 
 
 def attend(x):
     return (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ x
 
 
-def by_fft(x):
-    """A causal convolution whose rounding spreads over all rows."""
-    kernel = torch.linspace(1.0, 0.2, N)[:, None]
-    return torch.fft.irfft(torch.fft.rfft(x, 2 * N, dim=0) * torch.fft.rfft(kernel, 2 * N, dim=0), 2 * N, dim=0)[:N]
-
-
-with torch.random.fork_rng(devices=[]):
-    torch.manual_seed(0)
-    LSTM, BOTH_WAYS = (nn.LSTM(WIDTH, 3, bidirectional=both) for both in (False, True))
-    SOUND = {
-        "attention": attend,
-        "ours": MultiHeadAttention(WIDTH, 4, N, 0.5, 2),
-        "lstm": lambda x: LSTM(x)[0],
-        "fft": by_fft,
-        "no attention at all": nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, 2), nn.LayerNorm(2)),
-        "half precision, which overflows": lambda x: attend(x.half()).float(),
-        "values that overflow": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ (1e35 * x),
-    }
-    LEAKY = {
-        "no mask": lambda x: (x @ x.mT).softmax(dim=-1) @ x,
-        "thrown away": lambda x: ((s := x @ x.mT).masked_fill(MASK, -torch.inf), s.softmax(dim=-1) @ x)[1],
-        "off by one": lambda x: (x @ x.mT).masked_fill(MASK.triu(2), -torch.inf).softmax(dim=-1) @ x,
-        "softmax over the queries": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=0) @ x,
-        "both ways": lambda x: BOTH_WAYS(x)[0],
-        "normalised over time": lambda x: F.layer_norm(attend(x).T, (N,)).T,
-        "behind a relu, downwards": lambda x: attend(x) + F.relu(-x - 50).mean(dim=0),
-        "behind a relu, one entry": lambda x: attend(x) + F.relu(x[:, 1:] - 50).sum(),
-        "behind a far relu": lambda x: attend(x) + F.relu(x - 5000).mean(dim=0),
-        "only together": lambda x: attend(x) + (x[1:] > 20).all(),
-        "length counted by zeros": lambda x: attend(x) / x.any(dim=-1).sum(),
-        "order": lambda x: attend(x) + (x[1, 0] < x[2, 0]),
-        "which tokens": lambda x: attend(x) + torch.equal(x[1], tokens()[2]),
-        "weak": lambda x: attend(x) + 1e-5 * x.mean(dim=0),
-        "to NaN": lambda x: attend(x).where((x[-1] < 50).all() | ~MASK[:, -1:], torch.nan),
-    }
-
-
-def test_any_two_entries_are_poked_together_and_apart_up_and_down_and_each_alone():
-    x = torch.zeros(2, 6, dtype=torch.float64)
-    moves = perturbations(x, 1)[1][:, 1]  # (pokes, 6); x is 0, so its scale is 1
-    for size in probes.SIZES:
-        for i in range(6):
-            alone = torch.eye(6)[i].double() * size
-            assert any(torch.equal(move, alone) for move in moves)
-            assert any(torch.equal(move, -alone) for move in moves)
-            for j in range(i):
-                pairs = set(map(tuple, (moves[:, [i, j]] / size).tolist()))
-                assert pairs >= {(1, 1), (1, -1), (-1, 1), (-1, -1)}
+SOUND = {
+    "attention": attend,
+    "ours": MultiHeadAttention(WIDTH, 4, N, 0.5, 2),
+    "no attention at all": nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, 2), nn.LayerNorm(2)),
+    "half precision, which overflows": lambda x: attend(x.half()).float(),
+    "values that overflow": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=-1) @ (1e35 * x),
+}
+LEAKY = {
+    "no mask": lambda x: (x @ x.mT).softmax(dim=-1) @ x,
+    "thrown away": lambda x: ((s := x @ x.mT).masked_fill(MASK, -torch.inf), s.softmax(dim=-1) @ x)[1],
+    "off by one": lambda x: (x @ x.mT).masked_fill(MASK.triu(2), -torch.inf).softmax(dim=-1) @ x,
+    "softmax over the queries": lambda x: (x @ x.mT).masked_fill(MASK, -torch.inf).softmax(dim=0) @ x,
+    "normalised over time": lambda x: F.layer_norm(attend(x).T, (N,)).T,
+    "behind a relu, downwards": lambda x: attend(x) + F.relu(-x - 50).mean(dim=0),
+    "behind a relu, one entry": lambda x: attend(x) + F.relu(x[:, 1:] - 50).sum(),
+    "behind a far relu": lambda x: attend(x) + F.relu(x - 5000).mean(dim=0),
+    "only together": lambda x: attend(x) + (x[1:] > 20).all(),
+    "length counted by zeros": lambda x: attend(x) / x.any(dim=-1).sum(),
+    "order": lambda x: attend(x) + (x[1, 0] < x[2, 0]),
+    "weak": lambda x: attend(x) + 1e-5 * x.mean(dim=0),
+    "to NaN": lambda x: attend(x).where((x[-1] < 50).all() | ~MASK[:, -1:], torch.nan),
+}
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -278,8 +158,7 @@ def test_a_leak_is_found_whatever_poke_it_takes(name):
     assert str(leak).endswith(f" when {leak.how}")
 
 
-@pytest.mark.parametrize("width", [WIDTH, 400])  # tokens that are poked in one batch, and one after another
-def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it(width):
+def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it():
     def layer(x):
         y = x.cumsum(dim=0)
         y[1] += F.relu(x[2, 1] - 50)
@@ -287,22 +166,14 @@ def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it(width):
         y[3] += x[0].sum()
         return y
 
-    leak = find_leak(layer, tokens(4, width))
+    leak = find_leak(layer, tokens(4))
     assert leak.row == 1
     assert "row 1 reads the future" in str(leak)
     assert leak.how.startswith("token 2 is moved by +")
 
 
-def test_a_layer_that_hands_out_one_tensor_each_time_hides_no_leak():
-    out = torch.empty(N, WIDTH)
-    assert find_leak(lambda x: out.copy_(LEAKY["behind a relu, one entry"](x)), tokens())
-    assert perturbation_influence(lambda x: out.copy_(x.flip(0)), tokens(), 1.0)[0, -1] > 0
-
-
 MIXING = {  # name: (a layer that mixes the sentences of a batch, whether a single sentence leaks)
-    "batch for time": (lambda x: LSTM(x)[0], False),  # nn.LSTM without batch_first
-    "adds up the batch from its end": (lambda x: x.flip(0).cumsum(dim=0).flip(0), False),
-    "reverses the batch": (lambda x: x.flip(0), False),
+    "batch for time": (lambda x: x.cumsum(dim=0), False),
     "scales by its first sentence": (lambda x: x / (1 + x[0].norm()), True),
     "takes one sentence only": (lambda x: x.view(1, N, WIDTH).softmax(dim=1), True),
 }
@@ -313,43 +184,14 @@ def test_what_goes_on_between_the_sentences_of_a_batch_is_no_leak_and_hides_none
     assert bool(find_leak(layer, tokens()[None])) == leaks
 
 
-@pytest.mark.parametrize("shape", [(1, N, WIDTH), (N, WIDTH)])
-def test_pokes_go_through_as_a_batch_if_the_layer_is_given_one(shape):
-    calls = []
-    leak = find_leak(lambda x: calls.append(len(x)) or x.cumsum(dim=-2), tokens().view(shape))
-    assert not leak
-    assert (len(calls) < 10) == (len(shape) == 3)
-    assert leak.tried > 100
-
-
-def test_a_wide_sentence_does_not_go_through_with_the_pokes_of_all_its_tokens_at_once():
-    sizes = []
-    leak = find_leak(lambda x: sizes.append(len(x)) or x.cumsum(dim=-2), tokens(4, 400)[None])
-    assert 1 < max(sizes) < leak.tried / 2
-
-
-def test_find_leak_leaves_mode_x_and_random_numbers_alone():
-    layer = MultiHeadAttention(WIDTH, 4, N, 0.5, 2).train()
-    x = tokens()[None].requires_grad_()
-    before, state = x.detach().clone(), torch.get_rng_state()
-    assert not find_leak(layer, x)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(x, before)
-    assert layer.training
-    assert layer.dropout.training
-
-
-INF, NAN = math.inf, math.nan
-
-
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
         ([1.0, 5.0], [1.5, 2.0], 3.0),
         ([], [], 0.0),
-        ([INF, -INF], [INF, -INF], 0.0),
-        ([INF], [0.0], INF),
-        ([NAN, 0.0], [NAN, 9.0], NAN),
+        ([math.inf, -math.inf], [math.inf, -math.inf], 0.0),
+        ([math.inf], [0.0], math.inf),
+        ([math.nan, 0.0], [math.nan, 9.0], math.nan),
         ([1, 2], [1, 7], 5.0),
     ],
 )
@@ -360,8 +202,5 @@ def test_max_difference(a, b, expected):
     assert (difference < 1e-6) == (expected == 0.0)  # NaN never passes for equal
 
 
-def test_max_difference_across_dtypes_and_with_gradients():
-    assert max_difference(torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.float16)) == 0.0
-    assert max_difference(torch.tensor(1.0).double(), torch.tensor(1.0).double() + 1e-12) > 0
-    assert max_difference(torch.tensor(1j), torch.tensor(0.0)) == 1.0
+def test_max_difference_of_half_precision_does_not_overflow():
     assert max_difference(torch.tensor(60000.0).half(), torch.tensor(-60000.0).half()) == 120000.0

@@ -1,6 +1,5 @@
 """A kernel of .venv imports torch as it starts, and otherwise nobody notices."""
 
-import os
 import shutil
 
 import pytest
@@ -14,39 +13,24 @@ LOADED = "print('torch' in __import__('sys').modules, [name for name in dir() if
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Runs a cell in a kernel with these settings and no others, and returns what it printed or its error's message."""
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    (tmp_path / "ipython/profile_default").mkdir(parents=True)
-    shutil.copy(CONFIG, tmp_path / "ipython/profile_default")
-    manager, heard = KernelManager(kernel_name="python3"), []
-    manager.start_kernel(env=os.environ | {"PYTHONPATH": str(tmp_path)})
+def client(tmp_path, monkeypatch):
+    """What talks to a kernel with these settings and no others."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    (tmp_path / "profile_default").mkdir()
+    shutil.copy(CONFIG, tmp_path / "profile_default")
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel()
     client = manager.client()
     client.start_channels()
     client.wait_for_ready(timeout=100)  # what a kernel says before it is heard would be lost
-
-    def run(cell):
-        heard.clear()
-        client.execute_interactive(cell, timeout=100, output_hook=lambda message: heard.append(message["content"]))
-        # A kernel may send one print as several messages.
-        return "".join(content.get("text") or content.get("evalue") or "" for content in heard)
-
-    yield run
+    yield client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
 
-@pytest.fixture
-def broken(tmp_path):
-    (tmp_path / "torch.py").write_text("raise OSError('no such library')")
-
-
-NAMES = "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']"
-
-
-def test_torch_is_there_before_it_is_asked_for(run):
-    assert [run(cell) for cell in ("print(1 + 1)", WAIT, LOADED)] == ["2\n", "", f"True {NAMES}\n"]
-
-
-def test_a_broken_torch_is_reported_by_the_cell_that_needs_it(broken, run):
-    assert [run(cell) for cell in (WAIT, LOADED, "import torch")] == ["", f"False {NAMES}\n", "no such library"]
+def test_torch_is_there_before_it_is_asked_for(client):
+    heard = []
+    for cell in (WAIT, LOADED):
+        client.execute_interactive(cell, timeout=100, output_hook=lambda message: heard.append(message["content"]))
+    said = "".join(content["text"] for content in heard if "text" in content)  # one print may be several messages
+    assert said == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"

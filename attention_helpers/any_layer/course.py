@@ -1,9 +1,9 @@
 """Does a layer compute what one of the course's layers does, with the same weights, whatever their names are?"""
 
 import re
-from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 
 from ..core import attention_scores, attention_weights, causal_mask, context_vectors
 from ..probes import max_difference
@@ -12,58 +12,44 @@ from .verdicts import Verdict, used_and_made
 ROLE = re.compile("(?:^|[._]|w)([qkv])", re.IGNORECASE)  # W_query, q_proj, to_q, wq, heads.0.key, ...
 
 
-class Part(NamedTuple):
-    """A matrix of a layer and its bias: x -> x @ weight.mT + bias."""
-
-    name: str
-    weight: torch.Tensor  # (d_out, d_in)
-    bias: torch.Tensor  # (d_out,), zeros if the layer has none
-
-    def __call__(self, x):
-        return x.to(self.weight) @ self.weight.mT + self.bias
-
-
 def parameters_of(layer):
     """Pairs (name, parameter); none of a layer that isn't a module."""
     return list(layer.named_parameters()) if isinstance(layer, torch.nn.Module) else []
 
 
-def parts_of(layer):
-    """The Parts of a layer in their order; none if it has other parameters."""
-    named, parts = {name: each.detach() for name, each in parameters_of(layer)}, []
+def matrices(layer):
+    """Each matrix of a layer by its name: (weight, bias), as F.linear takes them; none if it has other parameters."""
+    named, found = {name: each.detach() for name, each in parameters_of(layer)}, {}
     for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
         weight = named.pop(name)
         weight = weight if name.endswith("weight") else weight.mT  # of x @ W, without nn.Linear
-        bias = named.pop(f"{name.removesuffix('weight')}bias", weight.new_zeros(len(weight)))
-        parts.append(Part(name, weight, bias))
-    return [] if named else parts
+        found[name] = weight, named.pop(f"{name.removesuffix('weight')}bias", weight.new_zeros(len(weight)))
+    return {} if named else found
 
 
 def projections(layer, d_in):
-    """What a layer of the course would have: Parts for queries, keys and values, all heads in one; and one after them.
+    """What a layer of the course would have: matrices for queries, keys and values, of all heads; and one after them.
 
-    We tell them apart by shapes and order, and by names with q, k and v. They can be one matrix, a pair (queries; keys
-    and values), three, or three for each head. Returns ([queries, keys, values], None or Part); ([], None) if the
-    layer has other parameters, or other shapes.
+    They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
+    Returns ([queries, keys, values], None or a matrix), each (weight, bias); ([], None) if the layer has other
+    parameters, or other shapes.
     """
-    parts = parts_of(layer)
-    for first, last in ((parts, []), (parts[:-1], parts[-1:])):
-        heights, widths = ([part.weight.shape[n] for part in first] for n in (0, 1))
-        d_out = sum(heights) // 3
-        packed = heights in ([3 * d_out], [d_out, 2 * d_out]) or (len(first) % 3 == 0 and len({*heights}) == 1)
-        if packed and {*widths} == {d_in} and all(part.weight.shape[1] == d_out for part in last):
-            _, *stacks = zip(*in_order(first), strict=True)
-            qkv = zip("qkv", *(torch.cat(stack).chunk(3) for stack in stacks), strict=True)
-            return [Part(*each) for each in qkv], (last or [None])[0]
+    found = matrices(layer)
+    for count in (len(found), len(found) - 1):
+        first, last = sorted([*found][:count], key=role), [found[name] for name in [*found][count:]]
+        d_out = sum(len(found[name][0]) for name in first) // 3
+        fits = count == 1 or (count > 0 and count % 3 == 0)
+        shapes = all(found[name][0].shape == (3 * d_out // count, d_in) for name in first)
+        if fits and shapes and all(weight.shape[1] == d_out for weight, _ in last):
+            stacks = zip(*(found[name] for name in first), strict=True)
+            weights, biases = (torch.cat(stack).chunk(3) for stack in stacks)
+            return list(zip(weights, biases, strict=True)), last[0] if last else None
     return [], None
 
 
-def in_order(parts):
-    """Queries first, then keys and values: by their names if those say it, else by their places."""
-    roles = ["".join(ROLE.findall(part.name)[-1:]).lower() for part in parts]
-    if sorted(roles) != sorted("qkv" * (len(parts) // 3)):
-        roles = ["qkv"[n % 3] for n in range(len(parts))]
-    return [part for _, part in sorted(zip(roles, parts, strict=True), key=lambda pair: "qkv".index(pair[0]))]
+def role(name):
+    """0 for queries, 1 for keys, 2 for values; -1 if the name doesn't say it."""
+    return "qkv".find("".join(ROLE.findall(name)[-1:]).lower() or "?")
 
 
 def computed(x, qkv, num_heads, causal, factor=1.0):
@@ -71,7 +57,7 @@ def computed(x, qkv, num_heads, causal, factor=1.0):
 
     factor: by which the scores are too large.
     """
-    queries, keys, values = (part(x).unflatten(-1, (num_heads, -1)).transpose(0, 1) for part in qkv)
+    queries, keys, values = (functional.linear(x, *each).unflatten(-1, (num_heads, -1)).transpose(0, 1) for each in qkv)
     mask, scale = causal_mask(len(x)) if causal else None, factor * keys.shape[-1] ** -0.5
     weights = attention_weights(attention_scores(queries, keys), mask, scale)
     return weights, context_vectors(weights, values).transpose(0, 1).flatten(1)
@@ -83,22 +69,7 @@ def factor_between(weights, expected):
     ours, theirs = (table.log().where(both, 0.0) for table in (weights, expected))
     ours, theirs = (table - (table.sum(-1) / both.sum(-1))[..., None] for table in (ours, theirs))
     factor = ((ours * theirs).where(both, 0.0).sum() / theirs.square().where(both, 0.0).sum()).item()
-    return factor if abs(factor) > 0 and abs(factor) < torch.inf else 1.0
-
-
-def relatives(context, last, num_heads, causal, plain):
-    """Which layers of the course return what, (name, rows), given the heads' context vectors; also unfinished ones.
-
-    plain: whether the layer has plain matrices, without nn.Linear.
-    """
-    unmasked = "" if causal else " without its mask"
-    if last:
-        yield f"MultiHeadAttention{unmasked}", last(context)
-        yield f"MultiHeadAttention{unmasked and f'{unmasked} and'} without its output projection", context
-    elif num_heads > 1:
-        yield f"MultiHeadAttentionWrapper{unmasked}", context
-    else:
-        yield "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}", context
+    return factor if 0 < abs(factor) < torch.inf else 1.0
 
 
 def on_the_course(layer, x, result, maps):
@@ -111,41 +82,41 @@ def on_the_course(layer, x, result, maps):
     x = x.flatten(0, -2)
     qkv, last = projections(layer, x.shape[-1])
     num_heads = sum(len(each.weights) for each in maps)
-    if not qkv or not num_heads or len(qkv[0].weight) % num_heads:
+    if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return Verdict("?", "As in the course?", "not compared: its parameters fit no layer of the course")
-    plain, limit = not any(isinstance(each, torch.nn.Linear) for each in layer.modules()), result.abs().max().item()
-    weights, gaps = used_and_made(maps)[1], []
-    for scaled, causal in ((False, True), (False, False), (True, True), (True, False)):
-        expected, context = computed(x, qkv, num_heads, causal)
-        factor = factor_between(weights, expected) if scaled else 1.0
-        if scaled:
-            context = computed(x, qkv, num_heads, causal, factor)[1]
-        for name, rows in relatives(context, last, num_heads, causal, plain):
-            gaps.append((difference(result, rows), name))
-            if gaps[-1][0] <= 1e-5 * max(1.0, limit):
-                return other_scale(name, factor, qkv[0], num_heads) if scaled else equal(name)
-    gap, name = gaps[0]
-    much = f"the numbers differ by {gap:.2g}" if gap < torch.inf else "it returns another shape"
-    return Verdict("?", "As in the course?", f"its parameters fit {name}, but {much}")
+    used, made = used_and_made(maps)
+    causal = bool(last or num_heads > 1 or (used == 0).any())
+    name, factor, gaps = name_of(layer, last, num_heads, causal), 1.0, []
+    for scaled in (False, True):
+        weights, context = computed(x, qkv, num_heads, causal, factor)
+        expected = functional.linear(context, *last) if last else context
+        if result.shape != expected.shape:
+            return Verdict("?", "As in the course?", f"its parameters fit {name}, but it returns another shape")
+        gaps.append(max_difference(result, expected))
+        if gaps[-1] <= 1e-5 * max(1.0, result.abs().max().item()):
+            return other_scale(name, factor, len(qkv[0][0]) // num_heads) if scaled else equal(name)
+        factor = factor_between(made, weights)
+    return Verdict("?", "As in the course?", f"its parameters fit {name}, but the numbers differ by {gaps[0]:.2g}")
 
 
-def difference(result, rows):
-    """The largest difference; infinity for another shape, or NaN."""
-    gap = max_difference(result, rows) if result.shape == rows.shape else torch.inf
-    return gap if gap == gap else torch.inf
+def name_of(layer, last, num_heads, causal):
+    """Which of the course's classes has such parts."""
+    if last:
+        return "MultiHeadAttention"
+    if num_heads > 1:
+        return "MultiHeadAttentionWrapper"
+    plain = not any(isinstance(each, torch.nn.Linear) for each in layer.modules())
+    return "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}"
 
 
 def equal(name):
     mask = ", which has no mask," * name.startswith("SelfAttention")
     same = f"with the same weights, {name}{mask} returns the same numbers"
-    if "without" in name:
-        return Verdict("?", "As in the course?", same)
     return Verdict("✓", "As in the course", same, f"computes what the course's {name} computes")
 
 
-def other_scale(name, factor, queries, num_heads):
+def other_scale(name, factor, head_dim):
     """The Verdict on a layer that is like `name`, but its scores are too large by `factor`."""
-    head_dim = len(queries.weight) // num_heads
     divisor, should = head_dim**0.5 / factor, f"√{head_dim} = {head_dim**0.5:.3g}"
     how = "they aren't divided" if abs(divisor - 1) < 0.01 else f"they're divided by {divisor:.3g}, not"
     cause = f"times {1 / factor:.3g}, they would match {name}"

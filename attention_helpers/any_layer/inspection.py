@@ -13,7 +13,7 @@ from ..seeded import DrawnFrom
 from . import verdicts
 from .course import on_the_course, parameters_of
 from .lines import error_line, first_line, with_line
-from .maps import find_maps, is_table
+from .maps import find_maps
 
 
 class LayerState(NamedTuple):
@@ -61,13 +61,11 @@ class Taking:
         """Watch a call, and find the output in what it returned."""
         watched = find_maps(self, x)
         tensors, num_tokens = tensors_in(watched.result), x.shape[-2]
-        possible = [  # one row per token: best no weights, by what we know of the maps, then no square
-            (weights, is_table(each.shape, num_tokens), n)
-            for n, (each, weights) in enumerate(zip(tensors, watched.weights, strict=True))
-            if each.shape[:-1].numel() == num_tokens and each.is_floating_point()
+        possible = [
+            n for n, each in enumerate(tensors) if each.shape[:-1].numel() == num_tokens and not watched.weights[n]
         ]
-        self.x, self.watched, self.place = x, watched, min(possible)[-1] if possible else 0
-        self.rows = self.rows_of(watched.result)
+        self.x, self.watched, self.place = x, watched, (possible or [0])[0]
+        self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
 
     def __call__(self, x):
         return self.layer(*[x] * self.times)
@@ -135,25 +133,20 @@ def look_at(layer, x, seed, training=False):
         if training and isinstance(layer, torch.nn.Module):
             with learners_code():
                 layer.train()
-                shown = find_maps(call, call.x, earlier=call.watched)
+                shown = find_maps(call, call.x)
                 result = call.rows_of(shown.result)
-    maps, used = weights_of(shown.maps, len(x))
+    none = [torch.zeros(0, len(x), len(x))]
+    maps = torch.cat(none + [each.weights for each in shown.maps])
+    used = torch.cat(none + [each.used for each in shown.maps])
     context, owners = side_by_side(shown.maps, len(x))
+    numbers = [each.nan_to_num(0.0, 0.0, 0.0) for each in (maps, used, result, context)]
     found = tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps)
     returned = tuple(tensors_in(call.watched.result)[call.place].shape)
     parameters = sum(parameter.numel() for _, parameter in parameters_of(layer))
     return LayerState(
-        maps, used, result.nan_to_num(0.0, 0.0, 0.0), context.nan_to_num(0.0, 0.0, 0.0), owners,
-        moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(), found, parameters,
-        str(operations),
+        *numbers, owners, moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(),
+        found, parameters, str(operations),
     )  # fmt: skip
-
-
-def weights_of(maps, num_tokens):
-    """All weights of some maps, as softmax made them and as they're used, each (num_maps, num_tokens, num_tokens)."""
-    none = torch.zeros(0, num_tokens, num_tokens)
-    made, used = [each.weights for each in maps], [each.used for each in maps]
-    return torch.cat([none, *made]).nan_to_num(0.0), torch.cat([none, *used]).nan_to_num(0.0)
 
 
 def judge(layer, call, operations, moved, random):
@@ -170,7 +163,7 @@ def judge(layer, call, operations, moved, random):
         said["future"] = verdicts.on_the_future(output, x, watched.maps, dead)
     sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
     if sound:
-        said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps)
+        said["past"] = verdicts.on_the_past(x, call.rows, moved, watched.maps)
     said["sums"] = verdicts.on_row_sums(watched.maps, num_tokens, random)
     said["unused"] = verdicts.on_unused(dead, unread)
     if sound:

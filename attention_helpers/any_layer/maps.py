@@ -1,11 +1,10 @@
 """Find all attention maps in a call of any layer by watching its operations, so the layer needn't return them.
 
-A map is a matrix (num_tokens, num_tokens) that is computed from the input and whose rows, or columns, sum to 1. So we
-find a softmax, but also an exp divided by its sum, whatever their names. scaled_dot_product_attention and
-nn.MultiheadAttention don't show their weights, so we compute those again from the arguments.
+A map is a matrix (num_tokens, num_tokens) whose rows, or columns, sum to 1. So we find a softmax, but also an exp
+divided by its sum, whatever their names. scaled_dot_product_attention and nn.MultiheadAttention don't show their
+weights, so we compute those again from the arguments.
 """
 
-import inspect
 import sys
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,7 +31,6 @@ class AttentionMap:
     weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they came out of softmax or a similar operation
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
     mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
-    keys: int = -1  # until `maps` returns it, the dimension over which that product sums
     context: torch.Tensor | None = None  # (num_maps, num_tokens, head_dim), that product, if we can tell its dimensions
 
 
@@ -48,23 +46,19 @@ class Watched(NamedTuple):
     fewer: Exception | None = None  # what the call with one token fewer raised
 
 
-def find_maps(layer, x, earlier=None):
+def find_maps(layer, x):
     """Call layer(x) without gradients, and return a Watched.
 
-    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. earlier: a
-    Watched of the same layer in another mode; if it has as many operations, we trust its maps and call only once.
+    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
     If there are as many features as tokens, a softmax over features looks like a map. So we call the layer a second
     time with one token fewer, and leave out matrices that don't shrink (unless this call fails, or runs other
     operations). We don't find a softmax over only some of the keys, or anything computed outside torch. We follow a
     mask or dropout after the softmax up to the matrix product or einsum with the values.
     Errors: what layer raises on x.
     """
-    watched, fewer = watch(layer, x), x.shape[-2] - 1
-    if earlier and len(earlier.operations) == len(watched.operations):
-        known = {found.operation for found in earlier.maps}
-        return watched._replace(maps=[found for found in watched.maps if found.operation in known])
+    watched, fewer = _Watcher(x.shape[-2]).watch(layer, x), x.shape[-2] - 1
     try:
-        shorter = watch(layer, x[..., :-1, :]).operations
+        shorter = _Watcher(fewer).watch(layer, x[..., :-1, :]).operations
     except Exception as error:  # the caller only asked about x
         return watched._replace(fewer=error)
     if len(shorter) != len(watched.operations):
@@ -73,25 +67,21 @@ def find_maps(layer, x, earlier=None):
     return watched._replace(maps=kept)
 
 
-def watch(layer, x):
-    """`find_maps` from a single call."""
-    watcher = _Watcher(x)
-    with torch.no_grad(), watcher:
-        result = layer(x)
-    weights = [id(each) in watcher.tables or watcher.holds_weights(each) for each in tensors_in(result)]
-    read = {id(tensor) for tensor in watcher.kept}
-    return Watched(result, watcher.maps(), watcher.operations, weights, read, watcher.nan)
-
-
 class _Watcher(TorchFunctionMode):
-    """Follows what is computed from x, and each matrix of weights until it averages the values."""
+    """Follows each matrix of weights until it averages the values."""
 
-    def __init__(self, x):
+    def __init__(self, num_tokens):
         super().__init__()
-        self.num_tokens, self.operations, self.found, self.nan = x.shape[-2], [], [], None
-        self.kept = [x]  # all tensors of the call, because Python reuses the ids of deleted ones
-        self.from_x = {id(x)}
+        self.num_tokens, self.operations, self.found, self.nan = num_tokens, [], [], None
+        self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
+
+    def watch(self, layer, x):
+        with torch.no_grad(), self:
+            result = layer(x)
+        weights = [id(each) in self.tables or self.holds_weights(each) for each in tensors_in(result)]
+        read = {id(tensor) for tensor in self.kept}
+        return Watched(result, self.maps(), self.operations, weights, read, self.nan)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, operation_name(func)
@@ -99,32 +89,27 @@ class _Watcher(TorchFunctionMode):
         outputs = inputs[:1] if name == "setitem" else tensors_in(result)
         if outputs:
             self.kept += inputs + outputs
-            shape = tuple(outputs[0].shape)
-            self.operations.append((name, shape, calling_line(sys._getframe(1), watch)))
+            self.operations.append((name, tuple(outputs[0].shape), calling_line(sys._getframe(1), self.watch)))
             if not self.nan and outputs[0].is_floating_point() and outputs[0].isnan().any():
                 self.nan = name, self.operations[-1][2]
             if name in AGAIN:
                 self.add(AGAIN[name](*args, **kwargs), None if name == MODULE else outputs[0].clone())
-            if not {id(tensor) for tensor in inputs}.isdisjoint(self.from_x):
-                self.from_x |= {id(tensor) for tensor in outputs}
-                self.follow(name, args, inputs, outputs[0])
+            self.follow(name, args, inputs, outputs[0])
         return result
 
     def follow(self, name, args, inputs, output):
         """Note what an operation does to the map among its inputs, or that its output is a new map."""
-        known = [(n, tensor, self.tables[id(tensor)]) for n, tensor in enumerate(inputs) if id(tensor) in self.tables]
-        if len({id(found) for *_, found in known}) != 1:  # no map, or several heads put together
+        known = [(n, self.tables[id(tensor)]) for n, tensor in enumerate(inputs) if id(tensor) in self.tables]
+        if not known:
             if self.holds_weights(output):
-                self.found = [each for each in self.found if not any(each is found for *_, found in known)]
                 self.tables[id(output)] = self.add(output)
             return
-        place, operand, found = known[0]
-        keys = contracted(name, place, args) if is_table(operand.shape, self.num_tokens) else None
+        place, found = known[0]
         if found.mixed:
             return
-        if keys:
-            found.used, found.keys, found.mixed = operand.clone(), keys, True
-            found.context = by_head(name, place, args, output.clone())
+        if name in PRODUCTS:
+            found.used, found.mixed = inputs[place].clone(), True
+            found.context = context_of(args[0], place, output.clone()) if name == "einsum" else output.clone()
         elif output.numel() == found.used.numel():
             self.tables[id(output)] = found
             if is_table(output.shape, self.num_tokens):
@@ -150,8 +135,7 @@ class _Watcher(TorchFunctionMode):
     def maps(self):
         shape = -1, self.num_tokens, self.num_tokens
         for each in self.found:
-            tables = (table if each.keys == -1 else table.mT for table in (each.weights, each.used))
-            each.weights, each.used = (table.reshape(shape) for table in tables)
+            each.weights, each.used = each.weights.reshape(shape), each.used.reshape(shape)
             heads, context = len(each.weights), each.context
             fits = context is not None and context[..., 0].numel() == heads * self.num_tokens
             each.context = context.reshape(heads, self.num_tokens, -1) if fits else None
@@ -162,32 +146,17 @@ def is_table(shape, num_tokens):
     return len(shape) > 1 and shape[-2] == shape[-1] == num_tokens
 
 
-def contracted(name, place, args):
-    """The dimension of a matrix of weights, -1 or -2, over which a product sums: the keys'. None for other operations.
+def context_of(equation, place, output):
+    """An einsum of weights and values as (..., num_tokens, head_dim); None if we can't tell its dimensions.
 
-    place: which of the product's operands the matrix is.
+    place: which of its operands the weights are.
     """
-    if name != "einsum" or not isinstance(args[0], str):
-        return -1 - place if name in PRODUCTS else None
-    taken, _, given = args[0].replace(" ", "").partition("->")
-    letters = taken.split(",")[place]
-    return next((dim for dim in (-1, -2) if letters[dim] not in given), None)
-
-
-def by_head(name, place, args, output):
-    """The product of weights and values as (..., num_tokens, head_dim); None for an einsum that sums over the heads.
-
-    place: which of the product's operands the weights are.
-    """
-    if name != "einsum" or not isinstance(args[0], str):
-        return output if place == 0 else output.mT
-    taken, _, given = args[0].replace(" ", "").partition("->")
-    letters = taken.split(",")[place]
-    order = [letter for letter in letters if letter in given]  # the heads', then the queries'
-    order += [letter for letter in given if letter not in letters]
-    if "." in letters or len(order) != len(letters):
+    operands, _, given = equation.replace(" ", "").partition("->")
+    letters = operands.split(",")[place]
+    rows, rest = letters[:-1], {*given} - {*letters}  # the heads' and the queries'; what is left is head_dim's
+    if "." in letters or sorted(given) != sorted([*rows, *rest]):
         return None
-    return output.permute([given.index(letter) for letter in order])
+    return output.permute([given.index(letter) for letter in [*rows, *rest]])
 
 
 def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -200,9 +169,8 @@ def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fa
 
 def module_weights(*args, **kwargs):
     """The weights of an nn.MultiheadAttention, (b, num_heads, num_tokens, num_tokens), before dropout."""
-    forward = functional.multi_head_attention_forward
-    given = inspect.signature(forward).bind(*args, **kwargs).arguments
-    return forward(**given | {"training": False, "need_weights": True, "average_attn_weights": False})[1]
+    asked = kwargs | {"training": False, "need_weights": True, "average_attn_weights": False}
+    return functional.multi_head_attention_forward(*args, **asked)[1]
 
 
 AGAIN = {"scaled_dot_product_attention": fused_weights, MODULE: module_weights}

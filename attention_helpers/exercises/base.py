@@ -16,7 +16,7 @@ import torch
 
 from . import record
 from .compare import alike, finding, in_words
-from .mistakes import Mistake, edited, written
+from .mistakes import Mistake, edited, paragraph, written
 from .reply import Progress, Reply
 from .running import kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
@@ -33,13 +33,13 @@ class Exercise:
     """One exercise. Shapes: those of its prompt.
 
     title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
-    cases(generator): the arguments of several calls, the same each time, as a list of tuples; random ones are drawn
-    from the generator.
+    cases(generator): the arguments of several calls, the same each time, as tuples; random ones are drawn from the
+    generator.
     call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries
     of them. It runs inside `kept_state`, so it can seed and draw as it likes.
-    mistakes: those that are edits of the solution, each (name, old, new, reply): `old` is replaced by `new` everywhere
-    in the solution's source. A mistake that isn't an edit is a function or class under `@exercise.mistake`; it comes
-    last, or where its bare name is in this list. The first mistake that fits is named, so the order counts.
+    mistakes: from edits of the solution, (name, old, new), to the replies: `old` is replaced by `new` everywhere in the
+    solution's source. A mistake that isn't an edit is a function or class under `@exercise.mistake`; it comes last, or
+    where its name is in this dictionary, with `...` for the reply. The first one that fits is named, so order counts.
     hints: from gentle to plain. why: what makes the solution right, for those who look it up. moral: what to say to
     someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
@@ -54,7 +54,7 @@ class Exercise:
     prompt: str = ""
     solution: Any
     cases: Callable
-    mistakes: list = field(default_factory=list)
+    mistakes: dict = field(default_factory=dict)
     hints: list[str] = field(default_factory=list)
     why: str = ""
     call: Callable = call_directly
@@ -88,12 +88,12 @@ class Exercise:
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
         known = {}
-        for entry in self.mistakes:
-            if isinstance(entry, str):
-                known[entry] = self.written_mistakes[entry]
+        for edit, reply in self.mistakes.items():
+            if reply is ...:
+                known[edit] = self.written_mistakes[edit]
             else:
-                name, old, new, reply = entry
-                known[name] = Mistake(name, edited(self.solution, old, new), reply)
+                name, old, new = edit
+                known[name] = Mistake(name, edited(self.solution, old, new), paragraph(reply))
         return [*(known | self.written_mistakes).values()]
 
     @property
@@ -141,7 +141,7 @@ class Exercise:
 
     def drawn(self):
         """The cases, drawn again: the same ones each time."""
-        return self.cases(torch.Generator().manual_seed(SEED))
+        return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
         """What an answer does with each of the cases, as a list of `running.Outcome`."""
@@ -164,7 +164,7 @@ class Exercise:
     def _kind_of_inputs(self):
         generator = torch.Generator().manual_seed(SEED)
         before = generator.get_state()
-        self.cases(generator)
+        list(self.cases(generator))
         return "inputs" if torch.equal(before, generator.get_state()) else "random inputs"
 
     def _reply_of_mistake(self, given, expected):

@@ -31,40 +31,20 @@ weights_by_loops = Exercise(
     solution=weights_for_query,
     cases=lambda g: [(vectors(g, d), vectors(g, n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,
-    mistakes=[
-        (
-            "divides the scores by their sum",
-            "torch.exp(scores)",
-            "scores",
-            "Your weights are the scores divided by their sum. But a score can be negative, and then its weight is, "
-            "too. What does softmax do to every score before it divides?",
-        ),
-        (
-            "stops at the scores",
-            "return exponentials / exponentials.sum()",
-            "return scores",
-            "These are the scores. How do you turn them into weights, which are positive and sum to 1?",
-        ),
-        (
-            "doesn't divide by the sum",
-            " / exponentials.sum()",
-            "",
-            "The exponentials are right, but they don't sum to 1 yet.",
-        ),
-        (
-            "takes the cosine instead of the dot product",
-            "scores[i] = score",
-            "scores[i] = score / (query.norm() * row.norm())",
-            "You divide by the lengths of the vectors, so your scores are cosines. Does a dot product ignore the "
-            "lengths?",
-        ),
-        (
-            "compares by distance",
-            "scores[i] = score",
-            "scores[i] = -(query - row).norm()",
-            "Your scores are distances. Which product compares two vectors in this notebook?",
-        ),
-    ],
+    mistakes={
+        ("divides the scores by their sum", "torch.exp(scores)", "scores"): """
+            Your weights are the scores divided by their sum. But a score can be negative, and then its weight is, too.
+            What does softmax do to every score before it divides?""",
+        ("stops at the scores", "return exponentials / exponentials.sum()", "return scores"): """
+            These are the scores. How do you turn them into weights, which are positive and sum to 1?""",
+        ("doesn't divide by the sum", " / exponentials.sum()", ""): """
+            The exponentials are right, but they don't sum to 1 yet.""",
+        ("takes the cosine instead of the dot product", "] = score", "] = score / (query.norm() * row.norm())"): """
+            You divide by the lengths of the vectors, so your scores are cosines. Does a dot product ignore the
+            lengths?""",
+        ("compares by distance", "scores[i] = score", "scores[i] = -(query - row).norm()"): """
+            Your scores are distances. Which product compares two vectors in this notebook?""",
+    },
     hints=[
         "Start with the score of a single token: multiply the entries that have the same position, and add up the "
         "products.",
@@ -105,30 +85,22 @@ softmax_that_survives = Exercise(
     deeper=True,
     solution=stable_softmax,
     cases=hard_scores,
-    mistakes=[
-        "overflows",
-        (
-            "gives NaN for a row of -inf",
-            "torch.where(total == 0, torch.ones_like(total), total)",
-            "total",
-            "Almost. A row in which every score is `-inf` still becomes NaN, as it does in torch. What do you divide "
-            "by there, and how can the result be zeros?",
-        ),
-        (
-            "works over the first dimension",
-            "dim=-1",
-            "dim=0",
-            "Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?",
-        ),
-        "subtracts the maximum of the complete matrix",
+    mistakes={
+        "overflows": ...,
+        ("gives NaN for a row of -inf", "torch.where(total == 0, torch.ones_like(total), total)", "total"): """
+            Almost. A row in which every score is `-inf` still becomes NaN, as it does in torch. What do you divide by
+            there, and how can the result be zeros?""",
+        ("works over the first dimension", "dim=-1", "dim=0"): """
+            Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?""",
+        "subtracts the maximum of the complete matrix": ...,
         (
             "adds a small number to the sum",
             "torch.where(total == 0, torch.ones_like(total), total)",
             "(total + 1e-3)",
-            "A small number in the divisor prevents NaN, but then no row sums to 1 any more. Can you treat the row "
-            "that's all `-inf` separately?",
-        ),
-    ],
+        ): """
+            A small number in the divisor prevents NaN, but then no row sums to 1 any more. Can you treat the row that's
+            all `-inf` separately?""",
+    },
     hints=[
         "You can add the same number to every score of a row without changing its softmax. Which number prevents "
         "overflow?",
@@ -170,40 +142,24 @@ contexts_at_once = Exercise(
     "don't need a loop.",
     solution=all_contexts,
     cases=lambda g: [(vectors(g, n, d),) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
-    mistakes=[
-        (
-            "averages by columns",
-            "dim=-1",
-            "dim=0",
-            "The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?",
-        ),
-        (
-            "forgets the softmax",
-            "torch.softmax(inputs @ inputs.T, dim=-1)",
-            "inputs @ inputs.T",
-            "You average the inputs with raw scores. Which step is missing between the scores and the average?",
-        ),
-        (
-            "stops at the weights",
-            "torch.softmax(inputs @ inputs.T, dim=-1) @ inputs",
-            "torch.softmax(inputs @ inputs.T, dim=-1)",
-            "These are the weights, one row per query. What do you average with them?",
-        ),
-        (
-            "scales the scores",
-            "inputs.T",
-            "inputs.T / inputs.shape[1] ** 0.5",
-            "You divide the scores by the square root of the width. That's a good idea, but it comes in the next "
-            "notebook. Here the scores are plain dot products.",
-        ),
+    mistakes={
+        ("averages by columns", "dim=-1", "dim=0"): """
+            The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?""",
+        ("forgets the softmax", "torch.softmax(inputs @ inputs.T, dim=-1)", "inputs @ inputs.T"): """
+            You average the inputs with raw scores. Which step is missing between the scores and the average?""",
+        ("stops at the weights", ", dim=-1) @ inputs", ", dim=-1)"): """
+            These are the weights, one row per query. What do you average with them?""",
+        ("scales the scores", "inputs.T", "inputs.T / inputs.shape[1] ** 0.5"): """
+            You divide the scores by the square root of the width. That's a good idea, but it comes in the next
+            notebook. Here the scores are plain dot products.""",
         (
             "takes one softmax over the complete matrix",
-            "torch.softmax(inputs @ inputs.T, dim=-1)",
-            "torch.softmax((inputs @ inputs.T).flatten(), 0).view(len(inputs), -1)",
-            "All your weights together sum to 1. But each query has weights of its own, so what should each row sum "
-            "to?",
-        ),
-    ],
+            "inputs @ inputs.T, dim=-1)",
+            "(inputs @ inputs.T).flatten(), 0).view(len(inputs), -1)",
+        ): """
+            All your weights together sum to 1. But each query has weights of its own, so what should each row sum
+            to?""",
+    },
     hints=[
         "There are three steps: scores (n, n), weights (n, n), and context vectors (n, d). Which of them do you have?",
         "`inputs @ inputs.T` has the score of query i with key j in row i and column j. Which dimension belongs to "
@@ -226,7 +182,6 @@ def digits_that_it_reads(inputs):
 
 def lookups(generator):
     """Sentences with 2 to 5 pairs, a letter perhaps twice, and a question that asks for one of the letters."""
-    cases = []
     for pairs in (3, 2, 5, 4):
         letters, digits = torch.randint(3, (2, pairs), generator=generator)
         inputs = torch.zeros(pairs + 1, 7)
@@ -234,8 +189,7 @@ def lookups(generator):
         inputs[range(pairs), 3 + digits] = 1
         inputs[-1, letters[0]] = 1
         inputs[-1, 6] = 1
-        cases.append((inputs,))
-    return cases
+        yield (inputs,)
 
 
 read_the_digit = Exercise(
@@ -246,52 +200,27 @@ read_the_digit = Exercise(
     "are A, B, C, 1, 2, 3 and `?`. But sentences can have any number of tokens.",
     solution=digits_that_it_reads,
     cases=lookups,
-    mistakes=[
-        (
-            "takes the first token as the query",
-            "inputs[-1]",
-            "inputs[0]",
-            "Your query is the first token. Where's the question?",
-        ),
-        (
-            "fixes the question's position",
-            "inputs[-1]",
-            "inputs[3]",
-            "That works for four tokens only, because the question isn't always token 3. Is a 3 written in your code?",
-        ),
-        (
-            "divides the scores by their sum",
-            "torch.softmax(scores, dim=0)",
-            "scores / scores.sum()",
-            "You divide the scores by their sum, as we did before we had softmax. What would softmax do first?",
-        ),
-        (
-            "reads the letters",
-            "[3:6]",
-            "[:3]",
-            "These are the letters A, B and C. At which entry do the digits begin?",
-        ),
-        (
-            "returns the complete context vector",
-            "[3:6]",
-            "",
-            "The context vector is right. Which of its entries are digits?",
-        ),
-        (
-            "stops at the weights",
-            "return context[3:6]",
-            "return weights",
-            "These are the weights, one per token. The digits are in the embeddings, so what do you do with the "
-            "weights?",
-        ),
+    mistakes={
+        ("takes the first token as the query", "inputs[-1]", "inputs[0]"): """
+            Your query is the first token. Where's the question?""",
+        ("fixes the question's position", "inputs[-1]", "inputs[3]"): """
+            That works for four tokens only, because the question isn't always token 3. Is a 3 written in your code?""",
+        ("divides the scores by their sum", "torch.softmax(scores, dim=0)", "scores / scores.sum()"): """
+            You divide the scores by their sum, as we did before we had softmax. What would softmax do first?""",
+        ("reads the letters", "[3:6]", "[:3]"): "These are the letters A, B and C. At which entry do the digits begin?",
+        ("returns the complete context vector", "[3:6]", ""): """
+            The context vector is right. Which of its entries are digits?""",
+        ("stops at the weights", "return context[3:6]", "return weights"): """
+            These are the weights, one per token. The digits are in the embeddings, so what do you do with the
+            weights?""",
         (
             "leaves out the question's own weight",
             "weights = torch.softmax(scores, dim=0)",
             "weights = torch.cat([torch.softmax(scores[:-1], dim=0), torch.zeros(1)])",
-            "You leave the question out of its own average. That would help! But here every token is a key, and the "
-            "question is one of them.",
-        ),
-    ],
+        ): """
+            You leave the question out of its own average. That would help! But here every token is a key, and the
+            question is one of them.""",
+    },
     hints=[
         "The question is the last token, `inputs[-1]`. What are its scores with all the tokens, itself included?",
         "Turn the scores into weights, average all the embeddings with them, and then pick entries of the average.",

@@ -29,45 +29,21 @@ keys_by_hand = Exercise(
     "(it was 10 above), digits shouldn't matter, and a question shouldn't be found, not even by itself.",
     solution=key_matrix,
     cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
-    mistakes=[
-        (
-            "has no row for ?",
-            "    W_key[-1] = -strength\n",
-            "",
-            "Your row for `?` is 0, so the key of `B ?` is the key of `B 1`. Which two tokens does `B ?` read then?",
-        ),
-        (
-            "doesn't scale the letters",
-            "strength * torch.eye(num_letters)",
-            "torch.eye(num_letters)",
-            "A match stands out by 1 only, so softmax leaves the answer blurred. Where does `strength` come in?",
-        ),
-        (
-            "subtracts only 1 for ?",
-            "-strength",
-            "-1",
-            "You subtract 1 for `?`, but the question's letter adds `strength` to its key. What's left of it?",
-        ),
-        (
-            "adds the row for ?",
-            "-strength",
-            "strength",
-            "Your row for `?` adds to every entry of a question's key. Is a question easier or harder to find then?",
-        ),
-        (
-            "fills the rows of the digits",
-            "    W_key[-1]",
-            "    W_key[num_letters:] = strength\n    W_key[-1]",
-            "Your digits change the keys. If every pair has a digit, which pairs does the question find?",
-        ),
-        (
-            "transposes the matrix",
-            "return W_key",
-            "return W_key.T",
-            "Your matrix is transposed. In `x @ W_key`, which of its dimensions has to be as long as an embedding?",
-        ),
-        "fixes the sizes of the notebook",
-    ],
+    mistakes={
+        ("has no row for ?", "    W_key[-1] = -strength\n", ""): """
+            Your row for `?` is 0, so the key of `B ?` is the key of `B 1`. Which two tokens does `B ?` read then?""",
+        ("doesn't scale the letters", "strength * torch.eye(num_letters)", "torch.eye(num_letters)"): """
+            A match stands out by 1 only, so softmax leaves the answer blurred. Where does `strength` come in?""",
+        ("subtracts only 1 for ?", "-strength", "-1"): """
+            You subtract 1 for `?`, but the question's letter adds `strength` to its key. What's left of it?""",
+        ("adds the row for ?", "-strength", "strength"): """
+            Your row for `?` adds to every entry of a question's key. Is a question easier or harder to find then?""",
+        ("fills the rows of the digits", "    W_key[-1]", "    W_key[num_letters:] = strength\n    W_key[-1]"): """
+            Your digits change the keys. If every pair has a digit, which pairs does the question find?""",
+        ("transposes the matrix", "return W_key", "return W_key.T"): """
+            Your matrix is transposed. In `x @ W_key`, which of its dimensions has to be as long as an embedding?""",
+        "fixes the sizes of the notebook": ...,
+    },
     hints=[
         "Each row is what one symbol adds to the key of a token. Which rows stay 0, and which row makes up for a "
         "letter?",
@@ -111,53 +87,27 @@ scores_that_are_scaled = Exercise(
     "or a **batch** of b sentences, (b, num_tokens, d_in).",
     solution=scaled_scores,
     cases=embeddings_and_matrices,
-    mistakes=[
-        (
-            "scales by d_in",
-            "keys.shape",
-            "x.shape",
-            "You divide by the root of d_in, the width of an embedding. How many products does one score add up?",
-        ),
-        (
-            "forgets the root",
-            " ** 0.5",
-            "",
-            "You divide by d_k itself, so the variance of the scores is divided by d_k squared. What would make it 1?",
-        ),
-        (
-            "doesn't scale",
-            " / keys.shape[-1] ** 0.5",
-            "",
-            "These are plain dot products. How large do they become when keys are wide?",
-        ),
-        (
-            "multiplies by the root",
-            "** 0.5",
-            "** -0.5",
-            "You multiply by the root of d_k (dividing by `** -0.5` does that, too). Should scores become larger or "
-            "smaller?",
-        ),
-        (
-            "scales by the number of tokens",
-            "keys.shape[-1]",
-            "x.shape[0]",
-            "You divide by the root of the first dimension, which counts tokens or sentences. Which dimension is a "
-            "key's width?",
-        ),
-        (
-            "swaps queries and keys",
-            "queries @ keys.transpose",
-            "keys @ queries.transpose",
-            "Your score matrix is transposed: its row i belongs to key i. Which of the two comes first in the product?",
-        ),
-        (
-            "uses .T on a batch",
-            "keys.transpose(-2, -1)",
-            "keys.permute(*range(keys.ndim)[::-1])",  # what .T does; on a batch that warns
-            "Right for one sentence. But on a batch, `.T` reverses all three dimensions. Which two do you want to "
-            "swap?",
-        ),
-    ],
+    mistakes={
+        ("scales by d_in", "keys.shape", "x.shape"): """
+            You divide by the root of d_in, the width of an embedding. How many products does one score add up?""",
+        ("forgets the root", " ** 0.5", ""): """
+            You divide by d_k itself, so the variance of the scores is divided by d_k squared. What would make it 1?""",
+        ("doesn't scale", " / keys.shape[-1] ** 0.5", ""): """
+            These are plain dot products. How large do they become when keys are wide?""",
+        ("multiplies by the root", "** 0.5", "** -0.5"): """
+            You multiply by the root of d_k (dividing by `** -0.5` does that, too). Should scores become larger or
+            smaller?""",
+        ("scales by the number of tokens", "keys.shape[-1]", "x.shape[0]"): """
+            You divide by the root of the first dimension, which counts tokens or sentences. Which dimension is a key's
+            width?""",
+        ("swaps queries and keys", "queries @ keys.transpose", "keys @ queries.transpose"): """
+            Your score matrix is transposed: its row i belongs to key i. Which of the two comes first in the
+            product?""",
+        # What .T does, without its warning.
+        ("uses .T on a batch", "keys.transpose(-2, -1)", "keys.permute(*range(keys.ndim)[::-1])"): """
+            Right for one sentence. But on a batch, `.T` reverses all three dimensions. Which two do you want to
+            swap?""",
+    },
     hints=[
         "There are three products: queries, keys, and queries with transposed keys. What's the shape of each?",
         "`keys.transpose(-2, -1)` works with and without a batch, and d_k is `keys.shape[-1]`.",
@@ -213,35 +163,19 @@ weights_into_v1 = Exercise(
     solution=v1_from_v2,
     cases=layers_without_bias,
     call=moved,
-    mistakes=[
-        (
-            "copies without transposing",
-            ".weight.T",
-            ".weight",
-            "You copy the matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if "
-            "they're square. What's missing?",
-        ),
-        "takes the weights over without transposing",
-        (
-            "reshapes instead of transposing",
-            ".weight.T",
-            ".weight.reshape(v2.d_in, v2.d_out)",
-            "The shapes fit, but reshaping only fills new rows in the old order. What turns rows into columns?",
-        ),
-        (
-            "shares memory with v2",
-            ".copy_(",
-            " = nn.Parameter(",
-            "The numbers are right, but they're still in v2's memory, because `.T` doesn't copy. What happens to v2 "
-            "when you train v1?",
-        ),
-        (
-            "fills nothing",
-            ".copy_(",
-            ".clone().copy_(",
-            "Your v1 still has the matrices it was created with. Does a line like `W = ...` write anything into v1?",
-        ),
-    ],
+    mistakes={
+        ("copies without transposing", ".weight.T", ".weight"): """
+            You copy the matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if
+            they're square. What's missing?""",
+        "takes the weights over without transposing": ...,
+        ("reshapes instead of transposing", ".weight.T", ".weight.reshape(v2.d_in, v2.d_out)"): """
+            The shapes fit, but reshaping only fills new rows in the old order. What turns rows into columns?""",
+        ("shares memory with v2", ".copy_(", " = nn.Parameter("): """
+            The numbers are right, but they're still in v2's memory, because `.T` doesn't copy. What happens to v2 when
+            you train v1?""",
+        ("fills nothing", ".copy_(", ".clone().copy_("): """
+            Your v1 still has the matrices it was created with. Does a line like `W = ...` write anything into v1?""",
+    },
     hints=[
         "Make the layer first. Then copy three matrices, and compare the shape of each in v2 and in v1.",
         "`copy_` writes into a parameter, which PyTorch allows only inside `with torch.no_grad():`.",
@@ -274,11 +208,9 @@ def one_step(x, W_query, W_key, target, rate):
 
 
 def steps_to_take(generator):
-    cases = []
     for n, d_in, d_k, rate in ((6, 3, 2, 10.0), (4, 4, 5, 0.5), (2, 3, 1, 1.0), (5, 1, 3, 2.0)):
         *tables, target = normal(generator, (n, d_in), (d_in, d_k), (d_in, d_k), (n, n))
-        cases.append((*tables, target.softmax(dim=-1), rate))
-    return cases
+        yield *tables, target.softmax(dim=-1), rate
 
 
 def called_twice(answer, x, W_query, W_key, target, rate):
@@ -299,36 +231,20 @@ step_by_hand = Exercise(
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
-    mistakes=[
-        (
-            "climbs the slope",
-            "- rate",
-            "+ rate",
-            "You step up the slope, because the gradient says in which direction the loss grows. Where should "
-            "training go?",
-        ),
-        (
-            "returns a tracked matrix",
-            "W.detach()",
-            "W",
-            "The numbers are right, but PyTorch still records what you compute with them: print the result, and "
-            "you'll see its `grad_fn`. How do you stop that?",
-        ),
-        (
-            "marks the caller's matrix",
-            "W_query.clone()",
-            "W_query",
-            "Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix "
-            "could you mark instead?",
-        ),
-        (
-            "takes the mean of the squares",
-            ".sum()",
-            ".mean()",
-            "Your step is too short, because your loss is the mean of the squared differences. What does the prompt "
-            "ask for?",
-        ),
-    ],
+    mistakes={
+        ("climbs the slope", "- rate", "+ rate"): """
+            You step up the slope, because the gradient says in which direction the loss grows. Where should training
+            go?""",
+        ("returns a tracked matrix", "W.detach()", "W"): """
+            The numbers are right, but PyTorch still records what you compute with them: print the result, and you'll
+            see its `grad_fn`. How do you stop that?""",
+        ("marks the caller's matrix", "W_query.clone()", "W_query"): """
+            Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix
+            could you mark instead?""",
+        ("takes the mean of the squares", ".sum()", ".mean()"): """
+            Your step is too short, because your loss is the mean of the squared differences. What does the prompt ask
+            for?""",
+    },
     hints=[
         "Copy `W_query`, mark the copy with `requires_grad_()`, and compute weights and loss from it.",
         "`loss.backward()` fills the copy's `.grad`. The step is `rate` times as long and goes in the opposite "

@@ -25,40 +25,20 @@ mask_of_the_future = Exercise(
     "others.",
     solution=causal_mask,
     cases=lambda g: [(n,) for n in (6, 1, 2, 5)],
-    mistakes=[
-        (
-            "hides the diagonal",
-            "diagonal=1",
-            "",
-            "You hide the diagonal too, so no token sees itself. What's left for the first token to see?",
-        ),
-        (
-            "shows the next token",
-            "diagonal=1",
-            "diagonal=2",
-            "One token of the future is still visible. Row i sees column i + 1, which is the token that it should "
-            "predict. Where does the future begin?",
-        ),
-        (
-            "hides the past",
-            "triu(diagonal=1)",
-            "tril(diagonal=-1)",
-            "You hide the past and show the future. On which side of the diagonal are the columns j > i?",
-        ),
-        (
-            "lets True mean keep",
-            "triu(diagonal=1)",
-            "tril()",
-            "Your True means keep, as in torch's `scaled_dot_product_attention`. What does it mean here?",
-        ),
-        (
-            "is always (6, 6)",
-            "torch.ones(num_tokens, num_tokens)",
-            "torch.ones(6, 6)",
-            "Your mask is right for six tokens, and for any other number it's still (6, 6). Is a 6 written in your "
-            "code?",
-        ),
-    ],
+    mistakes={
+        ("hides the diagonal", "diagonal=1", ""): """
+            You hide the diagonal too, so no token sees itself. What's left for the first token to see?""",
+        ("shows the next token", "diagonal=1", "diagonal=2"): """
+            One token of the future is still visible. Row i sees column i + 1, which is the token that it should
+            predict. Where does the future begin?""",
+        ("hides the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
+            You hide the past and show the future. On which side of the diagonal are the columns j > i?""",
+        ("lets True mean keep", "triu(diagonal=1)", "tril()"): """
+            Your True means keep, as in torch's `scaled_dot_product_attention`. What does it mean here?""",
+        ("is always (6, 6)", "torch.ones(num_tokens, num_tokens)", "torch.ones(6, 6)"): """
+            Your mask is right for six tokens, and for any other number it's still (6, 6). Is a 6 written in your
+            code?""",
+    },
     hints=[
         "Write down the matrix for three tokens. Which of its nine entries are True? Is the diagonal among them?",
         "`triu` keeps the upper triangle of a matrix, and its argument `diagonal` says where the triangle begins.",
@@ -105,42 +85,22 @@ weights_under_a_mask = Exercise(
     solution=masked_weights,
     cases=scores_and_masks,
     rows_sum_to_one=True,
-    mistakes=[
-        (
-            "fills with 0",
-            "-torch.inf",
-            "0.0",
-            "You fill in 0, but softmax gives a score of 0 a share too, because $e^0 = 1$. Which score gets nothing?",
-        ),
-        (
-            "masks after softmax",
-            "scores.masked_fill(mask, -torch.inf), dim=-1)",
-            "scores, dim=-1).masked_fill(mask, 0.0)",
-            "You mask after softmax, when the hidden tokens have already taken their part of the row. What do your "
-            "rows sum to?",
-        ),
-        "masks after softmax and divides",
-        (
-            "throws the masked copy away",
-            "scores.masked_fill(mask, -torch.inf)",
-            "scores",
-            "Nothing is hidden, so the early question reads its answer from the future. `masked_fill` returns a masked "
-            "copy. Does softmax get that copy?",
-        ),
-        (
-            "counts the dimensions from the left",
-            "dim=-1",
-            "dim=1",
-            "That's right for one sentence, but in a batch (b, n, m) dimension 1 is the queries. How do you name the "
-            "last dimension in both?",
-        ),
-        (
-            "fills with -1e9",
-            "-torch.inf",
-            "-1e9",
-            "That's right in float32, but float16 ends at -65504. Which value is below all numbers, in any dtype?",
-        ),
-    ],
+    mistakes={
+        ("fills with 0", "-torch.inf", "0.0"): """
+            You fill in 0, but softmax gives a score of 0 a share too, because $e^0 = 1$. Which score gets nothing?""",
+        ("masks after softmax", ".masked_fill(mask, -torch.inf), dim=-1)", ", dim=-1).masked_fill(mask, 0.0)"): """
+            You mask after softmax, when the hidden tokens have already taken their part of the row. What do your rows
+            sum to?""",
+        "masks after softmax and divides": ...,
+        ("throws the masked copy away", "scores.masked_fill(mask, -torch.inf)", "scores"): """
+            Nothing is hidden, so the early question reads its answer from the future. `masked_fill` returns a masked
+            copy. Does softmax get that copy?""",
+        ("counts the dimensions from the left", "dim=-1", "dim=1"): """
+            That's right for one sentence, but in a batch (b, n, m) dimension 1 is the queries. How do you name the last
+            dimension in both?""",
+        ("fills with -1e9", "-torch.inf", "-1e9"): """
+            That's right in float32, but float16 ends at -65504. Which value is below all numbers, in any dtype?""",
+    },
     hints=[
         "Which comes first, the mask or softmax? Change the scores so that softmax gives the hidden ones nothing.",
         "$e^{-\\infty} = 0$. `masked_fill(mask, value)` returns a copy, and applies the mask to each sentence of a "
@@ -200,42 +160,22 @@ mend_the_leak = Exercise(
         (3 * torch.randn(*shape, generator=g), d_out, longest)
         for *shape, d_out, longest in [(1, 6, 3, 2, 6), (2, 4, 3, 5, 6), (1, 1, 2, 2, 1), (3, 5, 6, 4, 9)]
     ],
-    mistakes=[
-        (
-            "hides each token from itself",
-            "triu(1)",
-            "triu()",
-            "Now no token sees itself. The first token sees nothing at all, so its row is NaN. Which diagonal is the "
-            "first of the future?",
-        ),
-        (
-            "hides the past",
-            "triu(1)",
-            "tril(-1)",
-            "Now the past is hidden, and the future can be seen. On which side of the diagonal is the future?",
-        ),
-        (
-            "throws the masked copy away",
-            "scaled = scaled.masked_fill",
-            "masked = scaled.masked_fill",
-            "Your mask is right, but softmax gets scores that aren't masked. Which name does it get?",
-        ),
-        (
-            "takes the whole mask",
-            "self.mask[:num_tokens, :num_tokens]",
-            "self.mask",
-            "That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask "
-            "does a shorter sentence need?",
-        ),
-        "masks after softmax",
-        (
-            "loses the scaling",
-            "scaled.masked_fill",
-            "scores.masked_fill",
-            "The leak is fixed, but the scaling is lost. Which scores do you mask, those before the division by "
-            "$\\sqrt{d_k}$ or those after it?",
-        ),
-    ],
+    mistakes={
+        ("hides each token from itself", "triu(1)", "triu()"): """
+            Now no token sees itself. The first token sees nothing at all, so its row is NaN. Which diagonal is the
+            first of the future?""",
+        ("hides the past", "triu(1)", "tril(-1)"): """
+            Now the past is hidden, and the future can be seen. On which side of the diagonal is the future?""",
+        ("throws the masked copy away", "scaled = scaled.masked_fill", "masked = scaled.masked_fill"): """
+            Your mask is right, but softmax gets scores that aren't masked. Which name does it get?""",
+        ("takes the whole mask", "self.mask[:num_tokens, :num_tokens]", "self.mask"): """
+            That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask does
+            a shorter sentence need?""",
+        "masks after softmax": ...,
+        ("loses the scaling", "scaled.masked_fill", "scores.masked_fill"): """
+            The leak is fixed, but the scaling is lost. Which scores do you mask, those before the division by
+            $\\sqrt{d_k}$ or those after it?""",
+    },
     hints=[
         "`trace` finds no unused result this time. Which cells above the diagonal of `influence` aren't 0?",
         "Each row moves with the very next token, and with none after that. Which line decides what a row can see?",
@@ -274,33 +214,17 @@ window_mask = Exercise(
     "than num_tokens.",
     solution=sliding_window_mask,
     cases=lambda g: [(6, 3), (6, 1), (5, 2), (4, 4), (4, 9), (1, 1)],
-    mistakes=[
-        (
-            "sees one token too many",
-            "-window",
-            "-window - 1",
-            "Your tokens see one token too many. With a window of 1, which tokens should a token see?",
-        ),
-        (
-            "sees one token too few",
-            "-window",
-            "1 - window",
-            "Your tokens see one token too few. With a window of 1, does a token still see itself?",
-        ),
-        (
-            "forgets the future",
-            "ones.triu(diagonal=1) | ",
-            "",
-            "You hide what's too far back, but the future is open. Should a token see it?",
-        ),
-        (
-            "forgets the window",
-            " | ones.tril(diagonal=-window)",
-            "",
-            "That's the causal mask, in which a token sees its whole past. What about tokens `window` or more steps "
-            "back?",
-        ),
-    ],
+    mistakes={
+        ("sees one token too many", "-window", "-window - 1"): """
+            Your tokens see one token too many. With a window of 1, which tokens should a token see?""",
+        ("sees one token too few", "-window", "1 - window"): """
+            Your tokens see one token too few. With a window of 1, does a token still see itself?""",
+        ("forgets the future", "ones.triu(diagonal=1) | ", ""): """
+            You hide what's too far back, but the future is open. Should a token see it?""",
+        ("forgets the window", " | ones.tril(diagonal=-window)", ""): """
+            That's the causal mask, in which a token sees its whole past. What about tokens `window` or more steps
+            back?""",
+    },
     hints=[
         "Two things are hidden, the future and what's too far back. Can you make a mask for each?",
         "With a window of 3, token 5 sees tokens 3, 4 and 5. So token 2, which is 3 steps back, is the first hidden "
@@ -347,30 +271,18 @@ find_leaks = Exercise(
     "that.",
     solution=leaks,
     cases=sound_and_leaky_layers,
-    mistakes=[
-        (
-            "looks at the past",
-            "triu(diagonal=1)",
-            "tril(diagonal=-1)",
-            "You check whether a token moves the rows after it, and it should. Which rows does a leak move?",
-        ),
-        (
-            "counts the token's own row",
-            "diagonal=1",
-            "",
-            "You call every layer leaky, because you count the row of the perturbed token itself. Can that row move "
-            "in a causal layer?",
-        ),
-        (
-            "looks at the weights",
-            "influence(layer, x).perturbation",
-            "layer.steps(x).weights",
-            "You look at the weights, but one layer here has causal weights and leaks after them. What does `layer(x)` "
-            "tell you?",
-        ),
-        "perturbs only the last token",
-        "takes dropout for a leak",
-    ],
+    mistakes={
+        ("looks at the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
+            You check whether a token moves the rows after it, and it should. Which rows does a leak move?""",
+        ("counts the token's own row", "diagonal=1", ""): """
+            You call every layer leaky, because you count the row of the perturbed token itself. Can that row move in a
+            causal layer?""",
+        ("looks at the weights", "influence(layer, x).perturbation", "layer.steps(x).weights"): """
+            You look at the weights, but one layer here has causal weights and leaks after them. What does `layer(x)`
+            tell you?""",
+        "perturbs only the last token": ...,
+        "takes dropout for a leak": ...,
+    },
     hints=[
         "Which entries of an influence map show that a later token moves an earlier row?",
         "`influence` works in eval mode. Row i, column j of its `.perturbation` says how far token j moves row i.",

@@ -44,43 +44,23 @@ dropout_by_hand = Exercise(
     "weight should stay what it was. One of the inputs is the lookup with its pair written twice, and `keep` drops "
     "the first.",
     solution=dropped_by_hand,
-    cases=lambda generator: list(given_masks(generator)),
-    mistakes=[
-        (
-            "does not scale",
-            " / (1 - p)",
-            "",
-            "The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large "
-            "must a weight be when it survives?",
-        ),
-        (
-            "divides by p",
-            "(1 - p)",
-            "p",
-            "You divide by p, the probability of being dropped. What's the probability of surviving? (At p = 0.5 you "
-            "can't tell the two apart.)",
-        ),
-        (
-            "multiplies by 1 - p",
-            "/ (1 - p)",
-            "* (1 - p)",
-            "Your survivors shrink. Shouldn't they make up for the masks in which they're dropped?",
-        ),
-        (
-            "drops what should be kept",
-            "* keep",
-            "* ~keep",
-            "You drop where `keep` is True. In a causal mask True means that a score is hidden, but what does it mean "
-            "here?",
-        ),
-        (
-            "makes the rows sum to 1 again",
-            "weights * keep / (1 - p)",
-            "by_their_sums(weights * keep)",
-            "You divide each row by its sum, so each row has a factor of its own. After dropout a row can sum to more "
-            "or less than 1, because only the mean over many masks stays. Which factor depends on p only?",
-        ),
-    ],
+    cases=given_masks,
+    mistakes={
+        ("does not scale", " / (1 - p)", ""): """
+            The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large
+            must a weight be when it survives?""",
+        ("divides by p", "(1 - p)", "p"): """
+            You divide by p, the probability of being dropped. What's the probability of surviving? (At p = 0.5 you
+            can't tell the two apart.)""",
+        ("multiplies by 1 - p", "/ (1 - p)", "* (1 - p)"): """
+            Your survivors shrink. Shouldn't they make up for the masks in which they're dropped?""",
+        ("drops what should be kept", "* keep", "* ~keep"): """
+            You drop where `keep` is True. In a causal mask True means that a score is hidden, but what does it mean
+            here?""",
+        ("makes the rows sum to 1 again", "weights * keep / (1 - p)", "by_their_sums(weights * keep)"): """
+            You divide each row by its sum, so each row has a factor of its own. After dropout a row can sum to more or
+            less than 1, because only the mean over many masks stays. Which factor depends on p only?""",
+    },
     hints=[
         "There are two steps: set to zero what isn't kept, then let the survivors grow.",
         "A weight survives with probability 1 - p. By which factor must it grow so that its mean stays the same?",
@@ -137,54 +117,25 @@ dropout_as_a_layer = Exercise(
     stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
     cases=rates,
     call=in_both_modes,
-    mistakes=[
-        (
-            "forgets eval",
-            "not self.training",
-            "False",
-            "You drop in evaluation mode too. What should come back there?",
-        ),
-        (
-            "draws from the global generator",
-            ", generator=self.generator",
-            "",
-            "Your draws don't come from the layer's generator, so its seed doesn't fix your mask. How does "
-            "`torch.rand` take a generator?",
-        ),
-        (
-            "draws in float32",
-            " dtype=torch.float64,",
-            "",
-            "Your draws are float32, which is torch's default, and the same seed gives different numbers in float64. "
-            "Which argument sets the type?",
-        ),
-        (
-            "keeps with probability p",
-            "draws < 1 - self.p",
-            "draws < self.p",
-            "You keep where draw < p, and so with probability p. Isn't that how often a weight should be dropped?",
-        ),
-        (
-            "keeps above p",
-            "draws < 1 - self.p",
-            "draws > self.p",
-            "You keep where draw > p. That keeps as many as it should, but not the same ones. How does the prompt "
-            "compare?",
-        ),
-        (
-            "drops whole rows",
-            "rand(weights.shape",
-            "rand(len(weights), 1",
-            "You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?",
-        ),
-        (
-            "drops whole tokens",
-            "rand(weights.shape",
-            "rand(1, weights.shape[1]",
-            "You draw one number per column, so a token is dropped for all queries at once. How many draws do you "
-            "need?",
-        ),
-    ],
+    mistakes={
+        ("forgets eval", "not self.training", "False"): "You drop in evaluation mode too. What should come back there?",
+        ("draws from the global generator", ", generator=self.generator", ""): """
+            Your draws don't come from the layer's generator, so its seed doesn't fix your mask. How does `torch.rand`
+            take a generator?""",
+        ("draws in float32", " dtype=torch.float64,", ""): """
+            Your draws are float32, which is torch's default, and the same seed gives different numbers in float64.
+            Which argument sets the type?""",
+        ("keeps with probability p", "draws < 1 - self.p", "draws < self.p"): """
+            You keep where draw < p, and so with probability p. Isn't that how often a weight should be dropped?""",
+        ("keeps above p", "draws < 1 - self.p", "draws > self.p"): """
+            You keep where draw > p. That keeps as many as it should, but not the same ones. How does the prompt
+            compare?""",
+        ("drops whole rows", "rand(weights.shape", "rand(len(weights), 1"): """
+            You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?""",
+        ("drops whole tokens", "rand(weights.shape", "rand(1, weights.shape[1]"): """
+            You draw one number per column, so a token is dropped for all queries at once. How many draws do you
+            need?""",
+    },
     hints=[
         "Check the mode first, because in evaluation mode nothing should be drawn.",
         "`torch.rand(shape, dtype=..., generator=...)` draws. Which shape gives each entry a number of its own?",
@@ -218,31 +169,23 @@ dropout_in_its_place = Exercise(
     "hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, already in training or evaluation mode. Call it "
     "once, where an attention layer applies dropout.",
     solution=context_with_dropout,
-    cases=lambda generator: list(places(generator)),
-    mistakes=[
-        "drops the masked scores",
-        "drops the scores before the mask",
-        (
-            "makes the rows sum to 1 again",
-            "dropout(weights)",
-            "by_their_sums(dropout(weights))",
-            "You divide by the row sums after dropout, which cancels the factor 1/(1 - p) and turns a row that lost "
-            "everything into 0/0. Do the rows have to sum to 1 there?",
-        ),
-        (
-            "drops the context",
-            "dropout(weights) @ values",
-            "dropout(weights @ values)",
-            "You drop entries of the context vectors, when every token has already been read. Which step decides how "
-            "much of a token is read?",
-        ),
+    cases=places,
+    mistakes={
+        "drops the masked scores": ...,
+        "drops the scores before the mask": ...,
+        ("makes the rows sum to 1 again", "dropout(weights)", "by_their_sums(dropout(weights))"): """
+            You divide by the row sums after dropout, which cancels the factor 1/(1 - p) and turns a row that lost
+            everything into 0/0. Do the rows have to sum to 1 there?""",
+        ("drops the context", "dropout(weights) @ values", "dropout(weights @ values)"): """
+            You drop entries of the context vectors, when every token has already been read. Which step decides how much
+            of a token is read?""",
         (
             "hides with zeros after softmax",
-            "scores.masked_fill(mask, -torch.inf), dim=-1)",
-            "scores, dim=-1).masked_fill(mask, 0.0)",
-            "You hide keys with zeros after softmax, when they've already taken their share. What did notebook 03 do?",
-        ),
-    ],
+            ".masked_fill(mask, -torch.inf), dim=-1)",
+            ", dim=-1).masked_fill(mask, 0.0)",
+        ): """
+            You hide keys with zeros after softmax, when they've already taken their share. What did notebook 03 do?""",
+    },
     hints=[
         "Write down the steps of causal attention without dropout. Which matrices do you meet on the way?",
         "What should be zero in the end, a token's score or the weight that it gets?",
@@ -284,40 +227,24 @@ how_far_rows_stray = Exercise(
         (random_weights(g, *shape), p)
         for shape, p in (((6, 6), 0.2), ((3, 8), 0.5), ((1, 5), 0.9), ((2, 4, 3), 0.3), ((5, 2), 0.0))
     ],
-    mistakes=[
-        (
-            "does not square",
-            "(weights**2)",
-            "weights",
-            "You give all rows the same variance. If a weight is twice as large, how much larger is its variance?",
-        ),
-        (
-            "leaves the scaling out",
-            "/ (1 - p)",
-            "* (1 - p)",
-            "That's the variance without scaling. But survivors are divided by 1 - p, so what does that do to it?",
-        ),
-        (
-            "takes the mean square for the variance",
-            " * p",
-            "",
-            "You summed the means of the squares. At p = 0 nothing strays, but yours isn't 0. What's missing for a "
-            "variance?",
-        ),
+    mistakes={
+        ("does not square", "(weights**2)", "weights"): """
+            You give all rows the same variance. If a weight is twice as large, how much larger is its variance?""",
+        ("leaves the scaling out", "/ (1 - p)", "* (1 - p)"): """
+            That's the variance without scaling. But survivors are divided by 1 - p, so what does that do to it?""",
+        ("takes the mean square for the variance", " * p", ""): """
+            You summed the means of the squares. At p = 0 nothing strays, but yours isn't 0. What's missing for a
+            variance?""",
         (
             "gives the standard deviation",
             "(weights**2).sum(dim=-1) * p / (1 - p)",
             "((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5",
-            "That's the standard deviation. How do you get from it to the variance?",
-        ),
-        (
-            "compares the weights of a row",
-            "(weights**2).sum(dim=-1) * p / (1 - p)",
-            "weights.var(dim=-1)",
-            "You measure how the weights of a row differ from each other. How much does the row's sum differ from "
-            "mask to mask? Does that depend on p?",
-        ),
-    ],
+        ): """
+            That's the standard deviation. How do you get from it to the variance?""",
+        ("compares the weights of a row", "(weights**2).sum(dim=-1) * p / (1 - p)", "weights.var(dim=-1)"): """
+            You measure how the weights of a row differ from each other. How much does the row's sum differ from mask to
+            mask? Does that depend on p?""",
+    },
     hints=[
         "Take one weight w. Which two values can it have after dropout, and with which probabilities?",
         "A variance is the mean of the square minus the square of the mean. The mean of this weight is w.",

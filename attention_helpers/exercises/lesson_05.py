@@ -23,56 +23,28 @@ heads_side_by_side = Exercise(
     solution=side_by_side,
     cases=lambda generator: [torch.randn(size, generator=generator).unbind() for size in CONTEXTS],
     call=lambda answer, *contexts: answer([*contexts]),  # one argument per head, so that each is watched
-    mistakes=[
-        (
-            "joins along the first dimension",
-            ", dim=-1",
-            "",
-            "Your batch has grown, because `torch.cat` joins along the first dimension if you don't name one. Which "
-            "dimension should grow?",
-        ),
-        (
-            "joins along the tokens",
-            "dim=-1",
-            "dim=1",
-            "Your sentences have become longer. Shouldn't each token's context vector become wider instead?",
-        ),
-        (
-            "stacks the heads",
-            "torch.cat(contexts, dim=-1)",
-            "torch.stack(contexts)",
-            "`torch.stack` makes a new dimension for the heads. Which function joins tensors along a dimension that "
-            "they already have?",
-        ),
-        (
-            "adds the heads up",
-            "torch.cat(contexts, dim=-1)",
-            "torch.stack(contexts).sum(dim=0)",
-            "You add the heads up, so nobody can tell any more what came from which head. How can every head keep its "
-            "own columns?",
-        ),
-        (
-            "averages the heads",
-            "torch.cat(contexts, dim=-1)",
-            "torch.stack(contexts).mean(dim=0)",
-            "You average the heads, and so you lose again what two heads were meant to keep apart. How can every head "
-            "keep its own columns?",
-        ),
-        (
-            "lets the heads take turns",
-            "torch.cat(contexts, dim=-1)",
-            "torch.stack(contexts, dim=-1).flatten(-2)",
-            "The width is right, but your heads take turns, one column each. Where should the last column of the first "
-            "head be?",
-        ),
-        (
-            "joins only the first two heads",
-            "torch.cat(contexts, dim=-1)",
-            "torch.cat((contexts[0], contexts[1]), dim=-1)",
-            "With two heads this is right. But the list can be shorter or longer: is the number of heads written in "
-            "your code?",
-        ),
-    ],
+    mistakes={
+        ("joins along the first dimension", ", dim=-1", ""): """
+            Your batch has grown, because `torch.cat` joins along the first dimension if you don't name one. Which
+            dimension should grow?""",
+        ("joins along the tokens", "dim=-1", "dim=1"): """
+            Your sentences have become longer. Shouldn't each token's context vector become wider instead?""",
+        ("stacks the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts)"): """
+            `torch.stack` makes a new dimension for the heads. Which function joins tensors along a dimension that they
+            already have?""",
+        ("adds the heads up", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).sum(dim=0)"): """
+            You add the heads up, so nobody can tell any more what came from which head. How can every head keep its own
+            columns?""",
+        ("averages the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).mean(dim=0)"): """
+            You average the heads, and so you lose again what two heads were meant to keep apart. How can every head
+            keep its own columns?""",
+        ("lets the heads take turns", "torch.cat(contexts, dim=-1)", "torch.stack(contexts, dim=-1).flatten(-2)"): """
+            The width is right, but your heads take turns, one column each. Where should the last column of the first
+            head be?""",
+        ("joins only the first two heads", "cat(contexts", "cat((contexts[0], contexts[1])"): """
+            With two heads this is right. But the list can be shorter or longer: is the number of heads written in your
+            code?""",
+    },
     hints=[
         "Compare the shape of one head's context with the shape that you should return. Which size is different?",
         "The notebook puts two heads side by side with `torch.cat`. Which `dim` does it use?",
@@ -119,30 +91,22 @@ width_from_heads = Exercise(
     "dropout and biases. Its output should have the given `width`, shared equally by `num_heads` heads. For example, "
     "two heads of width 1 make a width of 2. If `num_heads` doesn't divide `width`, raise a `ValueError`.",
     solution=wrapper_of_width,
-    cases=lambda generator: list(WIDTHS),
+    cases=lambda generator: WIDTHS,
     call=wrapper_facts,
-    mistakes=[
-        "gives every head the whole width",
-        (
-            "gives every head the whole width, after the check",
-            "width // num_heads",
-            "width",
-            "The `ValueError` is right, but your output is too wide. Whose width does `d_out` mean in this class?",
-        ),
+    mistakes={
+        "gives every head the whole width": ...,
+        ("gives every head the whole width, after the check", "width // num_heads", "width"): """
+            The `ValueError` is right, but your output is too wide. Whose width does `d_out` mean in this class?""",
         (
             "makes one head of the whole width",
             "width // num_heads, context_length, 0.0, num_heads",
             "width, context_length, 0.0, 1",
-            "The width is right, but it all comes from a single head. How can `num_heads` heads share it?",
-        ),
-        (
-            "rounds where the heads do not divide the width",
-            "width % num_heads != 0",
-            "False",
-            "If `num_heads` doesn't divide `width`, then `//` rounds down silently and the output is too narrow. How "
-            "do you notice that beforehand?",
-        ),
-    ],
+        ): """
+            The width is right, but it all comes from a single head. How can `num_heads` heads share it?""",
+        ("rounds where the heads do not divide the width", "width % num_heads != 0", "False"): """
+            If `num_heads` doesn't divide `width`, then `//` rounds down silently and the output is too narrow. How do
+            you notice that beforehand?""",
+    },
     hints=[
         "`d_out` is the width of each head. So how wide is the output of all heads?",
         "The output is `num_heads * d_out` wide. Which `d_out` makes that equal to `width`, and is it a whole number?",
@@ -176,44 +140,21 @@ parameters_of_heads = Exercise(
     "in the class (`qkv_bias` is `True` or `False`), and you may not need all of them.",
     solution=parameters_of_wrapper,
     cases=lambda generator: [(3, 2, 6, 2, False), (3, 2, 6, 2, True), (5, 1, 4, 3, True), (1, 4, 2, 1, True)],
-    mistakes=[
-        (
-            "takes d_out for the width of all heads",
-            "num_heads * 3",
-            "3",
-            "That's right for a single head. How many heads are there, and do they share their matrices?",
-        ),
-        (
-            "counts one matrix per head",
-            " * 3",
-            "",
-            "You count one matrix per head. What makes its queries, what its keys, and what its values?",
-        ),
-        (
-            "leaves the biases out",
-            "if qkv_bias",
-            "if False",
-            "That's right without biases. What does each `nn.Linear` train besides its matrix if `qkv_bias` is `True`?",
-        ),
-        (
-            "always counts the biases",
-            "if qkv_bias",
-            "if True",
-            "That's right with biases. How many are there if `qkv_bias` is `False`?",
-        ),
-        (
-            "counts one bias per head",
-            "3 * of_one_matrix",
-            "(3 * d_in * d_out + d_out * qkv_bias)",
-            "That's right without biases. With them, you count one per head. How many `nn.Linear` does a head have?",
-        ),
-        (
-            "counts the masks",
-            "3 * of_one_matrix",
-            "(3 * of_one_matrix + context_length**2)",
-            "You count the masks too. A mask is a buffer, so it moves with the layer. But is it trained?",
-        ),
-    ],
+    mistakes={
+        ("takes d_out for the width of all heads", "num_heads * 3", "3"): """
+            That's right for a single head. How many heads are there, and do they share their matrices?""",
+        ("counts one matrix per head", " * 3", ""): """
+            You count one matrix per head. What makes its queries, what its keys, and what its values?""",
+        ("leaves the biases out", "if qkv_bias", "if False"): """
+            That's right without biases. What does each `nn.Linear` train besides its matrix if `qkv_bias` is
+            `True`?""",
+        ("always counts the biases", "if qkv_bias", "if True"): """
+            That's right with biases. How many are there if `qkv_bias` is `False`?""",
+        ("counts one bias per head", "3 * of_one_matrix", "(3 * d_in * d_out + d_out * qkv_bias)"): """
+            That's right without biases. With them, you count one per head. How many `nn.Linear` does a head have?""",
+        ("counts the masks", "3 * of_one_matrix", "(3 * of_one_matrix + context_length**2)"): """
+            You count the masks too. A mask is a buffer, so it moves with the layer. But is it trained?""",
+    },
     hints=[
         "Start with one head without biases. How many matrices does it have, and how many entries does each one have?",
         "Each head has three matrices of `d_in * d_out` entries. If `qkv_bias` is `True`, each also has `d_out` "
@@ -278,47 +219,27 @@ def look_up_both(wrapper, n):
     with torch.no_grad():
         ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
 ''',
-    mistakes=[
-        (
-            "forgets to sharpen the softmax",
-            "10 * letter",
-            "letter",
-            "The right parts are in the right places, but your scores are close together, so every token gets a "
-            "similar weight. What did the notebook do to the key?",
-        ),
-        (
-            "asks for both letters in each head",
-            "copy_(asked)",
-            "copy_(first + second)",
-            "Each head asks for both letters, so each returns the same average of two digits. What should be different "
-            "in the second head?",
-        ),
-        (
-            "asks for the first letter in both heads",
-            "(wrapper.heads[1], second)",
-            "(wrapper.heads[1], first)",
-            "Both heads look up the first letter asked for. Which head should find the second?",
-        ),
-        (
-            "exchanges the heads",
-            "(wrapper.heads[0], first), (wrapper.heads[1], second)",
-            "(wrapper.heads[1], first), (wrapper.heads[0], second)",
-            "Both digits are there, but in the wrong order. Which head's context vector comes first?",
-        ),
+    mistakes={
+        ("forgets to sharpen the softmax", "10 * letter", "letter"): """
+            The right parts are in the right places, but your scores are close together, so every token gets a similar
+            weight. What did the notebook do to the key?""",
+        ("asks for both letters in each head", "copy_(asked)", "copy_(first + second)"): """
+            Each head asks for both letters, so each returns the same average of two digits. What should be different in
+            the second head?""",
+        ("asks for the first letter in both heads", "(wrapper.heads[1], second)", "(wrapper.heads[1], first)"): """
+            Both heads look up the first letter asked for. Which head should find the second?""",
+        ("exchanges the heads", "0], first), (wrapper.heads[1]", "1], first), (wrapper.heads[0]"): """
+            Both digits are there, but in the wrong order. Which head's context vector comes first?""",
         (
             "exchanges queries and keys",
             "W_query.weight.copy_(asked)\n            head.W_key",
             "W_key.weight.copy_(asked)\n            head.W_query",
-            "You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make "
-            "of its query and its scores?",
-        ),
-        (
-            "returns the letters",
-            "copy_(digit)",
-            "copy_(letter)",
-            "Your heads look at the right pairs, but return their letters. What was the question about?",
-        ),
-    ],
+        ): """
+            You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make of
+            its query and its scores?""",
+        ("returns the letters", "copy_(digit)", "copy_(letter)"): """
+            Your heads look at the right pairs, but return their letters. What was the question about?""",
+    },
     hints=[
         "The notebook multiplies the letter by 10 in the key. Which part of a token makes the query of each head, "
         "which one the key, and which one the value?",

@@ -49,41 +49,27 @@ splitting = Exercise(
     solution=split_heads,
     cases=to_split,
     call=or_torchs_refusal,
-    mistakes=[
+    mistakes={
         (
             "views straight into the last shape",
             "by_token.transpose(1, 2)",
             "x.view(b, num_heads, num_tokens, d_out // num_heads)",
-            STRAIGHT,
-        ),
+        ): STRAIGHT,
         (
             "views straight into the last shape, and accepts any num_heads",
             "if d_out % num_heads:",
             "return x.view(b, num_heads, num_tokens, d_out // num_heads)\n    if d_out % num_heads:",
-            f"{STRAIGHT} And what should happen if num_heads doesn't divide d_out?",
-        ),
-        (
-            "cuts into head_dim parts",
-            "num_heads, d_out // num_heads)",
-            "d_out // num_heads, num_heads)",
-            "You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of "
-            "parts?",
-        ),
-        (
-            "leaves the tokens before the heads",
-            ".transpose(1, 2)",
-            "",
-            "The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the "
-            "last two dimensions. Which two dimensions still have to change places?",
-        ),
-        (
-            "accepts any num_heads",
-            "d_out % num_heads:",
-            "False:",
-            "That's right if num_heads divides d_out. If it doesn't, PyTorch complains about a shape, and you're left "
-            "guessing why. What could you check beforehand, so that a `ValueError` can name the two numbers?",
-        ),
-    ],
+        ): f"{STRAIGHT} And what should happen if num_heads doesn't divide d_out?",
+        ("cuts into head_dim parts", "num_heads, d_out // num_heads)", "d_out // num_heads, num_heads)"): """
+            You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of
+            parts?""",
+        ("leaves the tokens before the heads", ".transpose(1, 2)", ""): """
+            The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the last
+            two dimensions. Which two dimensions still have to change places?""",
+        ("accepts any num_heads", "d_out % num_heads:", "False:"): """
+            That's right if num_heads divides d_out. If it doesn't, PyTorch complains about a shape, and you're left
+            guessing why. What could you check beforehand, so that a `ValueError` can name the two numbers?""",
+    },
     hints=[
         "You need two steps. After the first, the shape should be (b, num_tokens, num_heads, head_dim).",
         "`view` cuts one dimension into two, and `transpose` swaps two dimensions. Before that, check whether `d_out % "
@@ -119,43 +105,27 @@ merging = Exercise(
     "(b, num_tokens, d_out). The numbers of `context` can be in any order in memory. Don't change `context` itself.",
     solution=merge_heads,
     cases=to_merge,
-    mistakes=[
-        (
-            "reshapes without transposing back",
-            ".transpose(1, 2)",
-            "",
-            "The shape is right, but you read all of the first head before the second, so a row gets the numbers of "
-            "several tokens. In which order should the dimensions be before you join two of them?",
-        ),
-        (
-            "views without transposing back",
-            "transpose(1, 2).reshape",
-            "view",
-            "`view` reads all of the first head before the second, so a row gets the numbers of several tokens (and if "
-            "they are in another order in memory, `view` refuses). In which order should the dimensions be before you "
-            "join two of them?",
-        ),
-        (
-            "views what was only transposed",
-            "reshape",
-            "view",
-            "The order is right, but `view` never copies, and after the transpose the numbers of a token aren't next "
-            "to each other in memory. Which method makes a copy if it has to?",
-        ),
-        (
-            "lets the heads take turns",
-            "transpose(1, 2)",
-            "permute(0, 2, 3, 1)",
-            "Your heads take turns, one number each. Where should the last number of the first head be, compared with "
-            "the first number of the second?",
-        ),
+    mistakes={
+        ("reshapes without transposing back", ".transpose(1, 2)", ""): """
+            The shape is right, but you read all of the first head before the second, so a row gets the numbers of
+            several tokens. In which order should the dimensions be before you join two of them?""",
+        ("views without transposing back", "transpose(1, 2).reshape", "view"): """
+            `view` reads all of the first head before the second, so a row gets the numbers of several tokens (and if
+            they are in another order in memory, `view` refuses). In which order should the dimensions be before you
+            join two of them?""",
+        ("views what was only transposed", "reshape", "view"): """
+            The order is right, but `view` never copies, and after the transpose the numbers of a token aren't next to
+            each other in memory. Which method makes a copy if it has to?""",
+        ("lets the heads take turns", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """
+            Your heads take turns, one number each. Where should the last number of the first head be, compared with the
+            first number of the second?""",
         (
             "adds the heads up",
             "context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)",
             "context.sum(dim=1)",
-            "You add the heads up. How wide should a row be if the heads are side by side?",
-        ),
-    ],
+        ): """
+            You add the heads up. How wide should a row be if the heads are side by side?""",
+    },
     hints=[
         "Undo the two steps of the last exercise. Which one comes first now?",
         "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
@@ -195,63 +165,35 @@ two_in_one = Exercise(
     "the last token of `x`, (num_tokens, d_in), reads in each head: its weights, (num_heads, num_tokens). There's no "
     "batch here, and the last token may see every token. The check also uses other sizes.",
     solution=weights_of_heads,
-    cases=lambda g: list(wide_matrices(g)),
-    mistakes=[
-        "does not cut at all",
-        (
-            "cuts two heads of three entries",
-            "(num_tokens, num_heads, d_out // num_heads)",
-            "(num_tokens, 2, 3)",
-            "`BC ?` gets its two answers. But with other sizes you still cut two heads of width 3: is a 2 or a 3 "
-            "written in your code?",
-        ),
+    cases=wide_matrices,
+    mistakes={
+        "does not cut at all": ...,
+        ("cuts two heads of three entries", "(num_tokens, num_heads, d_out // num_heads)", "(num_tokens, 2, 3)"): """
+            `BC ?` gets its two answers. But with other sizes you still cut two heads of width 3: is a 2 or a 3 written
+            in your code?""",
         (
             "cuts by view without the transpose",
             ".view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)",
             ".view(num_heads, num_tokens, d_out // num_heads)",
-            "The shape is right, but `view` keeps the order of the numbers, so your first head gets all of the first "
-            "tokens. Which dimension should you cut first?",
-        ),
-        (
-            "scales by the root of d_out",
-            "keys.shape[2] ** 0.5",
-            "d_out ** 0.5",
-            "The cut is right, but your weights are too even. You divide by the root of d_out: how many terms does the "
-            "dot product of one head have?",
-        ),
-        (
-            "does not scale",
-            " / keys.shape[2] ** 0.5",
-            "",
-            "The cut is right, but your weights are too sharp. What are scores divided by before the softmax?",
-        ),
-        (
-            "takes the softmax over the queries",
-            "dim=-1",
-            "dim=1",
-            "Your rows don't sum to 1, because the softmax goes over the queries. Which dimension counts the tokens "
-            "that are read?",
-        ),
-        (
-            "takes the softmax over the heads",
-            "dim=-1",
-            "dim=0",
-            "Your softmax makes the heads compete for each token. Each head has a softmax of its own: over which "
-            "dimension?",
-        ),
-        (
-            "exchanges queries and keys",
-            "queries @ keys.transpose(1, 2)",
-            "keys @ queries.transpose(1, 2)",
-            "You look at the last token's key. What should it contribute, if it is the one that asks?",
-        ),
-        (
-            "returns the weights of every token",
-            "weights[:, -1]",
-            "weights",
-            "These are the weights of all tokens. Which row of each head belongs to the last token?",
-        ),
-    ],
+        ): """
+            The shape is right, but `view` keeps the order of the numbers, so your first head gets all of the first
+            tokens. Which dimension should you cut first?""",
+        ("scales by the root of d_out", "keys.shape[2] ** 0.5", "d_out ** 0.5"): """
+            The cut is right, but your weights are too even. You divide by the root of d_out: how many terms does the
+            dot product of one head have?""",
+        ("does not scale", " / keys.shape[2] ** 0.5", ""): """
+            The cut is right, but your weights are too sharp. What are scores divided by before the softmax?""",
+        ("takes the softmax over the queries", "dim=-1", "dim=1"): """
+            Your rows don't sum to 1, because the softmax goes over the queries. Which dimension counts the tokens that
+            are read?""",
+        ("takes the softmax over the heads", "dim=-1", "dim=0"): """
+            Your softmax makes the heads compete for each token. Each head has a softmax of its own: over which
+            dimension?""",
+        ("exchanges queries and keys", "queries @ keys.transpose(1, 2)", "keys @ queries.transpose(1, 2)"): """
+            You look at the last token's key. What should it contribute, if it is the one that asks?""",
+        ("returns the weights of every token", "weights[:, -1]", "weights"): """
+            These are the weights of all tokens. Which row of each head belongs to the last token?""",
+    },
     hints=[
         "One wide query makes one row of weights. Where does the notebook cut, so that each head has scores of its "
         "own?",
@@ -310,59 +252,39 @@ transplanting = Exercise(
     "wide. Copy the wrapper's weights into `split`, in place, so that both compute the same if dropout is off. If the "
     "layers have no biases for queries, keys and values, each `bias` is None. Don't return anything.",
     solution=transplant,
-    cases=lambda g: list(pairs_of_layers(g)),
+    cases=pairs_of_layers,
     call=after_transplant,
-    mistakes=[
-        (
-            "joins the matrices along dimension 1",
-            "part.weight for part in parts]",
-            "part.weight for part in parts], dim=1",
-            "You join along dimension 1, which counts the inputs. Since `nn.Linear` stores (d_out, d_in), where should "
-            "the next head's rows go?",
-        ),
+    mistakes={
+        ("joins the matrices along dimension 1", "weight for part in parts]", "weight for part in parts], dim=1"): """
+            You join along dimension 1, which counts the inputs. Since `nn.Linear` stores (d_out, d_in), where should
+            the next head's rows go?""",
         (
             "joins along dimension 1, then transposes",
-            "part.weight for part in parts])",
-            "part.weight for part in parts], dim=1).T",
-            "You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape "
-            "fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?",
-        ),
-        "copies three matrices and nothing else",
-        (
-            "leaves out_proj as it is",
-            "split.out_proj.",
-            "# split.out_proj.",
-            "The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change "
-            "nothing?",
-        ),
-        (
-            "leaves the bias of out_proj",
-            "split.out_proj.bias",
-            "# split.out_proj.bias",
-            "Nearly. `out_proj` still adds its bias to every row. With which bias does a layer change nothing?",
-        ),
-        (
-            "leaves the biases of queries, keys and values",
-            "target.bias is not None",
-            "False",
-            "That's right without `qkv_bias`. With it, each head also has biases for its queries, keys and values. "
-            "Where should they go?",
-        ),
+            "weight for part in parts])",
+            "weight for part in parts], dim=1).T",
+        ): """
+            You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape
+            fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?""",
+        "copies three matrices and nothing else": ...,
+        ("leaves out_proj as it is", "split.out_proj.", "# split.out_proj."): """
+            The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change
+            nothing?""",
+        ("leaves the bias of out_proj", "split.out_proj.bias", "# split.out_proj.bias"): """
+            Nearly. `out_proj` still adds its bias to every row. With which bias does a layer change nothing?""",
+        ("leaves the biases of queries, keys and values", "target.bias is not None", "False"): """
+            That's right without `qkv_bias`. With it, each head also has biases for its queries, keys and values. Where
+            should they go?""",
         (
             "mixes up queries and keys",
             "split.get_submodule(name)",
             'split.get_submodule({"W_query": "W_key", "W_key": "W_query"}.get(name, name))',
-            "You put the weights of the queries where those of the keys belong. That transposes the scores. Whose "
-            "scores should be in row i?",
-        ),
-        (
-            "takes the heads from last to first",
-            "wrapper.heads",
-            "reversed(wrapper.heads)",
-            "Every head is right, but their order is reversed. Where does the wrapper put the columns of its first "
-            "head?",
-        ),
-    ],
+        ): """
+            You put the weights of the queries where those of the keys belong. That transposes the scores. Whose scores
+            should be in row i?""",
+        ("takes the heads from last to first", "wrapper.heads", "reversed(wrapper.heads)"): """
+            Every head is right, but their order is reversed. Where does the wrapper put the columns of its first
+            head?""",
+    },
     hints=[
         "The notebook did this without biases. Which four layers does `split` have, and which of them do the wrapper's "
         "heads have?",
@@ -475,68 +397,44 @@ repair = Exercise(
     "It has five faults: `=` instead of `==`, a missing parenthesis, names that don't exist, a masked result that "
     "nobody uses, and mask and softmax done twice. Everything else is right.",
     solution=SplitAttention,
-    cases=lambda g: list(to_repair(g)),
+    cases=to_repair,
     call=lambda answer, sizes, given, x: run_with(answer(**sizes), given, x),
     stub=BROKEN,
     as_text=True,
-    mistakes=[
-        (
-            "fixes only what stops it",
-            "scores = scores.masked_fill(hide, -torch.inf)",
-            "scores = torch.softmax(scores, dim=-1).masked_fill(hide, -torch.inf)",
-            "It runs, but it takes the softmax twice, the first time with nothing hidden, so the weights are too even. "
-            "You want one mask that counts and then one softmax. Which lines have to change?",
-        ),
+    mistakes={
+        ("fixes only what stops it", "= scores.masked_fill", "= torch.softmax(scores, dim=-1).masked_fill"): """
+            It runs, but it takes the softmax twice, the first time with nothing hidden, so the weights are too even.
+            You want one mask that counts and then one softmax. Which lines have to change?""",
         (
             "takes mask and softmax twice",
-            "torch.softmax(scores, dim=-1)",
-            "torch.softmax(torch.softmax(scores, dim=-1).masked_fill(hide, -torch.inf), dim=-1)",
-            "Nothing leaks, but you take the softmax twice. The results of the first are between 0 and 1, so the "
-            "second makes the weights too even. Which one can go?",
-        ),
-        (
-            "takes the softmax twice, the mask once",
-            "torch.softmax(scores, dim=-1)",
-            "torch.softmax(torch.softmax(scores, dim=-1), dim=-1)",
-            "The future leaks, because you take a second softmax, and to it the 0 of a hidden token is a score like "
-            "any other. Which of the two can go?",
-        ),
-        (
-            "throws the masked scores away",
-            "scores = scores.masked_fill",
-            "scores.masked_fill",
-            "The second softmax is gone, but now the future leaks. `masked_fill` returns a new tensor, and nobody uses "
-            "it. What should happen to it?",
-        ),
+            "softmax(scores",
+            "softmax(torch.softmax(scores, dim=-1).masked_fill(hide, -torch.inf)",
+        ): """
+            Nothing leaks, but you take the softmax twice. The results of the first are between 0 and 1, so the second
+            makes the weights too even. Which one can go?""",
+        ("takes the softmax twice, the mask once", "softmax(scores", "softmax(torch.softmax(scores, dim=-1)"): """
+            The future leaks, because you take a second softmax, and to it the 0 of a hidden token is a score like any
+            other. Which of the two can go?""",
+        ("throws the masked scores away", "scores = scores.masked_fill", "scores.masked_fill"): """
+            The second softmax is gone, but now the future leaks. `masked_fill` returns a new tensor, and nobody uses
+            it. What should happen to it?""",
         (
             "hides after the softmax",
             "scores = scores.masked_fill(hide, -torch.inf)\n        weights = torch.softmax(scores, dim=-1)",
             "weights = torch.softmax(scores, dim=-1).masked_fill(hide, 0)",
-            "You set the future's weights to 0 after the softmax, so the rows no longer sum to 1. What happens if you "
-            "hide the scores before it instead?",
-        ),
-        (
-            "leaves the scale out",
-            " / k.shape[-1] ** 0.5",
-            "",
-            "You removed the division because `d_k` has no value here. But without it the softmax is too sharp. `d_k` "
-            "is the width of a key: which tensor knows it?",
-        ),
-        (
-            "scales by the width of the input",
-            "k.shape[-1]",
-            "x.shape[-1]",
-            "You scale by the width of `x`. But `d_k` is the number of terms in a dot product: which tensor has that "
-            "width?",
-        ),
-        (
-            "scales by the width of all heads",
-            "k.shape[-1]",
-            "wide[1].shape[-1]",
-            "You scale by d_out, the width of all heads together. How many terms does the dot product of one head "
-            "have?",
-        ),
-    ],
+        ): """
+            You set the future's weights to 0 after the softmax, so the rows no longer sum to 1. What happens if you
+            hide the scores before it instead?""",
+        ("leaves the scale out", " / k.shape[-1] ** 0.5", ""): """
+            You removed the division because `d_k` has no value here. But without it the softmax is too sharp. `d_k` is
+            the width of a key: which tensor knows it?""",
+        ("scales by the width of the input", "k.shape[-1]", "x.shape[-1]"): """
+            You scale by the width of `x`. But `d_k` is the number of terms in a dot product: which tensor has that
+            width?""",
+        ("scales by the width of all heads", "k.shape[-1]", "wide[1].shape[-1]"): """
+            You scale by d_out, the width of all heads together. How many terms does the dot product of one head
+            have?""",
+    },
     hints=[
         "Run the cell. The reply names the line that Python can't read, and once that's fixed, the next one that "
         "fails.",
@@ -624,92 +522,44 @@ from_an_empty_cell = Exercise(
     "check gives your layer weights and compares it with `torch.nn.MultiheadAttention`, at sizes that you haven't "
     "seen.",
     solution=MultiHeadCausalAttention,
-    cases=lambda g: list(from_nothing(g)),
+    cases=from_nothing,
     call=beside_torchs,
     stub=EMPTY,
-    mistakes=[
-        (
-            "scales by the root of d_out",
-            "keys.shape[-1]",
-            "self.out_proj.in_features",
-            "You scale by the root of d_out. But a dot product has only the terms of one head: how many are that?",
-        ),
-        (
-            "does not scale",
-            " / keys.shape[-1] ** 0.5",
-            "",
-            "Everything is there except the scale. What are the scores divided by before the softmax?",
-        ),
-        (
-            "lets the future leak",
-            "scores = scores.masked_fill",
-            "scores.masked_fill",
-            "The future leaks: your layer computes what a layer without a mask would. Is there a mask, and does "
-            "anything use the result of `masked_fill`?",
-        ),
-        (
-            "fills with 0",
-            "-torch.inf",
-            "0",
-            "You give the future a score of 0, which is a score like any other to the softmax. Which score gets the "
-            "weight 0?",
-        ),
-        (
-            "hides what should be seen",
-            "triu(1)",
-            "tril()",
-            "Your mask hides the past and the token itself, so the last token has nothing left to look at, which gives "
-            "NaN. Where does `masked_fill` hide, where the mask is True or where it's False?",
-        ),
-        (
-            "computes one wide head",
-            "x.view(b, num_tokens, self.num_heads, d_out // self.num_heads)",
-            "x[:, :, None]",
-            "You never cut into heads, so this is one head that is d_out wide. Where does each head get its own "
-            "softmax?",
-        ),
-        (
-            "uses the complete mask",
-            "[:num_tokens, :num_tokens]",
-            "",
-            "Your mask has the size of context_length, but an input can have fewer tokens. Which part of the mask do "
-            "you need then?",
-        ),
-        (
-            "takes the softmax over the queries",
-            "softmax(scores, dim=-1)",
-            "softmax(scores, dim=-2)",
-            "Your columns sum to 1 instead of your rows. The weights of a query are in one row, so which dimension "
-            "should the softmax go over?",
-        ),
-        (
-            "takes the softmax over the heads",
-            "softmax(scores, dim=-1)",
-            "softmax(scores, dim=1)",
-            "Your softmax goes over dimension 1, and with several heads that counts the heads. Which dimension counts "
-            "the keys?",
-        ),
-        (
-            "cuts heads by view alone",
-            "return x.transpose(1, 2)",
-            "return x.view(b, self.num_heads, num_tokens, -1)",
-            "You view straight into (b, num_heads, num_tokens, head_dim), so a head gets some tokens completely "
-            "instead of a part of every token. Which dimension should you cut first?",
-        ),
-        (
-            "does not transpose back",
-            "context.transpose(1, 2)",
-            "context",
-            "Everything is right up to the heads' context vectors. Which dimensions have to change places before you "
-            "join the last two?",
-        ),
-        (
-            "does not use out_proj",
-            "return self.out_proj(",
-            "return (",
-            "Your layer returns the heads side by side. Which step is left, the one that mixes them?",
-        ),
-    ],
+    mistakes={
+        ("scales by the root of d_out", "keys.shape[-1]", "self.out_proj.in_features"): """
+            You scale by the root of d_out. But a dot product has only the terms of one head: how many are that?""",
+        ("does not scale", " / keys.shape[-1] ** 0.5", ""): """
+            Everything is there except the scale. What are the scores divided by before the softmax?""",
+        ("lets the future leak", "scores = scores.masked_fill", "scores.masked_fill"): """
+            The future leaks: your layer computes what a layer without a mask would. Is there a mask, and does anything
+            use the result of `masked_fill`?""",
+        ("fills with 0", "-torch.inf", "0"): """
+            You give the future a score of 0, which is a score like any other to the softmax. Which score gets the
+            weight 0?""",
+        ("hides what should be seen", "triu(1)", "tril()"): """
+            Your mask hides the past and the token itself, so the last token has nothing left to look at, which gives
+            NaN. Where does `masked_fill` hide, where the mask is True or where it's False?""",
+        ("computes one wide head", ".view(b, num_tokens, self.num_heads, d_out // self.num_heads)", "[:, :, None]"): """
+            You never cut into heads, so this is one head that is d_out wide. Where does each head get its own
+            softmax?""",
+        ("uses the complete mask", "[:num_tokens, :num_tokens]", ""): """
+            Your mask has the size of context_length, but an input can have fewer tokens. Which part of the mask do you
+            need then?""",
+        ("takes the softmax over the queries", "softmax(scores, dim=-1)", "softmax(scores, dim=-2)"): """
+            Your columns sum to 1 instead of your rows. The weights of a query are in one row, so which dimension should
+            the softmax go over?""",
+        ("takes the softmax over the heads", "softmax(scores, dim=-1)", "softmax(scores, dim=1)"): """
+            Your softmax goes over dimension 1, and with several heads that counts the heads. Which dimension counts the
+            keys?""",
+        ("cuts heads by view alone", "x.transpose(1, 2)", "x.view(b, self.num_heads, num_tokens, -1)"): """
+            You view straight into (b, num_heads, num_tokens, head_dim), so a head gets some tokens completely instead
+            of a part of every token. Which dimension should you cut first?""",
+        ("does not transpose back", "context.transpose(1, 2)", "context"): """
+            Everything is right up to the heads' context vectors. Which dimensions have to change places before you join
+            the last two?""",
+        ("does not use out_proj", "return self.out_proj(", "return ("): """
+            Your layer returns the heads side by side. Which step is left, the one that mixes them?""",
+    },
     hints=[
         "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context vectors, merge, "
         "`out_proj`. You wrote split and merge in the first two exercises.",

@@ -29,49 +29,29 @@ map_to_come = Exercise(
     "head gives to the question: 1.0 for the pair asked for, and 0.0 for all other tokens. In a pair a letter is "
     "a symbol below `letters`, and in the question it's `letters` higher. You don't need every argument.",
     solution=question_row,
-    cases=lambda generator: list(lookups(generator)),
-    mistakes=[
-        (
-            "takes the question's letter for the same symbol",
-            " - letters",
-            "",
-            "Your question finds only itself, because the same letter is a different symbol in a pair. How far apart "
-            "are the two?",
-        ),
-        (
-            "looks for the answer",
-            "x[:, :, 0] == x[:, -1:, 0] - letters",
-            "x[:, :, 1] == answers + 3 * letters",
-            "You look for the answer's digit, which can be in several pairs. A head can't look for what it doesn't "
-            "know yet. What does the question hold?",
-        ),
+    cases=lookups,
+    mistakes={
+        ("takes the question's letter for the same symbol", " - letters", ""): """
+            Your question finds only itself, because the same letter is a different symbol in a pair. How far apart are
+            the two?""",
+        ("looks for the answer", "x[:, :, 0] == x[:, -1:, 0] - letters", "x[:, :, 1] == answers + 3 * letters"): """
+            You look for the answer's digit, which can be in several pairs. A head can't look for what it doesn't know
+            yet. What does the question hold?""",
         (
             "shares the weight among pairs with the answer",
             "(x[:, :, 0] == x[:, -1:, 0] - letters).float()",
             "F.normalize((x[:, :, 1] == answers + 3 * letters).float(), p=1)",
-            "You share the weight among all pairs with the right digit. Which one of them has the letter asked for?",
-        ),
-        (
-            "leaves the question out",
-            ".float()",
-            ".float()[:, :-1]",
-            "The pairs' weights are right, but a row has a weight for every token. Which one is missing?",
-        ),
-        (
-            "returns the position of the pair",
-            ".float()",
-            ".float().argmax(dim=1)",
-            "These are the right positions, but the exercise asks for weights. What does a row with a single 1 look "
-            "like?",
-        ),
-        (
-            "takes the softmax of 0 and 1",
-            ".float()",
-            ".float().softmax(dim=-1)",
-            "You found the right pair and then took a softmax, which makes nearly even weights of ones and zeros. "
-            "Aren't your ones and zeros weights already?",
-        ),
-    ],
+        ): """
+            You share the weight among all pairs with the right digit. Which one of them has the letter asked for?""",
+        ("leaves the question out", ".float()", ".float()[:, :-1]"): """
+            The pairs' weights are right, but a row has a weight for every token. Which one is missing?""",
+        ("returns the position of the pair", ".float()", ".float().argmax(dim=1)"): """
+            These are the right positions, but the exercise asks for weights. What does a row with a single 1 look
+            like?""",
+        ("takes the softmax of 0 and 1", ".float()", ".float().softmax(dim=-1)"): """
+            You found the right pair and then took a softmax, which makes nearly even weights of ones and zeros. Aren't
+            your ones and zeros weights already?""",
+    },
     hints=[
         "What does the question contain, a letter or a digit? Which tokens contain the same?",
         "`x[:, :, 0]` holds the letters, with the question's at the end. Which symbol is that letter in a pair?",
@@ -146,51 +126,27 @@ one_training_step = Exercise(
     "methods as AdamW. Return this batch's loss before the step, as a number (`item()`). The parameters may have "
     "old gradients when you start: don't let them count.",
     solution=training_step,
-    cases=lambda generator: list(small_tasks(generator)),
+    cases=small_tasks,
     call=three_steps,
-    mistakes=[
-        (
-            "never forgets",
-            "    optimizer.zero_grad()\n",
-            "",
-            "You never forget old gradients. `backward` adds to what's there, so what does each step move along?",
-        ),
-        "forgets only after the step",
-        "steps before backward",
-        (
-            "steps without gradients",
-            "loss.backward()",
-            "loss.backward()\n    optimizer.zero_grad()",
-            "Your `step` comes after `zero_grad`, with no `backward` between them. Which gradients can it use then?",
-        ),
-        (
-            "takes no step",
-            "    optimizer.step()\n",
-            "",
-            "The gradients are right, but nothing moves the parameters. Do you call `optimizer.step`, with "
-            "parentheses?",
-        ),
-        (
-            "doesn't go backward",
-            "    loss.backward()\n",
-            "",
-            "There are no gradients, so nothing moves. Which method of the loss computes them?",
-        ),
-        (
-            "returns the loss after the step",
-            "loss.item()",
-            "loss_function(model(x), answers).item()",
-            "The model moves as it should, but you return the loss after the step. When do you have to compute the "
-            "one before?",
-        ),
-        (
-            "returns the loss with its graph",
-            "loss.item()",
-            "loss",
-            "Everything is right except what you return: a tensor that keeps the graph it was computed with. A list "
-            "of such losses would keep all graphs in memory. Which method gives the number?",
-        ),
-    ],
+    mistakes={
+        ("never forgets", "    optimizer.zero_grad()\n", ""): """
+            You never forget old gradients. `backward` adds to what's there, so what does each step move along?""",
+        "forgets only after the step": ...,
+        "steps before backward": ...,
+        ("steps without gradients", "loss.backward()", "loss.backward()\n    optimizer.zero_grad()"): """
+            Your `step` comes after `zero_grad`, with no `backward` between them. Which gradients can it use then?""",
+        ("takes no step", "    optimizer.step()\n", ""): """
+            The gradients are right, but nothing moves the parameters. Do you call `optimizer.step`, with
+            parentheses?""",
+        ("doesn't go backward", "    loss.backward()\n", ""): """
+            There are no gradients, so nothing moves. Which method of the loss computes them?""",
+        ("returns the loss after the step", "loss.item()", "loss_function(model(x), answers).item()"): """
+            The model moves as it should, but you return the loss after the step. When do you have to compute the one
+            before?""",
+        ("returns the loss with its graph", "loss.item()", "loss"): """
+            Everything is right except what you return: a tensor that keeps the graph it was computed with. A list of
+            such losses would keep all graphs in memory. Which method gives the number?""",
+    },
     hints=[
         "There are four things to do before you return: forget, compute the loss, go backward, move. Which one needs "
         "which?",
@@ -247,62 +203,38 @@ control_run = Exercise(
     stub=inspect.getsource(control_batch).replace("x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)", "...  # your code"),
     cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
     call=batch_of,
-    mistakes=[
-        (
-            "moves nothing",
-            "x[:, :-1, 1] = ",
-            "",
-            "Your batch is the original one. `gather` makes a new tensor, so where do its digits have to go?",
-        ),
-        (
-            "moves whole pairs",
-            "return x",
-            "x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)\n    return x",
-            "You move whole pairs, so each letter keeps its digit, and the task is as easy as before. What has to "
-            "stay where it is?",
-        ),
-        (
-            "moves the letters",
-            "x[:, :-1, 1]",
-            "x[:, :-1, 0]",
-            "That breaks the link, too, but you move the letters. Which part of a token should move instead?",
-        ),
-        (
-            "takes one order for all sentences",
-            "x[:, :-1, 1].gather(1, order)",
-            "x[:, order[0], 1]",
-            "All sentences of your batch share one order. Which row of `order` belongs to which sentence?",
-        ),
-        (
-            "takes digits from other sentences",
-            "gather(1, order)",
-            "gather(0, order)",
-            "Your digits come from other sentences, so the answer may not occur in its own. Along which dimension "
-            "does `gather` look?",
-        ),
-        (
-            "reads the order the other way round",
-            "gather(1, order)",
-            "gather(1, order.argsort(dim=1))",
-            "Your control is as good, but you read `order` the other way round. Does it say which pair a digit comes "
-            "from, or which pair it goes to?",
-        ),
+    mistakes={
+        ("moves nothing", "x[:, :-1, 1] = ", ""): """
+            Your batch is the original one. `gather` makes a new tensor, so where do its digits have to go?""",
+        ("moves whole pairs", "return x", "x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)\n    return x"): """
+            You move whole pairs, so each letter keeps its digit, and the task is as easy as before. What has to stay
+            where it is?""",
+        ("moves the letters", "x[:, :-1, 1]", "x[:, :-1, 0]"): """
+            That breaks the link, too, but you move the letters. Which part of a token should move instead?""",
+        ("takes one order for all sentences", "x[:, :-1, 1].gather(1, order)", "x[:, order[0], 1]"): """
+            All sentences of your batch share one order. Which row of `order` belongs to which sentence?""",
+        ("takes digits from other sentences", "gather(1, order)", "gather(0, order)"): """
+            Your digits come from other sentences, so the answer may not occur in its own. Along which dimension does
+            `gather` look?""",
+        ("reads the order the other way round", "gather(1, order)", "gather(1, order.argsort(dim=1))"): """
+            Your control is as good, but you read `order` the other way round. Does it say which pair a digit comes
+            from, or which pair it goes to?""",
         (
             "overwrites digits that are still needed",
             "x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)",
             "for j in range(task.pairs):\n        x[:, j, 1] = x[range(len(x)), order[:, j], 1]",
-            "You move the digits one after another, and overwrite some that a later pair still needs. Can you read "
-            "all of them first?",
-        ),
-        "makes the answers follow",
+        ): """
+            You move the digits one after another, and overwrite some that a later pair still needs. Can you read all of
+            them first?""",
+        "makes the answers follow": ...,
         (
             "shuffles the answers",
             "x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)",
             "answers = answers[torch.randperm(len(x), generator=generator)]",
-            "You shuffle the answers. That's a control, too, but a cruder one, because then the right digit may not "
-            "even be in the sentence. What should move instead?",
-        ),
-    ],
+        ): """
+            You shuffle the answers. That's a control, too, but a cruder one, because then the right digit may not even
+            be in the sentence. What should move instead?""",
+    },
     hints=[
         "Letters predict digits because they're in the same pair. What has to move, and what has to stay?",
         "The digits are `x[:, :-1, 1]`, (b, pairs). `digits.gather(1, order)[i, j]` is `digits[i, order[i, j]]`.",
@@ -358,57 +290,30 @@ too_few_heads = Exercise(
     "heads' context vectors side by side, and returns n logits for the first answer, then n for the second. What's "
     "the accuracy of each answer?",
     solution=right_answers,
-    cases=lambda generator: list(output_layers(generator)),
-    mistakes=[
-        (
-            "passes on the values without averaging",
-            "shares @ values",
-            "values",
-            "You give the output layer both values, side by side. How many vectors does a head pass on?",
-        ),
-        (
-            "exchanges heads and pairs",
-            "shares @",
-            "shares.T @",
-            "You use a column of `shares` for a head. What do the two entries of a row mean?",
-        ),
-        (
-            "alternates between the heads",
-            "contexts.flatten(1)",
-            "contexts.transpose(1, 2).flatten(1)",
-            "In your context vectors the heads alternate. Which head's entries should come first?",
-        ),
-        (
-            "alternates between the answers",
-            "view(len(digits), 2, -1)",
-            "view(len(digits), -1, 2).transpose(1, 2)",
-            "You alternate between the answers. Which of the 2n logits belong to the first answer?",
-        ),
+    cases=output_layers,
+    mistakes={
+        ("passes on the values without averaging", "shares @ values", "values"): """
+            You give the output layer both values, side by side. How many vectors does a head pass on?""",
+        ("exchanges heads and pairs", "shares @", "shares.T @"): """
+            You use a column of `shares` for a head. What do the two entries of a row mean?""",
+        ("alternates between the heads", "contexts.flatten(1)", "contexts.transpose(1, 2).flatten(1)"): """
+            In your context vectors the heads alternate. Which head's entries should come first?""",
+        ("alternates between the answers", "view(len(digits), 2, -1)", "view(len(digits), -1, 2).transpose(1, 2)"): """
+            You alternate between the answers. Which of the 2n logits belong to the first answer?""",
         (
             "takes the answers in any order",
             "(logits.argmax(dim=-1) == digits)",
             "(logits.argmax(dim=-1).unsqueeze(2) == digits.unsqueeze(1)).any(dim=2)",
-            "You count a digit as right in either position. Which answer belongs to which digit?",
-        ),
-        (
-            "counts sentences with both right",
-            ".float().mean(dim=0)",
-            ".all(dim=1).float().mean()",
-            "You count sentences in which both answers are right. How would you count each answer by itself?",
-        ),
-        (
-            "averages over the questions",
-            "mean(dim=0)",
-            "mean(dim=1)",
-            "You return one number per sentence. Over which dimension should you average?",
-        ),
-        (
-            "averages over everything",
-            "mean(dim=0)",
-            "mean()",
-            "A single number hides what this is about: which of the two answers gets lost? Return one number for each.",
-        ),
-    ],
+        ): """
+            You count a digit as right in either position. Which answer belongs to which digit?""",
+        ("counts sentences with both right", ".float().mean(dim=0)", ".all(dim=1).float().mean()"): """
+            You count sentences in which both answers are right. How would you count each answer by itself?""",
+        ("averages over the questions", "mean(dim=0)", "mean(dim=1)"): """
+            You return one number per sentence. Over which dimension should you average?""",
+        ("averages over everything", "mean(dim=0)", "mean()"): """
+            A single number hides what this is about: which of the two answers gets lost? Return one number for
+            each.""",
+    },
     hints=[
         "`values[digits]` has the shape (b, 2, width). Which product averages its two rows, once for each head?",
         "`shares @ values[digits]` is (b, num_heads, width). `flatten(1)` puts the heads side by side.",
@@ -451,68 +356,41 @@ how_much_too_low = Exercise(
     "mean, over all lengths n from 1 to num_tokens, of the loss at the end of a prefix of n characters. The "
     "difference can be negative.",
     solution=too_low_by,
-    cases=lambda generator: list(small_models(generator)),
-    mistakes=[
-        (
-            "shows the model the whole window",
-            "model(x[:, :n])[:, -1]",
-            "model(x)[:, n - 1]",
-            "Your model sees the whole window each time, so your honest loss is the usual one. What may the input "
-            "contain after a prefix?",
-        ),
-        (
-            "hides the future behind zeros",
-            "model(x[:, :n])[:, -1]",
-            "model(x * (torch.arange(x.shape[1]) < n))[:, n - 1]",
-            "You put the token id 0 where the future was. But 0 is a character too, and a leaky model reads it. Can "
-            "you leave the future out altogether?",
-        ),
+    cases=small_models,
+    mistakes={
+        ("shows the model the whole window", "model(x[:, :n])[:, -1]", "model(x)[:, n - 1]"): """
+            Your model sees the whole window each time, so your honest loss is the usual one. What may the input contain
+            after a prefix?""",
+        ("hides the future behind zeros", "x[:, :n])[:, -1]", "x * (torch.arange(x.shape[1]) < n))[:, n - 1]"): """
+            You put the token id 0 where the future was. But 0 is a character too, and a leaky model reads it. Can you
+            leave the future out altogether?""",
         (
             "averages over the whole prefix",
-            "model(x[:, :n])[:, -1], targets[:, n - 1]",
-            "model(x[:, :n]).flatten(0, 1), targets[:, :n].flatten()",
-            "You take the loss at all positions of each prefix, but all except the last can see the character that "
-            "comes next. Which one can't?",
-        ),
+            "[:, -1], targets[:, n - 1]",
+            ".flatten(0, 1), targets[:, :n].flatten()",
+        ): """
+            You take the loss at all positions of each prefix, but all except the last can see the character that comes
+            next. Which one can't?""",
         (
             "takes only the longest prefix",
             "honest / x.shape[1]",
             "F.cross_entropy(model(x)[:, -1], targets[:, -1])",
-            "You take the last position of the whole window. That's honest, but it's only one length of many. What "
-            "about the shorter prefixes?",
-        ),
-        (
-            "forgets the past",
-            "x[:, :n]",
-            "x[:, n - 1 : n]",
-            "You show the model one character at a time. Is it cheating to read the characters before it?",
-        ),
-        (
-            "takes the target after next",
-            "honest = 0.0",
-            "honest, x, targets = 0.0, x[:, :-1], targets[:, 1:]",  # so targets[:, n - 1] is one too far on
-            "You compare with the target after next. `targets` is already one character ahead, so which entry "
-            "follows n characters?",
-        ),
-        (
-            "subtracts the wrong way round",
-            "honest / x.shape[1] - usual",
-            "usual - honest / x.shape[1]",
-            "Both losses are right, but the sign isn't. How much *lower* than the honest loss is the usual one?",
-        ),
-        (
-            "returns the honest loss",
-            " - usual",
-            "",
-            "That's the honest loss. How far below it is the usual one?",
-        ),
-        (
-            "leaves out the longest prefix",
-            "honest = 0.0",
-            "honest, x = 0.0, x[:, :-1]",  # so the loop and the mean stop one short
-            "You stop before the whole window, which is a prefix as well. (Does `range` include its end?)",
-        ),
-    ],
+        ): """
+            You take the last position of the whole window. That's honest, but it's only one length of many. What about
+            the shorter prefixes?""",
+        ("forgets the past", "x[:, :n]", "x[:, n - 1 : n]"): """
+            You show the model one character at a time. Is it cheating to read the characters before it?""",
+        # `targets[:, n - 1]` is then one too far on.
+        ("takes the target after next", "honest = 0.0", "honest, x, targets = 0.0, x[:, :-1], targets[:, 1:]"): """
+            You compare with the target after next. `targets` is already one character ahead, so which entry follows n
+            characters?""",
+        ("subtracts the wrong way round", "honest / x.shape[1] - usual", "usual - honest / x.shape[1]"): """
+            Both losses are right, but the sign isn't. How much *lower* than the honest loss is the usual one?""",
+        ("returns the honest loss", " - usual", ""): "That's the honest loss. How far below it is the usual one?",
+        # The loop and the mean then stop one short.
+        ("leaves out the longest prefix", "honest = 0.0", "honest, x = 0.0, x[:, :-1]"): """
+            You stop before the whole window, which is a prefix as well. (Does `range` include its end?)""",
+    },
     hints=[
         "You need two losses and their difference. For the honest one, what may the model see when it predicts "
         "character n + 1?",

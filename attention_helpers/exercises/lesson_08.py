@@ -19,12 +19,11 @@ def fuse(W_query, W_key, W_value):
 
 
 def three_layers(generator):
-    cases = []
     for d_in, d_out, bias in ((3, 2, False), (2, 4, True), (4, 4, True), (5, 1, True), (1, 3, False)):
-        cases.append(tuple(nn.Linear(d_in, d_out, bias=bias) for _ in range(3)))
-        for parameter in nn.ModuleList(cases[-1]).parameters():
+        layers = [nn.Linear(d_in, d_out, bias=bias) for _ in range(3)]
+        for parameter in nn.ModuleList(layers).parameters():
             nn.init.normal_(parameter, generator=generator)
-    return cases
+        yield tuple(layers)
 
 
 def fused_facts(answer, W_query, W_key, W_value):
@@ -45,87 +44,60 @@ three_in_one = Exercise(
     solution=fuse,
     cases=three_layers,
     call=fused_facts,
-    mistakes=[
-        (
-            "joins along dimension 1",
-            "W_value.weight]",
-            "W_value.weight], dim=1",
-            "You join along dimension 1, which counts the inputs, so the matrix doesn't fit into the layer. "
-            "`nn.Linear` stores (d_out, d_in). Which of the two should become three times as long?",
-        ),
+    mistakes={
+        ("joins along dimension 1", "W_value.weight]", "W_value.weight], dim=1"): """
+            You join along dimension 1, which counts the inputs, so the matrix doesn't fit into the layer. `nn.Linear`
+            stores (d_out, d_in). Which of the two should become three times as long?""",
         (
             "joins along dimension 1 and puts that in",
             "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))",
             "fused.weight = nn.Parameter(torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1))",
-            "Your matrix is (d_out, 3 * d_in), so it expects an input that's three times as wide. What should become "
-            "wider, the input or the output?",
-        ),
-        "makes the input wider",
-        "joins the transposed matrices",
-        (
-            "mixes up the order",
-            "d_out, d_in",
-            "W_query, W_key = W_key, W_query\n    d_out, d_in",
-            "All numbers are there, but the keys come first. In which order will the output be cut?",
-        ),
-        (
-            "lets the three take turns",
-            "]))",  # of the weights and of the biases
-            "]).unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))",
-            "Your rows take turns: one for the queries, one for the keys, one for the values. But `chunk` cuts the "
-            "output into three pieces. Which rows should the first piece come from?",
-        ),
-        "adds the three up",
-        (
-            "makes a layer without bias",
-            "bias=W_query.bias is not None",
-            "bias=False",
-            "That's right for layers without biases. If the three have biases, what should the new layer have?",
-        ),
+        ): """
+            Your matrix is (d_out, 3 * d_in), so it expects an input that's three times as wide. What should become
+            wider, the input or the output?""",
+        "makes the input wider": ...,
+        "joins the transposed matrices": ...,
+        ("mixes up the order", "d_out, d_in", "W_query, W_key = W_key, W_query\n    d_out, d_in"): """
+            All numbers are there, but the keys come first. In which order will the output be cut?""",
+        # Both the weights and the biases end in these brackets.
+        ("lets the three take turns", "]))", "]).unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))"): """
+            Your rows take turns: one for the queries, one for the keys, one for the values. But `chunk` cuts the output
+            into three pieces. Which rows should the first piece come from?""",
+        "adds the three up": ...,
+        ("makes a layer without bias", "bias=W_query.bias is not None", "bias=False"): """
+            That's right for layers without biases. If the three have biases, what should the new layer have?""",
         (
             "copies nothing",
-            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))\n        if fused.bias is "
-            "not None",
+            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))\n        "
+            "if fused.bias is not None",
             "if False",
-            "The new layer has the right shape, but its numbers are still random. Where do you copy the three layers "
-            "into it?",
-        ),
+        ): """
+            The new layer has the right shape, but its numbers are still random. Where do you copy the three layers into
+            it?""",
         (
             "copies only the biases",
             "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))",
             "pass",
-            "The matrix has the right shape, but its numbers are still random. What should be copied besides the "
-            "biases?",
-        ),
-        (
-            "leaves the new bias at random",
-            "if fused.bias is not None",
-            "if False",
-            "The matrix is right. But the new layer also has a bias, which is still random. What should it contain?",
-        ),
-        "leaves the rows of the values at random",
-        (
-            "uses the keys twice",
-            "    d_out, d_in",
-            "    W_value = W_key\n    d_out, d_in",
-            "The last third of your matrix is the keys' again. Which layer haven't you used?",
-        ),
-        "has a bias where there was none",
-        (
-            "copies where gradients are recorded",
-            "with torch.no_grad()",
-            "if True",
-            "You copy the right numbers, but while PyTorch records gradients, it doesn't let you write into a "
-            "parameter. Which `with` line stops the recording?",
-        ),
+        ): """
+            The matrix has the right shape, but its numbers are still random. What should be copied besides the
+            biases?""",
+        ("leaves the new bias at random", "if fused.bias is not None", "if False"): """
+            The matrix is right. But the new layer also has a bias, which is still random. What should it contain?""",
+        "leaves the rows of the values at random": ...,
+        ("uses the keys twice", "    d_out, d_in", "    W_value = W_key\n    d_out, d_in"): """
+            The last third of your matrix is the keys' again. Which layer haven't you used?""",
+        "has a bias where there was none": ...,
+        ("copies where gradients are recorded", "with torch.no_grad()", "if True"): """
+            You copy the right numbers, but while PyTorch records gradients, it doesn't let you write into a parameter.
+            Which `with` line stops the recording?""",
         (
             "puts all into W_query",
             "return fused",
             "W_query.weight, W_query.bias = fused.weight, fused.bias\n    return W_query",
-            "The numbers are right, but you changed `W_query` itself, so it can't make queries any more. What can you "
-            "put the numbers into instead?",
-        ),
-    ],
+        ): """
+            The numbers are right, but you changed `W_query` itself, so it can't make queries any more. What can you put
+            the numbers into instead?""",
+    },
     hints=[
         "Row i of a stored matrix makes entry i of the output. Whose rows should come first?",
         "The new layer is `nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)`. Copy under `torch.no_grad()`.",
@@ -202,99 +174,40 @@ counting = Exercise(
     "hides, and remember that `out_proj` has a bias. You may not need every argument.",
     solution=layer_costs,
     cases=lambda g: [(2, 6, 3, 4, 2), (1, 1, 5, 2, 1), (3, 7, 4, 6, 3), (8, 1024, 768, 768, 12)],
-    mistakes=[
-        (
-            "forgets the factor 2",
-            "return 2 * b",
-            "return b",
-            "The parameters are right. But you count each term of a product once. Which two operations does it take?",
-        ),
-        (
-            "multiplies the score matrices by the heads",
-            "tables = 2",
-            "tables = num_heads * 2",
-            "You count num_heads score matrices, each for queries of full width. How wide is the query of one head?",
-        ),
-        (
-            "counts one head's scores and context",
-            "num_tokens**2 * d_out",
-            "num_tokens**2 * d_out // num_heads",
-            "You count scores and context for one head. How many heads are there?",
-        ),
-        (
-            "multiplies everything by the heads",
-            "return 2",
-            "return num_heads * 2",
-            "You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?",
-        ),
-        (
-            "forgets the FLOPs of out_proj",
-            "num_tokens * matrices",
-            "num_tokens * 3 * d_in * d_out",
-            "The parameters are right, but one more product comes after the heads. Which layer is the last?",
-        ),
-        (
-            "forgets out_proj altogether",
-            " + d_out",  # in the matrices and in the parameters
-            " + 0 * d_out",
-            "You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?",
-        ),
-        (
-            "counts half of the scores and context",
-            "tables = 2 * ",
-            "tables = ",
-            "For pairs of tokens, you count half of the FLOPs. Did you forget one of the two products, or did you "
-            "leave out the pairs that the mask hides?",
-        ),
-        (
-            "leaves out what the mask hides",
-            "2 * num_tokens**2",
-            "num_tokens * (num_tokens + 1)",
-            "You count only the pairs that the mask shows. What does the prompt say about the hidden ones?",
-        ),
-        (
-            "forgets scores and context",
-            "matrices + tables",
-            "matrices",
-            "You count the four layers. Which two products in between have no parameters, but take FLOPs?",
-        ),
-        (
-            "takes num_tokens for its square",
-            "num_tokens**2",
-            "num_tokens",
-            "The four layers are right. But each of num_tokens queries meets how many keys?",
-        ),
-        (
-            "counts one sentence",
-            "2 * b",
-            "2",
-            "These are the FLOPs of one sentence. How many sentences does `x` have?",
-        ),
-        (
-            "adds up the bias",
-            "num_tokens * matrices",
-            "num_tokens * matrices + num_tokens * d_out // 2",
-            "The parameters are right. In the FLOPs you also count adding the bias. Is that a matrix product?",
-        ),
-        (
-            "lets out_proj take d_in",
-            "d_out**2",
-            "d_in * d_out",
-            "That's right where d_in is d_out. But how wide is what `out_proj` gets from the heads?",
-        ),
-        (
-            "forgets the bias of out_proj",
-            "matrices + d_out",
-            "matrices",
-            "The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?",
-        ),
-        (
-            "gives all four layers a bias",
-            "matrices + d_out",
-            "matrices + 4 * d_out",
-            "The FLOPs are right. But you count a bias for all four layers. Which of them have one without `qkv_bias`?",
-        ),
-    ],
+    mistakes={
+        ("forgets the factor 2", "return 2 * b", "return b"): """
+            The parameters are right. But you count each term of a product once. Which two operations does it take?""",
+        ("multiplies the score matrices by the heads", "tables = 2", "tables = num_heads * 2"): """
+            You count num_heads score matrices, each for queries of full width. How wide is the query of one head?""",
+        ("counts one head's scores and context", "num_tokens**2 * d_out", "num_tokens**2 * d_out // num_heads"): """
+            You count scores and context for one head. How many heads are there?""",
+        ("multiplies everything by the heads", "return 2", "return num_heads * 2"): """
+            You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?""",
+        ("forgets the FLOPs of out_proj", "num_tokens * matrices", "num_tokens * 3 * d_in * d_out"): """
+            The parameters are right, but one more product comes after the heads. Which layer is the last?""",
+        # It's in the matrices and in the parameters.
+        ("forgets out_proj altogether", " + d_out", " + 0 * d_out"): """
+            You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?""",
+        ("counts half of the scores and context", "tables = 2 * ", "tables = "): """
+            For pairs of tokens, you count half of the FLOPs. Did you forget one of the two products, or did you leave
+            out the pairs that the mask hides?""",
+        ("leaves out what the mask hides", "2 * num_tokens**2", "num_tokens * (num_tokens + 1)"): """
+            You count only the pairs that the mask shows. What does the prompt say about the hidden ones?""",
+        ("forgets scores and context", "matrices + tables", "matrices"): """
+            You count the four layers. Which two products in between have no parameters, but take FLOPs?""",
+        ("takes num_tokens for its square", "num_tokens**2", "num_tokens"): """
+            The four layers are right. But each of num_tokens queries meets how many keys?""",
+        ("counts one sentence", "2 * b", "2"): "These are the FLOPs of one sentence. How many sentences does `x` have?",
+        ("adds up the bias", "num_tokens * matrices", "num_tokens * matrices + num_tokens * d_out // 2"): """
+            The parameters are right. In the FLOPs you also count adding the bias. Is that a matrix product?""",
+        ("lets out_proj take d_in", "d_out**2", "d_in * d_out"): """
+            That's right where d_in is d_out. But how wide is what `out_proj` gets from the heads?""",
+        ("forgets the bias of out_proj", "matrices + d_out", "matrices"): """
+            The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?""",
+        ("gives all four layers a bias", "matrices + d_out", "matrices + 4 * d_out"): """
+            The FLOPs are right. But you count a bias for all four layers. Which of them have one without
+            `qkv_bias`?""",
+    },
     hints=[
         "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
         "does the product take?",
@@ -320,11 +233,9 @@ def cached_step(queries, keys, values, cached_keys, cached_values):
 
 def new_token(generator):
     """The last token's queries, keys and values, and the other tokens' keys and values; one cache is empty."""
-    cases = []
     for b, num_heads, num_tokens, head_dim in ((2, 3, 5, 4), (1, 2, 7, 3), (3, 1, 1, 2), (2, 2, 4, 1), (1, 4, 3, 5)):
         q, k, v = torch.randn(3, b, num_heads, num_tokens, head_dim, generator=generator)
-        cases.append((q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], k[:, :, :-1].clone(), v[:, :, :-1].clone()))
-    return cases
+        yield q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], k[:, :, :-1].clone(), v[:, :, :-1].clone()
 
 
 step_with_cache = Exercise(
@@ -337,97 +248,56 @@ step_with_cache = Exercise(
     "all values.",
     solution=cached_step,
     cases=new_token,
-    mistakes=[
-        (
-            "sets is_causal",
-            "(queries, keys, values)",
-            "(queries, keys, values, is_causal=True)",
-            "Your query only sees key 0, as if it came from the first token. That's what `is_causal=True` does with a "
-            "single query. But your token is the last one, so which keys should be hidden from it?",
-        ),
-        (
-            "forgets the new token",
-            "dim=2)",
-            "dim=2)[:, :, :-1]",  # the cache without the new token
-            "The new token only looks at the cache. Which token can it also look at?",
-        ),
-        (
-            "returns the old cache",
-            "return context, keys, values",
-            "return context, cached_keys, cached_values",
-            "The context is right, but you return the old cache. How would the next token see this one?",
-        ),
-        (
-            "forgets the cache",
-            "dim=2)",
-            "dim=2)[:, :, -1:]",  # the new token without the cache
-            "The new token only sees itself, so its context is its own value. Where are the tokens before it?",
-        ),
-        (
-            "appends along the heads",
-            "dim=2",
-            "dim=1",
-            "You append along dimension 1, which counts the heads. Which dimension counts the tokens?",
-        ),
-        (
-            "appends along the width",
-            "dim=2",
-            "dim=3",
-            "You append along the last dimension, the width of a head. Which dimension counts the tokens?",
-        ),
-        (
-            "appends along the batch",
-            ", dim=2",
-            "",
-            "Without `dim`, `torch.cat` joins along dimension 0, the batch. Which dimension counts the tokens?",
-        ),
-        (
-            "puts the new token first",
-            "dim=2)",
-            "dim=2).roll(1, dims=2)",
-            "The context is right, because a sum doesn't depend on the order. But in your cache the new token comes "
-            "before all others. Where does it belong?",
-        ),
-        (
-            "returns values before keys",
-            "return context, keys, values",
-            "return context, values, keys",
-            "The context is right, but two of your results have changed places. In which order should they be "
-            "returned?",
-        ),
+    mistakes={
+        ("sets is_causal", "(queries, keys, values)", "(queries, keys, values, is_causal=True)"): """
+            Your query only sees key 0, as if it came from the first token. That's what `is_causal=True` does with a
+            single query. But your token is the last one, so which keys should be hidden from it?""",
+        # The cache is left without the new token.
+        ("forgets the new token", "dim=2)", "dim=2)[:, :, :-1]"): """
+            The new token only looks at the cache. Which token can it also look at?""",
+        ("returns the old cache", "return context, keys, values", "return context, cached_keys, cached_values"): """
+            The context is right, but you return the old cache. How would the next token see this one?""",
+        # The new token is left without the cache.
+        ("forgets the cache", "dim=2)", "dim=2)[:, :, -1:]"): """
+            The new token only sees itself, so its context is its own value. Where are the tokens before it?""",
+        ("appends along the heads", "dim=2", "dim=1"): """
+            You append along dimension 1, which counts the heads. Which dimension counts the tokens?""",
+        ("appends along the width", "dim=2", "dim=3"): """
+            You append along the last dimension, the width of a head. Which dimension counts the tokens?""",
+        ("appends along the batch", ", dim=2", ""): """
+            Without `dim`, `torch.cat` joins along dimension 0, the batch. Which dimension counts the tokens?""",
+        ("puts the new token first", "dim=2)", "dim=2).roll(1, dims=2)"): """
+            The context is right, because a sum doesn't depend on the order. But in your cache the new token comes
+            before all others. Where does it belong?""",
+        ("returns values before keys", "return context, keys, values", "return context, values, keys"): """
+            The context is right, but two of your results have changed places. In which order should they be
+            returned?""",
+        # Zeros are what torch returns for a row in which nothing is kept.
         (
             "hides what it should keep",
             "F.scaled_dot_product_attention(queries, keys, values)",
-            "torch.zeros_like(queries)",  # what torch returns for a row in which nothing is kept
-            "Your context is 0, so your token sees nothing. If you use a mask, what does True mean in "
-            "`scaled_dot_product_attention`? And which tokens need hiding from the last one?",
-        ),
-        (
-            "doesn't scale",
-            "(queries, keys, values)",
-            "(queries, keys, values, scale=1.0)",
-            "Your scores go into softmax as they are. What are they divided by first?",
-        ),
-        (
-            "scales twice",
-            "(queries, keys, values)",
-            "(queries / queries.shape[-1] ** 0.5, keys, values)",
-            "You scale the scores twice. What does `scaled_dot_product_attention` do to them by itself?",
-        ),
+            "torch.zeros_like(queries)",
+        ): """
+            Your context is 0, so your token sees nothing. If you use a mask, what does True mean in
+            `scaled_dot_product_attention`? And which tokens need hiding from the last one?""",
+        ("doesn't scale", "(queries, keys, values)", "(queries, keys, values, scale=1.0)"): """
+            Your scores go into softmax as they are. What are they divided by first?""",
+        ("scales twice", "(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): """
+            You scale the scores twice. What does `scaled_dot_product_attention` do to them by itself?""",
         (
             "scales by d_out",
             "(queries, keys, values)",
             "(queries, keys, values, scale=(queries.shape[1] * queries.shape[-1]) ** -0.5)",
-            "You divide by the root of d_out. But how many products does the score of one head add up?",
-        ),
+        ): """
+            You divide by the root of d_out. But how many products does the score of one head add up?""",
         (
             "takes the softmax over the queries",
             "F.scaled_dot_product_attention(queries, keys, values)",
             "torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=2) @ values",
-            "You take the softmax over dimension 2, which has only one query, so every key gets the weight 1. Over "
-            "which dimension should the weights sum to 1?",
-        ),
-    ],
+        ): """
+            You take the softmax over dimension 2, which has only one query, so every key gets the weight 1. Over which
+            dimension should the weights sum to 1?""",
+    },
     hints=[
         "First make the cache longer by one token. Which of the four dimensions counts tokens?",
         "The new token is the last one, so no key is in its future. What does that mean for the mask?",
@@ -466,7 +336,6 @@ def in_blocks(answer, scores, values, size):
 
 def long_rows(generator):
     """Random scores, and scores that rise or fall steeply; complete and incomplete last blocks."""
-    cases = []
     for num_tokens, head_dim, size, slope, shift in (
         (7, 3, 3, 0.0, 0.0),
         (8, 2, 4, 0.5, 0.0),
@@ -477,8 +346,7 @@ def long_rows(generator):
         (6, 2, 4, 100.0, -300.0),
     ):
         scores = torch.randn(num_tokens, generator=generator) + slope * torch.arange(num_tokens) + shift
-        cases.append((scores, torch.randn(num_tokens, head_dim, generator=generator), size))
-    return cases
+        yield scores, torch.randn(num_tokens, head_dim, generator=generator), size
 
 
 block_by_block = Exercise(
@@ -491,73 +359,39 @@ block_by_block = Exercise(
     solution=context_of_blocks,
     cases=long_rows,
     call=in_blocks,
-    mistakes=[
-        (
-            "never corrects the old sums",
-            " * shrink",
-            "",
-            "When the maximum rises, your old sums still belong to the old maximum, so they count too much. By which "
-            "factor do they become sums of `exp(scores - new_maximum)`?",
-        ),
-        (
-            "corrects only the sum of exponentials",
-            "context * shrink",
-            "context",
-            "You correct the sum of exponentials when the maximum rises. Which other running value is made of the same "
-            "exponentials?",
-        ),
-        (
-            "takes the maximum of each block",
-            "raised = max(largest, scores.max())",
-            "raised = largest = scores.max()",  # so shrink is 1
-            "You subtract a different maximum in each block, so the sums don't fit together. Which number should be "
-            "subtracted from all scores in the end, and how do you correct what you already have?",
-        ),
-        (
-            "keeps only the last block",
-            "        largest = raised\n",
-            "",
-            "This is the context of the last block only. Do you add each block to the sums so far, and do you store "
-            "the new maximum for the next round?",
-        ),
-        (
-            "inverts the factor",
-            "largest - raised",
-            "raised - largest",
-            "NaN from the first block on. The old sums are multiplied by `exp` of a difference of two maxima, which "
-            "should be 0 for the first block. If one of them is -inf, which do you subtract from which?",
-        ),
-        (
-            "starts the maximum at 0",
-            "-torch.inf",
-            "torch.zeros(())",
-            "Your maximum starts at 0. If all scores are near -1000, every `exp(score - 0)` is 0, and 0 / 0 is NaN. "
-            "Which start is below every score?",
-        ),
-        (
-            "takes no maximum",
-            "raised = max(largest, scores.max())",
-            "raised = largest = torch.zeros(())",  # so shrink is 1
-            "That's right for small scores. But in float32 `exp(1000)` is inf, and `exp(-1000)` is 0. What does "
-            "softmax subtract to avoid that?",
-        ),
-        "takes a softmax in each block, and their mean",
-        "takes a softmax in each block, and their sum",
-        (
-            "forgets to divide",
-            " / total",
-            "",
-            "The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?",
-        ),
-        "keeps the blocks",
-        (
-            "loops twice",
-            "-torch.inf",
-            "max(scores.max() for scores, _ in blocks)",
-            "Your second loop gets nothing, because the blocks come only once. Can you start with the largest score "
-            "so far, and correct the sums when it rises?",
-        ),
-    ],
+    mistakes={
+        ("never corrects the old sums", " * shrink", ""): """
+            When the maximum rises, your old sums still belong to the old maximum, so they count too much. By which
+            factor do they become sums of `exp(scores - new_maximum)`?""",
+        ("corrects only the sum of exponentials", "context * shrink", "context"): """
+            You correct the sum of exponentials when the maximum rises. Which other running value is made of the same
+            exponentials?""",
+        # `shrink` is then 1.
+        ("takes the maximum of each block", "max(largest, scores.max())", "largest = scores.max()"): """
+            You subtract a different maximum in each block, so the sums don't fit together. Which number should be
+            subtracted from all scores in the end, and how do you correct what you already have?""",
+        ("keeps only the last block", "        largest = raised\n", ""): """
+            This is the context of the last block only. Do you add each block to the sums so far, and do you store the
+            new maximum for the next round?""",
+        ("inverts the factor", "largest - raised", "raised - largest"): """
+            NaN from the first block on. The old sums are multiplied by `exp` of a difference of two maxima, which
+            should be 0 for the first block. If one of them is -inf, which do you subtract from which?""",
+        ("starts the maximum at 0", "-torch.inf", "torch.zeros(())"): """
+            Your maximum starts at 0. If all scores are near -1000, every `exp(score - 0)` is 0, and 0 / 0 is NaN. Which
+            start is below every score?""",
+        # `shrink` is then 1.
+        ("takes no maximum", "raised = max(largest, scores.max())", "raised = largest = torch.zeros(())"): """
+            That's right for small scores. But in float32 `exp(1000)` is inf, and `exp(-1000)` is 0. What does softmax
+            subtract to avoid that?""",
+        "takes a softmax in each block, and their mean": ...,
+        "takes a softmax in each block, and their sum": ...,
+        ("forgets to divide", " / total", ""): """
+            The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?""",
+        "keeps the blocks": ...,
+        ("loops twice", "-torch.inf", "max(scores.max() for scores, _ in blocks)"): """
+            Your second loop gets nothing, because the blocks come only once. Can you start with the largest score so
+            far, and correct the sums when it rises?""",
+    },
     hints=[
         "Keep three running values: the largest score, the sum of exponentials, and the weighted sum of values.",
         "`exp(s - new)` is `exp(s - old) * exp(old - new)`, so one factor brings all old exponentials to the new "

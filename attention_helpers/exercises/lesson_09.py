@@ -35,29 +35,17 @@ turning = Exercise(
     solution=rotate_pairs,
     cases=tokens_in_places,
     tolerance=1e-4,
-    mistakes=[
-        (
-            "rotates the other way round",
-            "angles = positions",
-            "angles = -positions",
-            "You rotate clockwise. A model trained like that would be as good, but the weights of a published one "
-            "would give other scores. Which of the two sines has the minus?",
-        ),
-        "pairs the halves",
-        (
-            "rotates all pairs alike",
-            " * base ** (-2 * pair / head_dim)",
-            "",
-            "All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in "
-            "the exponent?",
-        ),
-        (
-            "reads what it has just written",
-            "rotated = torch.empty_like(x)",
-            "rotated = x = x.clone()",
-            "The first entry of each pair is right. When you compute the second, is the first one still what it was?",
-        ),
-    ],
+    mistakes={
+        ("rotates the other way round", "angles = positions", "angles = -positions"): """
+            You rotate clockwise. A model trained like that would be as good, but the weights of a published one would
+            give other scores. Which of the two sines has the minus?""",
+        "pairs the halves": ...,
+        ("rotates all pairs alike", " * base ** (-2 * pair / head_dim)", ""): """
+            All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in
+            the exponent?""",
+        ("reads what it has just written", "rotated = torch.empty_like(x)", "rotated = x = x.clone()"): """
+            The first entry of each pair is right. When you compute the second, is the first one still what it was?""",
+    },
     hints=[
         "Start with one pair: which two columns is it, and what's the angle of each token?",
         "`angles = positions * base ** (-2 * i / head_dim)` has one number per token, like a column of x.",
@@ -100,47 +88,23 @@ scaled_frequencies = Exercise(
             (16, 10_000, 4.0, 512, 2.0, 16.0),
         )
     ],
-    mistakes=[
-        (
-            "scales all pairs alike",
-            "keep = ((turns - low) / (high - low)).clamp(0, 1)",
-            "keep = 0 * turns",
-            "You divide every frequency, which is linear scaling. Which pairs tell neighbouring tokens apart, and "
-            "should stay as they are?",
-        ),
-        (
-            "divides the fast pairs",
-            "(keep + (1 - keep) / factor)",
-            "(1 - keep + keep / factor)",
-            "You divide the fast pairs and keep the slow ones. Which of them meet angles they've never seen?",
-        ),
-        (
-            "forgets 2 pi",
-            " / (2 * torch.pi)",
-            "",
-            "You compare radians with turns. How many radians are in one turn?",
-        ),
-        (
-            "doesn't stop at the ends",
-            ".clamp(0, 1)",
-            "",
-            "Between `low` and `high` you're right, but your share goes below 0 and above 1. What should happen there?",
-        ),
-        (
-            "doesn't blend",
-            "((turns - low) / (high - low)).clamp(0, 1)",
-            "(turns > low).to(frequencies.dtype)",
-            "Slow and fast pairs are right, but there's a jump from one to the next. What should happen between `low` "
-            "and `high`?",
-        ),
-        (
-            "blends the wavelengths",
-            "* (keep + (1 - keep) / factor)",
-            "/ (keep + (1 - keep) * factor)",
-            "The ends are right. In between you blend the wavelengths, one divided by the frequencies. Which of the "
-            "two should change evenly?",
-        ),
-    ],
+    mistakes={
+        ("scales all pairs alike", "keep = ((turns - low) / (high - low)).clamp(0, 1)", "keep = 0 * turns"): """
+            You divide every frequency, which is linear scaling. Which pairs tell neighbouring tokens apart, and should
+            stay as they are?""",
+        ("divides the fast pairs", "(keep + (1 - keep) / factor)", "(1 - keep + keep / factor)"): """
+            You divide the fast pairs and keep the slow ones. Which of them meet angles they've never seen?""",
+        ("forgets 2 pi", " / (2 * torch.pi)", ""): "You compare radians with turns. How many radians are in one turn?",
+        ("doesn't stop at the ends", ".clamp(0, 1)", ""): """
+            Between `low` and `high` you're right, but your share goes below 0 and above 1. What should happen
+            there?""",
+        ("doesn't blend", "((turns - low) / (high - low)).clamp(0, 1)", "(turns > low).to(frequencies.dtype)"): """
+            Slow and fast pairs are right, but there's a jump from one to the next. What should happen between `low` and
+            `high`?""",
+        ("blends the wavelengths", "* (keep + (1 - keep) / factor)", "/ (keep + (1 - keep) * factor)"): """
+            The ends are right. In between you blend the wavelengths, one divided by the frequencies. Which of the two
+            should change evenly?""",
+    },
     hints=[
         "First count the turns of each pair. Which pairs turn most often?",
         "`keep = ((turns - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
@@ -194,42 +158,26 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
     scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
     return torch.softmax(scores, dim=-1) @ values, keys, values
 ''',
-    mistakes=[
+    mistakes={
         (
             "trims before it attends",
             "distances = positions[len(cached_keys) :, None] - positions",
             "distances = (positions[len(cached_keys) :, None] - positions)[:, -window:]\n"
             "    keys, values = keys[-window:], values[-window:]",
-            "You still trim before you attend. How far back does the first of several new tokens see, and are those "
-            "keys still there?",
-        ),
-        (
-            "forgets the window in the mask",
-            " | (distances >= window)",
-            "",
-            "Now nothing is lost, but the last of your new tokens see too much. What should the mask hide besides the "
-            "future?",
-        ),
-        (
-            "slices from minus zero",
-            "max(0, len(keys) - (window - 1))",
-            "-(window - 1)",
-            "Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?",
-        ),
-        (
-            "keeps all",
-            "max(0, len(keys) - (window - 1))",
-            "0",
-            "The context is right, but your cache grows for ever. Which of its tokens can the next one still see?",
-        ),
-        (
-            "keeps one too many",
-            "(window - 1)",
-            "window",
-            "The context is right, but your cache keeps one token too many. Does the next token count itself in its "
-            "window?",
-        ),
-    ],
+        ): """
+            You still trim before you attend. How far back does the first of several new tokens see, and are those keys
+            still there?""",
+        ("forgets the window in the mask", " | (distances >= window)", ""): """
+            Now nothing is lost, but the last of your new tokens see too much. What should the mask hide besides the
+            future?""",
+        ("slices from minus zero", "max(0, len(keys) - (window - 1))", "-(window - 1)"): """
+            Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?""",
+        ("keeps all", "max(0, len(keys) - (window - 1))", "0"): """
+            The context is right, but your cache grows for ever. Which of its tokens can the next one still see?""",
+        ("keeps one too many", "(window - 1)", "window"): """
+            The context is right, but your cache keeps one token too many. Does the next token count itself in its
+            window?""",
+    },
     hints=[
         "Take two new tokens and a window of 3: which tokens does the first of the two see?",
         "Join the cache and the new tokens, and attend with the mask. Forget only afterwards.",
@@ -266,33 +214,17 @@ absorbed_matrices = Exercise(
     "scores by √d_key.",
     solution=absorbed_step,
     cases=latents_of,
-    mistakes=[
-        (
-            "scales by the latent's width",
-            "queries.shape[1] ** 0.5",
-            "latents.shape[1] ** 0.5",
-            "The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing "
-            "mustn't change a score: which width did the keys have?",
-        ),
-        (
-            "doesn't scale",
-            " / queries.shape[1] ** 0.5",
-            "",
-            "The absorbed queries are right, but the scores aren't scaled. What are they divided by?",
-        ),
-        (
-            "takes the softmax over the heads",
-            "dim=1",
-            "dim=0",
-            "Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?",
-        ),
-        (
-            "returns mixed latents",
-            'torch.einsum("hvc,hc->hv", W_value, mixed)',
-            "mixed",
-            "You return an average of the latents. Which matrix turns a latent into a value?",
-        ),
-    ],
+    mistakes={
+        ("scales by the latent's width", "queries.shape[1] ** 0.5", "latents.shape[1] ** 0.5"): """
+            The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing
+            mustn't change a score: which width did the keys have?""",
+        ("doesn't scale", " / queries.shape[1] ** 0.5", ""): """
+            The absorbed queries are right, but the scores aren't scaled. What are they divided by?""",
+        ("takes the softmax over the heads", "dim=1", "dim=0"): """
+            Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?""",
+        ("returns mixed latents", 'torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): """
+            You return an average of the latents. Which matrix turns a latent into a value?""",
+    },
     hints=[
         "A key is `W_key[h] @ c`, with a latent c. Write the score of one head and one latent, and move the bracket.",
         "For head h, absorb with `queries[h] @ W_key[h]`; `torch.einsum('hk,hkc->hc', queries, W_key)` does all "
@@ -331,41 +263,25 @@ left_padding = Exercise(
     "padding. Let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
-    mistakes=[
+    mistakes={
         (
             "pads on the right",
             "[n, start:] = text\n        hide[n, :, :start]",
             "[n, : len(text)] = text\n        hide[n, :, len(text) :]",
-            "That's right padding, the default of `pad_sequence`: your texts come first, and the zeros after them. "
-            "Which row would the next token be predicted from?",
-        ),
-        (
-            "leaves rows empty",
-            " & ~torch.eye(longest, dtype=torch.bool)",
-            "",
-            "The first rows of your short texts have every key hidden. What's the softmax of such a row, and what "
-            "does it do to gradients?",
-        ),
-        (
-            "shows the padding",
-            "\n        hide[n, :, :start] = True",
-            "",
-            "The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?",
-        ),
-        (
-            "hides the rows, not the columns",
-            "hide[n, :, :start]",
-            "hide[n, :start]",
-            "You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the "
-            "keys?",
-        ),
-        (
-            "takes True for keep",
-            "hide & ~",
-            "~hide | ",
-            "Your mask is upside down, as `scaled_dot_product_attention` would like it. What does True mean here?",
-        ),
-    ],
+        ): """
+            That's right padding, the default of `pad_sequence`: your texts come first, and the zeros after them. Which
+            row would the next token be predicted from?""",
+        ("leaves rows empty", " & ~torch.eye(longest, dtype=torch.bool)", ""): """
+            The first rows of your short texts have every key hidden. What's the softmax of such a row, and what does it
+            do to gradients?""",
+        ("shows the padding", "\n        hide[n, :, :start] = True", ""): """
+            The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?""",
+        ("hides the rows, not the columns", "hide[n, :, :start]", "hide[n, :start]"): """
+            You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the
+            keys?""",
+        ("takes True for keep", "hide & ~", "~hide | "): """
+            Your mask is upside down, as `scaled_dot_product_attention` would like it. What does True mean here?""",
+    },
     hints=[
         "How many zeros come before a text? So where does it start?",
         "Start with the mask of the future, once per text. Then hide the columns before the text's start.",
@@ -400,33 +316,21 @@ distance_bias = Exercise(
     title="A penalty for distance",
     deeper=True,
     prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
-    "each *scaled* score. With n heads, head h has the slope `2 ** (-8 * h / n)`, for h = 1 to n. If their number "
-    "isn't a power of two, n is the next one below, and the other heads get h = 0.5, 1.5, 2.5 and so on. Return the "
+    "each *scaled* score. Let n be the number of heads, or the next power of two below it if it isn't one. Heads h = 1 "
+    "to n have the slope `2 ** (-8 * h / n)`, and any others get h = 0.5, 1.5, 2.5 and so on. Return the "
     "causal weights.",
     solution=alibi,
     cases=heads_of_queries,
     rows_sum_to_one=True,
-    mistakes=[
-        (
-            "scales the penalty too",
-            " * distances",
-            " * distances / head_dim**0.5",
-            "Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or "
-            "subtracting?",
-        ),
-        (
-            "takes n heads for any number",
-            "n = 2 ** (num_heads.bit_length() - 1)",
-            "n = num_heads",
-            "Right for 1, 2, 4 or 8 heads. What's n for 6 heads, and which slopes do heads 5 and 6 get?",
-        ),
-        (
-            "forgets to scale",
-            " / head_dim**0.5",
-            "",
-            "The penalty is right, but your scores aren't scaled. What are they divided by?",
-        ),
-    ],
+    mistakes={
+        ("scales the penalty too", " * distances", " * distances / head_dim**0.5"): """
+            Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or
+            subtracting?""",
+        ("takes n heads for any number", "n = 2 ** (num_heads.bit_length() - 1)", "n = num_heads"): """
+            Right for 1, 2, 4 or 8 heads. What's n for 6 heads, and which slopes do heads 5 and 6 get?""",
+        ("forgets to scale", " / head_dim**0.5", ""): """
+            The penalty is right, but your scores aren't scaled. What are they divided by?""",
+    },
     hints=[
         "There are three steps: scaled scores, minus slope times distance, then mask and softmax.",
         "`positions[:, None] - positions` has all distances, and slopes need the shape (num_heads, 1, 1). For n, "

@@ -24,55 +24,27 @@ previous_token = Exercise(
     "each head's mean weight on the token just before, (num_layers, num_heads). The first token doesn't count.",
     solution=previous_token_scores,
     cases=lambda generator: [(maps,) for maps in drawn_maps(generator)],
-    mistakes=[
-        (
-            "counts the first token",
-            ".mean(dim=-1)",
-            ".sum(dim=-1) / maps.shape[-1]",
-            "You divide by the number of all tokens, so a head that always reads the token before wouldn't score 1. "
-            "How many tokens have a token before them?",
-        ),
-        (
-            "takes the token itself",
-            "diagonal(-1",
-            "diagonal(0",
-            "You took the diagonal, which is what each token gives to itself. In which column is the token before?",
-        ),
-        (
-            "takes the token after",
-            "diagonal(-1",
-            "diagonal(1",
-            "Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On "
-            "which side of it is the past?",
-        ),
-        (
-            "adds up",
-            ".mean(",
-            ".sum(",
-            "You add up the weights, so a longer text scores more. What would make two texts comparable?",
-        ),
-        (
-            "takes the largest",
-            ".mean(",
-            ".amax(",
-            "You take the largest weight, so a single token that happens to look back is enough for a high score. What "
-            "would count all tokens alike?",
-        ),
-        (
-            "mixes the heads",
-            ".mean(dim=-1)",
-            ".mean(dim=(0, 1))",
-            "You average over layers and heads, which leaves one number per token. Which dimension should disappear, "
-            "and which two should stay?",
-        ),
-        (
-            "takes the first column",
-            "maps.diagonal(-1, dim1=-2, dim2=-1)",
-            "maps[..., 1:, 0]",
-            "You score the weight on the first token, which is column 0 in every row. Which column holds the token "
-            "before token t?",
-        ),
-    ],
+    mistakes={
+        ("counts the first token", ".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): """
+            You divide by the number of all tokens, so a head that always reads the token before wouldn't score 1. How
+            many tokens have a token before them?""",
+        ("takes the token itself", "diagonal(-1", "diagonal(0"): """
+            You took the diagonal, which is what each token gives to itself. In which column is the token before?""",
+        ("takes the token after", "diagonal(-1", "diagonal(1"): """
+            Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On which
+            side of it is the past?""",
+        ("adds up", ".mean(", ".sum("): """
+            You add up the weights, so a longer text scores more. What would make two texts comparable?""",
+        ("takes the largest", ".mean(", ".amax("): """
+            You take the largest weight, so a single token that happens to look back is enough for a high score. What
+            would count all tokens alike?""",
+        ("mixes the heads", ".mean(dim=-1)", ".mean(dim=(0, 1))"): """
+            You average over layers and heads, which leaves one number per token. Which dimension should disappear, and
+            which two should stay?""",
+        ("takes the first column", "maps.diagonal(-1, dim1=-2, dim2=-1)", "maps[..., 1:, 0]"): """
+            You score the weight on the first token, which is column 0 in every row. Which column holds the token before
+            token t?""",
+    },
     hints=[
         "For token 5 the weight is in row 5, column 4. Where in a map are the weights for all tokens?",
         "They're the diagonal just below the main one. `maps.diagonal(offset, dim1=-2, dim2=-1)` returns a diagonal.",
@@ -99,53 +71,25 @@ induction = Exercise(
     "averaged over the tokens of the second half.",
     solution=induction_scores,
     cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in drawn_maps(generator, lengths=(6, 4, 10))],
-    mistakes=[
-        (
-            "reads the same token",
-            "came_next[..., 1:]",
-            "maps.diagonal(-period, dim1=-2, dim2=-1)",
-            "You score duplicate-token heads, which read the same token one period ago. Would that token help to "
-            "predict the next one?",
-        ),
-        (
-            "reads the token before the same",
-            "came_next[..., 1:]",
-            "maps.diagonal(-period - 1, dim1=-2, dim2=-1)",
-            "You went one token too far back, to the one before the earlier copy. On which side of the copy is the "
-            "token that comes next?",
-        ),
-        (
-            "counts the last of the first half",
-            "[..., 1:]",
-            "",
-            "Nearly: your mean begins one row too early. To which half does token period - 1 belong?",
-        ),
-        (
-            "takes the token before",
-            "came_next[..., 1:]",
-            "maps.diagonal(-1, dim1=-2, dim2=-1)[..., period - 1 :]",
-            "You score the token just before. How far back is the token that followed the earlier copy?",
-        ),
-        (
-            "divides by all tokens",
-            ".mean(dim=-1)",
-            ".sum(dim=-1) / maps.shape[-1]",
-            "You divide by the number of all tokens. How many of them are in the second half?",
-        ),
-        (
-            "adds up",
-            ".mean(",
-            ".sum(",
-            "You add up the weights, so a longer text scores more. What would make two texts comparable?",
-        ),
-        (
-            "reads a column as a row",
-            "1 - period",
-            "period - 1",
-            "Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. Which "
-            "sign does an offset into the past have?",
-        ),
-    ],
+    mistakes={
+        ("reads the same token", "came_next[..., 1:]", "maps.diagonal(-period, dim1=-2, dim2=-1)"): """
+            You score duplicate-token heads, which read the same token one period ago. Would that token help to predict
+            the next one?""",
+        ("reads the token before the same", "came_next[..., 1:]", "maps.diagonal(-period - 1, dim1=-2, dim2=-1)"): """
+            You went one token too far back, to the one before the earlier copy. On which side of the copy is the token
+            that comes next?""",
+        ("counts the last of the first half", "[..., 1:]", ""): """
+            Nearly: your mean begins one row too early. To which half does token period - 1 belong?""",
+        ("takes the token before", "came_next[..., 1:]", "maps.diagonal(-1, dim1=-2, dim2=-1)[..., period - 1 :]"): """
+            You score the token just before. How far back is the token that followed the earlier copy?""",
+        ("divides by all tokens", ".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): """
+            You divide by the number of all tokens. How many of them are in the second half?""",
+        ("adds up", ".mean(", ".sum("): """
+            You add up the weights, so a longer text scores more. What would make two texts comparable?""",
+        ("reads a column as a row", "1 - period", "period - 1"): """
+            Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. Which
+            sign does an offset into the past have?""",
+    },
     hints=[
         "With period 4 the tokens are A B C D A B C D, and the second A is token 4. What came after the first A?",
         "It's token 1, which is 3 back. The distance is period - 1 for every token of the second half.",
@@ -184,50 +128,31 @@ shared_keys = Exercise(
     solution=grouped_weights,
     cases=drawn_heads,
     rows_sum_to_one=True,
-    mistakes=[
+    mistakes={
         (
             "deals the key heads out in turn",
-            "keys.repeat_interleave(num_heads // len(keys), dim=0)",
-            "keys.repeat(num_heads // len(keys), 1, 1)",
-            "Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?",
-        ),
-        (
-            "gives all the first key head",
-            "keys.repeat_interleave(num_heads // len(keys), dim=0)",
-            "keys[:1]",
-            "All your query heads use KV head 0. Which one belongs to the second group?",
-        ),
+            "repeat_interleave(num_heads // len(keys), dim=0)",
+            "repeat(num_heads // len(keys), 1, 1)",
+        ): """
+            Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
+        ("gives all the first key head", "keys.repeat_interleave(num_heads // len(keys), dim=0)", "keys[:1]"): """
+            All your query heads use KV head 0. Which one belongs to the second group?""",
         (
             "takes the mean of the key heads",
-            "keys.repeat_interleave(num_heads // len(keys), dim=0)",
-            "keys.mean(dim=0, keepdim=True)",
-            "You average all KV heads. How many of them should a single query head use?",
-        ),
-        (
-            "counts the groups from the end",
-            "keys.repeat",
-            "keys.flip(0).repeat",
-            "Your first group of query heads uses the last KV head. In which order do the groups come?",
-        ),
-        (
-            "scales by all heads' width",
-            "head_dim**0.5",
-            "(num_heads * head_dim) ** 0.5",
-            "You scale by the width of all heads together. How wide are the two vectors in a single dot product?",
-        ),
-        (
-            "forgets to scale",
-            " / head_dim**0.5",
-            "",
-            "The heads are shared correctly, but your softmax is too sharp. What happens to the scores before softmax?",
-        ),
-        (
-            "shows the future",
-            "scores.masked_fill(future, -torch.inf)",
-            "scores",
-            "Your tokens read the future. Which scores should softmax never see?",
-        ),
-    ],
+            "repeat_interleave(num_heads // len(keys), dim=0)",
+            "mean(dim=0, keepdim=True)",
+        ): """
+            You average all KV heads. How many of them should a single query head use?""",
+        ("counts the groups from the end", "keys.repeat", "keys.flip(0).repeat"): """
+            Your first group of query heads uses the last KV head. In which order do the groups come?""",
+        ("scales by all heads' width", "head_dim**0.5", "(num_heads * head_dim) ** 0.5"): """
+            You scale by the width of all heads together. How wide are the two vectors in a single dot product?""",
+        ("forgets to scale", " / head_dim**0.5", ""): """
+            The heads are shared correctly, but your softmax is too sharp. What happens to the scores before
+            softmax?""",
+        ("shows the future", "scores.masked_fill(future, -torch.inf)", "scores"): """
+            Your tokens read the future. Which scores should softmax never see?""",
+    },
     hints=[
         "First give each query head its own copy of the keys. After that, it's attention as you know it.",
         "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = num_heads // num_kv_heads.",
@@ -265,63 +190,43 @@ five_heads = Exercise(
     solution=strongest_heads,
     cases=drawn_scores,
     call=with_types,
-    mistakes=[
+    mistakes={
         (
             "leaves tensors in the pairs",
             "[divmod(place, scores.shape[1]) for place in order]",
             "[(place // scores.shape[1], place % scores.shape[1]) for place in torch.tensor(order)]",
-            "These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different "
-            "things. What turns a tensor into ints?",
-        ),
+        ): """
+            These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different
+            things. What turns a tensor into ints?""",
         (
             "returns a tensor",
             "[divmod(place, scores.shape[1]) for place in order]",
             "torch.tensor([divmod(place, scores.shape[1]) for place in order])",
-            "These are the right heads, but you return one tensor. What turns it into a list of pairs?",
-        ),
-        (
-            "swaps layer and head",
-            "divmod(place, scores.shape[1])",
-            "divmod(place, scores.shape[1])[::-1]",
-            "Your pairs are (head, layer). Which of the two does the exercise name first?",
-        ),
-        (
-            "gives places in a row of all",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "order",
-            "These are positions in the flattened scores. Which layer and which head does each of them belong to?",
-        ),
-        (
-            "takes the smallest",
-            "descending=True",
-            "",
-            "These are the heads with the smallest scores. In which order does `argsort` sort by default?",
-        ),
-        (
-            "puts the largest last",
-            "in order",
-            "in reversed(order)",
-            "These are the right heads in the opposite order. Which one should come first?",
-        ),
-        (
-            "divides by the number of layers",
-            "shape[1]",
-            "shape[0]",
-            "You divide by the number of layers. How many entries does one layer have in the flattened scores?",
-        ),
+        ): """
+            These are the right heads, but you return one tensor. What turns it into a list of pairs?""",
+        ("swaps layer and head", "divmod(place, scores.shape[1])", "divmod(place, scores.shape[1])[::-1]"): """
+            Your pairs are (head, layer). Which of the two does the exercise name first?""",
+        ("gives places in a row of all", "[divmod(place, scores.shape[1]) for place in order]", "order"): """
+            These are positions in the flattened scores. Which layer and which head does each of them belong to?""",
+        ("takes the smallest", "descending=True", ""): """
+            These are the heads with the smallest scores. In which order does `argsort` sort by default?""",
+        ("puts the largest last", "in order", "in reversed(order)"): """
+            These are the right heads in the opposite order. Which one should come first?""",
+        ("divides by the number of layers", "shape[1]", "shape[0]"): """
+            You divide by the number of layers. How many entries does one layer have in the flattened scores?""",
         (
             "counts from 1",
             "divmod(place, scores.shape[1])",
             "(place // scores.shape[1] + 1, place % scores.shape[1] + 1)",
-            "Your layers and heads count from 1. What's the first layer called here?",
-        ),
+        ): """
+            Your layers and heads count from 1. What's the first layer called here?""",
         (
             "sorts each layer by itself",
             "[divmod(place, scores.shape[1]) for place in order]",
             "list(enumerate(scores.argmax(dim=1).tolist()))[:count]",
-            "You take the best head of each layer. What if two of the best heads are in the same layer?",
-        ),
-    ],
+        ): """
+            You take the best head of each layer. What if two of the best heads are in the same layer?""",
+    },
     hints=[
         "Put all scores into one row with `scores.flatten()`. At which positions are the largest?",
         "`.argsort(descending=True)[:count].tolist()` or `.topk(count).indices.tolist()` returns them as ints.",

@@ -30,4 +30,9 @@ def edited(solution, old, new):
 def written(wrong, name=None):
     """The mistake that a function or class makes whose docstring is the reply."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", wrong.__name__).lower()
-    return Mistake(name or words, wrong, " ".join(wrong.__doc__.split()))
+    return Mistake(name or words, wrong, paragraph(wrong.__doc__))
+
+
+def paragraph(text):
+    """A text as one line, however its source is wrapped."""
+    return " ".join(text.split())

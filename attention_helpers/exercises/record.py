@@ -22,7 +22,7 @@ def file():
 def done():
     """The names of the exercises that were right once: the first word of each line."""
     path = file()
-    text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+    text = path.read_text(encoding="utf-8") if path and path.exists() else ""
     return {line.split()[0] for line in text.splitlines() if line.strip()}
 
 
@@ -34,6 +34,6 @@ def note(name):
     try:
         with path.open("a", encoding="utf-8") as lines:
             lines.write(f"\n{name} {date.today()}")  # the newline first: an edit may have dropped the last one
-    except OSError as error:
+    except OSError as error:  # a full disk, for example
         return f"(Not noted in {FILE}, so a new kernel will not know: {error}.)"
     return ""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch._tensor_str import get_printoptions
 
 # Where code is that a learner didn't write: Python, torch and all that's installed next to it, and this package.
 LIBRARIES = tuple(map(str, (Path(os.__file__).parent, Path(torch.__file__).parents[1], Path(__file__).parents[1])))
@@ -42,14 +41,9 @@ def run(call, answer, fresh, cases):
 
 @contextmanager
 def kept_state():
-    """Leave torch's random numbers, gradients, default dtype and print options as they were."""
-    dtype, print_options = torch.get_default_dtype(), get_printoptions()
+    """Leave torch's random numbers and its recording of gradients as they were."""
     with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(torch.is_grad_enabled()):
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_printoptions(**print_options)
+        yield
 
 
 def own_line(error):

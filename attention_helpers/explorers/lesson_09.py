@@ -10,8 +10,10 @@ from ..fast.costs import cache_bytes
 from ..modern.layers import ModernAttention
 from ..modern.parts import alibi_bias, window_mask
 from ..modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+from ..plots import GREY
 from ..seeded import seeded
 from .base import SentenceExplorer, slider, stops
+from .svg import bars
 from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
 from .words import size_in_words
 
@@ -109,8 +111,15 @@ class VariantsExplorer(SentenceExplorer):
         names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
         if len(owners) > 4:
             names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
-        room = {"width": 518, "height": 456, "colours": owners, "names": names, "bar": colour_bar(height=200)}
-        return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room)]]
+        room = {"width": 518, "height": 416, "colours": owners, "names": names, "bar": colour_bar(height=200)}
+        return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room), self.cache_bars(state)]]
+
+    def cache_bars(self, state):
+        """Bytes that one more token adds to a layer's cache in float32: all heads, the chosen KV heads, or a latent."""
+        shared = state.num_kv_heads * WIDTH // len(state.weights)
+        kept = [cache_bytes(1, WIDTH), cache_bytes(1, shared), 4 * sum(LATENT)]
+        look = {"limits": (0, kept[0]), "width": 250, "height": 190, "colours": [GREY], "decimals": 0}
+        return bars({"bytes": kept}, ["MHA", "GQA", "MLA"], "cache bytes per token", **look)
 
     def headline(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
@@ -126,11 +135,8 @@ class VariantsExplorer(SentenceExplorer):
     def readouts(self, state):
         num_heads, num_tokens = state.weights.shape[:2]
         full, head_dim = cache_bytes(num_tokens, WIDTH), WIDTH // num_heads
-        shared, latent = cache_bytes(1, state.num_kv_heads * head_dim), 4 * sum(LATENT)
         return {
             "KV cache": f"{size_in_words(state.cache)}, against {size_in_words(full)} without window and sharing",
-            "per token": f"{cache_bytes(1, WIDTH)} bytes with MHA, {shared} with these KV heads, "
-            f"{latent} with a latent of {LATENT[0]} + {LATENT[1]}",
             "head_dim": f"{WIDTH} / {num_heads} = {head_dim}",
             "parameters": f"{state.parameters:,}",
         }

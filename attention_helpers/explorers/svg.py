@@ -145,7 +145,7 @@ def legend(names, x, y, colours=None):
     return "".join(parts if len(names) > 1 else [])
 
 
-def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=None):
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=None, decimals=2):
     """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
 
     limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there. colours: one
@@ -155,7 +155,7 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
     colours = colours or [head_colour(n) for n in range(len(table))]
     (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers on top of the bars
     each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
-    longest = max(len(number(value)) for values in table.values() for value in values)
+    longest = max(len(number(value, decimals)) for values in table.values() for value in values)
     size = min(12, each / (DIGIT * longest))
     y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
     zero, middles = y_of(0.0), [30 + slot * (j + 0.5) for j in range(len(names))]
@@ -168,7 +168,7 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
             place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
             parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=colour, **place))
             if size >= SMALL:
-                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value), size=size))
+                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value, decimals), size=size))
     parts.append(names_below(names, middles, TOP + height, slot))
     foot = (20 if fit(names, slot) else BOTTOM) + 16 * (len(table) > 1)
     parts.append(legend([*table], 30, TOP + height + foot - 4, colours))

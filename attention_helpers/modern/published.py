@@ -9,6 +9,7 @@ from .positions import llama3_frequencies, rope_frequencies, yarn_frequencies
 
 OPTIONS = "window", "head_dim", "bias", "out_bias", "qk_norm", "sinks", "gate"
 LATENT = "d_latent", "d_key", "d_value", "d_rope", "d_query_latent"
+COLUMNS = "model", "layers", "positions", "heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"
 
 
 def published_models():
@@ -60,46 +61,42 @@ def frequencies_of(layer):
     return frequencies / scaling.get("factor", 1), 1.0
 
 
-def models_table(models, sources=False, brief=False):
-    """The rows as a table in Markdown, as text; kinds of layers in one order in all columns.
+def models_table(models, columns=COLUMNS):
+    """The rows as a table in Markdown, as text: a line for each kind of layer, totals in a model's first line.
 
-    brief: without widths, the column "also" and the largest cache; sources: with a link to where the numbers are from.
+    columns: some of COLUMNS. A model's name links to its numbers' source, and names it as a tooltip.
     """
-    names = ["model", "layers", "positions", "heads / KV heads", "KiB per token"]
-    if not brief:
-        names[3:] = ["heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"]
-    names += ["source"] * sources
-    lines = [names, ["--:" if "iB" in name else "---" for name in names]]
+    lines = [columns, ["--:" if "iB" in name else "---" for name in columns]]
     for model in models:
-        columns = zip(*(described(layer, model, brief) for layer in model["layers"]), strict=True)
         many = model_cache_bytes(model, 2**17)
         grows = model_cache_bytes(model, 2**17 + 1) - many
-        cells = [model["name"], *("; ".join(part or "—" for part in dict.fromkeys(column)) for column in columns)]
-        cells.append(f"{grows / 2**10:.1f}")
-        if not brief:
-            cells.append("—" if "learned_positions" in model else f"{many / 2**30:.1f}")
-        lines.append(cells + [f"[{model['source']}]({model['link']})"] * sources)
+        largest = "—" if "learned_positions" in model else f"{many / 2**30:.1f}"
+        totals = [f'[{model["name"]}]({model["link"]} "{model["source"]}")', f"{grows / 2**10:.1f}", largest]
+        for layer in model["layers"]:
+            cells = dict(zip(COLUMNS, [totals[0], *described(layer, model), *totals[1:]], strict=True))
+            lines.append([cells[name] for name in columns])
+            totals = ["", "", ""]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def described(layer, model, brief=False):
-    """What a layer has, in words, for four columns of the table, or three brief ones."""
+def described(layer, model):
+    """What a kind of layer has, in words, for four columns of the table."""
     special = layer.get("window") or layer.get("best")
     special = f" ({special:,})" if special else " (delta rule)" * layer.get("delta", False)
-    positions = "" if "base" not in layer else "none" if layer["base"] is None else f"base {layer['base']:,}"
+    positions = "—" if "base" not in layer else "none" if layer["base"] is None else f"base {layer['base']:,}"
     if "learned_positions" in model:
         positions = f"learned, {model['learned_positions']:,}"
     if "rotated" in layer:
         positions += f", {layer['rotated']} of {layer['head_dim']} entries"
     if "scaling" in layer:
         positions += f", {layer['scaling']['kind']} × {layer['scaling']['factor']}"
-    norm = {"head": "QK-norm per head", "width": "QK-norm over the width", None: ""}[layer.get("qk_norm")]
-    also = ", ".join(filter(None, [norm, *(name for name in ("sinks", "gate", "bias") if layer.get(name))]))
     if layer["kind"] == "linear":
-        heads, sizes = f"{layer['heads']} states", f" of {layer['key_dim']} × {layer['value_dim']}"
+        heads = f"{layer['heads']} states of {layer['key_dim']} × {layer['value_dim']}"
     elif "d_latent" in layer:
-        heads, sizes = f"{layer['heads']} / latent", f" {layer['d_latent']} + {layer['d_rope']}"
+        heads = f"{layer['heads']} / latent of {layer['d_latent']} + {layer['d_rope']}"
     else:
         narrower = f" (values {layer['value_dim']})" if "value_dim" in layer else ""
-        heads, sizes = f"{layer['heads']} / {layer['kv_heads']}", f" × {layer['head_dim']}{narrower}"
-    return f"{layer['count']} {layer['kind']}{special}", positions, *([heads] if brief else [heads + sizes, also])
+        heads = f"{layer['heads']} / {layer['kv_heads']} × {layer['head_dim']}{narrower}"
+    norm = {"head": "QK-norm per head", "width": "QK-norm over the width", None: ""}[layer.get("qk_norm")]
+    also = ", ".join(filter(None, [norm, *(name for name in ("sinks", "gate", "bias") if layer.get(name))]))
+    return f"{layer['count']} {layer['kind']}{special}", positions, heads, also or "—"

@@ -31,10 +31,9 @@ c.JupyterHub.services[0]["api_token"] = {token!r}
 
 
 class Hub(NamedTuple):
-    """A running hub: its address, that of its proxy's switchboard, its process, and the folder that it writes to."""
+    """A running hub: its address, its process, and the folder that it writes to."""
 
     address: str
-    proxy: str
     process: psutil.Process
     folder: Path
 
@@ -65,13 +64,8 @@ def killed(processes):
     return processes
 
 
-def exists(pupil):
-    with suppress(KeyError):
-        return bool(pwd.getpwnam(pupil))
-
-
 def remove_accounts():
-    for pupil in filter(exists, [OUTSIDER, *PUPILS]):
+    for pupil in {OUTSIDER, *PUPILS} & {account.pw_name for account in pwd.getpwall()}:
         wait_until(lambda pupil=pupil: not killed(processes_of(pupil)), f"processes of {pupil} end")
         subprocess.run(["userdel", pupil], check=True)
     subprocess.run(["groupdel", GROUP], stderr=subprocess.DEVNULL)  # it is not there at the first run
@@ -79,11 +73,8 @@ def remove_accounts():
 
 @contextmanager
 def accounts():
-    """The pupils' accounts, all in one group, made as the classroom's page says; yields the folder of their homes.
-
-    Accounts that a run that was killed has left are removed first.
-    """
-    remove_accounts()
+    """The pupils' accounts, all in one group, made as the classroom's page says; yields the folder of their homes."""
+    remove_accounts()  # those that a run that was killed has left
     homes = Path(tempfile.mkdtemp(prefix="class-", dir="/tmp"))
     homes.chmod(0o755)
     try:
@@ -125,23 +116,19 @@ def hub(homes):
     (folder / "config.py").write_text(TRIAL.format(**settings))
     with open(folder / "log", "w") as log:
         command = [sys.executable, "-m", "jupyterhub", "--config", "config.py"]
-        own = {"stdin": log, "stdout": log, "stderr": log}  # all three can be written to, as with a terminal
-        process = subprocess.Popen(command, cwd=folder, **own, start_new_session=True)
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
     try:
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
-        yield Hub(urls[0], urls[2], psutil.Process(process.pid), folder)
+        yield Hub(urls[0], psutil.Process(process.pid), folder)
     except BaseException:
         for log in [folder / "log", *homes.glob("*/.*-server.log")]:  # the hub's, and those of the servers so far
             print(log.read_text()[-6000:])
         raise
     finally:
-        with suppress(psutil.NoSuchProcess):
-            helpers = psutil.Process(process.pid).children(recursive=True)  # the proxy and the culler among them
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(60)
-            killed([psutil.Process(process.pid)] if process.poll() is None else [])
-            killed(helpers)
+        helpers = psutil.Process(process.pid).children(recursive=True)  # the proxy and the culler among them
+        process.terminate()
+        process.wait(60)
+        killed(helpers)
 
 
 class Pupil:

@@ -1,40 +1,36 @@
 """A kernel as JupyterLab talks to it: a session asked for by REST, messages by a websocket, widgets by comms."""
 
 import json
-import time
-import uuid
 from contextlib import contextmanager, suppress
 
 import websocket
 from hub import PATIENCE
+from jupyter_client.jsonutil import json_default
+from jupyter_client.session import Session
 
-PROTOCOL = "5.3"
+OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
 
 class Kernel:
     """The kernel of one open notebook, and the widgets that it has shown."""
 
     def __init__(self, socket):
-        self.socket, self.session = socket, uuid.uuid4().hex
-        self.widgets, self.opened = {}, {}  # states by comm; by request, the comms that it opened
+        self.socket, self.session, self.widgets = socket, Session(), {}  # states by comm
 
     def send(self, kind, content):
-        header = {"msg_id": uuid.uuid4().hex, "msg_type": kind, "session": self.session, "version": PROTOCOL}
-        header |= {"username": "", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        message = {"header": header, "parent_header": {}, "metadata": {}, "content": content}
-        self.socket.send(json.dumps(message | {"channel": "shell", "buffers": []}))
-        return header["msg_id"]
+        message = self.session.msg(kind, content) | {"channel": "shell", "buffers": []}
+        self.socket.send(json.dumps(message, default=json_default))
+        return message["msg_id"]
 
     def receive(self):
         """The next message, after it was heard by the widgets."""
         message = json.loads(self.socket.recv())
-        content, asked = message["content"], message["parent_header"].get("msg_id")
+        content = message["content"]
         if message["msg_type"] == "comm_open" and content["target_name"] == "jupyter.widget":
             self.widgets[content["comm_id"]] = dict(content["data"]["state"])
-            self.opened.setdefault(asked, []).append(content["comm_id"])
         elif message["msg_type"] == "comm_msg" and content["data"].get("method") == "update":
             self.widgets[content["comm_id"]] |= content["data"]["state"]
-        return message["msg_type"], asked, content
+        return message["msg_type"], message["parent_header"].get("msg_id"), content
 
     def answers_to(self, request):
         """What a request brings, as pairs of a kind and a content, until the kernel is done with it."""
@@ -46,25 +42,18 @@ class Kernel:
                 idle |= kind == "status" and content["execution_state"] == "idle"
                 yield kind, content
 
-    def wait(self):
-        """Until the kernel answers: what is sent before may be lost."""
-        for _ in self.answers_to(self.send("kernel_info_request", {})):
-            pass
-
     def run(self, source):
-        """Execute a cell; return the status, the outputs as a notebook keeps them, and the widgets that it made."""
+        """Execute a cell; return the status, and the outputs as a notebook keeps them."""
         ask = {"code": source, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
-        request, outputs, status = self.send("execute_request", ask), [], None
-        for kind, content in self.answers_to(request):
-            status = content["status"] if kind == "execute_reply" else status
-            if kind in ("stream", "display_data", "execute_result", "error"):
-                content.pop("transient", None)
-                outputs.append({"output_type": kind, **content})
-        return status, outputs, self.opened.get(request, [])
+        answers = list(self.answers_to(self.send("execute_request", ask)))
+        [status] = [content["status"] for kind, content in answers if kind == "execute_reply"]
+        for _, content in answers:
+            content.pop("transient", None)
+        return status, [{"output_type": kind, **content} for kind, content in answers if kind in OUTPUTS]
 
     def say(self, source):
         """What a cell prints, as JSON."""
-        status, outputs, _ = self.run(source)
+        status, outputs = self.run(source)
         assert status == "ok", outputs
         return json.loads("".join(output["text"] for output in outputs if output["output_type"] == "stream"))
 
@@ -90,7 +79,7 @@ def opened(pupil, path):
     socket = websocket.create_connection(url, timeout=PATIENCE, cookie=cookies, http_no_proxy=["*"])
     try:
         kernel = Kernel(socket)
-        kernel.wait()
+        list(kernel.answers_to(kernel.send("kernel_info_request", {})))  # what is sent before may be lost
         yield kernel
     finally:
         with suppress(OSError, websocket.WebSocketException):

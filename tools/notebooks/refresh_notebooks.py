@@ -87,13 +87,12 @@ def refresh(path):
     return None
 
 
-def chosen(names, folder=NOTEBOOKS):
+def chosen(names):
     """The notebooks whose file names begin with the given names, or all of them."""
-    paths = sorted(folder.rglob("[0-9][0-9]_*.ipynb"))
-    paths = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    unknown = [name for name in names if not any(path.name.startswith(name) for path in paths)]
-    if unknown:
-        sys.exit(f"no notebook begins with {', '.join(unknown)}; there are {', '.join(path.name for path in paths)}")
+    paths = [path for pattern in ("*.ipynb", "solutions/*.ipynb") for path in sorted(NOTEBOOKS.glob(pattern))]
+    for name in names:
+        if not any(path.name.startswith(name) for path in paths):
+            sys.exit(f"no notebook begins with {name}; there are {', '.join(path.name for path in paths)}")
     return [path for path in paths if not names or path.name.startswith(tuple(names))]
 
 

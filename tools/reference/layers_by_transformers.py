@@ -1,15 +1,11 @@
-"""What transformers' attention layers compute at small random sizes: see make_figures.py.
+"""What transformers' attention layers compute at small random sizes.
 
-    python layers_by_transformers.py RESULT.json     (in an environment that has transformers)
-
-RESULT.json holds a list of cases: the family, its layer's sizes, the parameters' shapes in the order in which `drawn`
-fills them, the output for x, and the gradient of the sum of its squares with respect to x.
+Each case is a family, its layer's sizes, the parameters' shapes in the order in which `drawn` fills them, the output
+for x, and the gradient of the sum of its squares with respect to x.
 """
 
 import importlib
-import json
 import random
-import sys
 
 import numpy as np
 import torch
@@ -32,10 +28,6 @@ def yarn(chance, seed, **more):
 
 def plain(chance, seed, **more):
     return {"rope_type": "default", "rope_theta": chance.choice([10_000.0, 1_000_000.0])} | more
-
-
-def yarn_of(share):
-    return lambda chance, seed: yarn(chance, seed, mscale=1.0, mscale_all_dim=share)
 
 
 def deepseek(chance, seed):
@@ -141,7 +133,5 @@ def rounded(values):
     return [float(f"{value:.8g}") for value in values.detach().flatten().tolist()]
 
 
-if __name__ == "__main__":
-    cases = [case(family, seed) for family in FAMILIES for seed in SEEDS] + [delta_rule(seed) for seed in SEEDS]
-    with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+def cases():
+    return [case(family, seed) for family in FAMILIES for seed in SEEDS] + [delta_rule(seed) for seed in SEEDS]

@@ -32,26 +32,24 @@ def drop_dead_views(model, **_):
     """Replace widgets, in place, by what they showed last: an explorer by a picture, a progress bar by its words.
 
     Widgets that aren't the course's stay, except that a view is dropped if the notebook doesn't hold its widget, and
-    has something else to show. model: what the server is about to save; if it's no notebook, or not of this form, it's
-    left as it is.
+    has something else to show. model: what the server is about to save; only a notebook is changed.
     """
-    metadata = part(model, "content", "metadata")
-    held, replaced, others = part(metadata, "widgets", STATE, "state"), False, {}
-    for cell in part(model, "content", "cells", kind=list):
-        for data in (part(output, "data") for output in part(cell, "outputs", kind=list)):
-            if VIEW not in data:
-                continue
-            widgets = family(str(part(data, VIEW).get("model_id")), held)
-            data |= shown_last(widgets)
-            if (SVG in data and is_explorer(widgets)) or is_bar(widgets) or (len(data) > 1 and not widgets):
-                replaced |= bool(widgets)
-                del data[VIEW]
-            else:
-                others |= widgets
-    if held and not others:
-        del metadata["widgets"]
-    elif replaced:
+    if model["type"] != "notebook":
+        return
+    metadata, cells = model["content"]["metadata"], model["content"]["cells"]
+    held = metadata["widgets"][STATE]["state"] if STATE in metadata.get("widgets", {}) else {}
+    outputs, others = [output for cell in cells for output in cell.get("outputs", [])], {}
+    for data in [output["data"] for output in outputs if VIEW in output.get("data", {})]:
+        widgets = family(data[VIEW]["model_id"], held)
+        data |= shown_last(widgets)
+        if (SVG in data and is_explorer(widgets)) or is_bar(widgets) or (len(data) > 1 and not widgets):
+            del data[VIEW]
+        else:
+            others |= widgets
+    if held and others:
         metadata["widgets"][STATE]["state"] = others
+    elif held:
+        del metadata["widgets"]
 
 
 def family(name, held):
@@ -66,19 +64,19 @@ def family(name, held):
 
 
 def is_explorer(widgets):
-    return any("attention-explorer" in part(widgets, name, "state", "_dom_classes", kind=list) for name in widgets)
+    return any("attention-explorer" in widget["state"].get("_dom_classes", []) for widget in widgets.values())
 
 
 def is_bar(widgets):
     """Whether it's a progress bar of tqdm's: a bar between two texts, and nothing else."""
-    kinds = [str(part(widgets, name).get("model_name")) for name in widgets]
+    kinds = [widget["model_name"] for widget in widgets.values()]
     return [kind for kind in kinds if not kind.endswith(("LayoutModel", "StyleModel"))] == BAR
 
 
 def shown_last(widgets):
     """What to store for some widgets, by type; nothing if that can't be known."""
-    texts = [part(widgets, name, "state").get("value") for name in widgets]
-    texts = [text for text in texts if isinstance(text, str)]
+    values = [widget["state"].get("value") for widget in widgets.values()]
+    texts = [value for value in values if isinstance(value, str)]
     if is_bar(widgets):
         return {"text/plain": words_of(" ".join(texts))}
     for text in texts if is_explorer(widgets) else []:
@@ -126,10 +124,3 @@ def rows(element):
 
 def words_of(markup):
     return html.unescape(re.sub("<[^>]*>", "", markup))
-
-
-def part(holder, *path, kind=dict):
-    """What nested dictionaries hold at the end of a path; an empty one if that is missing or of another kind."""
-    for name in path:
-        holder = holder.get(name) if isinstance(holder, dict) else None
-    return holder if isinstance(holder, kind) else kind()

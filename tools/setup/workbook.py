@@ -10,7 +10,6 @@ ATTENTION_WORKBOOK names another folder for the copies, because each learner in 
 import hashlib
 import json
 import os
-import secrets
 import sys
 from itertools import count
 from pathlib import Path
@@ -22,16 +21,6 @@ WORKBOOK = Path(os.environ.get("ATTENTION_WORKBOOK") or ROOT / "workbook")
 VERSIONS = WORKBOOK / ".versions.json"
 LESSONS = ("*.ipynb", "solutions/*.ipynb")
 SVG = "image/svg+xml"
-# What a kernel says about itself. If a notebook says anything else, Lab calls it changed as soon as it's opened.
-LANGUAGE = {
-    "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
-    "file_extension": ".py",
-    "mimetype": "text/x-python",
-    "name": "python",
-    "nbconvert_exporter": "python",
-    "pygments_lexer": "ipython3",
-    "version": sys.version.split()[0],
-}
 
 
 def names(*patterns: str) -> list[str]:
@@ -40,7 +29,7 @@ def names(*patterns: str) -> list[str]:
 
 
 def version(path: Path) -> str | None:
-    """A hash of what a learner writes; None for what isn't there, can't be read, or isn't a notebook but should be.
+    """A hash of what a learner writes; None for what isn't there, or can't be read.
 
     For a notebook, that's each cell's type, source and attachments (pictures pasted into it), but not its outputs.
     """
@@ -50,8 +39,7 @@ def version(path: Path) -> str | None:
             cells = json.loads(text)["cells"]
             parts = [[c["cell_type"], "".join(c["source"]), *filter(None, [c.get("attachments")])] for c in cells]
             text = json.dumps(parts).encode()
-    # OSError: a folder, or a link to a disk that isn't mounted; RecursionError: a damaged file of many brackets.
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError):
         return None
     return hashlib.sha256(text).hexdigest()
 
@@ -60,10 +48,10 @@ def fresh(source: Path) -> bytes:
     """A course's file as a learner first gets it: without outputs except explorers' pictures, and unchanged for Lab."""
     if source.suffix != ".ipynb":
         return source.read_bytes()
-    if version(source) is None:
-        sys.exit(f"{source} is damaged: bring it back with git checkout, or unpack the course again.")
+    from ipykernel.ipkernel import IPythonKernel  # here, because it takes time that most calls needn't spend
+
     notebook = json.loads(source.read_bytes())
-    notebook["metadata"]["language_info"] = LANGUAGE
+    notebook["metadata"]["language_info"] = IPythonKernel.language_info  # else Lab calls it changed once it's opened
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             pictures = [output for output in cell["outputs"] if SVG in output.get("data", {})]
@@ -74,34 +62,24 @@ def fresh(source: Path) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write completely or not at all, and never through a link: the name is new, and "x" takes none that exists."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(content)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    """Write completely or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def read_versions() -> dict[str, str]:
-    try:
-        return dict(json.loads(VERSIONS.read_bytes()))
-    except (OSError, ValueError, TypeError):  # not there yet, or torn: what differs counts as the learner's
-        return {}
+    return json.loads(VERSIONS.read_bytes()) if VERSIONS.exists() else {}
 
 
 def sign(texts: list[bytes]) -> None:
     """Let Jupyter on this machine trust what these notebooks hold: else it doesn't show stored SVGs."""
-    try:
-        import nbformat  # here, because it takes time that most calls needn't spend
-        from nbformat.sign import NotebookNotary
+    import nbformat  # here, as above
+    from nbformat.sign import NotebookNotary
 
-        with NotebookNotary() as notary:
-            for text in texts:
-                notary.sign(nbformat.reads(text.decode(), as_version=4))
-    except Exception as error:  # whatever Jupyter finds wrong: the copies are useful all the same
-        print(f"Stored pictures of explorers won't show until their cells are run: Jupyter can't sign ({error}).")
+    with NotebookNotary() as notary:
+        for text in texts:
+            notary.sign(nbformat.reads(text.decode(), as_version=4))
 
 
 def bring(wanted: list[str], versions: dict[str, str]) -> None:
@@ -113,9 +91,9 @@ def bring(wanted: list[str], versions: dict[str, str]) -> None:
         copy, newest = WORKBOOK / name, version(NOTEBOOKS / name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         mine = version(copy)
-        if os.path.lexists(copy) and (mine is None or mine not in (versions.get(name), newest)):
+        if copy.exists() and (mine is None or mine not in (versions.get(name), newest)):
             free = (copy.with_name(f"{copy.stem}.yours-{number}{copy.suffix}") for number in count(1))
-            kept = copy.rename(next(path for path in free if not os.path.lexists(path)))
+            kept = copy.rename(next(path for path in free if not path.exists()))
             why = "" if mine else " (it can't be read)"
             print(f"Yours is now {kept.relative_to(WORKBOOK.parent).as_posix()}{why}.")
         write(copy, text)
@@ -133,7 +111,7 @@ def fill() -> None:
             wanted.append(name)
         elif mine == newest:
             versions[name] = newest
-        elif newest and versions.get(name) != newest:
+        elif versions.get(name) != newest:
             age = "has a newer version" if name in versions else "may have a newer version (there's no record of yours)"
             bring_it = f"make reset NOTEBOOK={name.split('_')[0]} brings it, and keeps yours if you changed a cell"
             print(f"{name}: the course {age}; {bring_it}.")
