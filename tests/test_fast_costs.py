@@ -17,7 +17,6 @@ from attention_helpers.fast.costs import (
     cache_bytes,
     flops,
     flops_per_cached_byte,
-    medians,
     parameters,
     peak_bytes,
     slope,
@@ -105,7 +104,6 @@ def test_times_are_taken_in_turns_after_the_warm_runs(monkeypatch):
     found = timed({name: partial(longer_each_time, name) for name in "ab"}, runs=3, warm=2)
     assert found == {"a": [5.0, 7.0, 9.0], "b": [6.0, 8.0, 10.0]}
     assert calls == ["a", "b"] * 5
-    assert medians(found) == {"a": 7.0, "b": 8.0}
 
 
 @over_sizes

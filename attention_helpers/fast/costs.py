@@ -119,11 +119,6 @@ def timed(functions, runs=7, warm=1):
     return seconds
 
 
-def medians(seconds):
-    """The median of each list of timings, by name."""
-    return {name: statistics.median(taken) for name, taken in seconds.items()}
-
-
 def slope(sizes, costs):
     """The power by which costs grow with sizes: the slope of a least-squares line through their logarithms.
 
