@@ -6,7 +6,6 @@ import operator
 import torch
 
 ANY_RANK = range(65)  # torch allows at most 64 dimensions
-LARGEST = torch.iinfo(torch.int64).max  # torch counts in 64 bits
 
 
 def check_size(name, value, minimum=1):
@@ -19,8 +18,6 @@ def check_size(name, value, minimum=1):
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
     if size < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {size}")
-    if size > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST}, got {size}")
     return size
 
 

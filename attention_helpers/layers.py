@@ -89,11 +89,8 @@ class SelfAttention_v2(nn.Module):
 
 
 def forget_mask(module, state_dict, prefix, *_):
-    """Before loading: drop a `mask` that other versions saved, and rebuild ours (after to_empty it's garbage)."""
+    """Before loading: drop a `mask` that other versions saved."""
     state_dict.pop(prefix + "mask", None)
-    saved = state_dict.get(prefix + "W_query.weight")
-    on_meta = module.mask.is_meta and saved is not None  # then load_state_dict(..., assign=True) sets the device
-    module.mask = causal_mask(module.context_length, saved.device if on_meta else module.mask.device)
 
 
 class CausalAttention(nn.Module):

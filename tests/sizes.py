@@ -14,6 +14,7 @@ from attention_helpers import (
     SelfAttention_v1,
     SelfAttention_v2,
 )
+from attention_helpers.fast.attention import FusedMultiHeadAttention
 
 settings.register_profile("fast", max_examples=6, deadline=None, derandomize=True, database=None)
 settings.register_profile("thorough", max_examples=200, deadline=None, database=None, print_blob=True)
@@ -59,39 +60,36 @@ SIZES = st.builds(
     qkv_bias=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-CORNERS = {
-    "d_in and d_out differ, with bias": Sizes(2, 5, 0, 3, 2, 4, True, 0),
-    "fewer tokens than context_length": Sizes(2, 4, 3, 6, 3, 2, False, 1),
-    "one token": Sizes(2, 1, 2, 3, 2, 2, True, 2),
-    "one head": Sizes(1, 5, 1, 4, 1, 4, False, 3),
-    "as many heads as d_out": Sizes(2, 4, 0, 2, 4, 1, True, 4),
-}
+CORNERS = [
+    Sizes(2, 5, 0, 3, 2, 4, True, 0),  # d_in and d_out differ, with bias
+    Sizes(2, 4, 3, 6, 3, 2, False, 1),  # fewer tokens than context_length
+    Sizes(2, 1, 2, 3, 2, 2, True, 2),  # one token
+    Sizes(1, 5, 1, 4, 1, 4, False, 3),  # one head
+    Sizes(2, 4, 0, 2, 4, 1, True, 4),  # as many heads as d_out
+]
 
 
 def over_sizes(test):
     """Run a test over each of CORNERS and over random Sizes."""
-    for sizes in CORNERS.values():
+    for sizes in CORNERS:
         test = example(sizes)(test)
     return given(sizes=SIZES)(test)
 
 
 def build(name, sizes, dropout=0.0):
     """A float32 layer by its class name, with weights that depend on the sizes' seed alone; the global state stays."""
-    s = sizes
-    builders = {
-        "SelfAttention_v1": lambda: SelfAttention_v1(s.d_in, s.d_out),
-        "SelfAttention_v2": lambda: SelfAttention_v2(s.d_in, s.d_out, s.qkv_bias),
-        "CausalAttention": lambda: CausalAttention(s.d_in, s.d_out, s.context_length, dropout, s.qkv_bias),
-        "MultiHeadAttentionWrapper": lambda: MultiHeadAttentionWrapper(
-            s.d_in, s.head_dim, s.context_length, dropout, s.num_heads, s.qkv_bias
-        ),
-        "MultiHeadAttention": lambda: MultiHeadAttention(
-            s.d_in, s.d_out, s.context_length, dropout, s.num_heads, s.qkv_bias
-        ),
+    s, dropping = sizes, (sizes.context_length, dropout)
+    arguments = {
+        SelfAttention_v1: (s.d_in, s.d_out),
+        SelfAttention_v2: (s.d_in, s.d_out, s.qkv_bias),
+        CausalAttention: (s.d_in, s.d_out, *dropping, s.qkv_bias),
+        MultiHeadAttentionWrapper: (s.d_in, s.head_dim, *dropping, s.num_heads, s.qkv_bias),
+        MultiHeadAttention: (s.d_in, s.d_out, *dropping, s.num_heads, s.qkv_bias),
+        FusedMultiHeadAttention: (s.d_in, s.d_out, *dropping, s.num_heads, s.qkv_bias),
     }
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(s.seed)  # torch.manual_seed is much slower
-        return builders[name]()
+        return next(kind(*those) for kind, those in arguments.items() if kind.__name__ == name)
 
 
 UNMASKED = ["SelfAttention_v1", "SelfAttention_v2"]

@@ -1,8 +1,12 @@
 """Malformed calls: each error names the argument, the value it got, and the rule."""
 
+import inspect
+import math
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from attention_helpers import (
     CausalAttention,
@@ -21,31 +25,27 @@ from attention_helpers import (
     max_difference,
     show_source,
 )
-from attention_helpers.fast.attention import FusedMultiHeadAttention
-from attention_helpers.modern.positions import rotate
+from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAttention
+from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
+from attention_helpers.modern.latent import LatentAttention
+from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
+from attention_helpers.modern.parts import best_keys_mask, padding_mask, repeat_kv, show_self, sink_weights, window_mask
+from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
+from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
+from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
+from attention_helpers.training.loop import Training
 
-NAN, INF = float("nan"), float("inf")
+NAN, INF = math.nan, math.inf
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"
 SIZES = {"d_in": 3, "d_out": 4, "context_length": 6, "dropout": 0.0, "num_heads": 2}
-ARGUMENTS = {
-    SelfAttention_v1: ("d_in", "d_out"),
-    SelfAttention_v2: ("d_in", "d_out", "qkv_bias"),
-    CausalAttention: ("d_in", "d_out", "context_length", "dropout", "qkv_bias"),
-    MultiHeadAttentionWrapper: ("d_in", "d_out", "context_length", "dropout", "num_heads", "qkv_bias"),
-    MultiHeadAttention: ("d_in", "d_out", "context_length", "dropout", "num_heads", "qkv_bias"),
-    FusedMultiHeadAttention: ("d_in", "d_out", "context_length", "dropout", "num_heads", "qkv_bias"),
-}
+KINDS = (SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttentionWrapper, MultiHeadAttention,
+         FusedMultiHeadAttention)  # fmt: skip
+ARGUMENTS = {kind: list(inspect.signature(kind).parameters) for kind in KINDS}
 WRONG = {  # argument: (a value, the exception, the rule)
-    "dropout": [
-        (1.0, ValueError, SHARE),
-        (-0.1, ValueError, SHARE),
-        (NAN, ValueError, SHARE),
-        ("0.1", TypeError, NUMBER),
-        (False, TypeError, NUMBER),
-    ],
-    "qkv_bias": [(1, TypeError, FLAG), (None, TypeError, FLAG)],
+    "dropout": [(1.0, ValueError, SHARE), (NAN, ValueError, SHARE), ("0.1", TypeError, NUMBER)],
+    "qkv_bias": [(1, TypeError, FLAG)],
 }
-WRONG_SIZES = [(0, ValueError, LEAST), (-1, ValueError, LEAST), (3.0, TypeError, WHOLE), (True, TypeError, WHOLE)]
+WRONG_SIZES = [(0, ValueError, LEAST), (3.0, TypeError, WHOLE), (True, TypeError, WHOLE)]
 
 
 def ones(*shape, **kwargs):
@@ -95,33 +95,31 @@ def flat():
     return SelfAttention_v2(3, 2)
 
 
-META = ones(4, 2, device="meta")
+X, HIDE, LATER = ones(1, 2, 3), ones(3, 3) > 0, ones(4, 2, device="meta")
 # call, exception, argument, the value it got, the rule
-DROPOUT = [
+CORE = [
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
     (lambda: Dropout(0.5, 123), TypeError, "generator", "got int", "torch.Generator or None"),
     (lambda: Dropout(0.5)([1.0]), TypeError, "x must", "got list", "torch.Tensor"),
-]
-MASK = [
+    (
+        lambda: Dropout(0.5)(ones(4).to(torch.float8_e4m3fn)),
+        TypeError,
+        "x must",
+        "got torch.float8",
+        "at least 16 bits",
+    ),
     (lambda: causal_mask(0), ValueError, "num_tokens", "got 0", LEAST),
-    (lambda: causal_mask(2.0), TypeError, "num_tokens", "got 2.0", WHOLE),
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
-    (lambda: attention_weights(ones(2, 2), [[True]]), TypeError, "mask", "got list", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
     (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
-    (lambda: attention_weights(ones(2, 2), causal_mask(2)[None]), ValueError, "mask", "(1, 2, 2)", "broadcast"),
-]
-VERBS = [
+    (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
+    (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
+    (lambda: attention_weights(ones(2, 2), scale=ones(2)), TypeError, "scale", "got tensor([1., 1.])", NUMBER),
     (lambda: attention_scores([[1.0]], ones(2, 2)), TypeError, "queries", "got list", "torch.Tensor"),
     (lambda: attention_scores(ones(2, 2), ones(2)), ValueError, "keys", "got (2,)", "num_keys, d_k"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
-    (lambda: attention_scores(META, META.half()), TypeError, "queries and keys", "float16", "one dtype"),
-    (lambda: attention_scores(ones(4, 2), ones(4, 2).to("meta")), ValueError, "queries and keys", "meta", "device"),
-    (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
-    (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
-    (lambda: attention_weights(ones(2, 2), scale=ones(2)), TypeError, "scale", "got tensor([1., 1.])", NUMBER),
-    (lambda: attention_weights(ones(2, 2), scale="big"), TypeError, "scale", "got 'big'", NUMBER),
+    (lambda: attention_scores(ones(4, 2), LATER), ValueError, "queries and keys", "meta", "device"),
     (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
 ]
@@ -143,11 +141,100 @@ PROBES = [
 ]
 OTHERS = [
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey, lookup, two_lookups"),
-    (lambda: load_sentence("cat", path=3), TypeError, "path", "got 3", "string or a path"),
+    (lambda: load_sentence(3), TypeError, "name", "got 3", "string"),
     (lambda: show_source(5), TypeError, "thing", "got int: 5", "class or function"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
 ]
-CALLS = DROPOUT + MASK + VERBS + PROBES + OTHERS
+MULTI = MultiHeadAttention(3, 4, 6, 0.0, 2)
+FAST = [
+    (lambda: FusedMultiHeadAttention.from_split(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAtt"),
+    (lambda: TorchAttention(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAttention"),
+    (lambda: TorchAttention(MULTI), ValueError, "d_in", "got d_in=3, d_out=4", "must equal d_out"),
+    (lambda: flops(0, 3, 4), ValueError, "num_tokens", "got 0", LEAST),
+    (lambda: flops_per_cached_byte(12, 5), ValueError, "num_kv_heads", "got 5 and 12", "divide num_heads"),
+    (lambda: timed({}, warm=-1), ValueError, "warm", "got -1", "at least 0"),
+]
+ROWS, TURNS, SCORES, HEADS = torch.arange(2), rope_frequencies(2), ones(2, 3, 3), ones(1, 2, 2, 2)
+PARTS = [
+    (lambda: rotate(X.long(), ROWS, TURNS), TypeError, "x must", "got torch.int64", "floating-point"),
+    (lambda: rotate(X, ROWS, ones(2)), ValueError, "frequencies", "got 2", "at most head_dim / 2 = 1.5"),
+    (lambda: rotate(X, ROWS, 10_000.0), TypeError, "frequencies", "got float", "torch.Tensor"),
+    (lambda: rotate(X, ROWS, TURNS, NAN), ValueError, "factor", "got nan", "finite"),
+    (lambda: rotate(X, ROWS.float(), TURNS), TypeError, "positions", "got torch.float32", "whole numbers"),
+    (lambda: rotate(X, torch.arange(4), TURNS), ValueError, "positions", "got (4,)", "broadcast to (1, 2)"),
+    (lambda: rotate(X, ROWS.to("meta"), TURNS), ValueError, "positions", "got meta", "device of x"),
+    (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
+    (lambda: rope_frequencies(4, 0), ValueError, "base", "got 0", "finite and above 0"),
+    (lambda: llama3_frequencies(TURNS, 8, 64, 4, 4), ValueError, "low", "got low=4, high=4", "below high"),
+    (lambda: yarn_frequencies(TURNS, 8, -1), ValueError, "original", "got -1", "above 0"),
+    (lambda: yarn_frequencies(TURNS, 8, 64, fast=1), ValueError, "slow", "got slow=1.0, fast=1", "below fast"),
+    (lambda: best_keys_mask(SCORES, 0), ValueError, "k must", "got 0", LEAST),
+    (lambda: repeat_kv(SCORES, 5), ValueError, "num_kv_heads", "got num_kv_heads=2", "divide num_heads"),
+    (lambda: window_mask(3, 2, -1), ValueError, "past", "got -1", "at least 0"),
+    (lambda: padding_mask([1, 4], 3), ValueError, "lengths", "got [1, 4]", "at most 3"),
+    (lambda: padding_mask([], 3), ValueError, "lengths", "got []", "at least one length"),
+    (lambda: padding_mask([1.5], 3), TypeError, "lengths", "got [1.5]", WHOLE),
+    (lambda: padding_mask([1], 3, "top"), ValueError, "side", "got 'top'", "'left' or 'right'"),
+    (lambda: show_self(SCORES), TypeError, "mask", "got torch.float32", "boolean"),
+    (lambda: show_self(ones(2, 3) > 0), ValueError, "mask", "got (2, 3)", "(..., num_tokens, num_tokens)"),
+    (lambda: sink_weights(SCORES, ones(3)), ValueError, "sink", "got (3,)", "each of 2 heads"),
+    (lambda: sink_weights(SCORES, ones(2), ones(4) > 0), ValueError, "mask", "got (4,)", "broadcast to scores"),
+]
+MODERN, CROSS = ModernAttention(3, 8, 4, 2, window=3), CrossAttention(3, 5, 4, 2)
+LATENT = LatentAttention(3, 4, 2, d_latent=2, d_key=2, d_value=2, d_rope=2)
+LAYERS = [
+    (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_kv_heads", "got num_kv_heads=3", "divide num_heads"),
+    (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_kv_heads", "got 2.0", WHOLE),
+    (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim", "got 1", "even"),
+    (lambda: ModernAttention(3, 8, 4, 2, window=0), ValueError, "window", "got 0", LEAST),
+    (lambda: ModernAttention(3, 8, 4, 2, qk_norm="all"), ValueError, "qk_norm", "got 'all'", "'head' or 'width'"),
+    (lambda: ModernAttention(3, 8, 4, 2, sinks=1), TypeError, "sinks", "got 1", FLAG),
+    (lambda: ModernAttention(3, 8, 4, 2, scale=INF), ValueError, "scale", "got inf", "finite"),
+    (lambda: LatentAttention(3, 4, 2, 2, 2, 2, 3), ValueError, "head_dim", "got 3", "even"),
+    (lambda: MODERN(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
+    (lambda: MODERN(X.double()), TypeError, "x must", "got torch.float64", "layer's dtype"),
+    (lambda: MODERN(X[:, :0]), ValueError, "x must", "got (1, 0, 3)", "at least one token"),
+    (lambda: MODERN(X, HIDE), ValueError, "mask", "got (3, 3)", "broadcast to scores (1, 4, 2, 2)"),
+    (lambda: MODERN.step(X, None, ones(1, 2)), TypeError, "padding", "got torch.float32", "boolean"),
+    (lambda: MODERN.step(X, None, ones(2) > 0), ValueError, "padding", "got (2,)", "the shape (1, 2)"),
+    (lambda: MODERN.step(X, (HEADS, HEADS, 2)), TypeError, "cache", "got tuple", "RollingCache that step returned"),
+    (lambda: MODERN.step(X, RollingCache(HEADS, HEADS, 1)), ValueError, "cache", "got (1, 2, 2, 2)", "(1, 2, 1, 2)"),
+    (lambda: LATENT(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
+    (lambda: LATENT.step(X, (HEADS, HEADS)), TypeError, "cache", "got tuple", "LatentCache that step returned"),
+    (lambda: CROSS(X, ones(2, 4, 5)), ValueError, "other", "got (2, 4, 5)", "the shape (1, 4, 5)"),
+    (lambda: CROSS(X, ones(1, 4, 5).double()), ValueError, "other", "got torch.float64", "like x"),
+    (lambda: CROSS(X, ones(1, 4, 5), HIDE), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
+]
+TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
+LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(TEXT, width=16)
+TRAINING = [
+    (lambda: LookupTask(questions=3), ValueError, "questions", "got 3", "1 or 2"),
+    (lambda: LookupTask(pairs=11), ValueError, "pairs", "pairs=11, letters=10", "pairs <= letters"),
+    (lambda: LookupTask(digits=0), ValueError, "digits", "got 0", LEAST),
+    (lambda: LookupModel(TASK, width=4.0), TypeError, "width", "got 4.0", WHOLE),
+    (lambda: LOOKUP(ones(1, 3, 2)), TypeError, "x must", "got torch.float32", "whole numbers"),
+    (lambda: LOOKUP(ones(1, 4, 2).long()), ValueError, "x must", "got 4 in (1, 4, 2)", "at most 3 tokens"),
+    (lambda: LOOKUP.maps(ones(1, 3, 3).long()), ValueError, "x must", "got (1, 3, 3)", "(b, num_tokens, 2)"),
+    (lambda: LOOKUP.maps(16 * ones(1, 3, 2).long()), ValueError, "x must", "got 16", "from 0 to 15"),
+    (lambda: ov_circuit(LookupModel(TASK, hidden=4)), ValueError, "model", "got an MLP", "linear output layer"),
+    (lambda: Characters(5), TypeError, "text", "got int", "string"),
+    (lambda: Characters("a" * 99, held_out=32), ValueError, "text", "got 67 and 32", "longer than window=32"),
+    (lambda: CharacterModel(TEXT, leaky=1), TypeError, "leaky", "got 1", FLAG),
+    (lambda: WRITER("The"), TypeError, "x must", "got str", "torch.Tensor"),
+    (lambda: WRITER(ones(1, 33).long()), ValueError, "x must", "got 33 in (1, 33)", "at most 32 tokens"),
+    (lambda: generate_text(WRITER, TEXT, "Zoë", 5, None), ValueError, "start", "got 'Zoë'", "some characters of"),
+    (lambda: generate_text(WRITER, TEXT, "", 5, None), ValueError, "start", "got ''", "some characters of"),
+    (lambda: generate_text(WRITER, TEXT, ["T"], 5, None), TypeError, "start", "got list", "string"),
+    (lambda: Training(LOOKUP, TASK, learning_rate=0), ValueError, "learning_rate", "got 0", "above 0"),
+    (lambda: Training(LOOKUP, TASK, learning_rate="fast"), TypeError, "learning_rate", "got 'fast'", NUMBER),
+    (lambda: Training(LOOKUP, TASK, seed=-1), ValueError, "seed", "got -1", "at least 0"),
+    (lambda: Training(5, TASK), TypeError, "model", "got int", "nn.Module"),
+    (lambda: Training(LOOKUP, LookupTask()), ValueError, "model", "came ValueError: x must", "fit the task"),
+    (lambda: Training(nn.Linear(5, 4), TASK), ValueError, "model", "came RuntimeError", "fit the task"),
+    (lambda: Training(LOOKUP, TASK).run(0), ValueError, "steps", "got 0", LEAST),
+    (lambda: Training(LOOKUP, TASK).run(1, until=99), ValueError, "until", "got 99", "above 0 and at most 1"),
+]
+CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING
 
 
 @pytest.mark.parametrize("case", CALLS, ids=lambda case: f"{case[0].__code__.co_names[0]}: {case[2]}, {case[3]}")
@@ -158,22 +245,3 @@ def test_error_names_argument_value_and_rule(case):
 def test_whole_numbers_of_numpy_are_sizes():
     layer = MultiHeadAttention(np.int64(3), np.int32(4), np.int64(6), np.float32(0.5), np.int64(2))
     assert layer(ones(1, 2, 3)).shape == (1, 2, 4)
-
-
-@pytest.mark.parametrize(
-    "make", [torch.Tensor.to_sparse, torch.Tensor.to_mkldnn, lambda x: torch.nested.nested_tensor([x])]
-)
-def test_only_plain_tensors_are_taken(make):
-    refused(lambda: SelfAttention_v2(3, 2)(make(ones(6, 3))), TypeError, "x must be a plain tensor, got")
-
-
-def test_numbers_that_torch_stores_but_cannot_calculate_with_are_refused():
-    tiny = ones(4, 4).to(torch.float8_e4m3fn)
-    for call in (Dropout(0.5), attention_weights, lambda x: rotate(x, torch.arange(4), torch.ones(1))):
-        refused(lambda call=call: call(tiny), TypeError, "must hold", "at least 16 bits", "got torch.float8_e4m3fn")
-
-
-def test_sizes_that_torch_cannot_count_and_widths_of_billions_are_refused_at_once():
-    refused(lambda: causal_mask(2**70), ValueError, "num_tokens", f"got {2**70}", "at most")
-    heads = "possible here: 1, 2, 4, 5, 8, 10, 16, 20"
-    refused(lambda: MultiHeadAttention(3, 2_000_000_000, 6, 0.0, 12), ValueError, "num_heads=12", heads)

@@ -1,32 +1,22 @@
-"""The fused layer equals MultiHeadAttention, for every weight and in every mode."""
+"""The fused layer equals MultiHeadAttention in every mode, and step by step with its KV cache."""
 
 import pytest
 import torch
-from sizes import over_sizes
-from torch import nn
+from sizes import build, over_sizes
 
-from attention_helpers import MultiHeadAttention, max_difference
-from attention_helpers.fast.attention import FusedMultiHeadAttention
-
-
-def made(sizes, layer_class=FusedMultiHeadAttention, dropout=0.0):
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(sizes.seed)
-        return layer_class(sizes.d_in, sizes.d_out, sizes.context_length, dropout, sizes.num_heads, sizes.qkv_bias)
+from attention_helpers import max_difference
+from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention
 
 
 @over_sizes
 def test_one_seed_makes_the_same_layer(sizes):
-    fused, split = made(sizes), made(sizes, MultiHeadAttention)
-    x = sizes.x(torch.float32)
-    assert max_difference(fused(x), split(x)) < 1e-5
-    assert sum(p.numel() for p in fused.parameters()) == sum(p.numel() for p in split.parameters())
+    fused, split = build("FusedMultiHeadAttention", sizes), build("MultiHeadAttention", sizes)
     assert all(torch.equal(a, b) for a, b in zip(fused.to_split().parameters(), split.parameters(), strict=True))
 
 
 @over_sizes
 def test_there_and_back_is_exact(sizes):
-    split = made(sizes, MultiHeadAttention, dropout=0.25).double().eval()
+    split = build("MultiHeadAttention", sizes, dropout=0.25).double().eval()
     fused = FusedMultiHeadAttention.from_split(split)
     again = fused.to_split()
     assert max_difference(fused(sizes.x()), split(sizes.x())) < 1e-10
@@ -39,15 +29,7 @@ def test_there_and_back_is_exact(sizes):
     mine, theirs, back = ({p.data_ptr() for p in layer.parameters()} for layer in (fused, split, again))
     assert not mine & theirs  # no shared memory, so training one layer doesn't change the others
     assert not mine & back
-
-
-def test_from_split_needs_no_gradient_and_asks_for_them_later():
-    layer = FusedMultiHeadAttention.from_split(MultiHeadAttention(3, 4, 6, 0.0, 2, True))
-    assert all(p.requires_grad and p.grad_fn is None for p in layer.parameters())
-    assert all(p.requires_grad and p.grad_fn is None for p in layer.to_split().parameters())
-    assert layer.training
-    layer(torch.ones(1, 2, 3)).sum().backward()
-    assert all(p.grad is not None for p in layer.parameters())
+    assert all(p.requires_grad and p.grad_fn is None for p in (*fused.parameters(), *again.parameters()))
 
 
 def test_dropout_acts_in_training_alone_and_keeps_the_mean():
@@ -63,40 +45,55 @@ def test_dropout_acts_in_training_alone_and_keeps_the_mean():
     assert max_difference(many.var(dim=0), theirs.var(dim=0)) < 0.05  # the same spread as the split's
 
 
-LAYER = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval()
-
-
-@pytest.mark.parametrize("call", [LAYER, lambda x: LAYER.step(x)], ids=["forward", "step"])
-@pytest.mark.parametrize(
-    ("x", "error", "said"),
-    [
-        (torch.ones(2, 3), ValueError, "x must have the shape"),
-        (torch.ones(1, 2, 4), ValueError, "x must have width d_in=3"),
-        (torch.ones(1, 7, 3), ValueError, "at most context_length=6 tokens"),
-        (torch.ones(1, 2, 3, dtype=torch.long), TypeError, "x must hold floating-point numbers"),
-        ([[1.0]], TypeError, "x must be a torch.Tensor, got list"),
-    ],
-)
-def test_bad_input(call, x, error, said):
-    with pytest.raises(error, match=said):
-        call(x)
-
-
-def test_what_cannot_be_fused():
-    with pytest.raises(TypeError, match="split must be a MultiHeadAttention, got Linear"):
-        FusedMultiHeadAttention.from_split(nn.Linear(1, 1))
-
-
-def test_meta_and_half_precision():
-    with torch.device("meta"):
-        assert FusedMultiHeadAttention(3, 4, 6, 0.0, 2, True).W_qkv.weight.is_meta
-    half = FusedMultiHeadAttention.from_split(LAYER.to_split().to(torch.bfloat16))
+def test_half_precision_and_autocast():
+    layer = FusedMultiHeadAttention(3, 4, 6, 0.0, 2).eval()
+    half = FusedMultiHeadAttention.from_split(layer.to_split().to(torch.bfloat16))
     assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
-    assert {p.dtype for p in half.to_split().parameters()} == {torch.bfloat16}
-    with torch.no_grad():
-        assert half.step(torch.ones(1, 2, 3).bfloat16())[1].buffer.both.dtype == torch.bfloat16
     x = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = LAYER(x)
-    assert mixed.dtype == torch.bfloat16
-    assert max_difference(mixed.float(), LAYER(x)) < 0.02
+        mixed = layer(x)
+    assert max_difference(mixed.float(), layer(x)) < 0.02
+
+
+@over_sizes
+def test_in_pieces_of_any_length_is_the_whole_and_so_are_its_gradients(sizes):
+    layer, x = build("FusedMultiHeadAttention", sizes), sizes.x(torch.float32).requires_grad_()
+    whole, cut = layer(x), 1 + sizes.seed % sizes.num_tokens
+    for pieces in (x.split(1, dim=1), (x[:, :cut], *x[:, cut:].split(4, dim=1))):
+        cache, parts = None, []
+        for piece in pieces:
+            part, cache = layer.step(piece, cache)
+            parts.append(part)
+        together = torch.cat(parts, dim=1)
+        assert max_difference(together, whole) < 1e-5
+        grads = [torch.autograd.grad(y.square().sum(), x, retain_graph=True)[0] for y in (together, whole)]
+        assert max_difference(*grads) < 1e-4 * max(1, grads[1].abs().max().item())
+        assert cache.keys.shape == (sizes.b, sizes.num_heads, sizes.num_tokens, sizes.head_dim)
+
+
+def test_a_step_drops_nothing_in_training_mode_either():
+    torch.manual_seed(0)
+    fused, x = FusedMultiHeadAttention(3, 4, 6, 0.5, 2), torch.randn(2, 6, 3)
+    whole = fused.eval()(x)
+    assert max_difference(fused.train().step(x)[0], whole) < 1e-6
+    assert max_difference(fused(x), whole) > 0.01  # forward does apply dropout
+
+
+LAYER, KEYS = FusedMultiHeadAttention(3, 4, 6, 0.0, 2), torch.ones(1, 2, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("cache", "error", "said"),
+    [
+        (Cache(KEYS, None), TypeError, "cache.values must be a torch.Tensor, got NoneType"),
+        (Cache(KEYS[0], KEYS), ValueError, "cache.keys must have the shape (b, num_heads, num_tokens, head_dim)"),
+        (Cache(KEYS, KEYS[:, :, :3]), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
+        (Cache(KEYS.half(), KEYS.half()), ValueError, "keys like those of x, torch.float32 on cpu, got torch.float16"),
+        ((KEYS, KEYS), TypeError, "cache must be a Cache that step returned, or None, got tuple"),
+        (Cache(KEYS, KEYS), ValueError, "at most context_length=6 tokens together, got 4 and 3"),
+    ],
+)
+def test_what_is_no_cache_of_these_texts(cache, error, said):
+    with pytest.raises(error) as caught:
+        LAYER.step(torch.ones(1, 3, 3), cache)
+    assert said in str(caught.value)

@@ -17,15 +17,6 @@ def test_future_never_moves_past(name, sizes):
         assert torch.equal(layer(poked)[:, : now + 1], before[:, : now + 1])
 
 
-@pytest.mark.parametrize("name", ALL)
-@over_sizes
-def test_rows_of_weights_sum_to_one_in_eval(name, sizes):
-    weights = build(name, sizes, dropout=0.5).double().eval().steps(sizes.x()).weights
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1], dtype=torch.float64))
-    assert (weights >= 0).all()
-    assert name in UNMASKED or not weights.triu(diagonal=1).any()
-
-
 @pytest.mark.parametrize("name", UNMASKED)
 @over_sizes
 def test_unmasked_attention_is_permutation_equivariant(name, sizes):
@@ -83,7 +74,7 @@ def test_forward_is_bit_equal_to_steps(name, sizes):
 def test_half_precision_is_finite_for_inputs_within_10(name, dtype, sizes):
     layer = build(name, sizes).to(dtype)
     sign = sizes.x().sign()
-    for x in (10 * sign, 10 * sign.abs(), sizes.x().clamp(-10, 10)):
+    for x in (10 * sign, 10 * sign.abs()):
         y = layer(x.to(dtype))
         assert y.dtype == dtype
         assert y.isfinite().all()

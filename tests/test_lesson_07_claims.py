@@ -44,8 +44,8 @@ def test_another_seed_stands_where_the_first_one_did():
 def test_the_claims_hold(seed, monkeypatch):
     captions, start = [], training.Training.__init__
 
-    def seeded(self, model, task, learning_rate=1e-2, seed=seed, keep=True, device="cpu"):
-        start(self, model, task, learning_rate, seed, keep, device)
+    def seeded(self, model, task, learning_rate=1e-2, seed=seed, keep=True):
+        start(self, model, task, learning_rate, seed, keep)
 
     monkeypatch.setattr(training.Training, "__init__", seeded)
     monkeypatch.setattr(plots, "show_figure", lambda figure, caption: captions.append(f"{caption}"))

@@ -37,30 +37,6 @@ def test_a_token_of_a_lookup_sentence_says_in_ones_what_its_name_says(name):
     assert embeddings.unique().tolist() == [0, 1]
 
 
-BROKEN = {
-    "not JSON": "{",
-    "a list": "[1, 2]",
-    "no tokens": '{"cat": {"embeddings": [[1.0]]}}',
-    "a row missing": '{"cat": {"tokens": ["a", "b"], "embeddings": [[1.0]]}}',
-    "words for numbers": '{"cat": {"tokens": ["a"], "embeddings": [["b"]]}}',
-}
-
-
-@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_named_with_what_was_expected(text, tmp_path):
-    path = tmp_path / "toy.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"expected: .*tokens and embeddings|must have .*tokens and") as caught:
-        load_sentence("cat", path)
-    assert str(path) in str(caught.value)
-
-
-def test_a_missing_file_is_named_with_what_was_expected(tmp_path):
-    path = tmp_path / "toy.json"
-    with pytest.raises(FileNotFoundError, match=rf"{re.escape(str(path))} is missing; expected there: a JSON object"):
-        load_sentence("cat", path)
-
-
 SHOWN = [attention_helpers.SelfAttention_v1, MultiHeadAttention, attention_weights, MultiHeadAttention.split_heads]
 
 

@@ -1,6 +1,8 @@
 """The training loop: what a step does, what it stores, and how it's stopped and resumed."""
 
+import copy
 import signal
+from contextlib import suppress
 
 import pytest
 import torch
@@ -18,29 +20,25 @@ def generator(seed=0):
 
 def test_an_interrupt_waits_and_the_old_handler_comes_back():
     before = signal.getsignal(signal.SIGINT)
-    with held_interrupt() as interrupted:
+    with suppress(ZeroDivisionError), held_interrupt() as interrupted:
         assert not interrupted()
         signal.raise_signal(signal.SIGINT)
-        assert interrupted()
-    assert signal.getsignal(signal.SIGINT) is before
-    assert interrupted()
-    with pytest.raises(ZeroDivisionError), held_interrupt():
         1 / 0  # noqa: B018
     assert signal.getsignal(signal.SIGINT) is before
+    assert interrupted()
 
 
 class Interrupting(LookupTask):
-    """A task that gets an interrupt at given steps, while it computes the loss."""
+    """A task that gets an interrupt at one step, while it computes the loss."""
 
-    def __init__(self, at, **sizes):
+    def __init__(self, step, **sizes):
         super().__init__(**sizes)
-        self.at, self.calls = set(at), 0
+        self.left = step
 
     def loss(self, outputs, answers):
-        if torch.is_grad_enabled():  # not for a snapshot
-            self.calls += 1
-            if self.calls in self.at:
-                signal.raise_signal(signal.SIGINT)
+        self.left -= torch.is_grad_enabled()  # not for a snapshot
+        if self.left == 0 and torch.is_grad_enabled():
+            signal.raise_signal(signal.SIGINT)
         return super().loss(outputs, answers)
 
 
@@ -53,12 +51,9 @@ class Dropping(LookupModel):
         self.output_layer = nn.Sequential(Dropout(0.2), self.output_layer)
 
 
-def trained(task, goes, make=Dropping, **options):
+def trained(task, steps, seed=5):
     torch.manual_seed(1)
-    training = Training(make(task), task, **{"seed": 5} | options)
-    for steps in goes:
-        training.run(steps)
-    return training
+    return Training(Dropping(task), task, seed=seed).run(steps)
 
 
 def same(one, other):
@@ -78,30 +73,28 @@ MANY = [pytest.param(40, step, marks=pytest.mark.slow) for step in (1, 7, 20, 33
 
 @pytest.mark.parametrize(("steps", "step"), [(5, 2), *MANY])
 def test_an_interrupted_run_that_goes_on_ends_where_one_in_one_go_ends(steps, step, capsys):
-    whole = trained(LookupTask(batch_size=16), [steps])
-    torch.rand(3)  # the run doesn't use the notebook's random numbers
-    stopped = trained(Interrupting([step], batch_size=16), [steps])
+    whole = trained(LookupTask(batch_size=16), steps)
+    stopped = trained(Interrupting(step, batch_size=16), steps)
     assert stopped.step == step
     assert f"Stopped after step {step}" in capsys.readouterr().out
     assert stopped.snapshots[-1].step == step
-    assert torch.isfinite(stopped.model(stopped.examples)).all()
+    torch.manual_seed(99)
+    state = torch.get_rng_state()
     stopped.run(steps - step)
+    assert torch.equal(torch.get_rng_state(), state)  # the run doesn't use the notebook's random numbers
     assert same(whole, stopped)
-    assert not same(whole, trained(LookupTask(batch_size=16), [steps - 1]))
+    assert not same(whole, trained(LookupTask(batch_size=16), steps - 1))
 
 
 def test_a_snapshot_is_the_model_as_it_stood():
-    training = trained(LookupTask(batch_size=16), [4])
+    training = trained(LookupTask(batch_size=16), 4)
     snapshot, again = training.snapshots[2], Dropping(training.task)
     again.load_state_dict(snapshot.state)
     outputs = again.eval()(training.examples)
-    assert snapshot.step == 2
     assert torch.equal(again.maps(training.examples[:8]), snapshot.maps)
     assert training.task.loss(outputs, training.answers).item() == pytest.approx(snapshot.loss)
     assert torch.equal(training.task.accuracy(outputs, training.answers), snapshot.accuracy)
-    assert type(snapshot.loss) is float
     assert not any(part.requires_grad for part in (snapshot.maps, snapshot.accuracy, *snapshot.state.values()))
-    assert {s.maps.shape for s in training.snapshots} == {(8, 1, 7, 7)}
     assert [s.step for s in training.snapshots] == [0, 1, 2, 3, 4]
 
 
@@ -114,12 +107,14 @@ def test_the_last_snapshot_is_where_a_run_stands_and_goes_when_it_goes_on():
     assert Training(LookupModel(task, width=4), task, keep=False).run(2).snapshots == []
 
 
-def by_hand(task, batches, learning_rate):
-    """The textbook's loop."""
+def test_a_run_is_the_textbooks_loop():
+    task = LookupTask(questions=2, batch_size=8)
     torch.manual_seed(1)
-    model = LookupModel(task, width=4)
-    optimizer, losses, accuracies = torch.optim.AdamW(model.parameters(), lr=learning_rate), [], []
-    for x, answers in batches:
+    training = Training(LookupModel(task, width=4), task, learning_rate=0.05, seed=3).run(4)
+    torch.manual_seed(1)
+    model, losses, accuracies = LookupModel(task, width=4), [], []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    for x, answers in map(training.drawn, range(4)):
         optimizer.zero_grad()
         outputs = model(x)
         loss = task.loss(outputs, answers)
@@ -127,23 +122,23 @@ def by_hand(task, batches, learning_rate):
         optimizer.step()
         losses.append(loss.item())
         accuracies.append(task.accuracy(outputs, answers).tolist())
-    return model, losses, accuracies
-
-
-def test_a_run_is_the_textbooks_loop():
-    task = LookupTask(questions=2, batch_size=8)
-    torch.manual_seed(1)
-    training = Training(LookupModel(task, width=4), task, learning_rate=0.05, seed=3).run(4)
-    mine, losses, accuracies = by_hand(task, [training.drawn(step) for step in range(4)], learning_rate=0.05)
-    assert training.step == 4
     assert training.losses == losses
-    assert {type(loss) for loss in training.losses} == {float}  # a tensor would keep its step's graph alive
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
-    both = zip(training.model.parameters(), mine.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in both)
+    assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("options", [{}, {"betas": (0.5, 0.8)}, {"eps": 0.1}, {"weight_decay": 0.5}])
+def test_a_step_drops_and_a_snapshot_does_not():
+    torch.manual_seed(1)
+    task = LookupTask(batch_size=16)
+    model = Dropping(task)
+    start = copy.deepcopy(model).eval()
+    training = Training(model, task).run(1)
+    assert training.snapshots[0].loss == task.loss(start(training.examples), training.answers)
+    x, answers = training.drawn(0)
+    assert training.losses[0] != task.loss(start(x), answers)
+
+
+@pytest.mark.parametrize("options", [{}, {"betas": (0.5, 0.8), "eps": 0.1, "weight_decay": 0.5}])
 def test_adamw_moves_parameters_of_any_size_as_torchs_does(options):
     starts = [torch.randn(shape, dtype=torch.float64, generator=generator()) for shape in ((), (3,), (2, 3), (4, 1, 2))]
     moved = []
@@ -157,8 +152,6 @@ def test_adamw_moves_parameters_of_any_size_as_torchs_does(options):
             optimizer.step()
         moved.append([*parameters, frozen, unused])
     torch.testing.assert_close(*moved, rtol=1e-12, atol=1e-12)
-    assert all((parameter != start).all() for parameter, start in zip(moved[0], starts, strict=False))
-    assert torch.equal(moved[0][-1], torch.ones(2))
 
 
 def test_a_batch_depends_on_seed_and_step_alone():
@@ -167,38 +160,7 @@ def test_a_batch_depends_on_seed_and_step_alone():
     batches = [run.drawn(step)[0] for run in runs for step in range(4)] + [run.examples for run in runs]
     assert len({tuple(x.flatten().tolist()) for x in batches}) == 20  # no batch repeats
     assert torch.equal(runs[1].drawn(2)[0], batches[6])
-    assert torch.equal(trained(task, [3], seed=1).drawn(2)[0], batches[6])  # regardless of earlier batches
-
-
-def test_dropout_draws_from_the_seed_of_the_run_in_every_step():
-    """And from nothing else, so the run and the notebook's random numbers don't affect each other."""
-    one = trained(LookupTask(batch_size=4), [2])
-    torch.manual_seed(99)
-    state = torch.get_rng_state()
-    one.run(2)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert same(one, trained(LookupTask(batch_size=4), [4]))
-    dry = trained(LookupTask(batch_size=4), [4], make=lambda task: LookupModel(task, width=8))
-    assert dry.losses != one.losses
-
-
-class Watched(LookupModel):
-    """A LookupModel that records each call's mode: training or not, with or without gradients."""
-
-    def __init__(self, task):
-        super().__init__(task, width=4)
-        self.modes = []
-
-    def forward(self, x):
-        self.modes.append((self.training, torch.is_grad_enabled()))
-        return super().forward(x)
-
-
-def test_a_step_is_taken_in_training_mode_and_a_snapshot_in_eval():
-    task = LookupTask(batch_size=2)
-    model = Training(Watched(task), task).run(2).model
-    aside, step = (False, False), (True, True)
-    assert model.modes == [aside, aside, step, aside, step, aside]  # does it fit? how does it start?
+    assert torch.equal(trained(task, 3, seed=1).drawn(2)[0], batches[6])  # regardless of earlier batches
 
 
 class Scripted(LookupTask):
@@ -233,53 +195,5 @@ def test_the_bar_of_a_run_that_ends_early_is_full_only_where_the_run_has_reached
     accuracies = [0.5, 0.5], [0.5, 0.5], [1.0, 1.0]
     Training(LookupModel(task := Scripted(*accuracies), width=4), task, keep=False).run(9, until=0.75)
     assert bars.pop() == (3, 3)
-    trained(Interrupting([2], batch_size=16), [9])
+    trained(Interrupting(2, batch_size=16), 9)
     assert bars.pop() == (2, 9)
-
-
-def reader(**sizes):
-    return LookupModel(LookupTask(**sizes), width=4)
-
-
-BAD = [
-    ({"learning_rate": 0}, ValueError, "learning_rate must be above 0, got 0"),
-    ({"learning_rate": float("nan")}, ValueError, "learning_rate must be finite, got nan"),
-    ({"learning_rate": "fast"}, TypeError, "learning_rate must be a number, got 'fast'"),
-    ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
-    ({"seed": 2**32}, ValueError, "seed must be below 2**32, got 4294967296"),
-    ({"seed": 0.5}, TypeError, "seed must be a whole number, got 0.5"),
-    ({"keep": 1}, TypeError, "keep must be True or False, got 1"),
-    ({"model": 5}, TypeError, "model must be an nn.Module, got int"),
-    (
-        {"model": reader(letters=6)},
-        ValueError,
-        "model must fit the task's x and answers, but with them came ValueError",
-    ),
-    ({"model": reader(), "task": LookupTask(questions=2)}, ValueError, "model must fit the task's x and answers"),
-    ({"model": nn.Linear(5, 4)}, ValueError, "with them came RuntimeError"),
-]
-
-
-@pytest.mark.parametrize(("options", "error", "said"), BAD)
-def test_what_cannot_be_trained(options, error, said):
-    with pytest.raises(error) as caught:
-        Training(**{"model": reader(), "task": LookupTask()} | options)
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("steps", "until", "error", "said"),
-    [
-        (1.5, None, TypeError, "steps must be a whole number, got 1.5"),
-        (0, None, ValueError, "steps must be at least 1, got 0"),
-        (1, "x", TypeError, "until must be a number, got 'x'"),
-        (1, 0, ValueError, "until must be above 0 and at most 1, got 0"),
-        (1, 99, ValueError, "until must be above 0 and at most 1, got 99"),
-    ],
-)
-def test_a_run_of_impossible_length(steps, until, error, said):
-    training = Training(reader(), LookupTask(), keep=False)
-    with pytest.raises(error) as caught:
-        training.run(steps, until)
-    assert said in str(caught.value)
-    assert training.step == 0

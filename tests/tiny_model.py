@@ -5,13 +5,7 @@ import torch
 
 LAYERS, D_MODEL, INNER, HEADS, KEY_HEADS, BASE, EPS = 2, 32, 64, 4, 2, 500.0, 1e-5
 CONTROL = ["<|end|>", "<|start|>"]
-MERGES = [
-    "t h",
-    "th e",
-    "Ġ the",
-    "Ã ¼",
-    "1 9",
-]  # in bytes, so ü is two; digits are split off before they could merge
+MERGES = ["t h", "th e", "Ġ the", "Ã ¼", "1 9"]  # in bytes, so ü is two; digits are split off before they could merge
 
 
 def vocabulary():
@@ -20,13 +14,11 @@ def vocabulary():
     return CONTROL + sorted(pre_tokenizers.ByteLevel.alphabet()) + [merge.replace(" ", "") for merge in MERGES]
 
 
-def drawn_weights(seed=0, tied=True):
+def drawn_weights(seed=0):
     """Weights as in training, under our names: rotary positions rotate entry i with entry i + head_dim / 2."""
     generator = torch.Generator().manual_seed(seed)
     keys, symbols = KEY_HEADS * D_MODEL // HEADS, len(vocabulary())
-    shapes = {"token_embd": (symbols, D_MODEL), "output_norm": (D_MODEL,)} | (
-        {} if tied else {"output": (symbols, D_MODEL)}
-    )
+    shapes = {"token_embd": (symbols, D_MODEL), "output_norm": (D_MODEL,)}
     for layer in range(LAYERS):
         square, of_keys, inner = (D_MODEL, D_MODEL), (keys, D_MODEL), (INNER, D_MODEL)
         sizes = {"attn_norm": (D_MODEL,), "attn_q": square, "attn_k": of_keys, "attn_v": of_keys, "attn_output": square}
@@ -54,21 +46,20 @@ FIELDS = {
 }
 
 
-def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=None, tokens="gpt2", merges=MERGES):
-    """Write such a file. fields: whole numbers or texts that replace ours or are added. kinds: how to compress."""
+def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=None):
+    """Write such a file. fields: whole numbers that replace ours. kinds: how to compress a tensor."""
     from gguf import GGUFWriter, quantize
 
     writer = GGUFWriter(path, family)
     for name, value in (FIELDS | (fields or {})).items():
-        writer.add_string(name, value) if isinstance(value, str) else writer.add_uint32(name, value)
+        writer.add_uint32(name, value)
     writer.add_float32("llama.rope.freq_base", BASE)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", EPS)
-    words = vocabulary()
-    writer.add_tokenizer_model(tokens)
+    writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
-    writer.add_token_list(words)
-    writer.add_token_types([{CONTROL[0]: 3, CONTROL[1]: 4}.get(word, 1) for word in words])  # 4: a user's own
-    writer.add_token_merges(merges)
+    writer.add_token_list(vocabulary())
+    writer.add_token_types([{CONTROL[0]: 3, CONTROL[1]: 4}.get(word, 1) for word in vocabulary()])  # 4: a user's own
+    writer.add_token_merges(MERGES)
     writer.add_eos_token_id(0)
     for name, weight in weights.items():
         array, kind = np.ascontiguousarray(as_files_have_it(name, weight)), (kinds or {}).get(name)

@@ -7,7 +7,6 @@ import torch
 
 from ..core import causal_mask
 from ..plots import GREY
-from ..training.characters import device_of
 from .base import Explorer, stops
 from .ink import weight_limit
 from .svg import arcs, bars, below
@@ -137,9 +136,9 @@ class TextExplorer(Explorer):
 
 def read(model, token_ids, place):
     """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
-    training, token_ids = model.training, token_ids.to(device_of(model))
-    shares = model.eval()(token_ids)[0, place].softmax(dim=-1).cpu()  # (characters,)
-    weights = model.maps(token_ids)[0].cpu()  # (num_heads, num_tokens, num_tokens)
+    training = model.training
+    shares = model.eval()(token_ids)[0, place].softmax(dim=-1)  # (characters,)
+    weights = model.maps(token_ids)[0]  # (num_heads, num_tokens, num_tokens)
     model.train(training)
     return Reading(weights, shares)
 

@@ -13,26 +13,11 @@ from ..layers import MultiHeadAttention
 PARTS = "W_query", "W_key", "W_value"
 
 
-class KVBuffer:
-    """Memory for the keys and values of context_length tokens, filled from the start."""
-
-    def __init__(self, both, filled):
-        self.both, self.filled = both, filled  # both: (2, b, num_heads, context_length, head_dim)
-
-    def ends_with(self, cache):
-        """Whether the buffer holds exactly this cache, so that more can be written after it."""
-        past = cache.keys.shape[2]
-        here = zip(cache[:2], self.both[:, :, :, :past], strict=True)
-        same = all(part.shape == mine.shape and part.data_ptr() == mine.data_ptr() for part, mine in here)
-        return same and self.filled == past
-
-
 class Cache(NamedTuple):
-    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each, and their buffer."""
+    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each."""
 
     keys: torch.Tensor
     values: torch.Tensor
-    buffer: KVBuffer | None = None
 
 
 class FusedMultiHeadAttention(nn.Module):
@@ -93,29 +78,14 @@ class FusedMultiHeadAttention(nn.Module):
         check_input(x, self.d_in, ranks=(3,), into=self.W_qkv)
         queries, keys, values = self.split_heads(x)
         past = self.past_of(cache, keys)
-        cache = self.extended(cache, past, keys, values)
+        if cache is not None:
+            keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_heads, past + num_tokens, head_dim)
+            values = torch.cat((cache.values, values), dim=2)
         show = None  # a single token sees all and needs no mask
         if x.shape[1] > 1:
             show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
-        context = scaled_dot_product_attention(queries, cache.keys, cache.values, attn_mask=show)
-        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), cache
-
-    def extended(self, cache, past, keys, values):
-        """The cache with new keys and values after the old ones, which are copied only if necessary."""
-        if torch.is_grad_enabled():  # never overwrite what backward will need
-            old = (keys[:, :, :0], values[:, :, :0]) if cache is None else cache[:2]
-            return Cache(torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2))
-        buffer = None if cache is None else cache.buffer
-        if buffer is None or not buffer.ends_with(cache):  # no buffer yet, or another text was continued in it
-            with torch.inference_mode(False):  # or nobody could write to it outside inference_mode
-                both = keys.new_empty(2, *keys.shape[:2], self.context_length, self.head_dim)
-            buffer = KVBuffer(both, past)
-            if past:
-                buffer.both[:, :, :, :past] = torch.stack(cache[:2])
-        buffer.filled = past + keys.shape[2]
-        buffer.both[0, :, :, past : buffer.filled] = keys
-        buffer.both[1, :, :, past : buffer.filled] = values
-        return Cache(*buffer.both[:, :, :, : buffer.filled], buffer)
+        context = scaled_dot_product_attention(queries, keys, values, attn_mask=show)
+        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), Cache(keys, values)
 
     def past_of(self, cache, new):
         """How many tokens a cache holds, 0 for None. The cache must fit the `new` keys."""

@@ -4,10 +4,9 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterable
 from functools import lru_cache, partial
 
-from ..checks import check_finite, check_flag, check_size
+from ..checks import check_flag, check_size
 
 
 def check_sizes(**sizes):
@@ -120,26 +119,10 @@ def timed(functions, runs=7, warm=1):
     return seconds
 
 
-def medians(seconds):
-    """The median of each list of timings, by name."""
-    return {name: statistics.median(taken) for name, taken in seconds.items()}
-
-
 def slope(sizes, costs):
     """The power by which costs grow with sizes: the slope of a least-squares line through their logarithms.
 
-    Errors: TypeError or ValueError unless all numbers are positive, for lengths that differ, or fewer than two sizes.
+    Errors: ValueError for a number that isn't above 0, lengths that differ, or fewer than two different sizes.
     """
-    logarithms = {}
-    for name, numbers in {"sizes": sizes, "costs": costs}.items():
-        if not isinstance(numbers, Iterable):
-            raise TypeError(f"{name} must be a list of numbers, got {numbers!r}")
-        numbers = list(numbers)
-        if any(check_finite(name, number) <= 0 for number in numbers):
-            raise ValueError(f"{name} must be above 0, got {min(numbers)}")
-        logarithms[name] = [math.log(number) for number in numbers]
-    x, y = logarithms.values()
-    if len(x) != len(y) or len(set(x)) < 2:
-        got = f"{len(x)} sizes, {len(set(x))} of them different, and {len(y)} costs"
-        raise ValueError(f"sizes must have at least two different values, with a cost for each, got {got}")
+    x, y = ([math.log(number) for number in numbers] for numbers in (sizes, costs))
     return statistics.linear_regression(x, y).slope

@@ -132,15 +132,13 @@ class LanguageModel(nn.Module):
     def encode(self, text):
         """The token ids of a text, (1, num_tokens).
 
-        Errors: TypeError unless it's a string; ValueError if it's empty, or holds half a character (a surrogate) or one
-        for whose bytes there are no tokens (in the course's model, six control characters such as U+0004).
+        Errors: TypeError unless it's a string; ValueError if it's empty, or holds a character for whose bytes there are
+        no tokens (in the course's model, six control characters such as U+0004).
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         if not text:
             raise ValueError("text must hold at least one token, got ''")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueError(f"text must not hold half a character, got {text!r}")
         token_ids = torch.tensor([self.tokenizer.encode(text).ids])
         if (back := self.decode(token_ids)) != text:  # the tokenizer drops a byte without a token, and says nothing
             raise ValueError(f"text must hold only what the model has tokens for, got {text!r}, which becomes {back!r}")
@@ -166,7 +164,7 @@ class Undrawn(TorchFunctionMode):
 def load_model(path=None, folder=None):
     """The course's language model, in eval mode, with weights that need no gradient.
 
-    path: another GGUF file of the llama family. folder: where the decoded weights are cached, by
+    path: another GGUF file of the llama family with this tokenizer. folder: where the decoded weights are cached, by
     default cache_folder(); the first load takes a few seconds, later ones about one.
     Errors: as in read_model.
     """
@@ -176,8 +174,7 @@ def load_model(path=None, folder=None):
     with torch.device("meta"), Undrawn():  # only sizes: the weights come from the file
         model = LanguageModel(file.config, Tokenizer.from_str(file.tokenizer))
     model.load_state_dict(file.weights, assign=True)
-    if model.output_layer.weight.data_ptr() == model.embedding.weight.data_ptr():  # one matrix, as in most small models
-        model.output_layer.weight = model.embedding.weight
+    model.output_layer.weight = model.embedding.weight  # one matrix, as in most small models
     return model.requires_grad_(False).eval()
 
 
@@ -196,13 +193,11 @@ def choose(logits, temperature=0.0, top_k=None, generator=None):
 
     temperature: divides the logits before softmax; 0 always takes the most likely token (greedy).
     top_k: draw only from that many of the most likely tokens.
-    Errors: ValueError for logits of another rank, or whose largest isn't finite; TypeError or
-    ValueError for a temperature below 0, or if top_k isn't a whole number of at least 1.
+    Errors: ValueError for logits of another rank; TypeError or ValueError for a temperature below
+    0, or if top_k isn't a whole number of at least 1.
     Source: top-k: Fan et al. 2018, "Hierarchical Neural Story Generation" (arXiv 1805.04833), section 5.1.
     """
     check_tensor("logits", logits, (1,), "(vocab_size,)")
-    if not logits.max().isfinite():  # also true of NaN
-        raise ValueError(f"logits must have a finite largest entry, got {logits.max().item()}")
     if check_finite("temperature", temperature) < 0:
         raise ValueError(f"temperature must be at least 0, got {temperature}")
     most = len(logits) if top_k is None else min(check_size("top_k", top_k), len(logits))

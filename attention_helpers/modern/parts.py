@@ -25,15 +25,14 @@ def alibi_slopes(num_heads, device=None):
     return 2.0 ** (-8.0 * torch.cat((heads, between)) / power)
 
 
-def alibi_bias(num_heads, num_tokens, past=0, device=None):
+def alibi_bias(num_heads, num_tokens, device=None):
     """ALiBi: -slope * distance, 0 for a token's own key. Add it to scores that are already scaled.
 
-    past: how many tokens came before the num_tokens queries. Returns (num_heads, num_tokens,
-    past + num_tokens), float32.
-    Errors: as in causal_mask, for num_heads, num_tokens and past (which can be 0).
+    Returns (num_heads, num_tokens, num_tokens), float32.
+    Errors: as in causal_mask, for num_heads and num_tokens.
     Source: as for alibi_slopes.
     """
-    distances = distances_of(num_tokens, past, device).abs()  # (num_tokens, past + num_tokens)
+    distances = distances_of(num_tokens, 0, device).abs()  # (num_tokens, num_tokens)
     return alibi_slopes(num_heads, device)[:, None, None] * -distances
 
 

@@ -46,7 +46,7 @@ def rope_frequencies(head_dim, base=10_000.0):
     """
     head_dim = check_even(check_size("head_dim", head_dim))
     exponents = torch.arange(0, head_dim, 2, device="cpu", dtype=torch.float64) / head_dim
-    return check_base(base) ** -exponents
+    return check_above_zero(base=base) ** -exponents
 
 
 def llama3_frequencies(frequencies, factor, original, low=1.0, high=4.0):
@@ -77,7 +77,7 @@ def yarn_frequencies(frequencies, factor, original, base=10_000.0, fast=32.0, sl
     check_above_zero(factor=factor, original=original, fast=fast, slow=slow)
     if slow >= fast:
         raise ValueError(f"slow must be below fast, got slow={slow!r}, fast={fast!r}")
-    pairs, log_base = len(frequencies), math.log(check_base(base))
+    pairs, log_base = len(frequencies), math.log(check_above_zero(base=base))
     first, last = (pairs * math.log(original / (turns * 2 * math.pi)) / log_base for turns in (fast, slow))
     if truncate:
         first, last = math.floor(first), math.ceil(last)
@@ -110,10 +110,6 @@ def check_frequencies(frequencies, head_dim):
     if 2 * len(frequencies) > head_dim:
         raise ValueError(f"frequencies must be at most head_dim / 2 = {head_dim / 2:g}, got {len(frequencies)}")
     return frequencies
-
-
-def check_base(base):
-    return check_above_zero(base=base)
 
 
 def check_above_zero(**numbers):

@@ -1,7 +1,5 @@
 """A character model around one attention layer, masked or leaky, and the losses that reveal which it is."""
 
-from pathlib import Path
-
 import torch
 from torch import nn
 
@@ -9,15 +7,10 @@ from .._data import data_file
 from ..checks import check_flag, check_size, check_token_ids
 from ..layers import MultiHeadAttention
 
-TEXT = data_file("small_town.txt")
 
-
-def load_text(path=TEXT):
-    """The course's own text, a string. Errors: FileNotFoundError that names the file. Source: data/README.md."""
-    try:
-        return Path(path).read_text(encoding="ascii")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing; expected there: a plain text to train on") from None
+def load_text():
+    """The course's own text, a string. Source: data/README.md."""
+    return data_file("small_town.txt").read_text(encoding="ascii")
 
 
 class Characters:
@@ -99,11 +92,6 @@ class CharacterModel(nn.Module):
         return self.attention.steps(self.embedded(x)).weights
 
 
-def device_of(model):
-    """The device of a model's parameters, where its input must be too."""
-    return next(model.parameters()).device
-
-
 @torch.no_grad()
 def prefix_losses(model, x, targets):
     """The loss at the last character of every prefix of x (windows, window), where there is no future to read.
@@ -111,7 +99,6 @@ def prefix_losses(model, x, targets):
     Returns (window,), in nats; entry n - 1 is for prefixes of n characters. Puts the model in eval mode.
     """
     model.eval()
-    x, targets = x.to(device_of(model)), targets.to(device_of(model))
     losses = [nn.functional.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1]) for n in range(1, x.shape[1] + 1)]
     return torch.stack(losses)
 
@@ -119,7 +106,7 @@ def prefix_losses(model, x, targets):
 @torch.no_grad()
 def held_out_loss(model, task):
     """The usual validation loss, in nats: the mean over all positions of the held-out windows at once."""
-    x, targets = (part.to(device_of(model)) for part in task.unseen())
+    x, targets = task.unseen()
     return task.loss(model.eval()(x), targets).item()
 
 
@@ -127,7 +114,7 @@ def held_out_loss(model, task):
 def generate_text(model, task, start, length, generator):
     """Continue the text `start` by `length` characters, each drawn from the model's softmax. Returns the new ones.
 
-    The generator must be on the CPU; the model can be anywhere. Errors: TypeError or ValueError if start isn't a
+    Errors: TypeError or ValueError if start isn't a
     string, is empty or has a character that isn't in the vocabulary, or if length isn't a whole number of at least 1.
     """
     if not isinstance(start, str):
@@ -137,6 +124,6 @@ def generate_text(model, task, start, length, generator):
     model.eval()
     token_ids = [task.vocabulary.index(character) for character in start]
     for _ in range(check_size("length", length)):
-        scores = model(torch.tensor([token_ids[-task.window :]], device=device_of(model)))[0, -1]  # (characters,)
-        token_ids.append(torch.multinomial(scores.softmax(dim=-1).cpu(), 1, generator=generator).item())
+        scores = model(torch.tensor([token_ids[-task.window :]]))[0, -1]  # (characters,)
+        token_ids.append(torch.multinomial(scores.softmax(dim=-1), 1, generator=generator).item())
     return "".join(task.vocabulary[token_id] for token_id in token_ids[len(start) :])

@@ -67,19 +67,17 @@ class Training:
     model: has outputs = model(x), and maps(x) if keep. task: has batch(generator), loss and accuracy. The batch and
     dropout masks of a step depend only on seed and step, so a run that was interrupted and resumed ends exactly where
     an uninterrupted one does. snapshots: see Snapshot; examples: the x for their maps, never trained on. Losses are in
-    nats. Errors: TypeError or ValueError if the learning rate isn't a positive number, for a seed outside [0, 2**32),
-    or if the model doesn't fit the task.
+    nats. Errors: TypeError or ValueError if the learning rate isn't a positive number, for a seed below 0, or if the
+    model doesn't fit the task.
     """
 
-    def __init__(self, model, task, learning_rate=1e-2, seed=0, keep=True, device="cpu"):
+    def __init__(self, model, task, learning_rate=1e-2, seed=0, keep=True):
         if check_finite("learning_rate", learning_rate) <= 0:
             raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
         self.seed, self.keep = check_size("seed", seed, minimum=0), check_flag("keep", keep)
-        if self.seed >= 2**32:
-            raise ValueError(f"seed must be below 2**32, got {seed}")
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
-        self.model, self.task, self.device = model.to(device), task, device
+        self.model, self.task = model, task
         self.step, self.losses, self.accuracies, self.snapshots = 0, [], [], []
         self.optimizer = AdamW(model.parameters(), learning_rate)
         self.generator = torch.Generator()
@@ -103,7 +101,7 @@ class Training:
     def drawn(self, step):
         """The batch of a step, the same one each time."""
         self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch uses only these 32 bits
-        return [part.to(self.device) for part in self.task.batch(self.generator)]
+        return self.task.batch(self.generator)
 
     def take_step(self):
         """One complete training step."""

@@ -38,7 +38,7 @@ def made_up_model():
     from tokenizers import Tokenizer, pre_tokenizers
 
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
-    names = {"model": "gpt2", "tokens": symbols, "merges": []}
+    names = {"model": "gpt2", "pre": "smollm", "tokens": symbols, "merges": []}
     tokenizer = tokenizer_json({f"tokenizer.ggml.{name}": value for name, value in names.items()})
     config = ModelConfig(len(symbols), 16, 24, 2, 4, 2, 10_000.0, 1e-5, 128, None)
     torch.manual_seed(0)
