@@ -109,7 +109,7 @@ def layer_of_a_variant(positions, scaling, rotated, qk_norm, num_heads, num_kv_h
             "none": (plain, 1.0),
             "linear": (plain / 4, 1.0),
             "Llama 3": (llama3_frequencies(plain, 4, 16), 1.0),
-            "YaRN": yarn_frequencies(plain, 4, 16),
+            "YaRN": yarn_frequencies(plain, 4, 16, 1e4),
         }
         options = dict(zip(("frequencies", "factor"), stretched[scaling], strict=True))
     options |= {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
@@ -146,8 +146,8 @@ def check_variants(e, window, num_tokens, **values):
     heads = [number for head, owner, key, weight in each for number in (head + 1, owner + 1, key + 1, weight)]
     assert numbers(e.said) == near(said)
     assert numbers(e.alt) == near(said, heads)
+    assert tips(e, ", bytes: ") == [512, 8 * kv_width, 96]
     found = readouts(e)
-    assert numbers(found["per token"]) == [512, 8 * kv_width, 96, 16, 8]
     assert numbers(found["head_dim"]) == [64, num_heads, head_dim]
     assert numbers(found["parameters"]) == [parameters] == [state.parameters]
 

@@ -104,10 +104,3 @@ def test_heads_keep_their_own_keys_until_some_are_shared(cost):
     cost.set(num_heads=2)
     assert state() == (768, 2, 2)
     assert list(cost.controls["num_kv_heads"].options) == [1, 2]
-
-
-def test_a_number_of_heads_that_was_not_measured_is_refused():
-    with pytest.raises(ValueError, match="num_heads must divide width and be at most 64, got 12 and 64"):
-        explorers.CostExplorer({}, width=64)
-    explorer = explorers.CostExplorer({"split": {}, "other": {64: 20_000}}, width=64, num_heads=4)
-    assert chart_of(explorer)[1] == {"other layer's peak": close({64: 20_000})}

@@ -95,7 +95,7 @@ def test_another_head_or_token_needs_no_forward(explorer, monkeypatch):
     monkeypatch.undo()
     for end in range(1, 20):
         explorer.set(text="abcdefghijklmnopqrst"[:end])
-    assert len(explorer.forwards) <= 8  # what is remembered doesn't grow
+    assert explorer.look.cache_info().currsize <= 8  # what is remembered doesn't grow
 
 
 def test_a_forward_says_how_far_it_is(explorer):

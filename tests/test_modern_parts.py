@@ -149,8 +149,8 @@ def test_scaled_frequencies_keep_the_fast_pairs_and_divide_the_slow_ones():
         assert torch.equal(scaled[turns > 33], plain[turns > 33])
         assert max_difference(scaled[turns < 0.8], plain[turns < 0.8] / 8) < 1e-12
         assert (scaled.diff() < 0).all()
-    assert yarn_frequencies(plain, 1.0, 8192)[1] == 1.0
-    assert yarn_frequencies(plain, 32.0, 4096)[1] == pytest.approx(1.3466, abs=1e-4)
+    assert yarn_frequencies(plain, 1.0, 8192, 5e5)[1] == 1.0
+    assert yarn_frequencies(plain, 32.0, 4096, 5e5)[1] == pytest.approx(1.3466, abs=1e-4)
 
 
 def test_sparse_attention_sees_the_best_keys_that_it_may_see():

@@ -125,20 +125,6 @@ def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
     assert [each.step for each in ground.arrays.honest] == [20, 40]
 
 
-def test_a_long_run_keeps_a_bounded_number_of_points(monkeypatch):
-    from attention_helpers.explorers.playground import runs
-
-    monkeypatch.setattr(runs, "MOST_MEASURED", 6)
-    run = Run("one question", 4, 1, 0.0, 1e-2, "causal", seed=0)
-    for _ in range(12):
-        run.take(1)
-    steps = [each.step for each in run.measured]
-    assert len(steps) <= 7
-    assert (steps[0], steps[-1]) == (0, 12)
-    assert steps == sorted(steps)
-    assert run.training.losses == []
-
-
 def test_seven_fast_presses_start_one_thread_and_an_eighth_ends_it(ground):
     button = ground.buttons["Play"]
     for _ in range(7):

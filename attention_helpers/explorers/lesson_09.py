@@ -40,7 +40,7 @@ def scaled_frequencies(scaling, width):
     """Frequencies of rotary positions for `width` entries of a head, and the factor for `rotate`."""
     plain = rope_frequencies(width)
     if scaling == "YaRN":
-        return yarn_frequencies(plain, FACTOR, ORIGINAL)
+        return yarn_frequencies(plain, FACTOR, ORIGINAL, base=10_000)
     scaled = {"none": plain, "linear": plain / FACTOR, "Llama 3": llama3_frequencies(plain, FACTOR, ORIGINAL)}
     return scaled[scaling], 1.0
 

@@ -64,7 +64,7 @@ def llama3_frequencies(frequencies, factor, original, low=1.0, high=4.0):
     return blend(frequencies, (turns - low) / (high - low), factor)
 
 
-def yarn_frequencies(frequencies, factor, original, base=10_000.0, fast=32.0, slow=1.0, truncate=True):
+def yarn_frequencies(frequencies, factor, original, base, fast=32.0, slow=1.0, truncate=True):
     """YaRN: like Llama 3's scaling, but blended by a pair's number; also returns a factor for `rotate`.
 
     original: as for llama3_frequencies. base: the one that made the frequencies. Pairs that turn more than `fast` times

@@ -3,14 +3,13 @@
 import itertools
 import os
 import shutil
-import urllib.request
 
 import course
 import pytest
 from kernel import Kernel
 from test_explorers_in_lab import CONTRAST, ROOM, choose_theme, still
 
-from tools.notebooks.lab import TOKEN, Lab
+from tools.notebooks.lab import Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
@@ -73,10 +72,6 @@ class Page:
     def play(self):
         self.do("playground.restart()", "playground.play()")
 
-    def interrupt(self):
-        address = f"{self.served.address}/api/kernels/{self.kernel.id}/interrupt?token={TOKEN}"
-        urllib.request.urlopen(urllib.request.Request(address, method="POST"))
-
 
 @pytest.fixture(scope="module")
 def lab(browser, served):
@@ -136,24 +131,6 @@ def test_a_cell_runs_while_it_plays(ground):
     ground.do("__import__('time').sleep(1)")
     ground.lab.wait_until(lambda: ground.ask("playground.arrays.step") > before + 10, "it stood still")
     assert ground.ask("playground.playing") is True
-
-
-def test_an_interrupt_stops_it_while_no_cell_runs(ground):
-    ground.play()
-    ground.page.wait_for_timeout(500)
-    ground.interrupt()
-    ground.wait_for(ENDED, (0, False))
-    assert ground.ask("1 + 1") == 2
-
-
-def test_an_interrupt_of_a_cell_stops_it_too(ground):
-    ground.play()
-    question = ground.kernel.client.execute("import time; time.sleep(60)", stop_on_error=False)
-    ground.page.wait_for_timeout(500)
-    ground.interrupt()
-    reply = ground.kernel.client.get_shell_msg(timeout=60)
-    assert (reply["parent_header"]["msg_id"], reply["content"]["ename"]) == (question, "KeyboardInterrupt")
-    ground.wait_for(ENDED, (0, False))
 
 
 def test_it_stands_still_for_who_wants_less_motion_until_play_is_pressed(ground):
