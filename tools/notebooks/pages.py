@@ -1,4 +1,4 @@
-"""An extension of Sphinx for the reading site: live explorers, alt texts, MathJax from a package.
+"""An extension of Sphinx for the reading site: live explorers, alt texts, formulas without a script.
 
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
@@ -12,11 +12,12 @@ from sphinx.util import logging
 
 from attention_helpers import show_source
 
+from . import formulas
 from .live_block import block
 from .live_pages import GRIDS, PLAYGROUND
 from .manifest import COURSE
 from .run_cell import code_for
-from .site_files import copy_mathjax, draw_icons, improve
+from .site_files import draw_icons, improve, shrink_figures
 
 SVG, PNG = "image/svg+xml", "image/png"
 START = "notebooks/00_start_here"
@@ -155,11 +156,10 @@ def describe(app, pagename, templatename, context, doctree):
     """What a search engine or a chat shows of a page: the question that its notebook answers."""
     lesson = next((each for each in COURSE if f"notebooks/{each.path.stem}" == pagename), None)
     title, text = (f"{lesson.title}: {app.config.project}", lesson.question) if lesson else (app.config.project, ABOUT)
-    for key, value in {
-        'name="description"': text,
-        'property="og:title"': title,
-        'property="og:description"': text,
-    }.items():
+    tags = {'name="description"': text, 'property="og:title"': title, 'property="og:description"': text}
+    if address := app.config.html_baseurl:  # a picture needs a whole address
+        tags['property="og:image"'] = f"{address}_static/playground.png"
+    for key, value in tags.items():
         context["metatags"] = context.get("metatags", "") + f'\n<meta {key} content="{html.escape(value)}">'
 
 
@@ -167,6 +167,7 @@ def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
     app.connect("build-finished", improve)
-    app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", shrink_figures)
+    app.add_html_math_renderer("drawn", (formulas.inline, None), (formulas.block, None))
     app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
