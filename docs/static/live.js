@@ -5,7 +5,6 @@
 
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const FRAME = 140, QUIET = 400; // milliseconds that a picture stays when playing, and before a headline is read aloud
-
 const SVG = "http://www.w3.org/2000/svg";
 
 /** A text or an attribute's value without its character references, such as &amp;. */
@@ -20,34 +19,29 @@ class Picture {
         this.shown = this.tree(place);
     }
 
-    /** A piece's parts, which are found once. */
-    parsed(piece) {
-        if (!this.known[piece]) {
-            const [, name, rest, text] = /^<(\/?\w+)([^>]*)>([^]*)$/.exec(this.pieces[piece]);
-            const given = [...rest.matchAll(/([\w:-]+)="([^"]*)"/g)].map(([, key, value]) => [key, plain(value)]);
-            const [ends, empty] = [name[0] === "/", rest.endsWith("/")];
-            this.known[piece] = { name, ends, empty, text: plain(text), attributes: Object.fromEntries(given) };
-        }
-        return this.known[piece];
+    /** A piece's parts; Picture finds those of each piece once. */
+    static parsed(code) {
+        const [, end, name, rest, text] = /^<(\/?)(\w+)([^>]*)>([^]*)$/.exec(code);
+        const given = [...rest.matchAll(/([\w:-]+)="([^"]*)"/g)].map(([, key, value]) => [key, plain(value)]);
+        return { end, name, empty: rest.endsWith("/"), attributes: Object.fromEntries(given), text: plain(text) };
     }
 
-    /** A state as a tree: a node has its name, its attributes and children, or its text. */
+    /** A state as a tree: a node has its name, attributes and children, or its text. */
     tree(place) {
         const open = [[]];
         for (const piece of this.states[place]) {
-            const { name, ends, empty, text, attributes } = this.parsed(piece), children = [];
-            if (ends) open.pop();
+            const { end, name, empty, attributes, text } = (this.known[piece] ??= Picture.parsed(this.pieces[piece]));
+            const children = [];
+            if (end) open.pop();
             else open.at(-1).push({ name, attributes, children });
-            if (!ends && !empty) open.push(children);
+            if (!end && !empty) open.push(children);
             if (text) open.at(-1).push({ name: "", text });
         }
         return open[0];
     }
 
     show(place) {
-        const tree = this.tree(place);
-        this.change(this.view, this.shown, tree);
-        this.shown = tree;
+        this.change(this.view, this.shown, (this.shown = this.tree(place)));
     }
 
     /** Give an element the children of one tree, when it has those of another. */
@@ -59,24 +53,18 @@ class Picture {
                 const space = next.name === "svg" ? SVG : parent.namespaceURI;
                 const added = next.name ? document.createElementNS(space, next.name) : document.createTextNode("");
                 node ? node.replaceWith(added) : parent.append(added);
-                [node, last] = [added, { attributes: {}, children: [] }];
+                [node, last] = [added, { children: [] }];
             }
-            if (next.name) {
-                this.dress(node, last.attributes, next.attributes);
-                this.change(node, last.children, next.children);
-            } else if (last.text !== next.text) {
-                node.data = next.text;
+            const [was, is] = [last.attributes ?? {}, next.attributes ?? {}]; // what a reader opened isn't among them
+            if (was !== is) {
+                for (const name in is) if (was[name] !== is[name]) node.setAttribute(name, is[name]);
+                for (const name in was) if (!(name in is)) node.removeAttribute(name);
             }
+            if (next.name) this.change(node, last.children, next.children);
+            else if (last.text !== next.text) node.data = next.text;
             node = node.nextSibling;
         });
         before.slice(after.length).forEach(() => parent.lastChild.remove());
-    }
-
-    /** Change an element's attributes, except what a reader opened or the theme added. */
-    dress(element, before, after) {
-        if (before === after) return;
-        for (const name in after) if (before[name] !== after[name]) element.setAttribute(name, after[name]);
-        for (const name in before) if (!(name in after)) element.removeAttribute(name);
     }
 }
 

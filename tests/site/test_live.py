@@ -9,7 +9,7 @@ import pytest
 from course import PATHS, ROOT, code_cells, read
 from playwright.sync_api import expect
 
-from tools.notebooks.live_pages import GRIDS, PLAYGROUND, Live
+from tools.notebooks.live_pages import PLAYGROUND, Live
 from tools.notebooks.pages import explorer_of
 
 SITE = ROOT / "build" / "site"
@@ -41,7 +41,6 @@ def explorers():
 
 
 LIVE = explorers()
-MOVING = [(page, kind) for page, kind in LIVE if GRIDS[kind]]
 fresh = cache(lambda page, kind: Live(LIVE[page, kind], kind))
 
 
@@ -83,7 +82,7 @@ def test_a_pages_states_are_small(opened, page):
     assert all(json.loads(code)["states"] for code in codes)
 
 
-@pytest.mark.parametrize(("page", "kind"), MOVING)
+@pytest.mark.parametrize(("page", "kind"), LIVE)
 def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page, kind):
     tab = opened(page, reduced_motion="reduce")
     box = tab.locator(f".live.{kind}")

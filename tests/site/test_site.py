@@ -20,7 +20,7 @@ LOOK = """() => ({
     wrong: document.querySelectorAll('.math:not(:has(svg))').length,
     figures: [...document.querySelectorAll('.cell_output img')].map(picture => picture.alt),
     broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
-    drawings: [...document.querySelectorAll('.bd-article [role=img]')].map(picture => picture.ariaLabel),
+    drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula)')].map(picture => picture.ariaLabel),
 })"""
 # Figures further down are loaded later.
 LOAD = """async () => {

@@ -43,7 +43,7 @@ GRIDS = {
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
-    "LayerExplorer": {},  # a picture that wraps: it's about a class that the learner types
+    "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124, 125]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 6, 10, 14, 18, 22, 26], "head": [*range(9)]},
 }

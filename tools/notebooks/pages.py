@@ -12,7 +12,7 @@ from sphinx.util import logging
 
 from attention_helpers import show_source
 
-from . import formulas
+from .formulas import in_a
 from .live_block import block
 from .live_pages import GRIDS, PLAYGROUND
 from .manifest import COURSE
@@ -47,6 +47,7 @@ SOLUTION = """<details><summary>Solution</summary>
 **Why it's right.** {why}
 
 </details>"""
+NOT_YET = r"^\*\*Not attempted yet.*\n"  # nor can anybody answer: of the reply, the hints stay
 FRONT = "<!-- the playground, live -->"
 
 
@@ -88,8 +89,7 @@ def with_explorer(cell, cells, start):
     if found := explorer_of(cell, cells, start):
         cell["outputs"] = [output for output in cell["outputs"] if output not in pictures]
         made, rest = block(*found)
-        rest = only_there(rest) if GRIDS[found[1]] else STILL
-        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=rest))]
+        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=only_there(rest)))]
     for output in pictures:
         output["data"] = {"text/html": following("".join(output["data"][SVG]))}
     return [cell, markdown(cell, REST.format(rest=STILL))] if pictures else [cell]
@@ -112,6 +112,8 @@ def with_solution(cell, number):
     name = re.search(r"^practice\.(\w+)\.check\(", "".join(cell["source"]), flags=re.MULTILINE)
     if cell["cell_type"] != "code" or not name:
         return [cell]
+    for output in cell["outputs"]:
+        output["data"]["text/markdown"] = re.sub(NOT_YET, "", "".join(output["data"]["text/markdown"]))
     practice = import_module(f"attention_helpers.exercises.lesson_{number}")
     exercise = getattr(practice, name[1])
     code = show_source(exercise.solution).data.split("\n\n", 1)[1]
@@ -168,6 +170,6 @@ def setup(app):
     app.connect("html-page-context", describe)
     app.connect("build-finished", improve)
     app.connect("build-finished", shrink_figures)
-    app.add_html_math_renderer("drawn", (formulas.inline, None), (formulas.block, None))
+    app.add_html_math_renderer("drawn", in_a("span"), in_a("div"))
     app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,19 +6,9 @@ from pathlib import Path
 
 from PIL import Image
 
-ICONS = [
-    "bars",
-    "magnifying-glass",
-    "xmark",
-    "list",
-    "download",
-    "expand",
-    "file",
-    "file-pdf",
-    "angle-left",
-    "angle-right",
-]
-ICONS += ["sun", "moon", "circle-half-stroke"]
+ICONS = (
+    "bars magnifying-glass xmark list download expand file file-pdf angle-left angle-right sun moon circle-half-stroke"
+)
 SEARCH = r'<script src="[^"]*(searchtools|language_data|searchindex)\.js[^"]*"></script>'
 SIDE = '<div id="pst-primary-sidebar"'
 LOOK = """.fa-solid, .fas {
@@ -42,8 +32,8 @@ def draw_icons(app, error):
     )
     end = code.index('"fa-solid",b)')
     solid = code[code.rindex("var b={", 0, end) : end]
-    drawn = re.findall(rf'[{{,]"?({"|".join(ICONS)})"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', solid)
-    if missing := set(ICONS) - {name for name, *_ in drawn}:
+    drawn = re.findall(rf'[{{,]"?({ICONS.replace(" ", "|")})"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', solid)
+    if missing := set(ICONS.split()) - {name for name, *_ in drawn}:
         raise ValueError(f"the theme's icons must have {', '.join(sorted(missing))}: has its script changed?")
     rules = (ICON.format(*icon) for icon in drawn)
     (static / "icons.css").write_text(LOOK + "".join(rules), encoding="utf-8")
@@ -65,5 +55,5 @@ def shrink_figures(app, error):
     """Figures as WebP: lines and letters as they are, a picture of many small ones with less detail."""
     for file in [] if error else Path(app.outdir, "_images").glob("*.png"):
         lossless = file.stat().st_size < 100_000
-        Image.open(file).convert("RGB").save(file.with_suffix(".webp"), lossless=lossless, quality=80, method=6)
+        Image.open(file).convert("RGBA").save(file.with_suffix(".webp"), lossless=lossless, quality=80, method=6)
         file.unlink()
