@@ -34,7 +34,7 @@ def explorers():
     for path in PATHS:
         cells = code_cells(read(path))
         for cell in cells:
-            live = explorer_of(cell, [each.source for each in cells], path.stem.startswith("00"))
+            live = explorer_of(cell, [each.source for each in cells])
             if live:
                 found[path.relative_to(ROOT).with_suffix(".html").as_posix(), live[1]] = live[0]
     return found
