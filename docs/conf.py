@@ -3,6 +3,7 @@
 The folder that Sphinx reads is the repository's root, so that links lead as they do in the repository.
 """
 
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -14,6 +15,7 @@ project = "Attention, step by step"
 author = "The authors of Attention, step by step"
 release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 html_title = project
+html_baseurl = os.environ.get("SITE_URL", "")  # where the pages will be, with a slash at the end, if that's known
 language = "en"
 
 extensions = ["myst_nb", "tools.notebooks.pages"]
@@ -25,15 +27,13 @@ nb_render_markdown_format = "gfm"  # an output may hold a table
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 myst_heading_slug_func = "tools.notebooks.pages.slug"
-# Without its menu, which would load more, and make each formula a stop for the tab key.
-mathjax_path = "mathjax/tex-chtml.js"
-mathjax3_config = {"options": {"enableMenu": False}}
+html_math_renderer = "drawn"
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {"show_navbar_depth": 2, "show_toc_level": 2, "navbar_persistent": [], "back_to_top_button": False}
 html_context = {"default_mode": "auto"}  # dark where the reader's system is
 suppress_warnings = ["toc.not_included"]  # the solutions, to which their lessons link
-html_static_path = ["static"]
+html_static_path = ["static", "../notebooks/pictures/playground.png"]
 html_css_files = ["icons.css", "site.css"]
 html_js_files = [(name, {"defer": "defer"}) for name in ("live.js", "copy.js")]
 html_favicon = "static/favicon.svg"

@@ -302,4 +302,4 @@ def table(rows):
     """Readouts as an HTML table of names and texts."""
     head = '<tr><th scope="row" style="text-align:left;vertical-align:top;padding-right:1em">'
     cells = [f"{head}{html.escape(name)}</th><td>{marked(text)}</td></tr>" for name, text in rows.items()]
-    return f"<table>{''.join(cells)}</table>" if cells else ""
+    return f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else ""

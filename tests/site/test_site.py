@@ -17,10 +17,10 @@ PNG = "image/png"
 WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 800}
 LOOK = """() => ({
     links: [...document.querySelectorAll('a[href]')].map(link => link.href),
-    wrong: document.querySelectorAll('mjx-merror').length,
+    wrong: document.querySelectorAll('.math:not(:has(svg))').length,
     figures: [...document.querySelectorAll('.cell_output img')].map(picture => picture.alt),
     broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
-    drawings: [...document.querySelectorAll('.bd-article [role=img]')].map(picture => picture.ariaLabel),
+    drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula)')].map(picture => picture.ariaLabel),
 })"""
 # Figures further down are loaded later.
 LOAD = """async () => {
@@ -29,7 +29,6 @@ LOAD = """async () => {
 }"""
 # The theme has noticed, and no colour is on its way any more.
 TURNED = "name => document.documentElement.dataset.theme == name && !document.getAnimations().length"
-READY = "() => document.querySelectorAll('.math').length == document.querySelectorAll('.math mjx-container').length"
 
 # Words of code that are of one kind have one colour: with one of each, axe needs seconds, with all of them a minute.
 THIN_OUT = """() => {
@@ -50,7 +49,6 @@ class Visit:
         page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto((SITE / name).as_uri())
-        page.wait_for_function(READY)
         page.evaluate(LOAD)
         self.seen = page.evaluate(LOOK)
         page.evaluate(THIN_OUT)

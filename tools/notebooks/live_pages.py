@@ -3,11 +3,15 @@
 An explorer is made as in its notebook. Its states are kept in build/live, under a hash of all that they depend on.
 """
 
+import base64
 import hashlib
+import io
 import itertools
 import json
 import re
 from pathlib import Path
+
+from PIL import Image
 
 from .run_cell import shown_by
 
@@ -16,6 +20,7 @@ KEPT = ROOT / "build" / "live"
 PLAYGROUND = ["from attention_helpers.explorers import Playground\nPlayground()"]
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
+XMLNS = ' xmlns="http://www.w3.org/2000/svg"'  # a page needs none
 EVERY = slice(None)  # all values of a control
 STEPS = [*range(21), *range(22, 62, 2), *range(65, 105, 5)]  # of the playground: fewer where little changes
 RUNS = {
@@ -35,10 +40,10 @@ GRIDS = {
     "DropoutExplorer": {"p": [0.0, 0.1, 0.2, 0.5, 0.8, 0.9], "draws": EVERY},
     "WrapperExplorer": {"num_heads": [1, 2, 4], "d_out": [1, 2, 4], "weights": EVERY},
     "SplitExplorer": {"num_heads": [1, 2, 4], "weights": TRAINED, "where": EVERY},
-    "LearningExplorer": {"example": [1, 2], "step": EVERY},
+    "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
-    "LayerExplorer": {},  # a picture that wraps: it's about a class that the learner types
+    "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124, 125]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 6, 10, 14, 18, 22, 26], "head": [*range(9)]},
 }
@@ -61,6 +66,14 @@ def settings(name, values, controls):
     labels = {value: label for label, value in known.items()}
     chosen = list(known.values())[values] if isinstance(values, slice) else values
     return {labels.get(value, str(value)): {name: value} for value in chosen}
+
+
+def lighter(image):
+    """An address that holds a PNG of many pixels as one that holds a WebP, with 32 steps of opacity: half the bytes."""
+    picture = Image.open(io.BytesIO(base64.b64decode(image[1]))).convert("RGBA")
+    picture.putalpha(picture.getchannel("A").point(lambda alpha: round(alpha / 255 * 31) * 255 // 31))
+    picture.save(file := io.BytesIO(), "WEBP", lossless=True, method=6)
+    return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 class Live:
@@ -112,6 +125,7 @@ class Live:
         # A drawing shrinks by a quarter at most, then its row scrolls: letters of 11 px stay above 8.
         narrow = lambda svg: f'{svg[1]}min-width:{0.75 * int(svg[2]):.0f}px"'  # noqa: E731
         shown = re.sub(r'(<svg [^>]*?width="(\d+)" [^>]*?style=")flex:none"', narrow, self.explorer.view.value)
+        shown = re.sub(r"data:image/png;base64,([^\"]{20000,})", lighter, shown.replace(XMLNS, ""))
         return (f'<p class="live-note">{note}</p>' if note else "") + shown
 
     def described(self, name):

@@ -1,4 +1,4 @@
-"""An extension of Sphinx for the reading site: live explorers, alt texts, MathJax from a package.
+"""An extension of Sphinx for the reading site: live explorers, alt texts, formulas without a script.
 
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
@@ -12,11 +12,12 @@ from sphinx.util import logging
 
 from attention_helpers import show_source
 
+from .formulas import in_a
 from .live_block import block
-from .live_pages import GRIDS, PLAYGROUND
+from .live_pages import PLAYGROUND
 from .manifest import COURSE
 from .run_cell import code_for
-from .site_files import copy_mathjax, draw_icons, improve
+from .site_files import draw_icons, improve, shrink_figures
 
 SVG, PNG = "image/svg+xml", "image/png"
 START = "notebooks/00_start_here"
@@ -25,11 +26,9 @@ MOVES = """``````{{raw}} html
 ``````
 """
 REST = """:::{{container}} live-rest
-{rest}
+This explorer has some of its states here. In the notebook, {more}you can choose any value.
 To try it, [set the course up](/docs/index.md#run-it-yourself), open this notebook there, and run the cell above.
 :::"""
-STILL = "On this page the explorer is a picture, because it answers to what you type."
-ONLY_THERE = "This explorer has some of its states here. In the notebook, {names} and you can choose any value."
 ABOUT = "Attention in PyTorch, from a dot product to the heads of a GPT, in notebooks with explorers that move."
 # What the start page says of a notebook's cells, and what it says here, where the playground plays by itself.
 INSTEAD = {
@@ -46,6 +45,7 @@ SOLUTION = """<details><summary>Solution</summary>
 **Why it's right.** {why}
 
 </details>"""
+NOT_YET = r"^\*\*Not attempted yet.*\n"  # nor can anybody answer: of the reply, the hints stay
 FRONT = "<!-- the playground, live -->"
 
 
@@ -69,41 +69,23 @@ def folded(cell):
     return cell
 
 
-def explorer_of(cell, cells, start):
-    """The codes that make a cell's explorer, and its kind, if it's live on the site; else None.
-
-    start: whether it's the start page, where the playground plays.
-    """
+def explorer_of(cell, cells):
+    """The codes that make a cell's explorer, and its kind; None if it has no explorer."""
     pictures = [output["data"] for output in cell.get("outputs", []) if SVG in output.get("data", {})]
-    kind = "".join(pictures[0]["text/plain"]).split(":")[0] if pictures else None
-    if kind == "Playground":
-        return (PLAYGROUND, kind) if start else None
-    return (code_for("".join(cell["source"]), cells), kind) if kind in GRIDS else None
+    if not pictures:
+        return None
+    kind = "".join(pictures[0]["text/plain"]).split(":")[0]
+    return (PLAYGROUND if kind == "Playground" else code_for("".join(cell["source"]), cells)), kind
 
 
-def with_explorer(cell, cells, start):
-    """A code cell and, after it, its explorer; one that isn't live stays a picture."""
-    pictures = [output for output in cell.get("outputs", []) if SVG in output.get("data", {})]
-    if found := explorer_of(cell, cells, start):
-        cell["outputs"] = [output for output in cell["outputs"] if output not in pictures]
-        made, rest = block(*found)
-        rest = only_there(rest) if GRIDS[found[1]] else STILL
-        return [cell, markdown(cell, MOVES.format(block=made) + REST.format(rest=rest))]
-    for output in pictures:
-        output["data"] = {"text/html": following("".join(output["data"][SVG]))}
-    return [cell, markdown(cell, REST.format(rest=STILL))] if pictures else [cell]
-
-
-def only_there(rest):
-    """What an explorer's notebook has and the site lacks; rest: the names of controls."""
-    *others, last = [f"*{name}*" for name in rest] or [""]
-    names = f"{', '.join(others)} and {last} move too" if others else f"{last} moves too"
-    return ONLY_THERE.format(names=f"{names}," if last else "").replace("notebook,  and", "notebook")
-
-
-def following(svg):
-    """A stored picture in the page's colour, without its white ground."""
-    return re.sub('<rect [^>]*fill="#fff"></rect>', "", svg, count=1).replace("color:#000;", "color:inherit;", 1)
+def with_explorer(cell, cells):
+    """A code cell and, after it, its explorer."""
+    if not (found := explorer_of(cell, cells)):
+        return [cell]
+    cell["outputs"] = [output for output in cell["outputs"] if SVG not in output.get("data", {})]
+    made, rest = block(*found)
+    more = f"more can be moved ({', '.join(f'*{name}*' for name in rest)}), and " if rest else ""
+    return [cell, markdown(cell, MOVES.format(block=made) + REST.format(more=more))]
 
 
 def with_solution(cell, number):
@@ -111,6 +93,8 @@ def with_solution(cell, number):
     name = re.search(r"^practice\.(\w+)\.check\(", "".join(cell["source"]), flags=re.MULTILINE)
     if cell["cell_type"] != "code" or not name:
         return [cell]
+    for output in cell["outputs"]:
+        output["data"]["text/markdown"] = re.sub(NOT_YET, "", "".join(output["data"]["text/markdown"]))
     practice = import_module(f"attention_helpers.exercises.lesson_{number}")
     exercise = getattr(practice, name[1])
     code = show_source(exercise.solution).data.split("\n\n", 1)[1]
@@ -138,13 +122,11 @@ def complete(app, docname, source):
         if FRONT in source[0]:
             source[0] = source[0].replace(FRONT, MOVES.format(block=block(PLAYGROUND, "Playground")[0]))
         return
-    notebook, start = json.loads(source[0]), docname == START
-    if start:
+    notebook = json.loads(source[0])
+    if docname == START:
         said_here(notebook, docname)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    explorers = [
-        made for cell in notebook["cells"] for made in with_explorer(folded(with_alt_text(cell)), cells, start)
-    ]
+    explorers = [made for cell in notebook["cells"] for made in with_explorer(folded(with_alt_text(cell)), cells)]
     lesson = docname.startswith("notebooks/") and docname.count("/") == 1
     number = docname.removeprefix("notebooks/")[:2]
     notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]
@@ -155,11 +137,10 @@ def describe(app, pagename, templatename, context, doctree):
     """What a search engine or a chat shows of a page: the question that its notebook answers."""
     lesson = next((each for each in COURSE if f"notebooks/{each.path.stem}" == pagename), None)
     title, text = (f"{lesson.title}: {app.config.project}", lesson.question) if lesson else (app.config.project, ABOUT)
-    for key, value in {
-        'name="description"': text,
-        'property="og:title"': title,
-        'property="og:description"': text,
-    }.items():
+    tags = {'name="description"': text, 'property="og:title"': title, 'property="og:description"': text}
+    if address := app.config.html_baseurl:  # a picture needs a whole address
+        tags['property="og:image"'] = f"{address}_static/playground.png"
+    for key, value in tags.items():
         context["metatags"] = context.get("metatags", "") + f'\n<meta {key} content="{html.escape(value)}">'
 
 
@@ -167,6 +148,7 @@ def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
     app.connect("build-finished", improve)
-    app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", shrink_figures)
+    app.add_html_math_renderer("drawn", in_a("span"), in_a("div"))
     app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

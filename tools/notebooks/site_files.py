@@ -1,26 +1,15 @@
-"""Files of the reading site that aren't pages: what it needs of MathJax, and of an icon script of 1.5 MB."""
+"""What the theme has no option for: fewer bytes for icons, figures and scripts, and a name for the side bar."""
 
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
-from sphinx.util.fileutil import copy_asset
+from PIL import Image
 
-# What the pages load of MathJax: its scripts in one file, and the fonts; 1.6 of 24 MB.
-MATHJAX = ["tex-chtml.js", "output/chtml/fonts/woff-v2/*"]
-ICONS = [
-    "bars",
-    "magnifying-glass",
-    "xmark",
-    "list",
-    "download",
-    "expand",
-    "file",
-    "file-pdf",
-    "angle-left",
-    "angle-right",
-]
-ICONS += ["sun", "moon", "circle-half-stroke"]
+ICONS = (
+    "bars magnifying-glass xmark list download expand file file-pdf angle-left angle-right sun moon circle-half-stroke"
+)
+SEARCH = r'<script src="[^"]*(searchtools|language_data|searchindex)\.js[^"]*"></script>'
 SIDE = '<div id="pst-primary-sidebar"'
 LOOK = """.fa-solid, .fas {
     display: inline-block; width: 1.1em; height: 1em; vertical-align: -.125em; background: currentColor;
@@ -33,13 +22,6 @@ ICON = """.fa-{} {{ --icon: url('data:image/svg+xml,<svg xmlns="http://www.w3.or
 """
 
 
-def copy_mathjax(app, error):
-    package = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
-    files = [] if error else [file for pattern in MATHJAX for file in package.glob(pattern)]
-    for file in files:
-        copy_asset(file, Path(app.outdir, "_static", "mathjax", file.relative_to(package).parent))
-
-
 def draw_icons(app, error):
     """Write the used icons as styles, and leave the theme's script empty, which would draw any of 2,000."""
     if error:
@@ -50,8 +32,8 @@ def draw_icons(app, error):
     )
     end = code.index('"fa-solid",b)')
     solid = code[code.rindex("var b={", 0, end) : end]
-    drawn = re.findall(rf'[{{,]"?({"|".join(ICONS)})"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', solid)
-    if missing := set(ICONS) - {name for name, *_ in drawn}:
+    drawn = re.findall(rf'[{{,]"?({ICONS.replace(" ", "|")})"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', solid)
+    if missing := set(ICONS.split()) - {name for name, *_ in drawn}:
         raise ValueError(f"the theme's icons must have {', '.join(sorted(missing))}: has its script changed?")
     rules = (ICON.format(*icon) for icon in drawn)
     (static / "icons.css").write_text(LOOK + "".join(rules), encoding="utf-8")
@@ -59,8 +41,19 @@ def draw_icons(app, error):
 
 
 def improve(app, error):
-    """Where the theme has no option: name the side bar for screen readers, and load figures when they're near."""
+    """Name the side bar for screen readers, load figures when they're near, and what searches where one searches."""
     for page in [] if error else Path(app.outdir).rglob("*.html"):
         code = page.read_text(encoding="utf-8")
         code = code.replace(SIDE, f'{SIDE} role="complementary" aria-label="Site"')
-        page.write_text(code.replace("<img ", '<img loading="lazy" '), encoding="utf-8")
+        code = re.sub(r'(_images/\w+)\.png"', r'\1.webp"', code.replace("<img ", '<img loading="lazy" '))
+        if page.name != "search.html":
+            code = re.sub(SEARCH, "", code)
+        page.write_text(code, encoding="utf-8")
+
+
+def shrink_figures(app, error):
+    """Figures as WebP: lines and letters as they are, a picture of many small ones with less detail."""
+    for file in [] if error else Path(app.outdir, "_images").glob("*.png"):
+        lossless = file.stat().st_size < 100_000
+        Image.open(file).convert("RGBA").save(file.with_suffix(".webp"), lossless=lossless, quality=80, method=6)
+        file.unlink()
