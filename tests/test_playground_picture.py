@@ -134,6 +134,8 @@ HEADLINES = [
     ((60, 0.3), {"predicted": "09"}, "One head .* both are wrong"),
     ((60, 0.3), {"predicted": "90"}, "One head .* by luck"),
     ((100, 0.3), {"num_heads": 2}, "Training"),
+    ((60, 0.12), {"learning_rate": 1e-4}, "12% after 60 steps of learning rate 0.0001: they're too small"),
+    ((149, 0.2), {"num_heads": 2, "learning_rate": 0.1}, "20% after 149 .* too large"),
     ((149, 0.3), {"num_heads": 4, "d_out": 4}, "Training"),
     ((150, 0.3), {"num_heads": 4, "d_out": 4}, "30% after 150 steps; with d_out 16 it would reach 99%"),
     ((200, 0.62), ADVICE, "62% after 200 steps; with learning rate 0.01 and dropout 0.2 "),

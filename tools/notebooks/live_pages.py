@@ -45,7 +45,7 @@ GRIDS = {
     "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
     "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124, 125]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
-    "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 6, 10, 14, 18, 22, 26], "head": [*range(9)]},
+    "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 
 

@@ -11,6 +11,7 @@ from .runs import LEARNED, NEXT, STEADY
 
 PATIENT = 150  # steps before a headline names other settings, if more steps might be enough
 SURE = 60  # steps before it says that one head isn't enough, since no number of steps is
+OFF = {1e-4: "small", 1e-1: "large"}  # learning rates that are far from the good one
 APART = 0.3  # nats: if the honest loss exceeds the usual one by more, the model reads the future
 SAID = {"num_heads": "{} heads", "d_out": "d_out {}", "learning_rate": "learning rate {}", "dropout": "dropout {}"}
 TRAINING = "Training: with every step, the question reads differently."
@@ -40,9 +41,9 @@ def cannot(task, num_heads):
     return task == "two questions" and num_heads == 1
 
 
-def fails(state, task, num_heads, **_):
+def fails(state, task, num_heads, learning_rate, **_):
     """Whether a second head is what lacks, and the run has shown it."""
-    return cannot(task, num_heads) and state.step >= SURE and state.learned is None
+    return cannot(task, num_heads) and learning_rate not in OFF and state.step >= SURE and state.learned is None
 
 
 def headline(state, task, **sizes):
@@ -58,7 +59,10 @@ def headline(state, task, **sizes):
         return f"Learned: {percent(LEARNED)} for {STEADY} steps, from step {state.learned} on.{who_reads(state)}"
     if fails(state, task, **sizes):
         return BLEND.format(OF_BOTH[sum(a == b for a, b in zip(state.predicted, state.answers, strict=True))])
-    fixed = fixes(task, **sizes)
+    rate, fixed = sizes["learning_rate"], fixes(task, **sizes)
+    no_other = {*fixed} <= {"learning_rate", "num_heads"}
+    if rate in OFF and no_other and SURE <= state.step < PATIENT and now.accuracy < 0.5:
+        return f"{percent(now.accuracy)} after {state.step} steps of learning rate {rate}: they're too {OFF[rate]}."
     if state.step < PATIENT or not fixed or now.accuracy >= LEARNED:
         return TRAINING
     with_these = " and ".join(SAID[name].format(value) for name, value in fixed.items())
