@@ -245,7 +245,8 @@ def atlas(state):
     down = "".join(f"M{LEFT + layer * TILE} {ABOVE}v{height}" for layer in range(layers + 1))
     parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))
     place = lambda layer, head: {"x": LEFT + layer * TILE, "y": ABOVE + head * TILE, "width": TILE, "height": TILE}  # noqa: E731
-    parts += [tag("rect", **place(*each), **{"class": "ablated"}) for each in state.ablate]
+    cover = {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}  # paler than the frame, which can lie on it
+    parts += [tag("rect", **place(*each), **cover) for each in state.ablate]
     parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 3}))
     parts += [text(LEFT + (layer + 0.5) * TILE, ABOVE - 5, str(layer)) for layer in range(0, layers, 2)]
     parts += [text(LEFT - 5, ABOVE + (head + 0.65) * TILE, f"head {head}", "end") for head in range(heads)]
