@@ -226,7 +226,7 @@ def check_stage(e, state, where, maps, stages):
         "values": [head_dim],
         "scores": [*ends(scores), scores.amax(dim=(1, 2)).argmax() + 1],
         "mask": [n * (n - 1) // 2, n * n],
-        "dropout": gone or [num_heads * n * (n + 1) // 2],
+        "dropout": gone or [(state.weights > 0).sum()],
         "context": [head_dim],
         "side by side": [num_heads, head_dim, d_out],
         "output": [d_out] if state.accuracy is None else [*state.accuracy],
