@@ -106,7 +106,7 @@ class VariantsExplorer(SentenceExplorer):
         names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
         if len(owners) > 4:
             names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
-        room = {"width": 518, "height": 416, "colours": owners, "names": names, "bar": colour_bar(height=200)}
+        room = {"width": 518, "height": 400, "colours": owners, "names": names, "bar": colour_bar(height=200)}
         return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room), self.cache_bars(state)]]
 
     def cache_bars(self, state):
