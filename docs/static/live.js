@@ -1,71 +1,28 @@
-// The explorers of the reading site. A page holds an explorer's states as lists of shared pieces of HTML: each is a tag
-// and the text after it. A control chooses a state, and the picture is changed where it differs: the rest of it needs no
-// style, layout or paint again. Without this script, the page shows one of the states and no controls.
+// The explorers of the reading site. A page holds an explorer's states as lists of shared pieces of HTML. A control
+// chooses a state, whose pieces are joined. Without this script, the page shows one of the states and no controls.
 "use strict";
 
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const FRAME = 140, QUIET = 400; // milliseconds that a picture stays when playing, and before a headline is read aloud
-const SVG = "http://www.w3.org/2000/svg";
 
-/** A text or an attribute's value without its character references, such as &amp;. */
-function plain(code) {
-    return code.includes("&") ? new DOMParser().parseFromString(code, "text/html").documentElement.textContent : code;
-}
-
-/** A picture that goes from one state to the next. */
-class Picture {
-    constructor(view, { pieces, states }, place) {
-        Object.assign(this, { view, pieces, states, known: [] });
-        this.shown = this.tree(place);
-    }
-
-    /** A piece's parts; Picture finds those of each piece once. */
-    static parsed(code) {
-        const [, end, name, rest, text] = /^<(\/?)(\w+)([^>]*)>([^]*)$/.exec(code);
-        const given = [...rest.matchAll(/([\w:-]+)="([^"]*)"/g)].map(([, key, value]) => [key, plain(value)]);
-        return { end, name, empty: rest.endsWith("/"), attributes: Object.fromEntries(given), text: plain(text) };
-    }
-
-    /** A state as a tree: a node has its name, attributes and children, or its text. */
-    tree(place) {
-        const open = [[]];
-        for (const piece of this.states[place]) {
-            const { end, name, empty, attributes, text } = (this.known[piece] ??= Picture.parsed(this.pieces[piece]));
-            const children = [];
-            if (end) open.pop();
-            else open.at(-1).push({ name, attributes, children });
-            if (!end && !empty) open.push(children);
-            if (text) open.at(-1).push({ name: "", text });
+/** Give an element the children of another, changing only what differs: the rest needs no style, layout or paint. */
+function morph(element, fresh) {
+    const [before, after] = [[...element.childNodes], [...fresh.childNodes]];
+    after.forEach((next, n) => {
+        const last = before[n];
+        if (last?.isEqualNode(next)) return;
+        if (last?.nodeName !== next.nodeName) {
+            last ? last.replaceWith(next) : element.append(next);
+            return;
         }
-        return open[0];
-    }
-
-    show(place) {
-        this.change(this.view, this.shown, (this.shown = this.tree(place)));
-    }
-
-    /** Give an element the children of one tree, when it has those of another. */
-    change(parent, before, after) {
-        let node = parent.firstChild;
-        after.forEach((next, n) => {
-            let last = before[n];
-            if (last?.name !== next.name) {
-                const space = next.name === "svg" ? SVG : parent.namespaceURI;
-                const added = next.name ? document.createElementNS(space, next.name) : document.createTextNode("");
-                node ? node.replaceWith(added) : parent.append(added);
-                [node, last] = [added, { children: [] }];
-            }
-            const [was, is] = [last.attributes ?? {}, next.attributes ?? {}]; // what a reader opened isn't among them
-            if (was !== is) {
-                for (const name in is) if (was[name] !== is[name]) node.setAttribute(name, is[name]);
-                for (const name in was) if (!(name in is)) node.removeAttribute(name);
-            }
-            if (next.name) this.change(node, last.children, next.children);
-            else if (last.text !== next.text) node.data = next.text;
-            node = node.nextSibling;
-        });
-        before.slice(after.length).forEach(() => parent.lastChild.remove());
-    }
+        if (next.nodeType === Node.TEXT_NODE) last.data = next.data;
+        for (const { name, value } of next.attributes ?? [])
+            if (last.getAttribute(name) !== value) last.setAttribute(name, value);
+        for (const { name } of [...(last.attributes ?? [])])
+            if (!next.hasAttribute(name) && name !== "open") last.removeAttribute(name); // a reader opened it
+        morph(last, next);
+    });
+    before.slice(after.length).forEach((node) => node.remove());
 }
 
 class Live {
@@ -74,7 +31,6 @@ class Live {
         this.data = JSON.parse(box.querySelector("script").textContent);
         this.view = this.part("view");
         this.inputs = [...box.querySelectorAll("label > select, label > input")];
-        this.picture = new Picture(this.view, this.data, this.place);
         this.part("controls").hidden = false;
         this.inputs.forEach((input) => input.addEventListener("input", () => this.moved(input)));
         if (this.data.plays) this.prepare(box);
@@ -85,9 +41,11 @@ class Live {
     }
 
     draw() {
-        const { fails, controls } = this.data;
+        const { fails, controls, pieces, states } = this.data;
         const place = this.place;
-        this.picture.show(place);
+        const fresh = document.createElement("template");
+        fresh.innerHTML = states[place].map((piece) => pieces[piece]).join("");
+        morph(this.view, fresh.content);
         this.inputs.forEach((input, n) => {
             if (input.type !== "range") return;
             const label = controls[n].values[input.value];

@@ -47,7 +47,6 @@ GRIDS = {
     "TextExplorer": {"back": EVERY},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
-FIRST = {"SplitExplorer": {"where": "output"}}  # where the notebook's first state would look empty on a page
 
 
 def values_of(control):
@@ -86,8 +85,6 @@ class Live:
         torch.set_num_threads(1)
         made = shown_by(codes)
         self.explorer = getattr(made, "explorer", made)  # the playground's is behind its door
-        if kind in FIRST:
-            self.explorer.set(**FIRST[kind])
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
         if unknown := [name for name in GRIDS[kind] if name not in self.controls and not self.trains]:
             raise ValueError(f"GRIDS in live_pages.py must name controls of {kind}, got {', '.join(unknown)}")
