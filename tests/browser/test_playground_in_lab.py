@@ -24,8 +24,6 @@ WATCH = """() => {
         window.seen.push([performance.now(), +step.textContent]);
     }).observe(document.body, {subtree: true, childList: true});
 }"""
-THREADS = "[thread.name for thread in __import__('threading').enumerate()].count('playground')"
-ENDED = f"({THREADS}, playground.playing)"
 
 
 class Page:
