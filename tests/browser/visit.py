@@ -11,7 +11,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from tools.notebooks.lab import Lab
 
 SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
-# Lab scrolls while it renders, and the browser renders what is in view; elsewhere innerText is empty.
+# What a cell's text is, the page always knows; innerText is empty where the browser has not rendered the cell yet.
 SHOWN = """({prompts, outputs, pictures}) => {
     document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0;
     const cells = [...document.querySelectorAll('.jp-CodeCell')];
@@ -20,19 +20,19 @@ SHOWN = """({prompts, outputs, pictures}) => {
     const images = cells.flatMap(cell => of(cell, '.jp-OutputArea-output :is(img, [role=img])'));
     return cells.length == prompts.length
         && images.length >= pictures && images.every(image => image.complete !== false)
-        && cells.every((cell, n) => cell.querySelector('.jp-InputPrompt').innerText == prompts[n])
+        && cells.every((cell, n) => cell.querySelector('.jp-InputPrompt').textContent == prompts[n])
         && cells.every((cell, n) => of(cell, '.jp-OutputArea-output').length >= outputs[n])
         && cells.every(cell => of(cell, '.jp-OutputArea-output').every(
             output => output.querySelector('img, svg')
-                || output.innerText.trim() && !output.innerText.includes('Loading widget')));
+                || output.textContent.trim() && !output.textContent.includes('Loading widget')));
 }"""
 LOOK = """() => ({
     bottom: Math.ceil([...document.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom),
-    text: document.querySelector('.jp-Notebook').innerText,
+    text: document.querySelector('.jp-Notebook').textContent,
     dirty: document.querySelectorAll('.jp-mod-dirty').length > 0,
-    said: [...document.querySelectorAll('.jp-OutputArea-output:not(:has(img, svg))')].map(box => box.innerText),
-    prompts: [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.innerText),
-    errors: [...document.querySelectorAll('.jp-OutputArea-output[data-mime-type$=error]')].map(box => box.innerText),
+    said: [...document.querySelectorAll('.jp-OutputArea-output:not(:has(img, svg))')].map(box => box.textContent),
+    prompts: [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.textContent),
+    errors: [...document.querySelectorAll('.jp-OutputArea-output[data-mime-type$=error]')].map(box => box.textContent),
     pictures: [...document.querySelectorAll('.jp-OutputArea-output img')]
         .filter(picture => picture.complete && picture.naturalWidth).map(picture => picture.src),
 })"""
