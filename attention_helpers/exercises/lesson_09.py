@@ -258,9 +258,9 @@ left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
     deeper=True,
-    prompt="`pad_sequence` pads on the right by default. But to generate, all texts should end in the last row. "
-    "Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, and "
-    "padding. Let every token see itself, even padding.",
+    prompt="`pad_sequence` pads on the right by default. But for generation, each text should end in the last "
+    "row. Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, "
+    "and padding. Let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes={
@@ -316,9 +316,8 @@ distance_bias = Exercise(
     title="A penalty for distance",
     deeper=True,
     prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
-    "each *scaled* score. Let n be the number of heads, or the next power of two below it if it isn't one. Heads h = 1 "
-    "to n have the slope `2 ** (-8 * h / n)`, and any others get h = 0.5, 1.5, 2.5 and so on. Return the "
-    "causal weights.",
+    "each *scaled* score. The first n heads, with n the largest power of two that isn't above their number, have the "
+    "slopes `2 ** (-8 * h / n)` for h = 1 to n. Any others get h = 0.5, 1.5, 2.5 and so on. Return the causal weights.",
     solution=alibi,
     cases=heads_of_queries,
     rows_sum_to_one=True,
