@@ -42,10 +42,13 @@ def test_mask_broadcasts(shape):
     torch.testing.assert_close(attention_weights(scores, mask), expected, equal_nan=True)
 
 
-def test_fully_hidden_row_is_nan_and_the_others_are_not():
-    weights = attention_weights(torch.zeros(2, 2), torch.tensor([[True, True], [False, True]]))
+def test_fully_hidden_row_is_nan_and_zero_in_torchs_function_and_the_others_are_not():
+    hide, values = torch.tensor([[True, True], [False, True]]), torch.ones(1, 1, 2, 2)
+    weights = attention_weights(torch.zeros(2, 2), hide)
     assert weights[0].isnan().all()
     assert weights[1].tolist() == [1, 0]
+    torchs = torch.nn.functional.scaled_dot_product_attention(values, values, values, attn_mask=~hide)
+    assert torchs[0, 0].tolist() == [[0, 0], [1, 1]]
 
 
 def test_causal_mask_hides_later_keys_only():

@@ -258,9 +258,10 @@ left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
     deeper=True,
-    prompt="`pad_sequence` pads on the right by default. But for generation, each text should end in the last "
-    "row. Return a batch with zeros before short texts, and a boolean mask, True where a key is hidden: the future, "
-    "and padding. Let every token see itself, even padding.",
+    prompt="In a batch, short texts get **padding**. `pad_sequence` puts it on the right by default, but for "
+    "generation each text should end in the last row. Return a batch with zeros before short texts, and a boolean "
+    "mask, True where a key is hidden: the future, and padding. Softmax makes NaN of a row that sees nothing (torch's "
+    "fused function makes zeros), so let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes={

@@ -98,5 +98,6 @@ def described(layer, model):
         narrower = f" (values {layer['value_dim']})" if "value_dim" in layer else ""
         heads = f"{layer['heads']} / {layer['kv_heads']} × {layer['head_dim']}{narrower}"
     norm = {"head": "QK-norm per head", "width": "QK-norm over the width", None: ""}[layer.get("qk_norm")]
-    also = ", ".join(filter(None, [norm, *(name for name in ("sinks", "gate", "bias") if layer.get(name))]))
+    shared = "values from W_key" if layer.get("values_from_keys") else ""
+    also = ", ".join(filter(None, [norm, shared, *(name for name in ("sinks", "gate", "bias") if layer.get(name))]))
     return f"{layer['count']} {layer['kind']}{special}", positions, heads, also or "—"
