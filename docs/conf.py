@@ -1,4 +1,4 @@
-"""The reading site, which Sphinx makes of notebooks/ and docs/: no cell is run, and no page asks the network.
+"""The reading site, which Sphinx makes of notebooks/ and docs/. No page asks the network.
 
 The folder that Sphinx reads is the repository's root, so that links lead as they do in the repository.
 """

@@ -18,9 +18,9 @@ WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 800}
 LOOK = """() => ({
     links: [...document.querySelectorAll('a[href]')].map(link => link.href),
     wrong: document.querySelectorAll('.math:not(:has(svg))').length,
-    figures: [...document.querySelectorAll('.cell_output img')].map(picture => picture.alt),
+    figures: [...document.querySelectorAll('.cell_output :is(img, svg.figure)')].map(it => it.alt ?? it.ariaLabel),
     broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
-    drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula)')].map(picture => picture.ariaLabel),
+    drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula, .figure)')].map(it => it.ariaLabel),
 })"""
 # Figures further down are loaded later.
 LOAD = """async () => {

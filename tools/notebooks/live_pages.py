@@ -69,9 +69,9 @@ def settings(name, values, controls):
 
 
 def lighter(image):
-    """An address that holds a PNG of many pixels as one that holds a WebP, with 32 steps of opacity: half the bytes."""
+    """An address that holds a PNG of many pixels as one that holds a WebP with 15 steps of opacity."""
     picture = Image.open(io.BytesIO(base64.b64decode(image[1]))).convert("RGBA")
-    picture.putalpha(picture.getchannel("A").point(lambda alpha: round(alpha / 255 * 31) * 255 // 31))
+    picture.putalpha(picture.getchannel("A").point(lambda alpha: round(alpha / 17) * 17))
     picture.save(file := io.BytesIO(), "WEBP", lossless=True, method=6)
     return f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
 
@@ -150,17 +150,22 @@ class Live:
         return found | {"pieces": [*numbers], "states": states}
 
 
-def packed(codes, kind):
-    """An explorer's states, from build/live if they were computed there by the same code."""
+def kept(name, module, codes, make):
+    """A text from build/live; made, if that wasn't done there by the same module, package and codes."""
     files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
-    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *files])).hexdigest()[:24]
-    name = f"{kind}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
-    kept = KEPT / f"{name}-{computing}.json"
-    if not kept.is_file():
+    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(module), *files])).hexdigest()[:24]
+    name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
+    place = KEPT / f"{name}-{computing}.json"
+    if not place.is_file():
         KEPT.mkdir(parents=True, exist_ok=True)
         for former in KEPT.glob(f"{name}-*.json"):
             former.unlink()
-        # "</" would end the script that holds it
-        found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")
-        kept.write_text(found, encoding="utf-8")
-    return kept.read_text(encoding="utf-8")
+        place.write_text(make(), encoding="utf-8")
+    return place.read_text(encoding="utf-8")
+
+
+def packed(codes, kind):
+    """An explorer's states, from build/live if they were computed there by the same code."""
+    # "</" would end the script that holds it
+    make = lambda: json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))  # noqa: E731
+    return kept(kind, __file__, codes, lambda: make().replace("</", r"<\/"))

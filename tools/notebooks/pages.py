@@ -1,4 +1,4 @@
-"""An extension of Sphinx for the reading site: live explorers, alt texts, formulas without a script.
+"""An extension of Sphinx for the reading site: live explorers, figures as drawings, formulas without a script.
 
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
@@ -12,12 +12,13 @@ from sphinx.util import logging
 
 from attention_helpers import show_source
 
+from .figures import drawings
 from .formulas import in_a
 from .live_block import block
 from .live_pages import PLAYGROUND
 from .manifest import COURSE
 from .run_cell import code_for
-from .site_files import draw_icons, improve, shrink_figures
+from .site_files import draw_icons, improve
 
 SVG, PNG = "image/svg+xml", "image/png"
 START = "notebooks/00_start_here"
@@ -54,11 +55,13 @@ def slug(heading):
     return heading.strip().replace(" ", "-")
 
 
-def with_alt_text(cell):
-    """A code cell, whose figure is read out as in JupyterLab: there the output says how, here the cell."""
+def with_figure(cell, drawn):
+    """A code cell with its figure as a drawing, or as a picture with an alt text: here the cell has it."""
     for output in cell.get("outputs", []):
         if alt := output.get("metadata", {}).get(PNG, {}).get("alt"):
             cell["metadata"]["mystnb"] = {"image": {"alt": alt}}
+            if alt in drawn:
+                output["data"] = {"text/html": drawn[alt]}
     return cell
 
 
@@ -126,7 +129,8 @@ def complete(app, docname, source):
     if docname == START:
         said_here(notebook, docname)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    explorers = [made for cell in notebook["cells"] for made in with_explorer(folded(with_alt_text(cell)), cells)]
+    drawn = drawings(notebook, docname)
+    explorers = [made for cell in notebook["cells"] for made in with_explorer(folded(with_figure(cell, drawn)), cells)]
     lesson = docname.startswith("notebooks/") and docname.count("/") == 1
     number = docname.removeprefix("notebooks/")[:2]
     notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]
@@ -148,7 +152,6 @@ def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
     app.connect("build-finished", improve)
-    app.connect("build-finished", shrink_figures)
     app.add_html_math_renderer("drawn", in_a("span"), in_a("div"))
     app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

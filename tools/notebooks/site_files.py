@@ -1,10 +1,8 @@
-"""What the theme has no option for: fewer bytes for icons, figures and scripts, and a name for the side bar."""
+"""What the theme has no option for: fewer bytes for icons and scripts, and a name for the side bar."""
 
 import re
 from importlib.util import find_spec
 from pathlib import Path
-
-from PIL import Image
 
 ICONS = (
     "bars magnifying-glass xmark list download expand file file-pdf angle-left angle-right sun moon circle-half-stroke"
@@ -45,15 +43,7 @@ def improve(app, error):
     for page in [] if error else Path(app.outdir).rglob("*.html"):
         code = page.read_text(encoding="utf-8")
         code = code.replace(SIDE, f'{SIDE} role="complementary" aria-label="Site"')
-        code = re.sub(r'(_images/\w+)\.png"', r'\1.webp"', code.replace("<img ", '<img loading="lazy" '))
+        code = code.replace("<img ", '<img loading="lazy" ')
         if page.name != "search.html":
             code = re.sub(SEARCH, "", code)
         page.write_text(code, encoding="utf-8")
-
-
-def shrink_figures(app, error):
-    """Figures as WebP: lines and letters as they are, a picture of many small ones with less detail."""
-    for file in [] if error else Path(app.outdir, "_images").glob("*.png"):
-        lossless = file.stat().st_size < 100_000
-        Image.open(file).convert("RGBA").save(file.with_suffix(".webp"), lossless=lossless, quality=80, method=6)
-        file.unlink()

@@ -1,0 +1,80 @@
+"""The site's figures are drawings of what the notebooks show: in the page's colours, small, and readable on a phone."""
+
+import gzip
+import re
+
+import numpy as np
+import pytest
+from course import LESSONS, ROOT
+from matplotlib.colors import LinearSegmentedColormap
+from PIL import Image
+
+from attention_helpers import plots
+from tools.notebooks.figures import drawn, unmixed
+
+SITE = ROOT / "build" / "site"
+MOST = 150_000  # bytes of a page with its figures, compressed
+# A figure's letters in pixels, and the ids of the page.
+SEEN = """() => [
+    [...document.querySelectorAll('svg.figure')].map((figure) => {
+        const scale = figure.getBoundingClientRect().width / figure.viewBox.baseVal.width;
+        const letters = [...figure.querySelectorAll('text, tspan')].filter((text) => text.textContent.trim());
+        return Math.min(...letters.map((text) => parseFloat(getComputedStyle(text).fontSize) * scale));
+    }),
+    [...document.querySelectorAll('svg.figure [id]')].map((each) => each.id),
+    [...document.querySelectorAll('.cell_output img')].map((picture) => picture.alt),
+]"""
+SHOWS = """
+from attention_helpers.plots import draw_heatmap, new_figure, show_figure
+figure, [ax] = new_figure()
+draw_heatmap(ax, [[1, {value}], [0, 0.5]], ["<a>", "b"], ["  c", "d"], hidden=[[0, 0], [0, 1]])
+show_figure(figure, "at most 1")
+"""
+
+
+def stored(monkeypatch, code):
+    """The picture that a code's figure is stored as."""
+    pictures = []
+    with monkeypatch.context() as patched:
+        patched.setattr(plots, "show_figure", lambda figure, caption: pictures.append(plots.png_bytes(figure)))
+        exec(code, {})
+    return pictures[0]
+
+
+def test_a_figure_is_drawn_only_if_it_is_the_stored_one(monkeypatch):
+    code = SHOWS.format(value=0.25)
+    picture = stored(monkeypatch, code)
+    svg = drawn([code], {"at most 1": picture})["at most 1"]
+    assert {"1.00", "0.25", "&lt;a&gt;", "\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}c"} <= set(re.findall(r">([^<>]+)<", svg))
+    assert not re.search("#000000|#ffffff|: ", svg)
+    assert drawn([SHOWS.format(value=0.5)], {"at most 1": picture}) == {}
+    assert drawn([code], {"at most 2": picture}) == {}
+
+
+RAMPS = [LinearSegmentedColormap.from_list("ramp", ["white", ink]) for ink in (*plots.HEAD_COLOURS, "0.35", "black")]
+
+
+@pytest.mark.parametrize("cmap", [plots.WEIGHTS, plots.SIGNED, *RAMPS])
+def test_on_white_a_map_has_its_colours_and_zero_is_the_page(cmap):
+    colours = cmap(np.linspace(0, 1, 255).reshape(15, 17))
+    faded = unmixed(colours)
+    seen = np.asarray(Image.alpha_composite(Image.new("RGBA", faded.size, "white"), faded))
+    np.testing.assert_allclose(seen / 255, colours, atol=0.02)
+    white = (colours > 0.995).all(axis=-1)
+    assert white.any()
+    assert (np.asarray(faded)[white, 3] == 0).all()
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_lessons_figures_are_readable_on_a_phone_and_small(browser, lesson):
+    file = SITE / lesson.relative_to(ROOT).with_suffix(".html")
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(file.as_uri())
+    letters, ids, pictures = page.evaluate(SEEN)
+    page.close()
+    assert all(size >= 8 for size in letters)
+    assert len(set(ids)) == len(ids)
+    assert all("≈" in alt for alt in pictures)  # a measurement, which no run repeats
+    code = file.read_text(encoding="utf-8")
+    shown = {file.parent / name for name in re.findall(r'<img [^>]*src="([^"]+)"', code)}
+    assert sum(len(gzip.compress(each.read_bytes())) for each in [file, *shown]) <= MOST
