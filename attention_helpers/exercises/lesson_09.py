@@ -260,8 +260,8 @@ left_padding = Exercise(
     deeper=True,
     prompt="In a batch, short texts get **padding**. `pad_sequence` puts it on the right by default, but for "
     "generation each text should end in the last row. Return a batch with zeros before short texts, and a boolean "
-    "mask, True where a key is hidden: the future, and padding. Softmax turns a row that sees nothing into NaN (torch's "
-    "fused function into zeros), so let every token see itself, even padding.",
+    "mask, True where a key is hidden: the future, and padding. Softmax turns a row that sees nothing into NaN, "
+    "torch's fused function into zeros, so let every token see itself, even padding.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes={
