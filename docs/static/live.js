@@ -1,29 +1,9 @@
-// The explorers of the reading site. A page holds an explorer's states as lists of shared pieces of HTML. A control
-// chooses a state, whose pieces are joined. Without this script, the page shows one of the states and no controls.
+// The explorers of the reading site. A page holds all states of an explorer, and a control chooses the one that trees.js
+// brings its view to. Without these scripts, the page shows one of the states and no controls.
 "use strict";
 
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const FRAME = 140, QUIET = 400; // milliseconds that a picture stays when playing, and before a headline is read aloud
-
-/** Give an element the children of another, changing only what differs: the rest needs no style, layout or paint. */
-function morph(element, fresh) {
-    const [before, after] = [[...element.childNodes], [...fresh.childNodes]];
-    after.forEach((next, n) => {
-        const last = before[n];
-        if (last?.isEqualNode(next)) return;
-        if (last?.nodeName !== next.nodeName) {
-            last ? last.replaceWith(next) : element.append(next);
-            return;
-        }
-        if (next.nodeType === Node.TEXT_NODE) last.data = next.data;
-        for (const { name, value } of next.attributes ?? [])
-            if (last.getAttribute(name) !== value) last.setAttribute(name, value);
-        for (const { name } of [...(last.attributes ?? [])])
-            if (!next.hasAttribute(name) && name !== "open") last.removeAttribute(name); // a reader opened it
-        morph(last, next);
-    });
-    before.slice(after.length).forEach((node) => node.remove());
-}
 
 class Live {
     constructor(box) {
@@ -31,6 +11,8 @@ class Live {
         this.data = JSON.parse(box.querySelector("script").textContent);
         this.view = this.part("view");
         this.inputs = [...box.querySelectorAll("label > select, label > input")];
+        this.trees = new Trees(this.data);
+        this.shown = this.state;
         this.part("controls").hidden = false;
         this.inputs.forEach((input) => input.addEventListener("input", () => this.moved(input)));
         if (this.data.plays) this.prepare(box);
@@ -40,19 +22,21 @@ class Live {
         return this.inputs.reduce((place, input, n) => place * this.data.controls[n].values.length + +input.value, 0);
     }
 
+    get state() {
+        return this.trees.node(this.data.states[this.place]);
+    }
+
     draw() {
-        const { fails, controls, pieces, states } = this.data;
-        const place = this.place;
-        const fresh = document.createElement("template");
-        fresh.innerHTML = states[place].map((piece) => pieces[piece]).join("");
-        morph(this.view, fresh.content);
+        const { fails, controls } = this.data;
+        const last = this.shown;
+        this.trees.morph(this.view, last, (this.shown = this.state));
         this.inputs.forEach((input, n) => {
             if (input.type !== "range") return;
             const label = controls[n].values[input.value];
             input.setAttribute("aria-valuetext", label);
             input.nextElementSibling.textContent = label;
         });
-        if (this.data.plays) this.part("remedy").classList.toggle("live-wanted", fails.includes(place));
+        if (this.data.plays) this.part("remedy").classList.toggle("live-wanted", fails.includes(this.place));
     }
 
     /** Read the headline aloud, once the hand rests. */
