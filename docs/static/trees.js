@@ -14,7 +14,7 @@ function common(before, after, alike) {
 }
 
 class Trees {
-    /** A node is a text, or a list of the number of a tag and of children, which are nodes or a shared node's number. */
+    /** A node is a text, or a list of a tag's number and its children, which are nodes or a shared node's number. */
     constructor({ tags, nodes }) {
         this.node = (found) => (typeof found === "number" ? nodes[found] : found);
         this.tag = (node) => (typeof node === "object" && tags[node[0]]) || [null, {}];
@@ -30,8 +30,8 @@ class Trees {
     morph(element, last, next) {
         if (last === next) return;
         const [[kind, old], [name, now]] = [this.tag(last), this.tag(next)];
-        // A browser that translates the page has its own elements around the texts.
-        if (kind !== name || (!name && element.nodeName !== "#text")) element.replaceWith(this.made(next, element.parentNode));
+        if (kind !== name) element.replaceWith(this.made(next, element.parentNode));
+        else if (!name && element.nodeName !== "#text") element.replaceWith(next); // the browser translated the page
         else if (!name) element.data = next;
         else {
             for (const key in now) if (old[key] !== now[key]) element.setAttribute(key, now[key]);
@@ -44,6 +44,10 @@ class Trees {
     fill(element, last, next) {
         const [before, after] = [last, next].map((node) => node.slice(1).map(this.node));
         const nodes = [...element.childNodes];
+        if (nodes.length !== before.length) { // translated
+            element.replaceChildren(...after.map((node) => this.made(node, element)));
+            return;
+        }
         let most; // needed only where children come or go
         for (let i = 0, j = 0; i < before.length || j < after.length; ) {
             const stays = i < before.length && j < after.length && this.alike(before[i], after[j]) === 2;
