@@ -45,6 +45,7 @@ class SplitExplorer(HeadsExplorer):
             "weights": switch(),
             "where": widgets.ToggleButtons(
                 options=ORDER,
+                value=ORDER[-1],  # the complete layer
                 description="stage",
                 tooltip="How far the layer has computed",
                 layout={"grid_area": "auto / 1 / auto / -1"},

@@ -91,8 +91,8 @@ def staged(svg, where, places, box, parts=1):
 
     box: where it is, (x, y, width, height).
     """
-    if not reached(where, places[0]):
-        return tag("g", svg, opacity="0.15")
+    # A group in each state: if it came and went, the site's script would make all that's in it again.
+    svg = tag("g", svg, opacity=1 if reached(where, places[0]) else "0.15")
     if where not in places:
         return svg
     x, y, width, height = box

@@ -1,58 +1,78 @@
-// The explorers of the reading site. A page holds an explorer's states as lists of shared pieces of HTML. A control
-// chooses a state, whose pieces are joined. Without this script, the page shows one of the states and no controls.
+// The explorers of the reading site. A page holds an explorer's states as trees that share their equal parts, and a
+// control chooses one (tools/notebooks/trees.py). Without this script, the page shows one of them and no controls.
 "use strict";
 
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const FRAME = 140, QUIET = 400; // milliseconds that a picture stays when playing, and before a headline is read aloud
-
-/** Give an element the children of another, changing only what differs: the rest needs no style, layout or paint. */
-function morph(element, fresh) {
-    const [before, after] = [[...element.childNodes], [...fresh.childNodes]];
-    after.forEach((next, n) => {
-        const last = before[n];
-        if (last?.isEqualNode(next)) return;
-        if (last?.nodeName !== next.nodeName) {
-            last ? last.replaceWith(next) : element.append(next);
-            return;
-        }
-        if (next.nodeType === Node.TEXT_NODE) last.data = next.data;
-        for (const { name, value } of next.attributes ?? [])
-            if (last.getAttribute(name) !== value) last.setAttribute(name, value);
-        for (const { name } of [...(last.attributes ?? [])])
-            if (!next.hasAttribute(name) && name !== "open") last.removeAttribute(name); // a reader opened it
-        morph(last, next);
-    });
-    before.slice(after.length).forEach((node) => node.remove());
-}
+const SVG = "http://www.w3.org/2000/svg";
 
 class Live {
     constructor(box) {
         this.part = (kind) => box.querySelector(`.live-${kind}`);
         this.data = JSON.parse(box.querySelector("script").textContent);
+        const { nodes, tags, states } = this.data;
+        this.node = (found) => (typeof found === "number" ? nodes[found] : found);
+        this.tag = (node) => (typeof node === "string" ? [null, {}] : tags[node[0]]);
         this.view = this.part("view");
         this.inputs = [...box.querySelectorAll("label > select, label > input")];
+        this.state = this.node(states[this.place]);
         this.part("controls").hidden = false;
         this.inputs.forEach((input) => input.addEventListener("input", () => this.moved(input)));
-        if (this.data.plays) this.prepare(box);
+        if (this.data.plays) this.prepare();
     }
 
     get place() {
         return this.inputs.reduce((place, input, n) => place * this.data.controls[n].values.length + +input.value, 0);
     }
 
+    /** A new element or text for a node: a text, or a list of a tag's number and the children, some by number. */
+    made(node, parent) {
+        const [name, attributes] = this.tag(node);
+        if (!name) return new Text(node);
+        const element = document.createElementNS(name === "svg" ? SVG : parent.namespaceURI, name);
+        for (const key in attributes) element.setAttribute(key, attributes[key]);
+        element.append(...node.slice(1).map((child) => this.made(this.node(child), element)));
+        return element;
+    }
+
+    /** Change an element that shows one node so that it shows another. On a phone, all that stays saves time. */
+    morph(element, last, next) {
+        if (last === next) return;
+        const [[kind, old], [name, now]] = [this.tag(last), this.tag(next)];
+        if (!name || kind !== name) return element.replaceWith(this.made(next, element.parentNode));
+        for (const key in now) if (old[key] !== now[key]) element.setAttribute(key, now[key]);
+        for (const key in old) if (!(key in now)) element.removeAttribute(key);
+        this.fill(element, ...[last, next].map((node) => node.slice(1).map(this.node)));
+    }
+
+    /** The same for its children. If some come or go, those at both ends stay that have a tag or a place in common. */
+    fill(element, before, after) {
+        const nodes = [...element.childNodes], same = before.length === after.length;
+        if (nodes.length !== before.length) // the browser translated the page
+            return element.replaceChildren(...after.map((child) => this.made(child, element)));
+        const alike = ([kind, a], [name, b]) => a === b || (kind === name && "x" in a && a.x === b.x && a.y === b.y);
+        const stays = (i, j) => same || alike(this.tag(before[i]), this.tag(after[j]));
+        let [i, from, to] = [0, before.length, after.length];
+        while (i < from && i < to && stays(i, i)) i += 1;
+        while (i < from && i < to && stays(from - 1, to - 1)) [from, to] = [from - 1, to - 1];
+        after.slice(i, to).forEach((child) => element.insertBefore(this.made(child, element), nodes[from] ?? null));
+        nodes.slice(i, from).forEach((node) => node.remove());
+        after.slice(0, i).forEach((child, n) => this.morph(nodes[n], before[n], child));
+        after.slice(to).forEach((child, n) => this.morph(nodes[from + n], before[from + n], child));
+    }
+
     draw() {
-        const { fails, controls, pieces, states } = this.data;
-        const place = this.place;
-        const fresh = document.createElement("template");
-        fresh.innerHTML = states[place].map((piece) => pieces[piece]).join("");
-        morph(this.view, fresh.content);
+        const { fails, controls, states } = this.data;
+        const last = this.state;
+        this.state = this.node(states[this.place]);
+        this.morph(this.view, last, this.state);
         this.inputs.forEach((input, n) => {
             if (input.type !== "range") return;
             const label = controls[n].values[input.value];
             input.setAttribute("aria-valuetext", label);
             input.nextElementSibling.textContent = label;
         });
-        if (this.data.plays) this.part("remedy").classList.toggle("live-wanted", fails.includes(place));
+        if (this.data.plays) this.part("remedy").classList.toggle("live-wanted", fails.includes(this.place));
     }
 
     /** Read the headline aloud, once the hand rests. */
@@ -76,7 +96,7 @@ class Live {
     }
 
     /** The playground: it plays once it's seen, and rests while it isn't. */
-    prepare(box) {
+    prepare() {
         const [run, step] = this.inputs;
         this.part("play").addEventListener("click", () => {
             if (!this.wanted && step.value === step.max) step.value = 0;
@@ -101,8 +121,7 @@ class Live {
             this.seen = isIntersecting;
             this.next();
         };
-        // Where its middle is on the page, not just an edge.
-        new IntersectionObserver(seen, { rootMargin: "-15% 0px" }).observe(this.view);
+        new IntersectionObserver(seen, { rootMargin: "-15% 0px" }).observe(this.view); // its middle, not just an edge
     }
 
     play(wanted) {

@@ -1,6 +1,7 @@
 """The site's live explorers: what they show is what the explorers compute, for keyboards, without scripts, in calm."""
 
 import gzip
+import html
 import json
 import random
 from functools import cache
@@ -96,6 +97,15 @@ def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page
     assert tab.evaluate("document.activeElement.type") == "range"
     assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
     expect(said).to_contain_text(box.locator(".attention-headline").text_content())
+
+
+@pytest.mark.parametrize("translated", ["<font>Etwas</font>", "<font>Etwas</font> <font>anderes</font>"])
+def test_what_a_browser_translated_still_follows_the_controls(opened, translated):
+    [(page, kind)] = [each for each in LIVE if each[1] == "ScoresExplorer"]
+    headline = opened(page).locator(f".live.{kind} .attention-headline")
+    headline.evaluate("(headline, code) => { headline.innerHTML = code; }", translated)
+    headline.page.locator(f".live.{kind}").evaluate(MOVE, [[[0, 0]], ""])
+    assert f'headline">{html.escape(headline.inner_text())}</div>' in fresh(page, kind).page([0, 0])
 
 
 @pytest.mark.parametrize("page", sorted({page for page, _ in LIVE}))

@@ -119,7 +119,8 @@ def drawing(figure, caption):
     width = figure.get_figwidth() * plots.SHOWN_DPI
     narrow = ceil(width * SMALLEST / least)
     root.attrib = {"class": "figure", "viewBox": root.get("viewBox"), "role": "img", "aria-label": caption}
-    root.set("style", f"width:min(100%,{max(round(width), narrow)}px);min-width:{narrow}px")
+    shape = "/".join(root.get("viewBox").split()[2:])  # for a browser that doesn't draw it yet
+    root.set("style", f"width:min(100%,{max(round(width), narrow)}px);min-width:{narrow}px;aspect-ratio:{shape}")
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -152,7 +153,7 @@ def drawings(notebook, docname):
     needed = [codes[place] for place in needed]
     make = lambda: json.dumps(drawn(needed, stored))  # noqa: E731
     pictures = [output["data"][PNG] for _, output in shown]
-    made = json.loads(kept(f"figures-{Path(docname).name}", __file__, [*needed, *pictures], make))
+    made = json.loads(kept(f"figures-{Path(docname).name}", [Path(__file__)], [*needed, *pictures], make))
     for caption in stored.keys() - made.keys():
         say = logging.getLogger(__name__)
         (say.info if "≈" in caption else say.warning)("%s: this figure can't be drawn again: %s", docname, caption)

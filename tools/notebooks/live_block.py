@@ -5,6 +5,7 @@ import json
 import re
 
 from .live_pages import packed
+from .trees import unpacked
 
 
 def control(each, index):
@@ -23,7 +24,7 @@ BUTTONS = """<button type="button" class="live-play">Play</button>
 BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 <div class="live-controls" hidden>{controls}</div>
 <p class="live-said" role="status"></p>
-<div class="live-view">{view}</div>
+{view}
 <script type="application/json">{states}</script>
 </div>"""
 
@@ -34,7 +35,7 @@ def block(codes, kind):
     found, index = json.loads(states), 0
     for each, place in zip(found["controls"], found["start"], strict=True):
         index = index * len(each["values"]) + place
-    view = "".join(found["pieces"][n] for n in found["states"][index])
+    view = unpacked(found, found["states"][index])
     controls = "\n".join(map(control, found["controls"], found["start"])) + BUTTONS * found["plays"]
     name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind)
     return BLOCK.format(kind=kind, name=name, controls=controls, view=view, states=states), found["rest"]

@@ -1,4 +1,4 @@
-"""The explorers as the reading site shows them: their states, which are computed here and joined by static/live.js.
+"""The explorers as the reading site shows them: their states, which are computed here and shown by static/live.js.
 
 An explorer is made as in its notebook. Its states are kept in build/live, under a hash of all that they depend on.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from . import trees
 from .run_cell import shown_by
 
 ROOT = Path(__file__).parents[2]
@@ -136,24 +137,23 @@ class Live:
         return {"name": control.description if control else name, "list": listed, "values": labels}
 
     def packed(self):
-        """All states for the page's script: pieces of HTML, and for each state the numbers of its pieces."""
-        numbers, states, fails = {}, [], []
+        """All states for the page's scripts, as trees."""
+        states, fails = trees.Trees(), []
         for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
-            pieces = re.findall("<[^>]*>[^<]*", self.page(place))
+            states.add(f'<div class="live-view">{self.page(place)}</div>')
             if self.trains and self.explorer.buttons["Give it a second head"].layout.display is None:
-                fails.append(len(states))
-            states.append([numbers.setdefault(piece, len(numbers)) for piece in pieces])
+                fails.append(len(states.roots) - 1)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
         controls = [self.described(name) for name in self.grid]
         found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains, "rest": rest}
-        return found | {"pieces": [*numbers], "states": states}
+        return found | states.packed()
 
 
-def kept(name, module, codes, make):
-    """A text from build/live; made, if that wasn't done there by the same module, package and codes."""
+def kept(name, modules, codes, make):
+    """A text from build/live; made, if that wasn't done there by the same package, modules (paths) and codes."""
     files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
-    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(module), *files])).hexdigest()[:24]
+    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [*modules, *files])).hexdigest()[:24]
     name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
     place = KEPT / f"{name}-{computing}.json"
     if not place.is_file():
@@ -168,4 +168,4 @@ def packed(codes, kind):
     """An explorer's states, from build/live if they were computed there by the same code."""
     # "</" would end the script that holds it
     make = lambda: json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))  # noqa: E731
-    return kept(kind, __file__, codes, lambda: make().replace("</", r"<\/"))
+    return kept(kind, [Path(__file__), Path(trees.__file__)], codes, lambda: make().replace("</", r"<\/"))
