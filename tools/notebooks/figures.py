@@ -97,7 +97,9 @@ def svg_of(figure, caption):
         image.set_interpolation("none")
     file = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": caption}):
-        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(
+            file, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
     svg = re.sub(r'\sxmlns[\w:]*="[^"]*"|xlink:|<style.*?</style>| transform="rotate\(-0 [^"]*"', "", file.getvalue())
     svg = re.sub(r"\d+\.\d{2,}(?=[^<>]*>)", short, svg)
     svg = re.sub(r"\s+(?=[^<>]*>)", " ", re.sub(r">\s+<", "><", svg))
