@@ -14,12 +14,12 @@ LOOK = """(box, controls) => {
         if (choice) return choice.selectedOptions[0].value;
         if (tick?.type === 'text') return tick.value;
         if (tick) return tick.checked ? 'True' : 'False';
-        return (button || control.querySelector('.widget-readout')).innerText;
+        return (button || control.querySelector('.widget-readout')).textContent;
     };
     return {
         values: [...box.firstElementChild.children].slice(0, controls).map(value),
         svg: picture.outerHTML, alt: picture.getAttribute('aria-label'),
-        message: box.children[1].innerText, readout: readout.innerHTML, said: said.textContent,
+        message: box.children[1].textContent, readout: readout.innerHTML, said: said.textContent,
     };
 }"""
 HELD = """{

@@ -12,12 +12,12 @@ SEEN = """box => {
     window.controls = [...box.querySelectorAll(kinds)].filter(control => control.checkVisibility());
     return window.controls.map(control => {
         const [row, tick] = [control.closest('.widget-inline-hbox'), control.matches('[type=checkbox]')];
-        const name = control.matches('button') ? control.innerText || control.title
-            : (tick ? control.closest('label') : row.querySelector('.widget-label')).innerText;
+        const name = control.matches('button') ? control.textContent || control.title
+            : (tick ? control.closest('label') : row.querySelector('.widget-label')).textContent;
         const value = tick ? `${control.checked}`
             : control.matches('.widget-toggle-button') ? `${control.matches('.mod-active')}`
             : control.matches('select') ? control.selectedOptions[0].text
-            : control.matches('div') ? row.querySelector('.widget-readout').innerText : control.value;
+            : control.matches('div') ? row.querySelector('.widget-readout').textContent : control.value;
         return [name, value].map(text => text.replaceAll('\\xa0', ' ').trim());
     });
 }"""
