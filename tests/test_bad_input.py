@@ -29,7 +29,7 @@ from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAtten
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
-from attention_helpers.modern.parts import best_keys_mask, padding_mask, repeat_kv, show_self, sink_weights, window_mask
+from attention_helpers.modern.parts import best_keys_mask, padding_mask, repeat_kv, sink_weights, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
@@ -175,8 +175,6 @@ PARTS = [
     (lambda: padding_mask([], 3), ValueError, "lengths", "got []", "at least one length"),
     (lambda: padding_mask([1.5], 3), TypeError, "lengths", "got [1.5]", WHOLE),
     (lambda: padding_mask([1], 3, "top"), ValueError, "side", "got 'top'", "'left' or 'right'"),
-    (lambda: show_self(SCORES), TypeError, "mask", "got torch.float32", "boolean"),
-    (lambda: show_self(ones(2, 3) > 0), ValueError, "mask", "got (2, 3)", "(..., num_tokens, num_tokens)"),
     (lambda: sink_weights(SCORES, ones(3)), ValueError, "sink", "got (3,)", "each of 2 heads"),
     (lambda: sink_weights(SCORES, ones(2), ones(4) > 0), ValueError, "mask", "got (4,)", "broadcast to scores"),
 ]

@@ -110,20 +110,6 @@ def best_keys_mask(scores, k, mask=None):
     return hide if mask is None else hide | mask
 
 
-def show_self(mask):
-    """The mask with its diagonal visible: every token can read itself, so no row is empty and NaN.
-
-    mask: boolean, (..., num_tokens, num_tokens). Returns the same shape.
-    Errors: TypeError if mask isn't boolean, ValueError if it isn't square.
-    """
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a boolean tensor, True where a key is hidden, got {kind}")
-    if mask.ndim < 2 or mask.shape[-2] != mask.shape[-1]:
-        raise ValueError(f"mask must have the shape (..., num_tokens, num_tokens), got {tuple(mask.shape)}")
-    return mask & ~torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
-
-
 def sink_weights(scores, sink, mask=None, scale=1.0):
     """Attention weights with a sink: an extra score per head, for no token, that takes some weight.
 
