@@ -159,9 +159,9 @@ def drawings(notebook, docname):
         return {}
     needed = sorted({codes.index(each) for code, _ in shown for each in code_for(code, codes)})
     needed = [codes[place] for place in needed]
-    make = lambda: json.dumps(drawn(needed, stored))  # noqa: E731
-    pictures = [output["data"][PNG] for _, output in shown]
-    made = json.loads(kept(f"figures-{Path(docname).name}", [Path(__file__)], [*needed, *pictures], make))
+    depends = [*needed, *(output["data"][PNG] for _, output in shown)]
+    name = f"figures-{Path(docname).name}"
+    made = json.loads(kept(name, [Path(__file__)], depends, lambda: json.dumps(drawn(needed, stored))))
     for caption in stored.keys() - made.keys():
         say = logging.getLogger(__name__)
         (say.info if "≈" in caption else say.warning)("%s: this figure can't be drawn again: %s", docname, caption)

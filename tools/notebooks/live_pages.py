@@ -166,6 +166,9 @@ def kept(name, modules, codes, make):
 
 def packed(codes, kind):
     """An explorer's states, from build/live if they were computed there by the same code."""
-    # "</" would end the script that holds it
-    make = lambda: json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))  # noqa: E731
-    return kept(kind, [Path(__file__), Path(trees.__file__)], codes, lambda: make().replace("</", r"<\/"))
+
+    def make():
+        found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))
+        return found.replace("</", r"<\/")  # it would end the script that holds it
+
+    return kept(kind, [Path(__file__), Path(trees.__file__)], codes, make)

@@ -34,8 +34,13 @@ class Trees:
         parts = [*self.numbers]
         used = Counter([*self.roots, *(child for part in parts for child in part[1:] if isinstance(child, int))])
         shared = {number: place for place, number in enumerate(n for n in used if used[n] > 1)}
-        written = lambda n: n if isinstance(n, str) else shared[n] if n in shared else whole(n)  # noqa: E731
-        whole = lambda number: [parts[number][0], *map(written, parts[number][1:])]  # noqa: E731
+
+        def written(n):
+            return n if isinstance(n, str) else shared[n] if n in shared else whole(n)
+
+        def whole(n):
+            return [parts[n][0], *map(written, parts[n][1:])]
+
         tags = [[name, attributes_of(words)] for name, words in self.tags]
         return {"tags": tags, "nodes": [whole(n) for n in shared], "states": [written(n) for n in self.roots]}
 
