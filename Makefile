@@ -18,18 +18,18 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 # The language model that tests decode is kept here, not in the cache folder of whoever runs them.
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
-.PHONY: help venv lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
+.PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
 	refresh lookup-models figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-lab: ## open the course in JupyterLab (PORT=8888, ARGS=... for JupyterLab)
+lab: ## open the course in JupyterLab (PORT=8888, TORCH=cuda for a GPU, ARGS=... for JupyterLab)
 	$(ENSURE) lab
 	@$(BIN)/python tools/setup/workbook.py fill
 	$(BIN)/python -m jupyterlab --ip=127.0.0.1 --port=$(PORT) --ServerApp.root_dir=workbook \
 		--ContentsManager.pre_save_hook=tools.setup.lab_hook.drop_dead_views \
-		--LabApp.default_url=/lab/tree/00_start_here.ipynb $(ARGS)
+		--LabApp.workspaces_dir=workbook/.lab --LabApp.default_url=/lab/tree/00_start_here.ipynb $(ARGS)
 
 reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=03)
 	$(ENSURE) lab
@@ -120,9 +120,6 @@ figures: ## have transformers compute what tests of the language model and of mo
 bench: ## time the explorers: a new one, and a move of each control (ARGS=QKVExplorer for one)
 	$(ENSURE) test
 	$(BIN)/python -m tools.bench.explorers $(ARGS)
-
-venv: ## make .venv with nothing but pip, to install a torch build of your own first
-	$(ENSURE) venv
 
 REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt classroom/requirements.txt
 

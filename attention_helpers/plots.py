@@ -8,21 +8,32 @@ from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap, Normalize, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
 SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
 NUMBERS_UP_TO = 8  # cells per side: beyond that, numbers no longer fit
-HIDDEN = ListedColormap(["white"])  # a masked cell isn't a zero: it's hatched
+FAINT = (0, 0, 0, 0.15)  # black with opacity: on a dark page, the site turns it round
+HIDDEN = ListedColormap(["none"])  # a masked cell isn't a zero: it's hatched
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
 HEAD_COLOURS = ("#0077CC", "#DD7700", "#00AA88", "#BB2244", "#9988FF", "#BB1199", "#767676", "#CC77AA")
 BELOW, ABOVE = "#2F7BD9", "#D9483B"  # signed values: below zero, above zero
 GREY = "#767676"  # what is of no head, such as influence
-SERIES = (GREY, "#7A68D8", "#A8791F", "#222222")  # bars and lines of no head; each line has its own marker, too
-WEIGHTS = LinearSegmentedColormap.from_list("weights", ["white", HEAD_COLOURS[0]])
-SIGNED = LinearSegmentedColormap.from_list("signed", [BELOW, "white", ABOVE])
+SERIES = (GREY, "#7A68D8", "#A8791F", "black")  # bars and lines of no head; each line has its own marker, too
+
+
+def shades(above, below=None):
+    """A colormap from transparent, for zero, to a colour; on zero's other side to another one, if there are two."""
+    fade = [to_rgba(above, 0), to_rgba(above)]
+    if below:
+        fade = list(zip((0, 0.5, 0.5, 1), (to_rgba(below), to_rgba(below, 0), *fade), strict=True))
+    return LinearSegmentedColormap.from_list("shades", fade)
+
+
+WEIGHTS, SIGNED = shades(HEAD_COLOURS[0]), shades(ABOVE, BELOW)
 
 
 class Heatmap(NamedTuple):
@@ -59,17 +70,17 @@ def head_colour(head):
     return HEAD_COLOURS[head % len(HEAD_COLOURS)]
 
 
-def new_figure(columns=1, rows=1, width=4.6, height=3.8, three_d=False):
+def new_figure(columns=1, rows=1, width=4.6, height=3.8):
     """A figure of rows x columns axes, each width x height inches. Returns the figure and the axes, row by row."""
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, subplot_kw={"projection": "3d"} if three_d else None)
-    return figure, list(axes.flat)
+    with rc_context({"grid.color": FAINT}):
+        return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
 def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, labels=None, colour=HEAD_COLOURS[0]):
     """A matrix as colours: one row per query, one column per key, unless `labels` (y, x) says otherwise.
 
-    Zero is white. Values from 0 up take on the colour, such as head_colour(1); if some are negative, those are blue
+    Zero is the page. Values from 0 up take on the colour, such as head_colour(1); if some are negative, those are blue
     and the others red.
     values: (rows, columns); limits: (lowest, highest) value of the colour scale, by default from 0, or the same on both
     sides of it, to the largest of the shown values; hidden: boolean, same shape, True for masked cells, which are
@@ -83,7 +94,7 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
         raise ValueError(f"hidden must have the shape of values, {values.shape}, got {hide.shape}")
     shown = values[~hide & np.isfinite(values)]
     low, high = limits or span(shown)
-    cmap = SIGNED if low < 0 else LinearSegmentedColormap.from_list("weights", ["white", colour])
+    cmap = SIGNED if low < 0 else shades(colour)
     image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
     grid = np.arange(values.shape[1] + 1) - 0.5, np.arange(values.shape[0] + 1) - 0.5
     hatch = ax.pcolor(*grid, np.ma.array(hide, mask=~hide), cmap=HIDDEN, hatch="////", edgecolor="0.6", linewidth=0)
@@ -130,22 +141,22 @@ def luminance(rgb):
 def write_numbers(heatmap, values, hide):
     """Write each number in its cell, dark on light or light on dark; hidden cells get none."""
     colours = heatmap.image.cmap(heatmap.image.norm(values))
-    light = luminance(colours[..., :3])
+    light = luminance(1 - colours[..., 3:] * (1 - colours[..., :3]))  # on white
     for text, (i, j) in zip(heatmap.numbers, np.ndindex(values.shape), strict=False):
         text.set_text("" if hide[i, j] else f"{values[i, j]:.2f}")
         text.set_color("black" if light[i, j] > 0.179 else "white")
 
 
-def draw_bars(ax, series, labels, title="", ylabel=""):
+def draw_bars(ax, series, labels, title="", ylabel="", *, colours=SERIES):
     """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series."""
     width, bars = 0.8 / len(series), []
     for n, (name, values) in enumerate(series.items()):
         places = np.arange(len(labels)) + (n - (len(series) - 1) / 2) * width
-        bars.append(ax.bar(places, as_array(values), width, label=name, color=SERIES[n % len(SERIES)]))
+        bars.append(ax.bar(places, as_array(values), width, label=name, color=colours[n % len(colours)]))
     ax.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(title=title, ylabel=ylabel)
     if len(series) > 1:
-        ax.legend(fontsize=8)
+        ax.legend(fontsize=8, frameon=False)
     return bars
 
 
@@ -161,22 +172,20 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
     if "y" in log:
         ax.set_yscale("log")
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=8)
+    ax.grid(color=FAINT)
+    ax.legend(fontsize=8, frameon=False)
     return lines
 
 
-def draw_arrows(ax, vectors, labels, title="", *, colours=None):
-    """Labelled arrows from the origin, for vectors of width 2 or 3 (`ax` must be flat or 3-D to match)."""
+def draw_arrows(ax, vectors, labels, title=""):
+    """Labelled arrows from the origin, for vectors of width 2."""
     vectors = as_table(vectors)
     for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
-        colour = GREY if colours is None else colours[n]
-        ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=colour, linewidth=2)
-        ax.plot(*vector[:, None], marker="o", color=colour, markersize=5)
+        ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=GREY, linewidth=2)
+        ax.plot(*vector[:, None], marker="o", color=GREY, markersize=5)
         # every other label goes below its tip, so that neighbours don't overlap
         ax.text(*vector * 1.05, label, fontsize=9, va="top" if n % 2 == 0 else "bottom")
-    axis_names = {"xlabel": "entry 0", "ylabel": "entry 1", "zlabel": "entry 2"}
-    ax.set(title=title, **dict(list(axis_names.items())[: vectors.shape[1]]))
+    ax.set(title=title, xlabel="entry 0", ylabel="entry 1")
 
 
 def strongest(values, rows, columns):

@@ -16,6 +16,7 @@ def options(folder):
     """What JupyterLab is told, for a workbook in this folder."""
     return [
         f"--ServerApp.root_dir={folder}",
+        f"--LabApp.workspaces_dir={folder / '.lab'}",
         "--ContentsManager.pre_save_hook=tools.setup.lab_hook.drop_dead_views",
         "--KernelManager.transport=ipc",  # sockets in the home; what a kernel sends by a port, every account may hear
         *[f"--ServerApp.jpserver_extensions=nbgrader.server_extensions.{name}=False" for name in NOT_FOR_LEARNERS],

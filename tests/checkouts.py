@@ -23,7 +23,7 @@ def copy_of_checkout(folder):
 
 def outside_make(**more):
     """The environment without what the make that runs the tests would pass on to one that a test starts."""
-    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "PYTHON", "NOTEBOOK"}
+    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PORT", "PYTHON", "NOTEBOOK", "TORCH"}
     return {name: value for name, value in os.environ.items() if name not in own} | more
 
 

@@ -18,6 +18,7 @@ from tools.bench.made import settings_of
 CHECKS = {
     "ScoresExplorer": first.check_scores,
     "QKVExplorer": first.check_qkv,
+    "ScalingExplorer": first.check_scaling,
     "MaskExplorer": first.check_mask,
     "DropoutExplorer": first.check_dropout,
     "WrapperExplorer": first.check_stack,
@@ -48,10 +49,11 @@ def states(explorer, name, most):
 
 def legal(name, state):
     """Give controls that depend on others a value that fits."""
-    if state.get("weights") == "trained":
+    if name == "WrapperExplorer":
+        state["num_heads"] = lookup_models.HEADS[state["example"] % (2 if state["weights"] == "hand-made" else 3)]
+    elif state.get("weights") == "trained":
         state["num_heads"] = lookup_models.HEADS[state["seed"] % 3]
-        width = lookup_models.WIDTHS[state["seed"] % 4]
-        state["d_out"] = width // state["num_heads"] if name == "WrapperExplorer" else width
+        state["d_out"] = lookup_models.WIDTHS[state["seed"] % 4]
     elif name in ("SplitExplorer", "LayerExplorer"):
         options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
         state["num_heads"] = options[state["seed"] % len(options)]
@@ -70,8 +72,6 @@ def impossible(name, state):
     """The error's message, if there is one."""
     if name == "VariantsExplorer" and state["num_kv_heads"] > state["num_heads"]:
         return "KV heads can't be shared by"
-    if name == "MaskExplorer" and state["poked"] >= state["num_tokens"]:
-        return "is not among the first"
     return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
 
 

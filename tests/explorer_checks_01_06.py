@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 import torch
-from explorer_page import bands, check_maps, figures, frames, near, numbers, paths, readouts, tips, tree_of
+from explorer_page import bands, check_maps, figures, frames, near, numbers, paths, readouts, tips, tree_of, words_of
 from torch.testing import assert_close
 
 from attention_helpers import (
-    CausalAttention,
     MultiHeadAttention,
     MultiHeadAttentionWrapper,
-    SelfAttention_v2,
     attention_weights,
     causal_mask,
+    load_sentence,
 )
 from attention_helpers.explorers import lookup_models
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel
+from attention_helpers.training.overfitting import train
 from tools.bench.made import SENTENCE
 
 TOKENS, X = SENTENCE.tokens, SENTENCE.embeddings
@@ -38,26 +38,34 @@ def check_scores(e, query, temperature):
     check_maps(e, state.weights[None], TOKENS)
     [(_, y, _, height)] = frames(tree_of(e), "3")
     assert y / height == pytest.approx(query, abs=0.02)
+    assert {"1.5", "0.9"} <= {*words_of(tree_of(e))}  # where the axes end, for any query: at the largest of all
     assert tips(e, ", score: ") == near(scores, off=1e-4)
     assert tips(e, ", weight: ") == near(weights, off=1e-4)
     assert tips(e, ", context: ") == near(state.context[query], off=1e-4)
     assert numbers(e.alt) == near(scores, temperature, weights, state.context[query])
     assert f"{weights.max():.2f}" in figures(e.said)
     divided = scores / temperature
-    expected = near(divided.min(), divided.max(), bits(weights), np.log2(6))
-    assert numbers(" ".join(readouts(e).values())) == expected
+    assert numbers(" ".join(readouts(e).values())) == near(divided.min(), divided.max())
 
 
-def check_qkv(e, source, d_out, seed, scaling, qkv_bias):
+def check_qkv(e, made):
+    state, (tokens, x) = e.arrays, load_sentence("lookup")
+    weights, values = torch.softmax(x @ x.T, dim=-1), x
+    if made != "embeddings":
+        keys = 10 * torch.eye(7)[:, :3] - 10 * (made == "matrices") * torch.eye(7)[:, 6:]
+        weights, values = torch.softmax(x[:, :3] @ (x @ keys).T / 3**0.5, dim=-1), x[:, 3:6]
+    assert_close(state.weights, weights)
+    assert_close(state.read, (weights @ values)[3])
+    check_maps(e, weights[None], tokens)
+    assert tips(e, ", read: ") == near(state.read, off=1e-4)
+    assert numbers(" ".join(readouts(e).values())) == near(state.scores[3], weights[1, 3])
+
+
+def check_scaling(e, d_k, seed, scaling):
     state = e.arrays
-    steps = seeded(SelfAttention_v2, seed, 3, d_out, qkv_bias).steps(X)
-    if source == "sentence":
-        assert_close(state.scores, steps.scores)
-        assert not scaling or torch.allclose(state.weights, steps.weights, atol=1e-5)
-    else:
-        queries, keys = torch.randn(2, 6, d_out, generator=torch.Generator().manual_seed(seed))
-        assert_close(state.scores, queries @ keys.T)
-    scale = d_out**-0.5 if scaling else 1.0
+    queries, keys = torch.randn(2, 6, d_k, generator=torch.Generator().manual_seed(seed))
+    assert_close(state.scores, queries @ keys.T)
+    scale = d_k**-0.5 if scaling else 1.0
     assert torch.equal(state.weights, attention_weights(state.scores, scale=scale))
     variance, entropy = (state.scores * scale).var(), bits(state.weights)
     check_maps(e, state.scores[None], TOKENS, "{} meets {}", limit=state.scores.abs().max())
@@ -67,60 +75,46 @@ def check_qkv(e, source, d_out, seed, scaling, qkv_bias):
     assert numbers(e.alt) == near(low, high, state.weights.amax(dim=-1), entropy.mean())
     assert f"{variance:.2g}" in figures(e.said)
     assert f"{state.weights.max():.2f}" in figures(e.said)
-    before = [variance / scale**2, d_out] if scaling and d_out > 1 else []
-    parameters = [3 * (3 + qkv_bias) * d_out] if source == "sentence" else []
-    assert numbers(" ".join(readouts(e).values())) == near(variance, before, entropy.mean(), np.log2(6), parameters)
+    before = [variance / scale**2, d_k] if scaling and d_k > 1 else []
+    assert numbers(" ".join(readouts(e).values())) == near(variance, before, entropy.mean(), np.log2(6))
 
 
-def check_mask(e, num_tokens, method, poked, amount):
-    state, future, names = e.arrays, causal_mask(num_tokens), TOKENS[:num_tokens]
-    layer, x = seeded(CausalAttention, 123, 3, 2, 6, 0.0), X[None, :num_tokens]
-    leaky = method in ("none", "leaky") and num_tokens > 1
-    if method in ("none", "leaky"):
-        assert_close(state.weights, attention_weights(layer.steps(x).scores, scale=2**-0.5)[0])
-        assert not leaky or state.influence[future].min() > 0
-    else:
-        assert_close(state.weights, layer.steps(x).weights[0])
-        assert not state.weights[future].any()
-        assert not state.influence[future].any()
-    check_maps(e, state.weights[None], names, hidden=None if method in ("none", "leaky") else future)
-    less, more = sorted(each.max() for each in (state.correct, state.influence))
-    influence = torch.stack([state.correct, state.influence])
-    look = {"limit": min(2 * less, more), "colours": [GREY, GREY]}
-    check_maps(e, influence, names, "perturbing {1} moves {0} by", **look)
-    assert [x / width for x, _, width, _ in frames(tree_of(e), "3")] == near([poked, poked], off=0.02)
-    moves = state.influence[:, poked]
-    both = torch.stack([moves, state.correct[:, poked]], dim=1)
-    assert numbers(e.alt) == near(state.weights.amax(dim=-1), amount, both)
-    who, earlier = [f"“{TOKENS[poked]}”"], moves[:poked]
-    leak = [f"“{TOKENS[earlier.argmax()]}”", f"{earlier.max():.2g}"] if leaky and poked else []
-    assert figures(e.said) == leak + who
-    pairs, ahead = num_tokens * (num_tokens - 1) // 2, (state.weights * future).sum(dim=-1).max()
-    moving = [pairs, pairs, 0, ahead] if leaky else [0, pairs, 0]
-    assert numbers(" ".join(readouts(e).values())) == near(moving)
+def check_mask(e, mask, place):
+    state, pair = e.arrays, e.arrays.tokens.index("B 1")
+    future = causal_mask(4) & mask
+    row = torch.full((4,), 0.0031)
+    row[pair] = 0.9908
+    if guesses := mask and pair > place:
+        row = (torch.arange(4) <= place) / (place + 1)
+    assert state.tokens[place] == "B ?"
+    assert state.weights[place].tolist() == near(row, off=1e-4)
+    assert_close(state.weights.sum(dim=-1), torch.ones(4))
+    check_maps(e, state.weights[None], state.tokens, hidden=future)
+    check_maps(e, state.scores[None], state.tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5, bar=False)
+    assert [y / height for _, y, _, height in frames(tree_of(e), "3")] == near([place, place], off=0.02)
+    assert tips(e, ", read: ") == near(state.read, off=1e-4)
+    assert numbers(e.said)[-1:] == near(row[0] if guesses else row[pair])
+    assert numbers(readouts(e)["weight of “B ?” on later tokens"]) == near(0.0 if mask else row[place + 1 :].sum())
 
 
-def check_dropout(e, p, seed, training, draws):
-    state, future = e.arrays, causal_mask(6)
-    sums, off = state.row_sums, (state.average - state.weights).abs().max()
-    assert sums.shape == (draws, 6)
-    assert_close(state.average.sum(dim=-1), sums.mean(dim=0), atol=1e-5, rtol=1e-5)
-    assert not state.dropped[future].any()
-    if training and p:
-        assert_close(state.dropped, torch.where(state.kept, state.weights / (1 - p), 0.0))
-    else:
-        assert torch.equal(state.dropped, state.weights)
-        assert_close(sums, torch.ones(draws, 6))
-    counts, _ = np.histogram((sums.double() + 1e-6).clamp(max=2.9), 12, (0, 3))
-    assert tips(e, ", share: ") == near(counts / sums.numel(), off=1e-4)
-    maps = torch.stack([state.weights, state.dropped, state.average])
-    check_maps(e, maps, TOKENS, hidden=future, colours=[BLUE] * 3)
-    check_maps(e, state.kept[None].float(), TOKENS, "{} keeps {}", hidden=future, limit=2, colours=[GREY])
-    kept, factor = int(state.kept[~future].sum()), 1 / (1 - p) if training else 1
-    assert sum(paths(tree_of(e), stroke_width="1.5")) == 2 * (21 - kept)  # crosses in the mask and in the weights
-    assert numbers(e.alt) == near(kept, 21, sums.min(), sums.max(), sums.mean(), off)
-    found = numbers(" ".join(readouts(e).values()))
-    assert found == near(sums.min(), sums.max(), sums.mean(), kept, 21, factor, off)
+@torch.no_grad()
+def check_dropout(e, step, p):
+    """The curves are those of the run; at its end they and the weights are what its model computes."""
+    state, run, days = e.arrays, train(p, 1), [f"day {n}" for n in range(1, 7)]
+    place = step // 5
+    assert torch.equal(state.losses, run.losses[: place + 1])
+    if step == 300:
+        assert state.losses[-1].tolist() == near(*[(run.model(x) - y).square().mean() for x, y in run.sets], off=1e-6)
+        assert_close(state.weights, run.model[0].steps(run.sets[0][0][:1]).weights[0])
+    check_maps(e, state.weights[None], days, hidden=causal_mask(6))
+    gone = int(state.dropped[~causal_mask(6)].sum())
+    assert sum(paths(tree_of(e), stroke_width="1.5")) == gone
+    assert (gone > 0) <= (p > 0)
+    shown = [part for day, weight in enumerate(state.weights[-1].tolist(), 1) for part in (day, weight)]
+    assert numbers(e.alt) == near(step, p, state.losses[-1], 6, shown, gone, 21)
+    lowest, at = run.losses[: place + 1, 1].min(dim=0)
+    answers = run.sets[1][1]
+    assert numbers(" ".join(readouts(e).values())) == near(lowest, 5 * at, (answers**2).mean())
 
 
 def stored(width, num_heads):
@@ -168,24 +162,29 @@ def ends(table):
 
 
 @torch.no_grad()
-def check_stack(e, num_heads, d_out, dropout, seed, weights):
-    width, accuracy, x = num_heads * d_out, None, X[None]
-    layer = seeded(MultiHeadAttentionWrapper, seed, 3, d_out, 6, dropout, num_heads)
+def check_stack(e, num_heads, example, weights):
+    accuracy, x = None, load_sentence("two_lookups").embeddings[None]
+    letter, digit, first, second = torch.eye(12).split(3)
+    queries = torch.cat((first, second)) if num_heads == 2 else first + second
+    matrices = queries, 10 * letter.repeat(num_heads, 1), digit.repeat(num_heads, 1)
     if weights == "trained":
-        reader, examples, accuracy = stored(width, num_heads)
-        x, layer = reader.embedded(examples[:1]), MultiHeadAttentionWrapper(width, d_out, 7, dropout, num_heads)
-        for n, head in enumerate(layer.heads):
-            matrices = {name: part for name, part in reader.attention.state_dict().items() if name.startswith("W_")}
-            head.load_state_dict({name: part[n * d_out : (n + 1) * d_out] for name, part in matrices.items()})
-    state, future, tokens = check_heads(e, layer, x, dropout, accuracy)
+        reader, examples, accuracy = stored(32, num_heads)
+        x, matrices = reader.embedded(examples)[[example - 1]], reader.attention.parameters()
+    elif example == 2:
+        x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
+    matrices, each = [*matrices][:3], x.shape[-1] // num_heads if weights == "trained" else 3
+    layer, width = MultiHeadAttentionWrapper(x.shape[-1], each, 7, 0.0, num_heads), num_heads * each
+    for n, head in enumerate(layer.heads):
+        for mine, theirs in zip(head.parameters(), matrices, strict=True):
+            mine.copy_(theirs[n * each : (n + 1) * each])
+    state, future, tokens = check_heads(e, layer, x, 0.0, accuracy)
     check_maps(e, state.shown, tokens, hidden=future)
     assert bands(e) == [*HEAD_COLOURS[:num_heads]]
     assert width > 16 or tips(e, ", entry ") == near(state.context, off=1e-4)
     found = readouts(e)
-    assert numbers(found["context"]) == [num_heads, d_out, width]
+    assert weights == "trained" or numbers(found["context of “BC ?”"]) == near(state.context[-1])
+    assert numbers(found["width"]) == [num_heads, width / num_heads, width]
     assert numbers(found["parameters"]) == [num_heads, state.parameters / num_heads, state.parameters]
-    assert numbers(found["entropy per head"]) == near(state.entropy)
-    assert not (gone := gone_from(state)) or numbers(e.said) == near(gone)
     assert numbers(e.alt) == near(last_rows(state, state.shown), width, *ends(state.context))
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from explorer_page import check_arcs, check_maps, near, numbers, readouts, tips
+from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, tips, tree_of, words_of
 from torch.testing import assert_close
 
 from attention_helpers import causal_mask
+from attention_helpers.explorers.lesson_07_text import visible
+from attention_helpers.explorers.lesson_10 import quoted
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.parts import alibi_bias
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
@@ -56,6 +58,10 @@ def check_learning(e, step, example):
         reads = zip(words, row, strict=True)
         rows += [head, *(number for word, weight in reads for number in (*numbers(word), weight))]
     assert numbers(e.alt) == near(step, RUN.snapshots[-1].step, snapshot.loss, snapshot.accuracy, rows)
+    first, second = [f"{pair[-1]} (from {pair})" for pair in state.asked]
+    check_claim(readouts(e)["right answers"], f"{first} and {second}")
+    check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
+    check_claim(e.alt, f"After {step} of … the loss is … the accuracy is … question {words[6]} reads. By head 1: …")
 
 
 def check_text(e, text, back):
@@ -64,7 +70,7 @@ def check_text(e, text, back):
     token_ids = torch.tensor([[task.vocabulary.index(character) for character in read]])
     assert state.place == n - 1 - back
     comes = task.vocabulary.index(read[n - back]) if back else None
-    maps, hidden, bars, expected = [], [], [], []
+    maps, hidden, bars, expected, likeliest = [], [], [], [], []
     for name, model in models.items():
         weights, shares = state.readings[name]
         assert_close(weights, model.maps(token_ids)[0])
@@ -73,6 +79,7 @@ def check_text(e, text, back):
         maps.append(weights)
         hidden.append((future & (name == "masked")).expand_as(weights))
         best, ids = shares.topk(8)
+        likeliest.append(f"{visible(task.vocabulary[ids[0]])}: {best[0]:.2f}")
         if back:
             best[-1] = best[-1] if comes in ids else shares[comes]
             expected.append(shares[comes])
@@ -81,9 +88,17 @@ def check_text(e, text, back):
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(hidden), colours=2 * heads)
     check_arcs(e, [weights[:, state.place] for weights in maps], names, state.place)
     assert tips(e, ", probability: ") == near(*bars, off=1e-4)
+    comes = "nothing comes yet"
     if back:
-        assert numbers(e.said) == near(*expected)
-        assert numbers(" ".join(readouts(e).values())) == near(*[-share.log() for share in expected])
+        comes, losses = f"comes “{names[n - back]}”", [-share.log() for share in expected]
+        likely = "“{}” comes next: the masked model gives it {:.2f}, the leaky model has read it: {:.2f}"
+        check_claim(e.said, likely.format(names[n - back], *expected))
+        [(about, said)] = readouts(e).items()
+        check_claim(
+            f"{about} {said}", "loss for “{}” masked {:.2f} nats, leaky {:.2f} nats".format(names[n - back], *losses)
+        )
+    masked, leaky = likeliest
+    check_claim(e.alt, f"After “{read[: n - back]}” {comes}; … expect: masked: {masked}, … leaky: {leaky}, …")
 
 
 def check_cost(e, num_tokens, num_heads, width, num_kv_heads, bytes):
@@ -146,6 +161,8 @@ def check_variants(e, window, num_tokens, **values):
     heads = [number for head, owner, key, weight in each for number in (head + 1, owner + 1, key + 1, weight)]
     assert numbers(e.said) == near(said)
     assert numbers(e.alt) == near(said, heads)
+    titles = [numbers(words) for words in words_of(tree_of(e)) if "KV" in words]
+    assert titles == [[head + 1, owner + 1] for head, owner in enumerate(owners)]
     assert tips(e, ", bytes: ") == [512, 8 * kv_width, 96]
     found = readouts(e)
     assert numbers(found["head_dim"]) == [64, num_heads, head_dim]
@@ -163,8 +180,30 @@ def check_reading(e, text, layer, head, token, ablate):
     assert ablate == "none" or not torch.equal(state.shares[0], state.shares[1])
     assert tips(e, ", all heads: ") == near(state.shares[0], off=1e-4)
     assert tips(e, ", ablated: ") == near(state.shares[1] if state.ablate else [], off=1e-4)
-    before, now = (f"{share:.2f}" for share in state.shares[:, 0])
-    moves = [before, now] if before != now else [now]
-    most = state.maps[layer, head, token].max()
-    found = numbers(e.said)
-    assert found == near([layer, head, most] if ablate == "none" else [len(state.ablate), *map(float, moves)])
+    words = [word.replace(" ", "·") for word in MODEL.words(token_ids[0])]
+    check_claim(e.said, said_of_reading(e, words))
+    row = state.maps[layer, head, token].topk(min(3, len(words)))
+    reads = [f"{words[place]} {most:.2f}" for most, place in zip(*row, strict=True)]
+    whole, without = ([f"{share:.2f}" for share in shares] for shares in state.shares)
+    first = sum(table[1:, 0].mean() > 0.5 for table in state.maps.flatten(0, 1))  # NaN for a single token
+    said = (
+        f"{len(words)} tokens. In layer {layer}, head {head}, token {token}, {words[token]}, reads {', '.join(reads)}"
+    )
+    said += (
+        f". Next, with all heads: … {' … '.join(whole)}; with {len(state.ablate)} ablated: … {' … '.join(without)}. "
+    )
+    check_claim(e.alt, f"{said}{first} of 8 heads give the first token more than half…")
+
+
+def said_of_reading(e, words):
+    """The headline of a ReadingExplorer, from the model's own numbers and these words of the text."""
+    _, maps, shares, next_words, ablate, layer, head, token = e.arrays
+    if not ablate:
+        roles = {"induction": ", an induction head", "previous token": ", a previous-token head"}
+        role = next((said for name, said in roles.items() if (layer, head) in e.roles[name]), "")
+        most, place = maps[layer, head, token].max(dim=0)
+        return f"Layer {layer}, head {head}{role}: “{words[token]}” reads “{words[place]}” most, {most:.2f}."
+    before, now = (f"{share:.2f}" for share in shares[:, 0])
+    moves = f"{'falls' if now < before else 'rises'} from {before} to {now}" if before != now else f"stays at {now}"
+    heads = "1 head" if len(ablate) == 1 else f"{len(ablate)} heads"
+    return f"With {heads} ablated, the probability of {quoted(next_words[0])} after “{words[token]}” {moves}."

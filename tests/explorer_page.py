@@ -18,6 +18,12 @@ def figures(text):
     return FIGURE.findall(plain(text))
 
 
+def check_claim(text, claim):
+    """A text has a claim's figures, and no others before a last …, and its words in their order; … is any words."""
+    assert claim.endswith("…") or figures(text) == figures(claim)
+    assert re.search(".*".join(re.escape(part.strip()) for part in claim.split("…")), plain(text), re.DOTALL), text
+
+
 def numbers(text):
     """The numbers of a text; 25% is 0.25."""
     found = [figure.replace(",", "") for figure in figures(text) if figure[0] != "“"]
@@ -78,7 +84,7 @@ def check_maps(explorer, maps, names, tell="{} reads {}", hidden=None, limit=Non
     found = cells_of(tree_of(explorer), tell, names)
     assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_explorer_svg.py
     limit = limit or min(1, 4 / n)
-    assert limit == 1 or not bar or f"{limit:.2g}" in words_of(tree_of(explorer))
+    assert limit == 1 or not bar or f"{limit:{'.2g' if limit < 100 else '.0f'}}" in words_of(tree_of(explorer))
     colours = colours or [HEAD_COLOURS[head % 8] for head in range(len(maps))]
     for (group, cells), table, shown, colour in zip(found, maps, seen, colours, strict=False):
         said, values = [words.rpartition(": ") for words, _ in cells], table[shown]

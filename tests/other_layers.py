@@ -110,6 +110,27 @@ class WeightsLast(WeightsFirst):
         return output, weights
 
 
+class OverQueriesAndBack(Causal):
+    """keys @ queries.T, softmax over the queries, and the weights transposed: right all the same."""
+
+    def forward(self, x):
+        q, k, v = self.heads(x)
+        scores = self.scaled(k @ q.mT, q.shape[-1]).masked_fill(future(x.shape[1]).mT, -torch.inf)
+        return self.join(scores.softmax(-2).mT @ v)
+
+
+class InOne(Causal):
+    """One matrix for keys, queries and values, in this order, which nothing but the code says."""
+
+    def __init__(self, d_in, d_out, num_heads=2):
+        nn.Module.__init__(self)
+        self.num_heads, self.projection = num_heads, nn.Linear(d_in, 3 * d_out)
+
+    def parts(self, x):
+        k, q, v = self.projection(x).chunk(3, dim=-1)
+        return q, k, v
+
+
 class FusedCausal(Causal):
     def attended(self, x, **options):
         return self.join(functional.scaled_dot_product_attention(*self.heads(x), **options))
@@ -237,6 +258,13 @@ class OverTime(Unmasked):
         return torch.softmax(scores, dim=-2)
 
 
+class WeightsTurned(Causal):
+    """softmax over the keys, but then weights.T @ values."""
+
+    def weights(self, scores):
+        return scores.softmax(-1).transpose(-2, -1)
+
+
 class HeadsMixed(Causal):
     """Heads joined without transposing back: a row gets numbers of other tokens."""
 
@@ -265,6 +293,13 @@ class ViewWithoutTranspose(HeadsMixed):
         return [part.view(x.shape[0], self.num_heads, x.shape[1], -1) for part in self.parts(x)]
 
 
+class LastRowEmptied(Causal):
+    """Sound views, but the last row is thrown away."""
+
+    def join(self, context):
+        return super().join(context) * torch.tensor([[1.0]] * (context.shape[2] - 1) + [[0.0]])
+
+
 class HeadsAsTokens(Unmasked):
     """No transpose after the view: each token's heads attend to each other, and no token to another."""
 
@@ -288,6 +323,27 @@ class Unscaled(Causal):
         return scores
 
 
+class Exchanged(Causal):
+    """keys @ queries.T"""
+
+    def heads(self, x):
+        q, k, v = super().heads(x)
+        return k, q, v
+
+
+class ExchangedUnscaled(Exchanged, Unscaled):
+    pass
+
+
+class OneRowEmpty(Causal):
+    """One head's row 2 is emptied after softmax."""
+
+    def weights(self, scores):
+        keep = torch.ones(scores.shape[1:])
+        keep[0, 2:3] = 0
+        return scores.softmax(-1) * keep
+
+
 class HidesTooMuch(Causal):
     """A token is hidden from itself, too, and the first row has nothing left: NaN."""
 
@@ -296,6 +352,20 @@ class HidesTooMuch(Causal):
 
 
 # And those with another fault.
+
+
+class ReturnsWeights(WeightsFirst):
+    """The heads' mean weights alone."""
+
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
+class SoftmaxOfOutput(Causal):
+    """Rows that sum to 1 and are as long as the sentence, but are no weights."""
+
+    def join(self, context):
+        return super().join(context).softmax(-1)
 
 
 class ProjectionForgotten(Renamed):

@@ -1,13 +1,16 @@
 """The checks' own behaviour, on an exercise small enough to get wrong in every way."""
 
+import importlib
 import re
 
 import pytest
 import torch
 from torch import nn
 
-from attention_helpers.exercises.base import Exercise
-from attention_helpers.exercises.compare import difference
+from attention_helpers.dropout import Dropout
+from attention_helpers.exercises.base import Exercise, Reply
+from attention_helpers.exercises.compare import difference, in_words
+from attention_helpers.exercises.running import own_line
 
 ONE = torch.ones(1)
 
@@ -52,6 +55,15 @@ def exercise():
     return exercise
 
 
+def test_later_cells_get_the_answer_that_was_right_last_and_else_ours(exercise):
+    mine, wrong = (lambda x, flip: 0.5 * (x.flip(0) if flip else x)), (lambda x, flip: x)
+    assert exercise.or_ours(mine) is halves
+    exercise.check(mine)
+    exercise.check(wrong)
+    assert exercise.or_ours(mine) is mine
+    assert exercise.or_ours(wrong) is halves
+
+
 def test_right(exercise):
     reply = exercise.check(lambda x, flip: 0.5 * (x.flip(0) if flip else x))
     assert reply == (True, "✓ **Right.** Checked on 2 random inputs. Ah.", ())
@@ -94,6 +106,9 @@ def nan_once(x, flip):
         (changing, "changes its argument `x` in place"),
         (lambda x: x, "not in a line of yours: `TypeError`"),
         (helper_fails, """`raise KeyError("no head 3")`, with `KeyError`"""),
+        (lambda x, flip: nn.functional.softmax(x, dim=7), "softmax(x, dim=7)"),  # the learner's line, not torch's,
+        (lambda x, flip: importlib.import_module("no.such"), 'import_module("no.such")'),  # Python's
+        (lambda x, flip: Dropout(7), "Dropout(7)"),  # or this package's
         (7, "`halves` must be a function or class"),
     ],
 )
@@ -138,18 +153,24 @@ def test_the_cell_as_shipped_is_not_attempted(exercise):
     names = {}
     exec(exercise.stub, names)
     assert exercise.cell == f"{exercise.stub}\n\n\npractice.halving.check(halves)"
-    assert exercise.check(names["halves"]).right is None
+    said = "**Not attempted yet.** Write `halves` above, then run this cell again."
+    assert exercise.check(names["halves"])[:2] == (None, said)
+    exercise.stub = "def halves(x, flip): return x.sin()"
+    exec(exercise.stub.replace("sin", "cos"), names)
+    assert exercise.check(names["halves"]).right is False
 
 
-def test_an_interrupt_goes_through_and_what_an_answer_leaves_changed_is_put_back(exercise):
+def test_an_interrupt_ends_the_cell_in_one_sentence_and_what_an_answer_leaves_changed_is_put_back(exercise):
     def interrupted(x, flip):
         torch.set_grad_enabled(False)
         torch.manual_seed(7)
         raise KeyboardInterrupt
 
     state = torch.get_rng_state()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         exercise.check(interrupted)
+    [said] = stopped.value._render_traceback_()  # what IPython shows
+    assert re.fullmatch(r"The check was interrupted. .* line \d+, `raise KeyboardInterrupt`, .*", said)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.is_grad_enabled()
 
@@ -176,15 +197,16 @@ def refuses_silently(p):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (lambda p: 2 * p, "This call should raise a ValueError"),
-        (lambda p: [][1] if p >= 1 else 2 * p, "the ValueError that the exercise asks for: Your code stopped"),
+        (lambda p: p, "This call should raise a ValueError"),
+        (lambda p: [][1] if p >= 1 else p, "the ValueError that the exercise asks for: Your code stopped"),
         (lambda p: float("x") if p < 1 else refuses(p), "with `ValueError`: could not convert"),
         (refuses_silently, "its message is empty"),
         (doubles, "You double."),  # whichever words its error has
+        (lambda p: 2 * p, "You double."),  # and if it has none
     ],
 )
 def test_an_error_that_was_asked_for(answer, said):
-    mistakes = {("doubles", "return p", "return 2 * p"): "You double."}
+    mistakes = {("another", "ValueError(", "OSError("): "Kind.", ("doubles", "return p", "return 2 * p"): "You double."}
     exercise = Exercise(name="", solution=refuses, cases=lambda g: [(2.0,), (0.5,)], mistakes=mistakes)
     assert exercise.check(refuses).right
     reply = exercise.check(answer)
@@ -212,7 +234,7 @@ def test_a_text_to_mend():
     names = {}
     exec(mending.cell.rpartition("\n")[0], names)
     shipped = names["my_mending"]
-    assert mending.check(shipped).right is None
+    assert "Fix `Doubled`" in mending.check(shipped).text
     assert mending.check(shipped + "  )").right is True
     for changed, said in (
         ("3 * x", "You triple."),
@@ -239,12 +261,23 @@ def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
         (10**9, 10**9 + 1, "is 1000000001"),
         (1179648, 1769472.0, "is 1769472;"),  # from a division
         (True, 1, "a bool, but is an int"),
+        (1e6, 1e6 + 1, ""),  # a small part of the number
+        (0.0, 1e-6, ""),
+        (1e6 * ONE, 1e6 * ONE + 1, ""),
+        (0 * ONE, 1e-6 * ONE, ""),
+        (3, torch.ones(2), "an int, but is a Tensor"),
+        (None, 3, "None, but is an int"),
         ("a", "b", "'b'"),
         ((ONE, 2), (ONE, 2, 3), "2 things together, but is a tuple of 3"),
         ((ONE, 2), (ONE, 3), "Part 2 of the result is 3"),
         ({"a": ONE}, {"a": 2 * ONE}, "the result's a differ, the first at [0]: 2 where 1 belongs"),
         (ONE > 0, ONE < 0, "False where True belongs"),
-        (torch.tensor([1, 2]), torch.tensor([1, 1769472]), "the first at [1]: 1769472 where 2 belongs"),
+        (
+            torch.tensor([1, 2]),
+            torch.tensor([1, 1769472]),
+            "1 of 2 entries of the result differ, the first at [1]: 17",
+        ),
+        (torch.tensor([1, 2]), torch.tensor([3, 4]), "the first at [0]: 3 where 1 belongs"),
         (ONE.sum(), 3 * ONE.sum(), "3 where 1 belongs"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
         (nn.Linear(1, 1), nn.ReLU(), "a Linear, but is a ReLU"),
@@ -255,7 +288,26 @@ def test_a_difference_in_words(expected, got, found):
     assert found in said if found else not said
 
 
-def test_rows_that_do_not_sum_to_one():
+def test_rows_that_do_not_sum_to_one(exercise):
     half = torch.full((1, 2, 2), 0.5)
-    assert re.search(r"row \[0, 0\] sums to 0.5", difference(half, half / 2, 1e-5, rows=True))
+    off = torch.tensor([[[0.25, 0.75], [0.25, 0.5]]])
+    assert "row [0, 1] sums to 0.75" in difference(half, off, 1e-5, rows=True)
+    assert "result should sum to 1, and sums to 0.75" in difference(half[0, 0], off[0, 1], 1e-5, rows=True)
+    assert "sum to" not in difference(half, half + torch.tensor([0.1, -0.09995]), 1e-5, rows=True)
+    assert "3 where 1" in difference(ONE.sum(), 3 * ONE.sum(), 1e-5, rows=True)
     assert not difference(half, half, 1e-5, rows=True)
+    exercise.rows_sum_to_one = True
+    assert "should sum to 1" in exercise.check(lambda x, flip: halves(x, flip) + 1).text
+
+
+def test_arguments_and_errors_in_words():
+    assert in_words("abc", (nn.ReLU(), (1, 2), torch.Generator())) == "a a ReLU, b a list of 2, c a generator"
+    for error, words in ((SyntaxError("one.\ntwo"), "`SyntaxError`: one."), (KeyError(), "`KeyError`.")):
+        assert own_line(error) == f"The call failed, though not in a line of yours: {words}"
+
+
+def test_hints_are_folded_one_in_the_other():
+    shown = Reply(False, "No.", ("Gentle.", "Plain."))._repr_markdown_()
+    parts = re.findall(r"Hint . of .|\w+\.|</?details>", shown)
+    folds = ["<details>", "Hint 1 of 2", "Gentle.", "<details>", "Hint 2 of 2", "Plain.", "</details>", "</details>"]
+    assert parts == ["No.", *folds]

@@ -45,14 +45,11 @@ def test_what_was_right_once_is_known_to_the_next_kernel(workbook):
     assert re.fullmatch(r"\nhalving \d{4}-\d\d-\d\d", (workbook / record.FILE).read_text())
 
 
-def test_the_start_page_shows_how_far_each_lesson_is(workbook, monkeypatch):
+def test_the_help_page_shows_how_far_each_lesson_is(workbook, monkeypatch):
     for one in lesson_01.EXERCISES:
-        monkeypatch.setattr(one, "right_here", False)
+        monkeypatch.setattr(one, "right_answer", None)
     record.note("contexts_at_once")
-    [row] = [line for line in exercises.progress().text.splitlines() if line.startswith("| 01 |")]
-    assert row.startswith(f"| 01 | 1 of {len(lesson_01.EXERCISES)} | ○ ".replace(" of ", "\xa0of\xa0"))
-    assert row.count("✓") == 1
-    assert " ✓ All contexts at once ·" in row
+    assert f"| 01 | 1 of {len(lesson_01.EXERCISES)} |" in exercises.progress().text.splitlines()
 
 
 def test_outside_a_workbook_nothing_is_written(folder):

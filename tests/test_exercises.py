@@ -2,11 +2,13 @@
 
 import importlib
 import inspect
+import shutil
 import textwrap
 import time
 import timeit
 from functools import partial
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +19,71 @@ from attention_helpers.exercises import NUMBERS
 PRACTICE = {number: importlib.import_module(f"attention_helpers.exercises.lesson_{number}") for number in NUMBERS}
 ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
 each_exercise = pytest.mark.parametrize("exercise", ALL)
+
+# What only this mistake's reply says, for each mistake in its exercise's order: two exchanged replies are noticed.
+SAYS = {
+    "one_query": "negative, positive, exponentials, cosines, root, context, distances",
+    "contexts_at_once": "columns, raw, negative, average with, next notebook, together",
+    "read_the_digit": "first token, four tokens, divide, letters, too late, is right, embeddings, three of, leave",
+    "softmax_that_survives": "divided by inf, Almost, columns, same maximum, small number",
+    "keys_by_hand": "`B 1`, blurred, subtract 1, adds to, digits change, transposed, three letters",
+    "weights_that_are_scaled": "itself, plain, multiply, tokens, transposed, columns, no longer, scaled scores",
+    "step_by_hand": "slope, grad_fn, caller, the rate, itself",
+    "weights_into_v1": "You copy, You use, reshaping, memory, created",
+    "hide_the_future": "diagonal too, visible, the past, is False, e^0, already, paper, copy, -100, Your columns",
+    "find_leaks": "rows after, token itself, only the last",
+    "mend_the_leak": "itself, past is hidden, gets scores, shorter, sum to 1, scaling",
+    "window_mask": "too many, too few, upside down, Nothing, is open, causal mask",
+    "a_random_mask": "as in a causal, draw < p, draw > p, float32, normal, per row, per column",
+    "dropout_by_hand": "didn't grow, You divide by p, survivors shrink, where `keep`, its sum",
+    "dropout_in_its_place": "already masked, score of 0, sums, don't hide, columns, Nothing is dropped, context, zeros",
+    "how_far_rows_stray": "twice, without scaling, means of the squares, standard deviation, weights of a row",
+    "heads_side_by_side": "batch, sentences, stack, add, average, one before, take turns, the list",
+    "width_from_heads": "too wide, single head, rounds",
+    "parameters_of_heads": "single head, one matrix, besides, with biases, one per head, masks",
+    "two_lookups": "close together, both letters, Both heads, wrong order, queries and keys, return their letters",
+    "splitting": "first tokens, head_dim parts, take turns, matrix of its own, complains",
+    "merging": "you read, refuses, never copies, take turns, add, average",
+    "two_in_one": "single row, other sizes, first tokens, too even, too sharp, over the queries, compete, token's "
+    "key, a column, all tokens.",
+    "transplanting": "head's rows, then transpose, three matrices, at random, its bias, `qkv_bias`, weights of the "
+    "queries, reversed",
+    "repair": "nothing hidden, Nothing leaks, a second softmax, nobody uses, rows, removed, width of `x`, d_out",
+    "from_an_empty_cell": "root, the scale, leaks, score of 0, the past, never cut, fewer tokens, columns, counts the "
+    "heads, view straight, change places, side by side",
+    "map_to_come": "different symbol, answer's digit, share, for every token, positions, softmax",
+    "one_training_step": "never forget, Forgetting after, before this batch, after `zero_grad`, nothing moves the, no "
+    "gradients, after the step. When, graph",
+    "control_run": "the original one, whole pairs, move the letters, one order, other sentences, other way round, "
+    "overwrite, follow, shuffle",
+    "too_few_heads": "both values, column, heads alternate, between the answers, either position, both answers, per "
+    "sentence, single number",
+    "how_much_too_low": "each time, token id 0, all positions, last position, one character at a time, after next, "
+    "sign, That's the honest loss., sum, `range`",
+    "three_in_one": "doesn't fit, Your matrix is (d_out, only one `x`, Your matrix is (d_in, keys come first, take "
+    "turns, add the matrices, without biases, The new layer has, besides the biases, also has a bias, two thirds, "
+    "keys' again, always has a bias, gradients, changed `W_query`",
+    "counting": "each term, score matrices, for one head, all FLOPs, one more product, stop at the heads, half, only "
+    "the pairs, in between, queries meets, one sentence, adding the bias, where d_in is d_out, besides its matrix, "
+    "bias for all",
+    "step_with_cache": "key 0, looks at the cache, old cache, sees itself, counts the heads, width of a head, Without "
+    "`dim`, comes before, changed places, context is 0, go into softmax as they are, twice, root of d_out, over "
+    "dimension 2",
+    "block_by_block": "still belong, sum of exponentials, weighted sum of values when, a different maximum, last "
+    "block only, NaN from, starts at 0, small scores, count the same, three blocks, weighted sum of the values, keep "
+    "the blocks, second loop",
+    "turning": "clockwise, half-split, same angle, too fast, count the rows, first entry",
+    "scaled_frequencies": "every frequency, keep the slow, radians, above 1, a jump, wavelengths",
+    "mended_window": "trim, see too much, see one too many, after them, -0:, for ever, keeps one token",
+    "absorbed_matrices": "√d_latent, aren't scaled, as they came, runs over the heads, average of the latents",
+    "left_padding": "right padding, gradients, see the zeros, own future, hide the rows, upside down",
+    "distance_bias": "divided by the root, 6 heads, add slope, the future, aren't scaled",
+    "previous_token": "number of all tokens, to itself, everywhere, add up, largest, average over layers, column 0",
+    "induction": "duplicate-token, too far back, too early, just before, number of all tokens, add up, everywhere",
+    "shared_keys": "in turn, All your, average, last KV head, of all heads, too sharp, columns, the future",
+    "five_heads": "hold tensors, one tensor, Your pairs are, positions, smallest, opposite, number of layers, from 1, "
+    "best head of each",
+}
 
 
 def test_every_lesson_has_exercises_and_each_name_is_there_once():
@@ -29,7 +96,7 @@ def test_every_lesson_has_exercises_and_each_name_is_there_once():
 
 @each_exercise
 def test_a_check_knows_right_from_every_known_wrong(exercise):
-    """The solution passes; each known mistake gets its own reply, and none of them is like another."""
+    """The solution passes, and each known mistake gets its own reply."""
     random_state = torch.get_rng_state()
     reply = exercise.check(exercise.solution)
     assert reply.right is True, reply.text
@@ -40,8 +107,14 @@ def test_a_check_knows_right_from_every_known_wrong(exercise):
     assert len(known) >= 3
     for mistake in known:
         assert exercise.check(mistake.wrong)[:2] == (False, f"✗ **Not yet.** {mistake.reply}"), mistake.name
-    assert len({mistake.name for mistake in known}) == len({mistake.reply for mistake in known}) == len(known)
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@each_exercise
+def test_each_reply_is_that_of_its_mistake(exercise):
+    known = exercise.known_mistakes
+    for mistake, words in zip(known, SAYS[exercise.name].split(", "), strict=True):
+        assert [each.name for each in known if words in each.reply] == [mistake.name], words
 
 
 @each_exercise
@@ -93,10 +166,27 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
 
     for path in LESSONS:
         number = path.name[:2]
-        cells = [c for c in read(path).cells if c.id.startswith("exercise")]
-        assert [(c.cell_type, c.source) for c in cells] == [*chain(*place_exercises.lesson_cells(number))]
+        cells, names = read(path).cells, [exercise.name for exercise in PRACTICE[number].EXERCISES]
+        turns = place_exercises.turns_in(cells)
+        assert names[: len(turns)] == turns
+        held = [(c.cell_type, c.source) for c in cells if c.id.startswith("exercise")]
+        assert held == [*chain(*place_exercises.lesson_cells(number, turns))]
+        held = [(c.cell_type, c.source) for c in cells if c.id.startswith("turn-")]
+        assert held == [cell[1:] for name in turns for cell in place_exercises.turn_cells(number, name)]
         cells = read(FOLDER / "solutions" / f"{number}_solutions.ipynb").cells
         assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.solution_cells(number))
+
+
+def test_placing_a_lessons_exercises_again_changes_nothing(tmp_path, monkeypatch):
+    from tools.notebooks import place_exercises
+
+    lesson = place_exercises.lesson_of("09")  # which has some before and some behind "Going deeper"
+    path = shutil.copy(lesson.path, tmp_path / lesson.file)
+    placed = SimpleNamespace(path=path, **{name: getattr(lesson, name) for name in ("name", "file", "here", "picture")})
+    monkeypatch.setattr(place_exercises, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(place_exercises, "lesson_of", lambda number: placed)
+    place_exercises.place("09")
+    assert [(c.id, c.source) for c in read(path).cells] == [(c.id, c.source) for c in read(lesson.path).cells]
 
 
 @pytest.mark.slow

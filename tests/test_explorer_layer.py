@@ -77,7 +77,8 @@ class Mine(nn.Module):
     """A learner's layer, with a fault where one is asked for."""
 
     def __init__(self, d_in, d_out, num_heads, qkv_bias=False, dropout=0.1, fault=""):
-        super().__init__()
+        if fault != "super":
+            super().__init__()
         if d_out % num_heads:
             raise AssertionError("heads must divide")
         torch.default_generator.manual_seed(123)
@@ -91,6 +92,8 @@ class Mine(nn.Module):
             return vlaues  # noqa: F821
         if self.fault == "none":
             return None
+        if self.fault == "weights":
+            return torch.stack([values @ values.mT] * 2, dim=1).softmax(-1)
         return (values @ values.mT).softmax(-1) @ values
 
 
@@ -109,11 +112,16 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
     e = LayerExplorer(Mine, SENTENCE)
     before, arrays = e.svg, e.arrays
     e.controls["num_heads"].value = 3
-    said = "⚠ your layer fails in line [0-9]+, <code>raise AssertionError(.*heads must divide.*)</code>: Assertion"
+    said = "⚠ num_heads=3 doesn.*t fit, but 2 and 4 do: your layer fails in line \\d+, <code>raise .*</code>: Assertion"
     assert re.search(said, e.message.value)
     assert (e.svg, e.arrays) == (before, arrays)
     e.controls["num_heads"].value = 1
     assert e.message.value == ""
+    e.set(num_heads=8, d_out=24)
+    with pytest.raises(ValueError, match=r"^d_out=7 doesn't fit, but 8 does: your layer fails"):
+        e.set(d_out=7)
+    with pytest.raises(ValueError, match=r"^num_heads=7 doesn't fit, but 6 and 8 do: "):
+        e.set(num_heads=7)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,9 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
             "name",
             r"your layer fails in line \d+, <code>return vlaues .*</code>: NameError: name 'vlaues' is not",
         ),
-        ("none", r"layer must return one row per token, 4 in all, got NoneType"),
+        ("none", r"your layer returns None: end <code>forward</code> with a <code>return</code>"),
+        ("super", r"your layer fails in line \d+, .*: begin <code>__init__</code> with <code>super\(\).__init__\(\)"),
+        ("weights", r"your layer returns its attention weights, \(1, 2, 4, 4\): return them times the values"),
     ],
 )
 def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
@@ -132,7 +142,7 @@ def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
     assert re.search(rf"⚠ {said}.*\. Fix it, and run the cell again", message)
     assert e.said == "Mine has no picture yet"
     e.controls["seed"].value = 5
-    e.children[0].children[-1].click()  # Reset
+    e.children[1].children[0].click()  # Reset
     assert re.search(said, html.unescape(e.message.value))
     picture = ET.fromstring(e._repr_mimebundle_()["image/svg+xml"])
     assert re.search(said.split("<code>")[0], " ".join(picture.itertext()).replace("\n", " "))
@@ -170,8 +180,9 @@ def test_nothing_is_printed_and_no_random_number_moves(capsys):
     ],
 )
 def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=said) as refused:
         LayerExplorer(attention, SENTENCE, **more)
+    assert refused.value._render_traceback_() == [f"TypeError: {refused.value}"]  # which is what Jupyter shows
 
 
 def test_what_a_class_takes_is_known_by_its_arguments_names():
@@ -233,16 +244,41 @@ def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_no
 
 
 def test_the_readout_says_what_goes_in_and_out():
-    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE)
+    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE, d_out=6)
     summary = re.search("<summary>(.*)</summary>", e.readout)[1]
-    parameters = str(3 * (4 * 4 + 4))
-    assert figures(summary) == [*"144", *"144", parameters, *"22", *"144"]  # result 2 of 2, without (1, 4, 4) weights
+    parameters = str(3 * (4 * 6 + 6))
+    assert figures(summary) == [*"144", *"146", parameters, *"22", *"144"]  # result 2 of 2, without (1, 4, 4) weights
+
+
+def test_what_a_layer_prints_is_shown_once():
+    shown = re.findall(">printed</th><td><pre[^>]*>(.*)</pre>", LayerExplorer(Mine, SENTENCE).readout, re.DOTALL)
+    assert shown == ["made\ntorch.Size([1, 4, 4])\n"]
+    assert "printed" not in LayerExplorer(other_layers.Einsum, SENTENCE).readout
+    for fault in ("name", "none"):
+        message = LayerExplorer(Mine, SENTENCE, fault=fault).message.value
+        assert re.findall("it printed: (.*)[.] Fix", message) == ["torch.Size([1, 4, 4])"]
+
+
+def test_what_was_not_measured_or_is_not_a_number_is_not_drawn_as_zero():
+    e = LayerExplorer(other_layers.HidesTooMuch, SENTENCE)
+    assert words_of(tree_of(e)).count("NaN") == 4 + 4  # the first row of its result and of its influence
+    tooltips = [words for words, _ in told(tree_of(e)) if words.startswith("a, entry ")]
+    assert tooltips == [f"a, entry {n}: NaN" for n in range(4)]
+    assert "Perturbing d moves the rows by a NaN, b 0.00" in e.alt
+    e.set(d_out=24)
+    assert words_of(tree_of(e)).count("NaN") == 1 + 4  # its cells are too small
+    random = LayerExplorer(other_layers.AlwaysDropping, SENTENCE)
+    assert "not measured, because the" in words_of(tree_of(random))
+    assert "red: the future" not in words_of(tree_of(random))
+    assert "erturbing d" not in random.alt + random.svg
 
 
 def test_of_many_heads_the_first_twelve_are_shown():
     wide = Sentence(["a", "b"], torch.randn(2, 16, generator=torch.Generator().manual_seed(0)))
     e = LayerExplorer(other_layers.Causal, wide, d_out=32, num_heads=16)
     assert len(e.arrays.maps) == 16
+    assert "16 attention maps, the first 12 are shown: " in e.readout
+    assert "16 attention maps. Map 1, largest weights: a → a 1.00, " in e.alt
     check_maps(e, e.arrays.shown[:12], wide.tokens, hidden=torch.ones(2, 2).triu(1).bool(), limit=1)
 
 

@@ -91,7 +91,7 @@ def test_a_run_that_has_not_run_is_refused():
 def test_play_starts_anew_at_the_end_and_stops_there():
     e = explorers.LearningExplorer(RUN)
     assert e.values == {"step": STEPS[-1], "example": 1}  # it opens where the task is solved
-    [play] = e.children[0].children[len(e.controls) + 1 :]
+    [play] = e.children[0].children[len(e.controls) :]
     assert (e.link.source, e.link.target) == ((play, "value"), (e.controls["step"], "index"))
     assert (play.min, play.max, play.value, play.repeat) == (0, 4, 4, True)
     play.playing = True

@@ -7,11 +7,17 @@ import re
 
 import numpy as np
 import pytest
-from explorer_page import SVG, tree_of
+import torch
+from explorer_page import SVG, check_claim, tree_of, words_of
 from PIL import Image
 
-from attention_helpers.explorers import ReadingExplorer
+from attention_helpers.explorers import ReadingExplorer, lesson_10
+from attention_helpers.explorers.lesson_10 import quoted
+from attention_helpers.language_model.head_roles import repeated_tokens
 from tools.bench.made import MODEL
+
+TEXT = "The town lies by a slow green river. It"
+HEADS = list(itertools.product(range(2), range(4)))
 
 
 @pytest.fixture
@@ -21,15 +27,15 @@ def explorer():
 
 def tiles(explorer, **look):
     """The heads whose tiles have a rectangle with some attributes over them."""
-    root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / 24
+    root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / lesson_10.TILE
     rects = [rect for rect in root.iter(f"{SVG}rect") if look.items() <= rect.attrib.items()]
-    return [(place(rect, "x", 64), place(rect, "y", 18)) for rect in rects]
+    return [(place(rect, "x", 64), place(rect, "y", lesson_10.ATLAS)) for rect in rects]
 
 
 def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(explorer):
     def chosen():
         assert (explorer.values["layer"], explorer.values["head"]) == explorer.tiles.value
-        assert tiles(explorer, **{"stroke-width": "3"}) == [explorer.tiles.value]
+        assert tiles(explorer, **{"stroke-width": "2"}) == [explorer.tiles.value]
         return explorer.tiles.value
 
     assert [value for _, value in explorer.tiles._options_full] == [(a, b) for b in range(4) for a in range(2)]
@@ -63,6 +69,36 @@ def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
         assert "induction head" in explorer.said
 
 
+def test_roles_are_those_of_a_text_that_comes_twice(explorer):
+    """32 tokens, then the same again: an induction head reads what came after its token's first time, 31 back."""
+    maps = MODEL.look(repeated_tokens(MODEL)).maps[0]
+
+    def best(distance, tokens):
+        weights = {(layer, head): sum(maps[layer, head, n, n - distance] for n in tokens) for layer, head in HEADS}
+        return sorted(HEADS, key=weights.get, reverse=True)[:5]
+
+    assert explorer.roles == {"induction": best(31, range(32, 64)), "previous token": best(1, range(1, 64))}
+    explorer.set(layer=0, head=0)  # it's only in the second list
+    assert explorer.said.startswith("Layer 0, head 0, a previous-token head: “")
+
+
+def test_what_ablation_changes_is_said_in_its_direction(explorer):
+    explorer.set(ablate="its layer")
+    for before, now, moves in ((0.5, 0.4, "falls from 0.50 to 0.40"), (0.4, 0.5, "rises from 0.40 to 0.50")):
+        state = explorer.arrays._replace(shares=torch.tensor([[before] + 4 * [0.1], [now] + 4 * [0.05]]))
+        assert f" {moves}" in explorer.headline(state)
+        check_claim(
+            explorer.in_words(state), f"all heads: … {before:.2f}, … 0.10; with 4 ablated: … {now:.2f}, … 0.05. …"
+        )
+
+
+def test_of_a_long_text_the_token_and_what_it_reads_most_are_named(explorer):
+    explorer.set(text=TEXT, layer=0, head=0, token=20)
+    most, least = (TEXT[place(explorer.arrays.row[:21])] for place in (torch.argmax, torch.argmin))
+    assert most != least
+    assert words_of(tree_of(explorer)[0][0])[-2:] == [TEXT[20], most]
+
+
 def test_the_token_slider_ends_at_the_last_token_and_follows_the_text(explorer):
     assert explorer.arrays.token == 5
     explorer.controls["text"].value = "abcdefgh"
@@ -85,6 +121,7 @@ def test_each_row_tells_whom_its_token_reads_also_with_signs_that_no_page_can_sh
     weight, place = explorer.arrays.maps[0, 1, 8].max(dim=0)
     assert rows[8].startswith(f"m reads {rows[place][0]} {weight:.2f}")
     assert "<img" not in explorer.svg + explorer.readout
+    assert [quoted(word) for word in (" met", " ", "\n")] == ["“met”", "“·”", "“↵”"]
 
 
 def test_another_head_or_token_needs_no_forward(explorer, monkeypatch):

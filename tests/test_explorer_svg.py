@@ -136,6 +136,9 @@ def test_bars_are_as_long_as_their_numbers_and_fit_their_axis():
     assert heights["Your"] == pytest.approx(2 * heights["journey"], abs=0.2)
     assert heights["starts"] == pytest.approx(2 * heights["Your"], abs=0.2)  # cut off at the end of the axis
     assert {"0.50", "-0.25", "3.00"} <= set(words_of(tree))
+    tree = parsed(drawing.bars({"a": [0.5, -1.0, 0.2]}, NAMES, limits=(-1.0, 1.0), width=300))
+    y = {text.text: float(text.get("y")) for text in tree.iter(f"{SVG}text")}
+    assert y["-1.00"] <= y["Your"] - 11  # the longest negative bar's number is above the names
 
 
 @pytest.mark.parametrize("count", [2, 5, 12])
@@ -156,6 +159,7 @@ def test_drawings_of_a_row_wrap_where_a_page_is_narrow_and_are_printed_in_one_li
     root = ET.fromstring(drawing.live(rows, "words"))
     assert [len(row) for row in root] == [2, 1]
     assert all("flex-wrap:wrap" in row.get("style") for row in root)
+    assert "flex:300 1 225px;min-width:225px;max-width:300px" in root[0][0].get("style")  # 11 px stay above 8
     assert ET.fromstring(drawing.printed(rows, "words")).get("viewBox") == "0 0 514 117"
     said = ET.fromstring(drawing.printed(rows, "words", "word " * 30))
     assert " ".join(words_of(said)) == ("word " * 30).strip()

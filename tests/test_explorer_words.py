@@ -1,49 +1,127 @@
-"""What explorers of a sentence say in states that were worked out by hand: the figures of the headline."""
+"""What explorers of a sentence claim, in figures and in words, in states that were worked out by hand."""
 
 import pytest
 import torch
-from explorer_page import figures, readouts
+from explorer_page import check_claim, figures, readouts
 
 from attention_helpers import Sentence, explorers
-from tools.bench.made import SENTENCE
+from attention_helpers.explorers.base import Markup, plain
+from tools.bench.made import make
 
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
 # The trained heads' accuracies are those on 64 unseen examples, of the models in data/.
 TRAINED = {"weights": "trained"}
-SAID = [
-    ("ScoresExplorer", {}, "“journey” 0.24 0.17"),
-    ("ScoresExplorer", {"query": 2}, "“starts” “journey” 0.24 0.17"),
-    ("ScoresExplorer", {"temperature": 0.01}, "“journey” 0.88 0.17"),
-    ("ScoresExplorer", {"temperature": 2}, "“journey” “starts” 0.20 0.17"),
-    ("ScoresExplorer", {"query": 5, "temperature": 0.01}, "“step” “journey” 0.93"),
-    ("ScoresExplorer", {"temperature": 10}, "“journey” 6 0.16 0.17"),
-    ("ScoresExplorer", {"temperature": 100}, "“journey” 6 0.17"),
-    ("QKVExplorer", {}, "73 “one” 1.00"),
-    ("QKVExplorer", {"scaling": True}, "64 1.1 0.57 “one”"),
-    ("QKVExplorer", {"d_out": 8, "seed": 47}, "3.8 “journey” “one” 0.92"),
-    ("QKVExplorer", {"source": "sentence", "d_out": 2, "scaling": True}, "2 0.0075 0.20"),
-    ("QKVExplorer", {"source": "sentence", "d_out": 48, "seed": 3}, "0.23 0.41 “Your” “one”"),
-    ("MaskExplorer", {}, "“Your” 0.055 “starts”"),
-    ("MaskExplorer", {"method": "-inf"}, "“starts”"),
-    ("MaskExplorer", {"method": "renormalise", "poked": 5, "amount": 3.0}, "“step”"),
-    ("MaskExplorer", {"amount": 0.1, "poked": 5}, "“with” 0.0054 “step”"),
-    ("DropoutExplorer", {}, "12 21 100 0.08"),
-    ("DropoutExplorer", {"draws": 1}, "12 21 2.00 0.00 2.00"),
-    ("DropoutExplorer", {"draws": 1, "p": 0.2}, "20 21 1.25 0.99 1.25"),
-    ("DropoutExplorer", {"training": False}, "1"),
-    ("WrapperExplorer", {}, "2 0.04"),
-    ("WrapperExplorer", {"num_heads": 8, "d_out": 2, "seed": 17}, "“journey” “Your” 0.40 8 0.55 3"),
-    ("WrapperExplorer", {"num_heads": 1, "d_out": 4}, "“step” 6 0.16 0.18"),
-    ("WrapperExplorer", TRAINED | {"num_heads": 1, "d_out": 32}, "“HI ?” “H 8” 0.45 31% 88%"),
-    ("WrapperExplorer", TRAINED | {"num_heads": 2, "d_out": 8}, "“HI ?” “H 8” 1 0.86 “I 3” 2 0.96 100% 100%"),
-    ("WrapperExplorer", TRAINED | {"num_heads": 4, "d_out": 16}, "“HI ?” “I 3” 1 “H 8” 2 3 4 98% 100%"),
-    ("SplitExplorer", {"where": "softmax"}, "1 “step” 6 0.16 0.19"),
-    ("SplitExplorer", {"where": "softmax", "num_tokens": 1}, "1 “Your”"),
-    ("SplitExplorer", {"where": "scores"}, "-0.73 0.11 “Your” “one” 2"),
-    ("SplitExplorer", {"where": "dropout", "dropout": 0.5}, "19 42 2.00"),
-    ("VariantsExplorer", {}, "4 2 5 12 2 9"),
-    ("VariantsExplorer", {"num_heads": 1, "num_kv_heads": 1, "window": 1, "num_tokens": 3}, "1 1 3 2 1"),
-]
+THIRD = TRAINED | {"num_heads": 2, "example": 3}
+ONE_TOKEN = {"d_out": 1, "num_heads": 1, "num_tokens": 1}
+FEW = {"d_out": 6, "num_heads": 3, "num_tokens": 3}  # three heads of width 2 for SplitExplorer
+CLAIMS = {
+    "ScoresExplorer": [
+        ({}, "said", "“journey” reads itself most: 0.24, … equal … 0.17"),
+        ({"query": 2}, "said", "“starts” reads “journey” most: 0.24, … equal … 0.17"),
+        ({"temperature": 0.01}, "said", "“journey” reads itself most: 0.88, … equal … 0.17"),
+        ({"temperature": 2}, "said", "“journey” reads itself and “starts” most: 0.20, … equal … 0.17"),
+        ({"query": 5, "temperature": 0.01}, "said", "“step” reads almost only “journey”: 0.93"),
+        ({"temperature": 10}, "said", "“journey” reads all 6 tokens nearly alike: 0.16 to 0.17"),
+        ({"temperature": 100}, "said", "“journey” reads all 6 tokens nearly alike: 0.17 each"),
+        ({"query": 0, "temperature": 0.1}, "scores ÷ 0.1", "from 4.58 to 9.99"),
+        ({}, "scores", "from 0.707 to 1.5"),
+        (
+            {"query": 0, "temperature": 0.1},
+            "alt",
+            "Query Your. Scores: Your: 1.00, … at temperature 0.1: Your: 0.45, … vector: 0.50, …",
+        ),
+    ],
+    "QKVExplorer": [
+        ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
+        ({"made": "matrices"}, "said", "“B ?” gives 0.991 of its weight to “B 1” and 0.003 to itself"),
+        ({"made": "row missing"}, "said", "“B ?” gives 0.498 of its weight to “B 1” and 0.498 to itself"),
+        ({"made": "matrices"}, "weight that “B 1” gives to “B ?”", "0.003"),
+    ],
+    "ScalingExplorer": [
+        ({}, "said", "Scores have variance 73: “one” reads almost only itself, 1.00"),
+        ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (“one” reads itself)"),
+        ({"d_k": 8, "seed": 47}, "said", "variance 3.8: “journey” reads almost only “one”, 0.92"),
+        ({}, "alt", "Scores from -20.72 to 16.22. Largest … row: Your → step 0.52, … Mean entropy 0.60 bits…"),
+    ],
+    "MaskExplorer": [
+        ({}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
+        ({"mask": True}, "said", "“B 1” is hidden, … “B ?” has to guess: … 0.50 to each token…"),
+        ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
+        ({}, "weight of “B ?” on later tokens", "0.994"),
+        ({"mask": True}, "weight of “B ?” on later tokens", "0.000"),
+        ({"mask": True}, "alt", "A 3, B ?, C 2, B 1. … 0.00, 0.00, -inf, -inf. … A 3: 0.50, B ?: 0.50, …"),
+    ],
+    "DropoutExplorer": [
+        ({}, "said", "Step 300, p = 0: loss ≈ 0.39 on the training sequences, ≈ 0.66 on new ones"),
+        ({"p": 0.5}, "said", "Step 300, p = 0.5: loss ≈ 0.76 on the training sequences, ≈ 0.18 on new ones"),
+        ({"step": 15}, "lowest on new ones so far", "≈ 0.12, at step 15"),
+        ({}, "lowest on new ones so far", "≈ 0.12, at step 15"),
+        ({}, "always answering 0", "≈ 0.40 on new ones"),
+        ({}, "alt", "… day 1: 0.00, day 2: 0.02, day 3: 0.14, day 4: 0.19, day 5: 0.58, … drops 0 of 21 weights.…"),
+    ],
+    "WrapperExplorer": [
+        ({}, "said", "“BC ?” reads “B 1” (0.498) and “C 2” (0.498): one average of two digits"),
+        ({"example": 2}, "said", "“BC ?” reads “B 2” (0.498) and “C 1” (0.498): …"),
+        ({"example": 2}, "context of “BC ?”", "0.498, 0.498, 0.002"),
+        ({"num_heads": 2}, "said", "“BC ?” reads “B 1” most in head 1 (0.99), “C 2” in head 2 (0.99)"),
+        ({"num_heads": 2}, "context of “BC ?”", "0.991, 0.003, 0.003 | 0.003, 0.991, 0.003"),
+        ({"num_heads": 2}, "width", "2 heads × 3 = 6"),
+        ({"weights": "trained"}, "said", "“HI ?” reads “H 8” most: 0.45; first digit right in 31%, second in 88%"),
+        (THIRD, "said", "“BA ?” reads “B 9” most in head 1 (0.96), “A 1” in head 2 (1.00); … 100%, … 100%"),
+        (THIRD | {"num_heads": 4}, "said", "“B 9” most in heads 1 and 2, “A 1” in heads 3 and 4; …"),
+        (THIRD, "trained for", "“BA ?” asks … “B 9” and “A 1”, in this order. … first … 100%, second in 100%"),
+        ({}, "alt", "Head 1: “BC ?” reads “B 1” most (0.50), mean entropy … wide, … from 0.00 to 1.00…"),
+    ],
+    "SplitExplorer": [
+        (FEW | {"where": "tokens"}, "said", "3 tokens come in, each a row of 3 numbers from 0.15 to 0.89"),
+        (FEW | {"where": "queries"}, "said", "W_query … each token's 3 numbers into a query of 6: 2 per head"),
+        (FEW | {"where": "keys"}, "said", "W_key turns … tokens into keys of 6 numbers: 2 per head"),
+        (FEW | {"where": "values"}, "said", "W_value … into values, to be averaged: 2 numbers per head"),
+        ({"where": "scores"}, "said", "Scores run from -0.73 to 0.11, where “Your” meets “one” (head 2)"),
+        (FEW | {"where": "mask"}, "said", "The mask hides 3 of each head's 9 scores: those of later tokens"),
+        ({"where": "softmax"}, "said", "each row sum to 1: “step” reads all 6 tokens about equally (0.16 to 0.19)"),
+        ({"where": "softmax", "num_tokens": 1}, "said", "each row sum to 1: “Your” can only read itself"),
+        ({"where": "dropout", "dropout": 0.5}, "said", "removed 19 of 42 weights; the others grew 2.00 times"),
+        (FEW | {"where": "dropout"}, "said", "Dropout is off: all 18 weights stay"),
+        (FEW | {"where": "context"}, "said", "Each head averages its values by its weights: 2 numbers per token"),
+        (FEW | {"where": "side by side"}, "said", "side by side: 3 × 2 = 6 numbers per token"),
+        (FEW, "said", "out_proj mixes the heads: each output is a weighted sum of 6 numbers, from all heads"),
+        (ONE_TOKEN | {"where": "tokens"}, "said", "1 token comes in, a row of 3 numbers from 0.15 to 0.89"),
+        (ONE_TOKEN, "said", "each output is a weighted sum of 1 number, from all heads"),
+        (TRAINED | {"d_out": 64, "num_heads": 1}, "said", "first digit right in 100%, second in 12%"),
+        ({}, "in memory", "264 parameters; … 2 × 6 × 6, 288 bytes"),
+        ({"d_out": 96, "num_heads": 12, "num_tokens": 64}, "in memory", "10176 … 12 × 64 × 64, 196.6 kB"),
+        (TRAINED | {"d_out": 64, "num_heads": 1}, "in memory", "16448 … 1 × 7 × 7, 196 bytes"),
+        (TRAINED | {"d_out": 16, "num_heads": 2, "dropout": 0.1}, "note", "num_tokens does nothing: …"),
+        (
+            FEW | {"where": "mask"},
+            "alt",
+            "Stage 6 of 11: mask; … pale. … Queries: 6 … 0.40. Keys: 6 … 0.68. Values: 6 … 0.73. Head …",
+        ),
+        (
+            FEW | {"where": "scores"},
+            "alt",
+            "Head 2: highest score 0.25, “journey” meets “Your”. … Context: … Output: …",
+        ),
+        (FEW, "alt", "Stage 11 of 11: output. Tokens: … Head 1: “starts” reads “Your” most (0.33), mean …"),
+    ],
+    "VariantsExplorer": [
+        ({}, "said", "4 query heads share 2 KV heads; … last token sees 5 of 12 tokens, … 2 layers 9 of"),
+        (
+            {"num_heads": 1, "num_kv_heads": 1, "num_tokens": 1},
+            "said",
+            "1 query head with its own keys and values; … sees 1 of 1 token, … 2 layers 1 of",
+        ),
+        (
+            {"num_heads": 8, "num_kv_heads": 8, "window": 3},
+            "said",
+            "8 query heads with their own keys … 3 of 12 … 2 layers 5 of them",
+        ),
+        ({}, "KV cache", "1.0 kB, against 6.1 kB without"),
+        ({"num_kv_heads": 1, "window": 16, "num_tokens": 16}, "KV cache", "1.9 kB, against 8.2 kB"),
+        ({}, "alt", "query head 3 with KV head 2 reads token 9, starts, most (0.47); …"),
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,34 +130,23 @@ def first():
     made = {}
 
     def first(name):
-        e = made.setdefault(name, getattr(explorers, name)(SENTENCE))
+        e = made.setdefault(name, make(name))
         e.set(**e._first)
         return e
 
     return first
 
 
-@pytest.mark.parametrize(("name", "state", "said"), SAID)
-def test_figures_of_a_headline(first, name, state, said):
+ROWS = [(name, *row) for name, rows in CLAIMS.items() for row in rows]
+
+
+@pytest.mark.parametrize(("name", "state", "place", "claim"), ROWS)
+def test_what_is_claimed_is_true(first, name, state, place, claim):
     e = first(name)
     e.set(**state)
-    assert figures(e.said) == figures(said)
-
-
-READ = [  # one layer's KV cache has keys and values for the window but the newest token, 4 bytes per number
-    ("VariantsExplorer", {}, "KV cache", "1.0 6.1"),  # 2 x 4 tokens x 32 wide x 4 bytes; 2 x 12 x 64 x 4, in kB
-    ("VariantsExplorer", {"num_kv_heads": 1, "window": 16, "num_tokens": 16}, "KV cache", "1.9 8.2"),  # 2 x 15 x 16 x 4
-    ("SplitExplorer", {}, "in memory", "264 2 6 6 288"),  # 3 x 3 x 12 + 12 x 13 parameters; 4 bytes per weight
-    ("SplitExplorer", {"d_out": 96, "num_heads": 12, "num_tokens": 64}, "in memory", "10176 12 64 64 196.6"),
-    ("SplitExplorer", TRAINED | {"d_out": 64, "num_heads": 1}, "in memory", "16448 1 7 7 196"),  # 4 x 64 x 64 + 64
-]
-
-
-@pytest.mark.parametrize(("name", "state", "readout", "said"), READ)
-def test_figures_of_a_readout(first, name, state, readout, said):
-    e = first(name)
-    e.set(**state)
-    assert figures(readouts(e)[readout]) == figures(said)
+    page = readouts(e) | {"said": e.said, "alt": e.alt, "note": plain(Markup(e.message.value))}
+    check_claim(page[place], claim)
+    assert claim or not page[place]
 
 
 def test_of_two_equal_words_only_the_query_is_itself():
@@ -89,9 +156,8 @@ def test_of_two_equal_words_only_the_query_is_itself():
     assert figures(e.said) == ["“a”", "“a”", "0.88", "0.50"]  # softmax of 1 and 3
 
 
-def test_a_single_token_can_lose_its_only_weight():
-    alone = explorers.WrapperExplorer(Sentence(["one"], torch.ones(1, 3)))
-    alone.set(num_heads=1)
-    assert figures(alone.said) == ["“one”"]
-    alone.set(dropout=0.9, seed=0)
+def test_a_single_token_reads_itself_and_can_lose_its_only_weight():
+    sentence = Sentence(["one"], torch.ones(1, 3))
+    check_claim(explorers.ScoresExplorer(sentence).said, "“one” reads almost only itself: 1.00")
+    alone = explorers.SplitExplorer(sentence, **ONE_TOKEN, where="dropout", dropout=0.9, seed=0)
     assert figures(alone.said) == ["1", "1"]  # 1 of 1 weights is gone, and none has grown

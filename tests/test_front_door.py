@@ -14,9 +14,15 @@ import pytest
 from checkouts import ROOT
 from needs import needs_posix_shell
 
+from tools.setup.ensure_venv import CPU_BUILDS
+
 
 def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_binder_takes_pytorchs_index_too():
+    assert f"--extra-index-url {CPU_BUILDS}\n" in text(".binder/requirements.txt")
 
 
 SERVER = """
@@ -57,7 +63,7 @@ def test_the_first_cell_for_colab_installs_a_package_that_works(tmp_path):
     cell = re.search(r"```python\n(.*?)```", text("docs/other_doors.md").partition("## Colab")[2], flags=re.S)[1]
     cell = cell.replace("git+https://HOST/OWNER/NAME", str(wheel))  # because tests have no network
     [example] = re.findall(r"```python\n(.*?)```", text("attention_helpers/README.md"), flags=re.S)
-    last = "from attention_helpers import explorers; explorers.WrapperExplorer(load_sentence('cat'))"
+    last = "from attention_helpers import explorers; explorers.MaskExplorer()"
     (tmp_path / "cells.ipy").write_text(f"{cell}\n{example}\n{last}; print(explorers.__file__)\n")
     elsewhere = {"PIP_TARGET": str(tmp_path / "its"), "PYTHONPATH": str(tmp_path / "its"), "PIP_NO_INDEX": "1"}
     (tmp_path / "its").mkdir()

@@ -90,6 +90,12 @@ def test_a_cut_download_is_one_clear_error_and_leaves_nothing(tmp_path, tiny, sh
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_missing_file_is_missing_and_not_damaged(tmp_path):
+    for read in (read_model, decoded):
+        with pytest.raises(FileNotFoundError, match=r"no\.gguf"):
+            read(tmp_path / "no.gguf")
+
+
 def same(first, second):
     weights = first.weights.keys() == second.weights.keys() and all(
         first.weights[name].equal(weight) for name, weight in second.weights.items()

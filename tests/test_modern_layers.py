@@ -144,6 +144,12 @@ def test_the_delta_rule_overwrites_what_a_key_returned_before():
     assert max_difference(summed[2], values[0] + values[2]) < 1e-12
 
 
+def test_a_gate_has_a_bias_as_the_other_projections_have():
+    layer, x = made(0, 4, 8, 2, 1, bias=True, gate=True, out_bias=True), drawn(1, 5, 4)
+    gate = torch.sigmoid(x @ layer.W_gate.weight.T + layer.W_gate.bias)
+    assert max_difference(layer(x), layer.out_proj(layer.steps(x).context * gate)) < 1e-12
+
+
 def test_the_cache_forgets_in_memory_too():
     with torch.no_grad():
         _, cache = made(0, 4, 8, 4, 2, window=3).step(drawn(1, 9, 4))

@@ -21,6 +21,7 @@ from course import (
 )
 
 from tools.notebooks import draw_map, place_course
+from tools.notebooks.manifest import HELP
 
 FIGURES = json.loads((ROOT / "data" / "published.json").read_text(encoding="utf-8"))["figures"]
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -28,7 +29,7 @@ each_entry = pytest.mark.parametrize("entry", COURSE, ids=lambda entry: entry.nu
 
 
 def test_the_manifest_lists_what_is_there_in_its_order():
-    assert [path for path in PATHS if path.parent == FOLDER] == [entry.path for entry in COURSE]
+    assert [path for path in PATHS if path.parent == FOLDER] == [*(entry.path for entry in COURSE), HELP]
     solutions = [path.name for path in PATHS if path.parent == FOLDER / "solutions"]
     assert solutions == [f"{path.name[:2]}_solutions.ipynb" for path in LESSONS]
 
@@ -41,13 +42,17 @@ def test_a_page_says_what_the_manifest_says(page):
 
 
 @each_entry
-def test_a_notebook_says_and_draws_what_the_manifest_says(entry):
+def test_a_notebook_says_what_the_manifest_says(entry):
     """`make course` writes it."""
     sources = [cell.source for cell in read(entry.path).cells]
     assert sources == place_course.cells(entry, sources)
-    assert set(entry.here) <= set(draw_map.PARTS)
-    drawn = (FOLDER / entry.picture).read_text(encoding="utf-8") == draw_map.drawing(entry.here)
-    assert drawn, f"{entry.picture} isn't what `make course` draws"
+
+
+@pytest.mark.parametrize("lesson", COURSE[1:], ids=lambda lesson: lesson.number)
+def test_the_drawing_at_a_lessons_head_is_what_the_manifest_says(lesson):
+    assert set(lesson.here) <= set(draw_map.PARTS)
+    drawn = (FOLDER / lesson.picture).read_text(encoding="utf-8") == draw_map.drawing(lesson.here)
+    assert drawn, f"{lesson.picture} isn't what `make course` draws"
 
 
 @each_notebook

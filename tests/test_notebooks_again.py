@@ -1,11 +1,14 @@
 """Cells that run again say the same, and `make refresh` keeps what belongs to a notebook and nothing else."""
 
 import copy
+import importlib
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from itertools import takewhile
 
 import pytest
@@ -52,6 +55,41 @@ def test_every_cell_run_twice_in_a_row_says_the_same(path):
     assert not different, "\n".join(different)
 
 
+def answer_to(exercise, right):
+    """A learner's cell: the solution typed again, or the first known mistake, and the check."""
+    *_, check = exercise.cell.splitlines()
+    source = textwrap.dedent(inspect.getsource(exercise.solution))
+    wrong = f"{exercise.answer_name} = practice.{exercise.name}.known_mistakes[0].wrong"
+    return f"{exercise.imports}\n{source if right else wrong}\n{check}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [True, False], ids=["right", "wrong"])
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_later_cells_say_the_same_whatever_a_learner_answers(path, right):
+    notebook = refreshing.nbformat.read(path, as_version=4)
+    practice = importlib.import_module(f"attention_helpers.exercises.lesson_{path.name[:2]}")
+    turns = [cell for cell in notebook.cells if cell.id.startswith("turn-") and cell.cell_type == "code"]
+    if not turns:
+        pytest.skip("this lesson has no Your turn")
+    stored = {cell.id: outputs_of(cell) for cell in code_cells(notebook) if FREE not in tags(cell)}
+    for cell in turns:
+        name = cell.id.removeprefix("turn-").removesuffix("-code")
+        cell.source = answer_to(getattr(practice, name), right)
+    refreshing.execute(notebook, FOLDER)
+    refreshing.normalise(notebook)
+    for cell in turns:
+        assert ("✓ **Right.**" if right else "✗ **Not yet.**") in stored_text(cell), at(path, cell)
+    answers = {cell.id for cell in turns} | {cell.id for cell in notebook.cells if "practice.progress()" in cell.source}
+    for cell in code_cells(notebook):
+        if cell.id in stored and cell.id not in answers:
+            assert outputs_of(cell) == stored[cell.id], at(path, cell)
+
+
+def stored_text(cell):
+    return "\n".join(map(text_of, cell.outputs))
+
+
 def outputs_of(cell):
     """What a cell shows, as text: without counts and what was measured, nor pictures of what was measured."""
     measured = any("≈" in text_of(output) for output in cell.outputs)
@@ -60,7 +98,7 @@ def outputs_of(cell):
         output.pop("execution_count", None)
         if measured:
             output.get("data", {}).pop("image/png", None)
-    return without_measured(json.dumps(kept, ensure_ascii=False))
+    return without_measured(json.dumps(kept, ensure_ascii=False, sort_keys=True))
 
 
 @pytest.mark.slow

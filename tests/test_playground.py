@@ -42,7 +42,7 @@ def wait_until(done, seconds=30):
 
 
 def shown(widget):
-    return widget.layout.display != "none"
+    return widget.layout.display != "none" and widget.layout.visibility != "hidden"
 
 
 def test_it_trains_what_the_course_trains(ground):
@@ -111,6 +111,12 @@ def test_learned_is_where_twenty_steps_began_that_were_all_right(accuracies, lea
 def test_no_step_of_any_seed_trains_on_the_held_out_examples():
     drawn_at = [(HELD_OUT - seed * FAR_APART) % 2**32 for seed in range(1000)]  # the step whose batch it would be
     assert min(drawn_at) >= 10_000
+
+
+def test_each_control_is_called_what_it_moves(ground):
+    names = {name: control.description.replace(" ", "_") for name, control in ground.controls.items()}
+    assert names == {name: name for name in names} | {"num_heads": "heads"}
+    assert ground.controls["mask"].tooltip == "leaky: no mask"
 
 
 def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):

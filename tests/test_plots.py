@@ -38,17 +38,20 @@ def test_a_hidden_cell_is_not_drawn_as_zero(ax):
 
 def test_limits_ignore_hidden_and_infinite_cells(ax):
     heatmap = plots.draw_heatmap(ax, [[1.0, -np.inf], [3.0, 99.0]], NAMES, NAMES, hidden=[[0, 0], [0, 1]])
-    assert heatmap.image.get_clim() == (0, 3)  # zero is white
+    assert heatmap.image.get_clim() == (0, 3)  # zero is the page
+    assert heatmap.image.cmap(0.0)[3] == 0
     signed = plots.draw_heatmap(ax, [[1.0, -3.0], [2.0, 0.0]], NAMES, NAMES)
     assert signed.image.get_clim() == (-3, 3)
-    assert signed.image.cmap(0.5)[:3] == pytest.approx((1, 1, 1), abs=0.01)
+    assert signed.image.cmap(0.5)[3] == pytest.approx(0, abs=0.01)
+    assert [to_hex(signed.image.cmap(end)).upper() for end in (0.0, 1.0)] == [plots.BELOW, plots.ABOVE]
 
 
 def test_every_number_can_be_read_on_its_colour(ax):
     values = torch.linspace(0, 1, 36).view(6, 6)
     heatmap = plots.draw_heatmap(ax, values, range(6), range(6))
     for text, value in zip(heatmap.numbers, values.flatten().tolist(), strict=True):
-        behind = plots.luminance(np.array(heatmap.image.cmap(heatmap.image.norm(value))[:3]))
+        *colour, alpha = heatmap.image.cmap(heatmap.image.norm(value))
+        behind = plots.luminance(1 - alpha * (1 - np.array(colour)))  # on white
         ink = {"black": 0.0, "white": 1.0}[text.get_color()]
         assert (max(ink, behind) + 0.05) / (min(ink, behind) + 0.05) >= 4.5
 
@@ -72,9 +75,6 @@ def test_bars_lines_and_arrows_show_their_numbers():
     assert line.get_xydata().tolist() == [[1, 3], [2, 2], [8, 1]]
     plots.draw_arrows(axes[2], [[1.0, 2.0]], ["v"])
     assert axes[2].lines[0].get_xydata().tolist() == [[0, 0], [1, 2]]
-    _, [space] = plots.new_figure(three_d=True)
-    plots.draw_arrows(space, [[1.0, 2.0, 3.0]], ["v"])
-    assert [part.tolist() for part in space.lines[0].get_data_3d()] == [[0, 1], [0, 2], [0, 3]]
 
 
 def test_a_head_keeps_its_colour_and_nothing_else_has_it():

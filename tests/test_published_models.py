@@ -1,8 +1,11 @@
 """The table of published models in notebook 09: each row, built from our classes where they can, keeps what it says."""
 
+import math
+
 import pytest
 import torch
 
+from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
 from attention_helpers.modern.published import build_layer, cached_numbers, model_cache_bytes, published_models
 
 # KiB that the cache grows by per token in 2-byte numbers, worked out by hand from each publisher's numbers
@@ -10,6 +13,51 @@ GROWS = {"GPT-2 124M": 36, "Llama 2 7B": 512, "Llama 3.1 8B": 128, "DeepSeek-V3"
          "Qwen3 8B": 144, "MiniMax-M1": 40, "SmolLM3 3B": 72, "gpt-oss 120B": 36, "OLMo 3 7B": 128,
          "DeepSeek-V3.2": 83.875, "MiMo-V2-Flash": 22.5, "Qwen3.5 9B": 32, "OLMo Hybrid 7B": 120,
          "Gemma 4 31B": 80}  # fmt: skip
+
+
+def parameters_of(row, width):
+    """The shapes of a ModernAttention's parameters, as a row of the table promises them."""
+    heads, kv_heads, head_dim = (row[name] for name in ("heads", "kv_heads", "head_dim"))
+    wide, of_keys = heads * head_dim, kv_heads * head_dim
+    shapes = {"W_query": (wide, width), "out_proj": (width, wide)} | dict.fromkeys(
+        ("W_key", "W_value"), (of_keys, width)
+    )
+    shapes |= {"W_gate": (wide, width)} if row.get("gate") else {}
+    biased = [name for name in shapes if row.get("out_bias" if name == "out_proj" else "bias")]
+    norms = {"head": (head_dim, head_dim), "width": (wide, of_keys)}.get(row.get("qk_norm"), ())
+    found = {f"{name}.weight": shape for name, shape in shapes.items()}
+    found |= {f"{name}.bias": shapes[name][:1] for name in biased} | ({"sinks": (heads,)} if row.get("sinks") else {})
+    return found | {f"{name}_norm.weight": (size,) for name, size in zip(("query", "key"), norms, strict=False)}
+
+
+def rotation_of(row):
+    """How fast a row's pairs of entries rotate, by the formulas' own words, and the factor of what is rotated."""
+    rotated = row.get("rotated") or row.get("d_rope") or row["head_dim"]
+    wide, (kind, factor, original) = row.get("rope_dim", rotated), (None, 1, None)
+    plain = torch.tensor(
+        [row["base"] ** (-2 * n / wide) for n in range(rotated // 2)], dtype=torch.float64, device="cpu"
+    )
+    if "scaling" in row:
+        kind, factor, original = (row["scaling"].get(name) for name in ("kind", "factor", "original"))
+    if kind == "YaRN":
+        return yarn_frequencies(plain, factor, original, row["base"])[0], 0.1 * math.log(factor) + 1
+    return llama3_frequencies(plain, factor, original) if kind == "Llama 3" else plain / factor, 1.0
+
+
+def check_numbers(layer, row, width):
+    frequencies, factor = (None, 1.0) if row["base"] is None else rotation_of(row)
+    assert (layer.frequencies is None) == (frequencies is None)
+    if frequencies is not None:
+        assert layer.frequencies.tolist() == pytest.approx(frequencies.tolist(), rel=1e-9)
+    assert (layer.d_in, layer.d_out, layer.num_heads) == (width, width, row["heads"])
+    if "d_latent" in row:
+        assert all(getattr(layer, name) == row[name] for name in ("d_latent", "d_key", "d_value", "d_rope"))
+        assert layer.W_query[0].out_features == row["d_query_latent"]
+        assert (layer.factor, layer.scale) == (1.0, pytest.approx((128 + 64) ** -0.5 * factor**2))
+    else:
+        assert {name: tuple(part.shape) for name, part in layer.named_parameters()} == parameters_of(row, width)
+        assert (layer.num_kv_heads, layer.window) == (row["kv_heads"], row.get("window"))
+        assert (layer.factor, layer.scale) == pytest.approx((factor, row["head_dim"] ** -0.5))
 
 
 @pytest.mark.parametrize("model", published_models(), ids=lambda model: model["name"])
@@ -22,6 +70,7 @@ def test_each_row_keeps_what_it_says_and_has_a_source(model):
             if layer is None:
                 assert row["kind"] == "linear" or "value_dim" in row
                 continue
+            check_numbers(layer, row, model["width"])
             out, cache = layer.step(torch.empty(1, 300, model["width"]))
         assert out.shape == (1, 300, model["width"])
         kept = sum(part.numel() for part in cache if isinstance(part, torch.Tensor))

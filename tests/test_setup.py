@@ -48,7 +48,7 @@ def test_a_users_python_path_reaches_neither_python(checkout):
 def test_make_goes_on_with_the_python_that_venv_has(checkout):
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / ".venv/bin/python").symlink_to(sys.executable)
-    assert " .venv/bin/python tools/setup/ensure_venv.py venv" in make(checkout, "-n", "venv").stdout
+    assert " .venv/bin/python tools/setup/ensure_venv.py lab" in make(checkout, "-n", "lab").stdout
 
 
 @needs_make

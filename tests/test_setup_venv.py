@@ -43,6 +43,8 @@ def venv(tool, monkeypatch):
     made = Venv(tool)
     monkeypatch.setattr(tool, "run", made.run)
     monkeypatch.setattr(tool, "works", tool.PACKAGES.exists)
+    monkeypatch.setattr(tool, "cpu_build_is_at_hand", lambda pin: False)
+    monkeypatch.delenv("TORCH", raising=False)
     return made
 
 
@@ -100,7 +102,7 @@ def test_an_installation_that_ended_early_is_taken_up_again(venv, end):
     venv.installs("lab")
     requirements = venv.tool.ROOT / "requirements.txt"
     before = requirements.read_text()
-    requirements.write_text("other==1\n")
+    requirements.write_text(f"{before}other==1\n")
     venv.status = end
     with pytest.raises((KeyboardInterrupt, OSError)):
         venv.installs("lab")

@@ -97,7 +97,7 @@ def test_a_damaged_copy_is_set_aside_and_stops_nothing(workbook, call, capsys):
     assert copy.with_name(KEPT).read_bytes() == half
 
 
-@pytest.mark.parametrize("name", ["03", LESSON])
+@pytest.mark.parametrize("name", ["3", "03", LESSON])
 def test_a_newer_version_is_told_at_each_call_and_reset_brings_it_and_keeps_the_old(workbook, name, capsys):
     write_mine(workbook)
     workbook.reset("00")

@@ -1,5 +1,6 @@
 """Verdicts on layers that are not ours, right and wrong ones, and the headline that is made from them."""
 
+import inspect
 import re
 
 import other_layers
@@ -33,7 +34,7 @@ FUTURE, FINE = "It reads the future: ", "No fault found: it reads only the past,
 SCALE = "The scores' scale is wrong: times {}, they would match MultiHeadAttention".format
 LAYERS = {
     # sound ones, in many ways of writing
-    "TorchModuleMasked": (2, ALL, WHOLE),
+    "TorchModuleMasked": (2, ALL, WHOLE, "3 tokens instead of 4", "each of its 2 maps"),
     "Einsum": (2, ALL, WRAPPER),
     "FusedCausal": (2, ALL, WRAPPER),
     "ByHand": (2, ALL, WRAPPER),
@@ -42,6 +43,9 @@ LAYERS = {
     "WeightsFirst": (2, ALL, WRAPPER),
     "WeightsLast": (2, ALL, WRAPPER),
     "Renamed": (2, ALL, WHOLE),
+    "OverQueriesAndBack": (2, ALL, WRAPPER),
+    "InOne": (2, ALL, WRAPPER),
+    "SoftmaxOfOutput": (2, "✓✓✓✓?✓✓", FINE),
     "Grouped": (2, "✓✓✓✓?✓✓", f"{FINE}, rows sum to 1"),
     # the future
     "TorchModule": (2, "✗✓✓✓?✓✓", FUTURE + "no weight after the diagonal is 0"),
@@ -49,20 +53,26 @@ LAYERS = {
     "FusedWrongWay": (2, "✗?✓✓?✓✓", FUTURE + "its mask hides the past instead", "token 3 never reads tokens 0, 1, 2"),
     "Renormalised": (2, "✗✓✓✓✓✓✓", FUTURE + "a large score there takes all"),
     "MaskThrownAway": (2, "✗✓✓✗?✓✓", FUTURE + r"line \d+ computes masked_fill and throws it away", "`scores.mask"),
-    "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which has counted", "taken away"),
+    "MaskedAfterwards": (2, "✗✓✗✓?✓✓", FUTURE + "its mask comes after softmax, which", "from 0.* to 1.*: .* taken"),
     "OneTooLate": (2, "✗✓✓✓?✓✓", FUTURE + "its mask begins one diagonal too late"),
     "OneHeadMasked": (2, "✗✓✓✓?✓✓", FUTURE + "its mask hides only some of it"),
     "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
-    "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does a view or reshape", "a map has a weight"),
+    "WeightsTurned": (2, "✗✓✗✓?✓✓", FUTURE + "its weights are transposed after softmax", "since the weights were t"),
+    "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does the reshape in", "a map has a weight"),
     "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero", "window of 2"),
     # the past
-    "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1$", "view"),
+    "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1; does "),
+    "LastRowEmptied": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0.*3$", "there$"),
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself"),
     "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
     # weights and scale
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),
+    "Exchanged": (2, "✓✓✓✓✗✓✓", "Queries and keys are exchanged: with `queries @ keys.T`, it would match Mul.*per$"),
+    "ExchangedUnscaled": (2, "✓✓✓✓✗✓✓", "Queries and keys are exchanged: with `queries @ keys.T` times 0.707, it"),
+    "OneRowEmpty": (2, "✓✓✗✓?✓✓", "Rows don't sum to 1: row 2 has no weight"),
     "HidesTooMuch": (2, "✗✗✓✓", r"Row 0 is NaN: softmax in line \d+ makes the first NaN", "row 0 has no weight"),
     # what's left
+    "ReturnsWeights": (2, "✗✓✓✗✓✓", "It returns its attention weights: softmax in line .*; return them times"),
     "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
     "AlwaysDropping": (2, "✗✓✓✓", r"It's random in eval mode too: dropout in line \d+ stays on$", "before some"),
     "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$", "with 3, line "),
@@ -86,6 +96,25 @@ def test_the_verdicts_on_a_layer_that_is_not_ours(name):
     told = "\n".join(f"{verdict.claim}\n{verdict.words}" for verdict in state.verdicts.values())
     for key in words:
         assert re.search(key, told, re.MULTILINE)
+
+
+LINES = {  # for each layer, the code of the line that its headline names
+    "MaskThrownAway": "scores.masked_fill(future(scores.shape[-1]), -torch.inf)",
+    "OverTime": "return torch.softmax(scores, dim=-2)",
+    "HeadsMixed": "return context.reshape(len(context), context.shape[2], -1)",
+    "ViewWithoutTranspose": "return [part.view(x.shape[0], self.num_heads, x.shape[1], -1) for part in self.parts(x)]",
+    "HidesTooMuch": "return scores.softmax(-1)",
+    "AlwaysDropping": "return functional.dropout(scores.softmax(-1), 0.01)",
+    "FixedContext": "weights = self.weights(scores.masked_fill(self.hidden(x.shape[1]), -torch.inf))",
+    "ReturnsWeights": "self.kept = scores.softmax(-1)",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_headline_names_the_line_of_the_fault(name):
+    source = [line.strip() for line in inspect.getsource(other_layers).splitlines()]
+    said = headline(judged(made(getattr(other_layers, name))), name)
+    assert re.findall(r"line (\d+)", said) == [str(source.index(LINES[name]) + 1)]
 
 
 @pytest.mark.parametrize(("returned", "number"), [("WeightsFirst", 2), ("WeightsLast", 1)])
@@ -166,6 +195,20 @@ def test_a_window_of_any_width_is_named(s, width):
     else:
         assert (verdict.sign, verdict.claim) == ("?", f"It has a sliding window of {width}")
         assert re.search(f" the (token|{width - 1} tokens) before it$", verdict.words)
+
+
+@pytest.mark.parametrize(
+    ("hides", "said"),
+    [
+        (lambda d: d > 1, "It has a sliding window of 2: each token reads itself and the token before it"),
+        (lambda d: d == 1, "No fault found, but token 3 never reads token 2"),
+        (lambda d: (d == 1) | (d == 3), "No fault found, but token 3 never reads tokens 0, 2"),
+    ],
+)
+def test_a_past_that_a_mask_hides_is_no_fault_but_said(hides, said):
+    distance = torch.arange(4)[:, None] - torch.arange(4)
+    layer = seeded(Masked, 0, 4, 4, 2, (distance >= 0) & ~hides(distance))
+    assert headline(judged(layer), "Masked") == said
 
 
 def test_a_wasted_step_that_has_no_row_and_column_per_token_is_not_blamed_for_a_leak():

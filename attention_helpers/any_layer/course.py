@@ -77,7 +77,7 @@ def on_the_course(layer, x, result, maps):
 
     x: one sentence; result: what the layer returns for it, (num_tokens, width); maps: its attention maps, one per head.
     If it doesn't, we look in the maps for a factor by which its scores are too large, and compute the course's layer
-    with such scores, to see whether that's the only difference.
+    with such scores, or with keys @ queries.T, to see whether that's the only difference.
     """
     x = x.flatten(0, -2)
     qkv, last = projections(layer, x.shape[-1])
@@ -86,17 +86,26 @@ def on_the_course(layer, x, result, maps):
         return Verdict("?", "As in the course?", "not compared: its parameters fit no layer of the course")
     used, made = used_and_made(maps)
     causal = bool(last or num_heads > 1 or (used == 0).any())
-    name, factor, gaps = name_of(layer, last, num_heads, causal), 1.0, []
-    for scaled in (False, True):
-        weights, context = computed(x, qkv, num_heads, causal, factor)
+    name, gaps = name_of(layer, last, num_heads, causal), []
+    for swapped, factor, context in attempts(x, qkv, num_heads, causal, made):
         expected = functional.linear(context, *last) if last else context
         if result.shape != expected.shape:
             return Verdict("?", "As in the course?", f"its parameters fit {name}, but it returns another shape")
         gaps.append(max_difference(result, expected))
         if gaps[-1] <= 1e-5 * max(1.0, result.abs().max().item()):
-            return other_scale(name, factor, len(qkv[0][0]) // num_heads) if scaled else equal(name)
-        factor = factor_between(made, weights)
+            if swapped and {0, 1} <= {*map(role, matrices(layer))}:  # else their order is the author's choice
+                return exchanged(name, factor)
+            return equal(name) if factor == 1 else other_scale(name, factor, len(qkv[0][0]) // num_heads)
     return Verdict("?", "As in the course?", f"its parameters fit {name}, but the numbers differ by {gaps[0]:.2g}")
+
+
+def attempts(x, qkv, num_heads, causal, made):
+    """Contexts by the course: (from keys @ queries.T?, factor of the scores, context). made: weights that show it."""
+    for swapped, parts in ((False, qkv), (True, [qkv[1], qkv[0], qkv[2]])):
+        weights, context = computed(x, parts, num_heads, causal)
+        yield swapped, 1.0, context
+        factor = factor_between(made, weights)
+        yield swapped, factor, computed(x, parts, num_heads, causal, factor)[1]
 
 
 def name_of(layer, last, num_heads, causal):
@@ -113,6 +122,12 @@ def equal(name):
     mask = ", which has no mask," * name.startswith("SelfAttention")
     same = f"with the same weights, {name}{mask} returns the same numbers"
     return Verdict("✓", "As in the course", same, f"computes what the course's {name} computes")
+
+
+def exchanged(name, factor):
+    """The Verdict on a layer that is like `name` for scores from keys @ queries.T, too large by `factor`."""
+    times = f" times {1 / factor:.3g}" * (factor != 1)
+    return Verdict("✗", "Queries and keys are exchanged", f"with `queries @ keys.T`{times}, it would match {name}")
 
 
 def other_scale(name, factor, head_dim):

@@ -33,6 +33,7 @@ class LayerState(NamedTuple):
     found: tuple  # which operations made the maps, and where
     parameters: int
     operations: str
+    printed: str  # by one call of the layer; LayerExplorer puts in front what the constructor printed
 
 
 class Taking:
@@ -48,13 +49,15 @@ class Taking:
         parameters = inspect.signature(getattr(layer, "forward", layer)).parameters.values()
         needed = [each.name[0] for each in parameters if each.default is each.empty and each.kind != each.VAR_KEYWORD]
         self.times = 3 if needed == ["q", "k", "v"] else 1
-        with learners_code(), eval_mode(layer):
+        with learners_code() as printed, eval_mode(layer):
             try:
                 self.first_call(x[None])
             except Exception as error:
+                end = printed.tell()
                 try:
                     self.first_call(x)
                 except Exception:
+                    printed.truncate(end)
                     raise error from None  # it takes neither, so the learner sees what's wrong with the batch
 
     def first_call(self, x):
@@ -65,6 +68,7 @@ class Taking:
             n for n, each in enumerate(tensors) if each.shape[:-1].numel() == num_tokens and not watched.weights[n]
         ]
         self.x, self.watched, self.place = x, watched, (possible or [0])[0]
+        self.returns_weights = bool(watched.maps) and bool(tensors) and watched.weights[self.place]
         self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
 
     def __call__(self, x):
@@ -79,6 +83,11 @@ class Taking:
 
     def rows_of(self, result):
         """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
+        if result is None:
+            raise ValueError("your layer returns None: end `forward` with a `return`")
+        if self.returns_weights and self.output_of(result).shape[:-1].numel() != self.x.shape[-2]:
+            shape = tuple(self.output_of(result).shape)
+            raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
         return rows(lambda _: self.output_of(result), self.x)
 
     def ignored(self):
@@ -91,16 +100,17 @@ class Taking:
 
 @contextmanager
 def learners_code():
-    """Name the line of an error, hide prints, and restore torch's global random state."""
-    random_state = torch.get_rng_state()
+    """Name the line of an error, collect what is printed, and restore torch's global random state."""
+    random_state, printed = torch.get_rng_state(), io.StringIO()
     try:
-        with redirect_stdout(io.StringIO()):
-            yield
+        with redirect_stdout(printed):
+            yield printed
     except Exception as error:
         line = error_line(error)
         where = f"your layer fails in {line}: " if line else ""
         what = "" if isinstance(error, ValueError) and not line else f"{type(error).__name__}: "
-        raise ValueError(f"{where}{what}{first_line(error)}") from error
+        said = " / ".join(printed.getvalue()[:300].splitlines())
+        raise ValueError(f"{where}{what}{first_line(error)}{'; it printed: ' * bool(said)}{said}") from error
     finally:
         if not torch.equal(torch.get_rng_state(), random_state):  # a torch.manual_seed in the learner's code
             torch.set_rng_state(random_state)
@@ -124,7 +134,8 @@ def look_at(layer, x, seed, training=False):
         call = Taking(layer, x)
         random = not torch.equal(before, generator.get_state())
         with learners_code(), eval_mode(layer):
-            operations = trace(call, call.x)
+            with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
+                operations = trace(call, call.x)
             still = torch.zeros(len(x), len(x))
             moved = still if random else perturbation_influence(call.output, call.x, 1.0)
             said = judge(layer, call, operations.rows, moved, random)
@@ -139,34 +150,36 @@ def look_at(layer, x, seed, training=False):
     maps = torch.cat(none + [each.weights for each in shown.maps])
     used = torch.cat(none + [each.used for each in shown.maps])
     context, owners = side_by_side(shown.maps, len(x))
-    numbers = [each.nan_to_num(0.0, 0.0, 0.0) for each in (maps, used, result, context)]
+    maps, used = maps.nan_to_num(0.0, 0.0, 0.0), used.nan_to_num(0.0, 0.0, 0.0)  # a row that is hidden as a whole
     found = tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps)
     returned = tuple(tensors_in(call.watched.result)[call.place].shape)
     parameters = sum(parameter.numel() for _, parameter in parameters_of(layer))
     return LayerState(
-        *numbers, owners, moved.nan_to_num(0.0, 0.0, 0.0), random, said, tuple(call.x.shape), returned, call.ignored(),
-        found, parameters, str(operations),
+        maps, used, result, context, owners, moved, random, said, tuple(call.x.shape), returned, call.ignored(),
+        found, parameters, str(operations), printed.getvalue(),
     )  # fmt: skip
 
 
 def judge(layer, call, operations, moved, random):
     """All verdicts on a layer, the weightiest first. operations: a Trace's rows; moved: its influence."""
     x, output, watched, num_tokens = call.x, call.output, call.watched, call.x.shape[-2]
-    dead = verdicts.unused_operations(operations, watched.operations)
+    lines = [line for *_, line in watched.operations]
+    lines = lines if len(lines) == len(operations) else [""] * len(operations)
+    dead, mixing = verdicts.unused_operations(operations, lines), verdicts.mixing_view(operations, lines, num_tokens)
     unread = [name for name, parameter in parameters_of(layer) if id(parameter) not in watched.read]
-    said = {}
+    said = {"returned": verdicts.on_returned_weights(watched.maps)} if call.returns_weights else {}
     if random:
         said["chance"] = verdicts.on_chance(watched.operations)
     elif call.rows.isnan().any():
         said["nan"] = verdicts.on_nan(call.rows, watched.nan)
     else:
-        said["future"] = verdicts.on_the_future(output, x, watched.maps, dead)
+        said["future"] = verdicts.on_the_future(output, x, watched.maps, dead, mixing)
     sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
-    if sound:
-        said["past"] = verdicts.on_the_past(x, call.rows, moved, watched.maps)
+    if sound and not call.returns_weights:
+        said["past"] = verdicts.on_the_past(x, call.rows, moved, watched.maps, mixing)
     said["sums"] = verdicts.on_row_sums(watched.maps, num_tokens, random)
     said["unused"] = verdicts.on_unused(dead, unread)
-    if sound:
+    if sound and not call.returns_weights:
         said["course"] = on_the_course(layer, x, call.rows, watched.maps)
     said["fewer"] = verdicts.on_fewer_tokens(watched.fewer, num_tokens)
     if sound:

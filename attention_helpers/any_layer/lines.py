@@ -2,9 +2,16 @@
 
 import itertools
 import linecache
+import re
 import sys
 import traceback
 
+HINTS = {  # what to add to an error's message
+    r"before Module.__init__|no attribute '(training|_modules|_parameters|_buffers|\w+_hooks)'": (
+        "begin `__init__` with `super().__init__()`"
+    ),
+    "NoneType": "None is what a method without `return` returns",
+}
 NOT_THEIRS = {"attention_helpers", "torch", "numpy", *sys.stdlib_module_names}  # __main__ isn't one of them
 
 
@@ -27,7 +34,9 @@ def error_line(error):
 
 
 def first_line(error):
-    return (str(error).strip().splitlines() or [""])[0]
+    """The first line of an error's message, and what it may need."""
+    said = (str(error).strip().splitlines() or [""])[0]
+    return ": ".join([said.rstrip("."), *(hint for pattern, hint in HINTS.items() if re.search(pattern, said))])
 
 
 def failure(error):

@@ -5,7 +5,9 @@ divided by its sum, whatever their names. scaled_dot_product_attention and nn.Mu
 weights, so we compute those again from the arguments.
 """
 
+import io
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from .lines import calling_line
 
 NEAR = 1e-3  # how far from 1 a sum of weights can be
 MODULE = "multi_head_attention_forward"
+TRANSPOSES = {"T", "mT", "t", "transpose", "permute", "swapaxes", "swapdims", "adjoint"}
 PRODUCTS = {"matmul", "mm", "bmm", "einsum"}
 
 
@@ -32,6 +35,7 @@ class AttentionMap:
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
     mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
     context: torch.Tensor | None = None  # (num_maps, num_tokens, head_dim), that product, if we can tell its dimensions
+    turned: bool = False  # whether the weights were transposed since they were made
 
 
 class Watched(NamedTuple):
@@ -58,13 +62,16 @@ def find_maps(layer, x):
     """
     watched, fewer = _Watcher(x.shape[-2]).watch(layer, x), x.shape[-2] - 1
     try:
-        shorter = _Watcher(fewer).watch(layer, x[..., :-1, :]).operations
+        with redirect_stdout(io.StringIO()):
+            again = _Watcher(fewer).watch(layer, x[..., :-1, :])
     except Exception as error:  # the caller only asked about x
         return watched._replace(fewer=error)
-    if len(shorter) != len(watched.operations):
+    shorter = again.operations
+    if (len(shorter), len(again.weights)) != (len(watched.operations), len(watched.weights)):
         return watched
     kept = [found for found in watched.maps if found.made_by in AGAIN or is_table(shorter[found.operation][1], fewer)]
-    return watched._replace(maps=kept)
+    weights = [all(both) for both in zip(watched.weights, again.weights, strict=True)]
+    return watched._replace(maps=kept, weights=weights)
 
 
 class _Watcher(TorchFunctionMode):
@@ -115,6 +122,7 @@ class _Watcher(TorchFunctionMode):
             if is_table(output.shape, self.num_tokens):
                 found.used = output.clone()
                 if self.holds_weights(output):
+                    found.turned ^= name in TRANSPOSES and torch.equal(output, found.weights.mT)
                     found.weights = found.used
 
     def add(self, weights, context=None):

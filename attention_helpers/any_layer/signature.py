@@ -16,6 +16,13 @@ NAMES = {
 KINDS = {name: kind for kind, names in NAMES.items() for name in names.split()}
 
 
+class Refused(TypeError):
+    """Jupyter shows only its sentence, without our frames, because the fault is in the learner's cell."""
+
+    def _render_traceback_(self):
+        return [f"TypeError: {self}"]
+
+
 def kinds_of(attention, given):
     """The kind of each of a class's arguments, as name -> (kind, default).
 
@@ -26,19 +33,19 @@ def kinds_of(attention, given):
     name = name_of(attention)
     if not callable(attention) or (hasattr(attention, "forward") and not inspect.isclass(attention)):
         hint = f": write {name}, without making a layer of it" if callable(attention) else ""
-        raise TypeError(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
+        raise Refused(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
     parameters = inspect.signature(attention).parameters.values()
     named = {each.name: each.default for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
     for extra in given.keys() - named.keys():
         if not any(each.kind == each.VAR_KEYWORD for each in parameters):
-            raise TypeError(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
+            raise Refused(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
     kinds = {
         key: (kind, default) for key, default in named.items() if key not in given and (kind := kind_of(key, default))
     }
     missing = [key for key, value in named.items() if value is inspect.Parameter.empty and key not in {*kinds, *given}]
     if missing:
         wanted = ", ".join(f"{key}=..." for key in missing)
-        raise TypeError(f"{name} needs {', '.join(missing)}: write LayerExplorer({name}, sentence, {wanted})")
+        raise Refused(f"{name} needs {', '.join(missing)}: write LayerExplorer({name}, sentence, {wanted})")
     width = "d_out" if "d_in" in {kind for kind, _ in kinds.values()} else "d_in"
     return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
 

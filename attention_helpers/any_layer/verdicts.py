@@ -4,6 +4,7 @@ Everywhere here, `output` is a function from one sentence x, (num_tokens, d_in) 
 layer in eval mode computes for it, and `rows` are its numbers for x, (num_tokens, width).
 """
 
+import math
 import re
 from typing import NamedTuple
 
@@ -62,8 +63,14 @@ def on_chance(operations):
     return Verdict("✗", "It's random in eval mode too", f"{cause}; dropout needs training=self.training", cause)
 
 
-def on_the_future(output, x, maps, dead):
-    """Whether an earlier row depends on a later token, as find_leak perturbs them. dead: see unused_operations."""
+def on_returned_weights(maps):
+    """On a layer whose only result is a table of attention weights."""
+    made = with_line(maps[0].made_by, maps[0].line)
+    return Verdict("✗", "It returns its attention weights", f"{made} makes them; return them times the values")
+
+
+def on_the_future(output, x, maps, dead, mixing=""):
+    """Whether an earlier row depends on a later token, as find_leak perturbs them. dead, mixing: what to blame."""
     try:
         leak = find_leak(output, x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
@@ -73,10 +80,10 @@ def on_the_future(output, x, maps, dead):
             "✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no earlier row"
         )
     words = str(leak).replace(" reads the future: it", "")
-    return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2]))
+    return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2], mixing))
 
 
-def cause_of_leak(leak, maps, dead, num_tokens):
+def cause_of_leak(leak, maps, dead, num_tokens, mixing):
     """What thrown-away results, and the weights above the diagonal, reveal about a layer that reads the future."""
     for name, shape, line in dead:
         if is_table(shape, num_tokens):
@@ -85,13 +92,15 @@ def cause_of_leak(leak, maps, dead, num_tokens):
         return ""
     used, made = used_and_made(maps)
     if over_queries(made):
-        return f"{with_line(maps[0].made_by, maps[0].line)} runs over the queries, not the keys"
+        made_by = with_line(maps[0].made_by, maps[0].line)
+        turned = f"its weights are transposed after {made_by}"
+        return turned if maps[0].turned else f"{made_by} runs over the queries, not the keys"
     if not used.triu(1).any():
         if made.triu(1).any():
             return "its mask comes after softmax, which has counted the future"
         if leak.change == torch.inf:
             return "a large score there takes all: mask the scores before exp"
-        return "its maps don't, so does a view or reshape mix the rows?"
+        return f"its maps don't, so does {mixing or 'a view or reshape'} mix the rows?"
     if not used.tril(-1).any():
         return "its mask hides the past instead"
     if not used.triu(2).any():
@@ -100,10 +109,10 @@ def cause_of_leak(leak, maps, dead, num_tokens):
     return "its mask hides only some of it" if hides else "no weight after the diagonal is 0"
 
 
-def on_the_past(x, rows, moved, maps):
+def on_the_past(x, rows, moved, maps, mixing=""):
     """Whether each row depends on its own token and all earlier ones; a sliding window is named.
 
-    moved: the influence of one small perturbation per token, (num_tokens, num_tokens).
+    moved: the influence of one small perturbation per token, (num_tokens, num_tokens); mixing: see mixing_view.
     """
     unread = (moved <= rounding(rows[None], x.reshape(1, -1)).item()).tril()
     if not unread.any():
@@ -123,8 +132,9 @@ def on_the_past(x, rows, moved, maps):
     weighs = maps and (used_and_made(maps)[0][:, row, missed] > 0).any()
     if maps and not weighs:
         return Verdict("?", "Does each token read its whole past?", f"{cause}: no map has a weight there", cause)
-    why = ", though a map has a weight there: does a view or reshape need a transpose first?" if weighs else ""
-    return Verdict("✗", "Tokens miss part of their past", f"{cause}{why}", cause)
+    why = ", though a map has a weight there" if weighs else ""
+    advice = f"; does {mixing} need a transpose?" if mixing else ""
+    return Verdict("✗", "Tokens miss part of their past", f"{cause}{why}{advice}", f"{cause}{advice}")
 
 
 def counted(tokens):
@@ -164,6 +174,7 @@ def on_row_sums(maps, num_tokens, random=False):
         why = f"row {empty.nonzero()[0].item()} has no weight, as where all its keys are hidden"
     if over_queries(made):
         why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
+        why = "the columns do, since the weights were transposed" if maps[0].turned else why
     return Verdict("✗", "Rows don't sum to 1", f"from {sums.min():.2f} to {sums.max():.2f}: {why}", why)
 
 
@@ -175,12 +186,26 @@ def over_queries(made):
     return near_one(made.sum(dim=-2)) and not near_one(made.sum(dim=-1))
 
 
-def unused_operations(rows, operations):
-    """(name, shape, line) of each operation whose result nobody used.
+def mixing_view(rows, lines, num_tokens):
+    """The first view or reshape that mixes tokens, with its line; "" if the shapes show none.
 
-    rows: a Trace's; operations: a Watched's, which know their lines.
+    A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
+    same product as before. rows: a Trace's; lines: one for each.
     """
-    lines = [line for *_, line in operations] if len(operations) == len(rows) else [""] * len(rows)
+
+    def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
+        return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
+
+    for row, line in zip(rows, lines, strict=True):
+        if row.operation in ("view", "reshape", "flatten", "unflatten"):
+            before, after = places(row.inputs[0]), places(row.output)
+            if before and after and not before & after:
+                return f"the {with_line(row.operation, line)}"
+    return ""
+
+
+def unused_operations(rows, lines):
+    """(name, shape, line) of each operation whose result nobody used. rows: a Trace's; lines: one for each."""
     return [(row.operation, row.output, line) for row, line in zip(rows, lines, strict=True) if row.unused]
 
 

@@ -16,16 +16,12 @@ NUMBERS = sorted(module.name[-2:] for module in pkgutil.iter_modules(__path__) i
 
 
 def progress():
-    """How far the learner is in the whole course, as a table with a row for each lesson.
+    """How many exercises the learner has solved in the whole course, as a table with a row for each lesson.
 
     What counts is what record.py keeps in the workbook, and what was right in this kernel. Errors: none.
     """
     lessons = {number: importlib.import_module(f"{__name__}.lesson_{number}").progress for number in NUMBERS}
     done, total = (sum(getattr(lesson, count) for lesson in lessons.values()) for count in ("done", "total"))
-    space = "\N{NO-BREAK SPACE}"  # else a narrow column breaks "0 of 4" in two lines
-    rows = [
-        f"| {number} | {lesson.done}{space}of{space}{lesson.total} | {lesson.marks} |"
-        for number, lesson in lessons.items()
-    ]
+    rows = [f"| {number} | {lesson.done} of {lesson.total} |" for number, lesson in lessons.items()]
     said = f"**{done} of {total} exercises done.**" if done else f"**None of the {total} exercises is done yet.**"
-    return Reply(None, "\n".join([said, "", "| notebook | done | exercises |", "| --- | --- | --- |", *rows]))
+    return Reply(None, "\n".join([said, "", "| notebook | done |", "| --- | --- |", *rows]))

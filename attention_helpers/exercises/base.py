@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from . import record
 from .compare import alike, finding, in_words
 from .mistakes import Mistake, edited, paragraph, written
 from .reply import Progress, Reply
-from .running import kept_state, own_line, run
+from .running import Interrupted, kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
 
 SEED = 20
@@ -69,7 +70,7 @@ class Exercise:
     def __post_init__(self):
         self.answer_name = self.solution.__name__
         self.stub = textwrap.dedent(self.stub).strip() or stub_of(self.solution)
-        self.right_here = False  # once, in this kernel
+        self.right_answer = None  # the last one that was right in this kernel
         self.written_mistakes = {}
 
     def mistake(self, wrong, name=None):
@@ -99,7 +100,7 @@ class Exercise:
     @property
     def done(self):
         """Whether an answer was right once, in this kernel or, in a workbook, in any (see `record`)."""
-        return self.right_here or self.name in record.done()
+        return self.right_answer is not None or self.name in record.done()
 
     @property
     def cell(self):
@@ -111,15 +112,22 @@ class Exercise:
     def check(self, answer):
         """Judge a learner's answer: a function or class, or a text if the exercise ships one.
 
-        Errors: none, except KeyboardInterrupt if the learner stops the check.
+        Errors: none, except Interrupted if the learner stops the check.
         """
-        with kept_state():
-            right, text = self._judge(answer)
+        try:
+            with kept_state():
+                right, text = self._judge(answer)
+        except KeyboardInterrupt as error:
+            raise Interrupted(f"The check was interrupted. {own_line(error)}") from None
         if right:
-            self.right_here = True
+            self.right_answer = answer
             return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
         verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
         return Reply(right, f"{verdict} {text}", tuple(self.hints))
+
+    def or_ours(self, answer):
+        """The answer if it's the one that was right in this kernel, and the solution otherwise. Errors: none."""
+        return answer if answer is self.right_answer else self.solution
 
     def _judge(self, answer):
         """Whether an answer is right (None: not attempted), and what to say."""
@@ -168,9 +176,18 @@ class Exercise:
         return "inputs" if torch.equal(before, generator.get_state()) else "random inputs"
 
     def _reply_of_mistake(self, given, expected):
-        """The reply of the first known mistake that does what was given in every call, or ""."""
-        fits = (m for m in self.known_mistakes if alike(self.outcomes(m.wrong), given, expected, self.tolerance))
-        return next((mistake.reply for mistake in fits), "")
+        """The reply of the first known mistake that does what was given, or "".
+
+        If none does in every call, then in those that ask for no error: people who make a mistake may forget the error.
+        """
+        for calls in [True] * len(expected), [right.error is None for right in expected]:
+            got, right = list(compress(given, calls)), list(compress(expected, calls))
+            if alike(got, right, right, self.tolerance):
+                break  # only an error is missing
+            for mistake in self.known_mistakes:
+                if alike(compress(self.outcomes(mistake.wrong), calls), got, right, self.tolerance):
+                    return mistake.reply
+        return ""
 
     def wrong_ways(self):
         """What the check replies to each of the known mistakes, as a table. Errors: none."""

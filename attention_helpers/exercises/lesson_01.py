@@ -12,50 +12,50 @@ def vectors(generator, *shape, scale=1.0):
 
 
 def weights_for_query(query, inputs):
-    """Weights (n,) of one query (d,) over the rows of inputs (n, d): softmax of dot products."""
-    scores = torch.empty(inputs.shape[0])
-    for i, row in enumerate(inputs):
-        score = 0.0
-        for a, b in zip(query, row, strict=True):
-            score = score + a * b
-        scores[i] = score
-    exponentials = torch.exp(scores)
+    """Attention weights (n,) of one query (d,) over the rows of inputs (n, d)."""
+    scores = inputs @ query  # (n,)
+    exponentials = scores.exp()
     return exponentials / exponentials.sum()
 
 
-weights_by_loops = Exercise(
-    name="weights_by_loops",
-    title="Weights of one query",
-    prompt="Compute the attention weights of one query over all tokens. Try it with loops over the tokens and over "
-    "the entries of the vectors, because then you see every product that goes into a score.",
+one_query = Exercise(
+    name="one_query",
+    title="The weights of one query",
+    prompt="Write both steps for any query: its scores with all rows of `inputs`, then its weights. Use `x.exp()`, the "
+    "exponential of every entry of `x`, and `x.sum()`.",
     solution=weights_for_query,
     cases=lambda g: [(vectors(g, d), vectors(g, n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,
     mistakes={
-        ("divides the scores by their sum", "torch.exp(scores)", "scores"): """
+        ("divides the scores by their sum", "scores.exp()", "scores"): """
             Your weights are the scores divided by their sum. But a score can be negative, and then its weight is, too.
             What does softmax do to every score before it divides?""",
         ("stops at the scores", "return exponentials / exponentials.sum()", "return scores"): """
             These are the scores. How do you turn them into weights, which are positive and sum to 1?""",
         ("doesn't divide by the sum", " / exponentials.sum()", ""): """
             The exponentials are right, but they don't sum to 1 yet.""",
-        ("takes the cosine instead of the dot product", "] = score", "] = score / (query.norm() * row.norm())"): """
+        (
+            "takes the cosine instead of the dot product",
+            "inputs @ query",
+            "inputs @ query / (query.norm() * inputs.norm(dim=-1))",
+        ): """
             You divide by the lengths of the vectors, so your scores are cosines. Does a dot product ignore the
             lengths?""",
-        ("compares by distance", "scores[i] = score", "scores[i] = -(query - row).norm()"): """
+        ("scales the scores", "scores.exp()", "(scores / len(query) ** 0.5).exp()"): """
+            You divide the scores by a root. That comes in the next notebook. What's a score here?""",
+        ("goes on to the context vector", "exponentials.sum()", "exponentials.sum() @ inputs"): """
+            You've gone one step too far: this is the context vector. Which numbers did you average the tokens with?""",
+        ("compares by distance", "inputs @ query", "-(inputs - query).norm(dim=-1)"): """
             Your scores are distances. Which product compares two vectors in this notebook?""",
     },
     hints=[
-        "Start with the score of a single token: multiply the entries that have the same position, and add up the "
-        "products.",
-        "Collect one score per token. Then take the exponential of each score, and divide by the sum of the "
-        "exponentials.",
-        "The score of token `i` is the sum over `k` of `query[k] * inputs[i, k]`; the weights are `torch.exp(scores) "
-        "/ torch.exp(scores).sum()`.",
+        "You've seen all scores of `B ?` computed in one product. Here the query can be any vector.",
+        "Take the exponential of each score. What do you have to divide them by, so that they sum to 1?",
+        "The scores are `inputs @ query`, and the weights are `scores.exp() / scores.exp().sum()`.",
     ],
     why="Each score is one dot product, so there's one number per token. Softmax then turns the scores into weights "
     "that are positive and sum to 1, and it can do that for scores of any sign.",
-    moral="The product `inputs @ query` replaces both loops.",
+    moral="That's all that one query needs: a product and a softmax.",
 )
 
 
@@ -110,7 +110,7 @@ softmax_that_survives = Exercise(
     ],
     why="Subtracting a row's maximum doesn't change its softmax, and it means that no exponential exceeds 1. If the "
     "maximum is itself -inf, we can't subtract it, because -inf - (-inf) is NaN. The last line then divides 0 by 1.",
-    moral="`torch.softmax` subtracts the maximum, too.",
+    moral="`torch.softmax` survives +1000, too, but for a row that's all `-inf` it returns NaN.",
 )
 
 
@@ -138,8 +138,8 @@ def all_contexts(inputs):
 contexts_at_once = Exercise(
     name="contexts_at_once",
     title="All contexts at once",
-    prompt="Compute the context vectors of all tokens at once. Every token is a query, a key and a value, and you "
-    "don't need a loop.",
+    prompt="Compute the context vectors of all tokens of `inputs` at once. Every token is a query, a key and a value, "
+    "and you don't need a loop.",
     solution=all_contexts,
     cases=lambda g: [(vectors(g, n, d),) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
     mistakes={
@@ -147,6 +147,12 @@ contexts_at_once = Exercise(
             The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?""",
         ("forgets the softmax", "torch.softmax(inputs @ inputs.T, dim=-1)", "inputs @ inputs.T"): """
             You average the inputs with raw scores. Which step is missing between the scores and the average?""",
+        (
+            "divides the scores by their sum",
+            "torch.softmax(inputs @ inputs.T, dim=-1)",
+            "inputs @ inputs.T / (inputs @ inputs.T).sum(dim=-1, keepdim=True)",
+        ): """
+            You divide the scores by their sums, so weights can be negative. What would softmax do first?""",
         ("stops at the weights", ", dim=-1) @ inputs", ", dim=-1)"): """
             These are the weights, one row per query. What do you average with them?""",
         ("scales the scores", "inputs.T", "inputs.T / inputs.shape[1] ** 0.5"): """
@@ -208,11 +214,17 @@ read_the_digit = Exercise(
         ("divides the scores by their sum", "torch.softmax(scores, dim=0)", "scores / scores.sum()"): """
             You divide the scores by their sum, as we did before we had softmax. What would softmax do first?""",
         ("reads the letters", "[3:6]", "[:3]"): "These are the letters A, B and C. At which entry do the digits begin?",
+        ("begins one entry too late", "[3:6]", "[4:7]"): """
+            You begin one entry too late, so the digit 1 is missing and `?` is there. At which number does Python start
+            counting?""",
         ("returns the complete context vector", "[3:6]", ""): """
             The context vector is right. Which of its entries are digits?""",
         ("stops at the weights", "return context[3:6]", "return weights"): """
             These are the weights, one per token. The digits are in the embeddings, so what do you do with the
             weights?""",
+        ("returns the first three weights", "return context[3:6]", "return weights[:3]"): """
+            These are three of the weights, one per token. Which vectors do you average with them, so that you can read
+            the digits there?""",
         (
             "leaves out the question's own weight",
             "weights = torch.softmax(scores, dim=0)",
@@ -233,5 +245,5 @@ read_the_digit = Exercise(
     "better.",
 )
 
-EXERCISES = [weights_by_loops, contexts_at_once, read_the_digit, softmax_that_survives]
+EXERCISES = [one_query, contexts_at_once, read_the_digit, softmax_that_survives]
 progress = Progress(EXERCISES)

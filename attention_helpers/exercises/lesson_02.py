@@ -1,4 +1,4 @@
-"""Exercises of notebook 02: keys by hand, scaled scores, a step of training, and two ways to store a matrix."""
+"""Exercises of notebook 02: keys by hand, scaled weights, a step of training, and two ways to store a matrix."""
 
 import torch
 from torch import nn
@@ -24,9 +24,9 @@ def key_matrix(num_letters, num_digits, strength):
 keys_by_hand = Exercise(
     name="keys_by_hand",
     title="Write W_key by hand",
-    prompt="Write the `W_key` of a lookup with any number of letters and digits. An embedding's entries are the "
-    "letters, then the digits, then `?`, and a key has one entry per letter. A match should stand out by `strength` "
-    "(it was 10 above), digits shouldn't matter, and a question shouldn't be found, not even by itself.",
+    prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, then the digits, then `?`, "
+    "and a key has one entry per letter. A letter should add `strength` to its own entry, digits should add nothing, "
+    "and `?` should take `strength` off every entry, so that a question isn't found, not even by itself.",
     solution=key_matrix,
     cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
     mistakes={
@@ -53,7 +53,7 @@ keys_by_hand = Exercise(
     ],
     why="The key of a pair is `strength` at its letter and 0 elsewhere. A question's key is 0 at its letter, because "
     "the row for `?` cancels it, and negative elsewhere, so no query prefers it. The rows of the digits stay 0.",
-    moral="Put it into `SelfAttention_v1` with a strength of 10, and `B ?` gives 0.9908 of its weight to its pair.",
+    moral="With a strength of 10, `B ?` will give 0.9908 of its weight to its pair.",
 )
 
 
@@ -66,56 +66,104 @@ def fixes_the_sizes_of_the_notebook(num_letters, num_digits, strength):
     return W_key
 
 
-def scaled_scores(x, W_query, W_key):
-    """Scores (..., num_tokens, num_tokens) of x (..., num_tokens, d_in), divided by the root of d_k."""
-    queries = x @ W_query  # (..., num_tokens, d_k)
-    keys = x @ W_key  # (..., num_tokens, d_k)
-    return queries @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5
+def scaled_weights(queries, keys):
+    """Weights (num_tokens, num_tokens) from queries and keys, each (num_tokens, d_k): row i belongs to query i."""
+    scores = queries @ keys.T / keys.shape[-1] ** 0.5
+    return torch.softmax(scores, dim=-1)
 
 
-def embeddings_and_matrices(generator):
-    """One sentence or a batch; num_tokens, d_in and d_k mostly differ, so that a wrong width is noticed."""
-    shapes = [((6, 3), 2), ((4, 5), 7), ((1, 3), 3), ((5, 2), 1), ((2, 6, 3), 5), ((3, 1, 2), 4)]
-    return [normal(generator, x, (x[-1], d_k), (x[-1], d_k)) for x, d_k in shapes]
-
-
-scores_that_are_scaled = Exercise(
-    name="scores_that_are_scaled",
-    title="Scaled scores",
-    prompt="Make queries and keys from the embeddings `x`, then compute the scaled scores: row i holds the dot "
-    "products of query i with every key, divided by the square root of d_k. `x` is one sentence, (num_tokens, d_in), "
-    "or a **batch** of b sentences, (b, num_tokens, d_in).",
-    solution=scaled_scores,
-    cases=embeddings_and_matrices,
+weights_that_are_scaled = Exercise(
+    name="weights_that_are_scaled",
+    title="Weights from queries and keys",
+    prompt="Compute the part of the formula in front of $V$, for any number of tokens and any width. `keys.shape[-1]` "
+    "is the width of a key.",
+    solution=scaled_weights,
+    rows_sum_to_one=True,
+    cases=lambda g: [normal(g, size, size) for size in ((6, 2), (4, 7), (1, 3), (5, 1), (3, 16))],
     mistakes={
-        ("scales by d_in", "keys.shape", "x.shape"): """
-            You divide by the root of d_in, the width of an embedding. How many products does one score add up?""",
         ("forgets the root", " ** 0.5", ""): """
-            You divide by d_k itself, so the variance of the scores is divided by d_k squared. What would make it 1?""",
+            You divide by d_k itself. Which number does the formula divide by?""",
         ("doesn't scale", " / keys.shape[-1] ** 0.5", ""): """
-            These are plain dot products. How large do they become when keys are wide?""",
+            These are the weights of plain dot products, as in notebook 01. What does the formula do to them before
+            softmax?""",
         ("multiplies by the root", "** 0.5", "** -0.5"): """
             You multiply by the root of d_k (dividing by `** -0.5` does that, too). Should scores become larger or
             smaller?""",
-        ("scales by the number of tokens", "keys.shape[-1]", "x.shape[0]"): """
-            You divide by the root of the first dimension, which counts tokens or sentences. Which dimension is a key's
-            width?""",
-        ("swaps queries and keys", "queries @ keys.transpose", "keys @ queries.transpose"): """
-            Your score matrix is transposed: its row i belongs to key i. Which of the two comes first in the
+        ("scales by the number of tokens", "keys.shape[-1]", "keys.shape[0]"): """
+            You divide by the root of the number of tokens. Which dimension is a key's width?""",
+        ("swaps queries and keys", "queries @ keys.T", "keys @ queries.T"): """
+            Your rows belong to keys, because your score matrix is transposed. Which of the two comes first in the
             product?""",
-        # What .T does, without its warning.
-        ("uses .T on a batch", "keys.transpose(-2, -1)", "keys.permute(*range(keys.ndim)[::-1])"): """
-            Right for one sentence. But on a batch, `.T` reverses all three dimensions. Which two do you want to
-            swap?""",
+        ("takes the softmax over the queries", "dim=-1", "dim=0"): """
+            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
+        ("scales after softmax", "scores, dim=-1", "queries @ keys.T, dim=-1) / (keys.shape[-1] ** 0.5"): """
+            You divide the weights, so they no longer sum to 1. What should be divided, and when?""",
+        ("stops before softmax", "torch.softmax(scores, dim=-1)", "scores"): """
+            These are the scaled scores. What turns each row of them into weights?""",
     },
     hints=[
-        "There are three products: queries, keys, and queries with transposed keys. What's the shape of each?",
-        "`keys.transpose(-2, -1)` works with and without a batch, and d_k is `keys.shape[-1]`.",
-        "The last line is `queries @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5`.",
+        "There are three steps: dot products of all queries with all keys, a division, and softmax.",
+        "`keys.T` turns (num_tokens, d_k) into (d_k, num_tokens), and `** 0.5` is a root.",
+        "First `scores = queries @ keys.T / keys.shape[-1] ** 0.5`, then softmax with `dim=-1`.",
     ],
-    why="A score adds up d_k products, so what counts is the width of a key. That's the last dimension, with or "
-    "without a batch.",
-    moral="Every layer in this course scales its scores this way.",
+    why="A score adds up d_k products, so what counts is the width of a key. Softmax comes after the division, and "
+    "works along each row, because a query's weights sum to 1.",
+    moral="Every layer in this course makes its weights this way.",
+)
+
+
+def one_step(W, loss_of, rate):
+    """The matrix W after one gradient step; loss_of(W) is the loss of a matrix."""
+    W = W.clone().requires_grad_()
+    loss_of(W).backward()  # fills W.grad
+    return W.detach() - rate * W.grad
+
+
+def steps_to_take(generator):
+    for shape, rate in (((7, 3), 5.0), ((2, 4), 0.5), ((3, 1), 1.0)):
+        W, x = normal(generator, shape, shape[::-1])
+        yield W, lambda W, x=x: torch.softmax(x @ W, dim=-1).square().sum() + (W**3).sum(), rate
+
+
+def called_twice(answer, W, loss_of, rate):
+    """What two equal calls return, and whether PyTorch records it; if so, one call is enough."""
+    first = answer(W, loss_of, rate)
+    tracked = getattr(first, "requires_grad", False)
+    again = first if tracked else answer(W, loss_of, rate)
+    return {"matrix": first, "matrix in a second, equal call": again, "requires_grad": str(tracked)}
+
+
+step_by_hand = Exercise(
+    name="step_by_hand",
+    title="One step of training",
+    prompt="Return the matrix `W` after one step, for the loss `loss_of(W)`. Leave `W` itself as it is, and return "
+    "numbers without a record, as `W.detach()` does.",
+    solution=one_step,
+    cases=steps_to_take,
+    call=called_twice,
+    mistakes={
+        ("climbs the slope", "- rate", "+ rate"): """
+            You step up the slope, because the gradient says in which direction the loss grows. Where should training
+            go?""",
+        ("returns a tracked matrix", "W.detach()", "W"): """
+            The numbers are right, but PyTorch still records what you compute with them: print the result, and you'll
+            see its `grad_fn`. How do you stop that?""",
+        ("marks the caller's matrix", "W.clone()", "W"): """
+            Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix
+            could you mark instead?""",
+        ("forgets the rate", "rate * W.grad", "W.grad"): """
+            Your step is as long as the gradient, whatever the rate. How far should it go?""",
+        ("returns only the step", "W.detach() - rate", "-rate"): """
+            That's the step itself. Where does the matrix end up after it?""",
+    },
+    hints=[
+        "Do what the last cell did: mark a copy of `W`, compute its loss, and call `backward`.",
+        "`W.clone().requires_grad_()` is a marked copy. After `backward`, its `.grad` is the gradient.",
+        "Return `W.detach() - rate * W.grad`, where `W` is the marked copy.",
+    ],
+    why="A new copy has no `.grad` yet, so equal calls agree. The gradient points to where the loss grows, so we "
+    "subtract it.",
+    moral="This is gradient descent. Training consists of many such steps, for all matrices.",
 )
 
 
@@ -156,10 +204,9 @@ weights_into_v1 = Exercise(
     name="weights_into_v1",
     imports="from attention_helpers import SelfAttention_v1",
     title="From v2 back into v1",
-    prompt="The notebook copied a v1 into a v2. Now go the other way, and make a `SelfAttention_v1` that returns the "
-    "same context vectors as `v2` (whose widths are `v2.d_in` and `v2.d_out`). The new matrices must be trainable, "
-    "and changing them later must not change `v2`.",
-    deeper=True,
+    prompt="Make a `SelfAttention_v1` that returns the same context vectors as `v2`, a layer of the package whose "
+    "widths are `v2.d_in` and `v2.d_out`. Its matrices must be trainable, and changing them later must not change "
+    "`v2`.",
     solution=v1_from_v2,
     cases=layers_without_bias,
     call=moved,
@@ -197,64 +244,5 @@ def takes_the_weights_over_without_transposing(v2):
     return v1
 
 
-def one_step(x, W_query, W_key, target, rate):
-    """W_query (d_in, d_k) after one gradient step; x (n, d_in), W_key like W_query, target (n, n)."""
-    W = W_query.clone().requires_grad_()
-    scores = (x @ W) @ (x @ W_key).T  # (n, n)
-    weights = torch.softmax(scores / W_key.shape[-1] ** 0.5, dim=-1)
-    loss = (weights - target).square().sum()
-    loss.backward()  # fills W.grad
-    return W.detach() - rate * W.grad
-
-
-def steps_to_take(generator):
-    for n, d_in, d_k, rate in ((6, 3, 2, 10.0), (4, 4, 5, 0.5), (2, 3, 1, 1.0), (5, 1, 3, 2.0)):
-        *tables, target = normal(generator, (n, d_in), (d_in, d_k), (d_in, d_k), (n, n))
-        yield *tables, target.softmax(dim=-1), rate
-
-
-def called_twice(answer, x, W_query, W_key, target, rate):
-    """What two equal calls return, and whether PyTorch records it; if so, one call is enough."""
-    first = answer(x, W_query, W_key, target, rate)
-    tracked = getattr(first, "requires_grad", False)
-    again = first if tracked else answer(x, W_query, W_key, target, rate)
-    return {"matrix": first, "matrix in a second, equal call": again, "requires_grad": str(tracked)}
-
-
-step_by_hand = Exercise(
-    name="step_by_hand",
-    title="One step of training",
-    prompt="Train `W_query` by one gradient step at the given `rate`. The loss is the sum of all squared differences "
-    "between the weights of `x` (scaled scores, then softmax) and `target`. Return the new matrix with "
-    "`requires_grad` False, and don't change any argument, so that a second call with the same arguments returns the "
-    "same.",
-    solution=one_step,
-    cases=steps_to_take,
-    call=called_twice,
-    mistakes={
-        ("climbs the slope", "- rate", "+ rate"): """
-            You step up the slope, because the gradient says in which direction the loss grows. Where should training
-            go?""",
-        ("returns a tracked matrix", "W.detach()", "W"): """
-            The numbers are right, but PyTorch still records what you compute with them: print the result, and you'll
-            see its `grad_fn`. How do you stop that?""",
-        ("marks the caller's matrix", "W_query.clone()", "W_query"): """
-            Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix
-            could you mark instead?""",
-        ("takes the mean of the squares", ".sum()", ".mean()"): """
-            Your step is too short, because your loss is the mean of the squared differences. What does the prompt ask
-            for?""",
-    },
-    hints=[
-        "Copy `W_query`, mark the copy with `requires_grad_()`, and compute weights and loss from it.",
-        "`loss.backward()` fills the copy's `.grad`. The step is `rate` times as long and goes in the opposite "
-        "direction.",
-        "`W = W_query.clone().requires_grad_()` first, and at the end `return W.detach() - rate * W.grad`.",
-    ],
-    why="`backward` adds to the `.grad` of the marked matrix. A new copy doesn't have one yet, so equal calls agree. "
-    "And because the gradient points to where the loss grows, we subtract it.",
-    moral="This is gradient descent. Training consists of many such steps, for all matrices.",
-)
-
-EXERCISES = [keys_by_hand, scores_that_are_scaled, step_by_hand, weights_into_v1]
+EXERCISES = [keys_by_hand, weights_that_are_scaled, step_by_hand, weights_into_v1]
 progress = Progress(EXERCISES)

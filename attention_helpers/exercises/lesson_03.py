@@ -5,26 +5,41 @@ import inspect
 import torch
 from torch import nn
 
-from ..dropout import Dropout
-from ..layers import CausalAttention
 from ..probes import influence
 from ..sentences import load_sentence
 from .base import Exercise, Progress
 
 
-def causal_mask(num_tokens):
-    """Boolean mask (num_tokens, num_tokens), True where the key comes after the query."""
-    return torch.ones(num_tokens, num_tokens).triu(diagonal=1).bool()
+def causal_weights(scores):
+    """Weights of scaled scores (num_tokens, num_tokens), row by row: no token looks at a later one."""
+    future = torch.ones_like(scores).triu(diagonal=1).bool()
+    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
 
 
-mask_of_the_future = Exercise(
-    name="mask_of_the_future",
-    title="A causal mask",
-    prompt="Make the causal mask for `num_tokens` tokens: a boolean matrix with a row for each query and a column "
-    "for each key. True means hide, as in this notebook. A token can see itself and the tokens before it, but no "
-    "others.",
-    solution=causal_mask,
-    cases=lambda g: [(n,) for n in (6, 1, 2, 5)],
+def lookup_scores():
+    """Scaled scores of the lookup, (2, 4, 4): the question before its pair, and after it."""
+    x = load_sentence("lookup").embeddings  # entries: A B C 1 2 3 ?
+    both = torch.stack((x[[0, 3, 2, 1]], x))  # (2, 4, 7)
+    keys = 10 * (both[..., :3] - both[..., 6:])  # a question isn't found
+    return both[..., :3] @ keys.transpose(1, 2) / 3**0.5
+
+
+def scaled_scores(generator):
+    """The lookups, extreme scores, and a single token."""
+    wide = torch.randn(6, 6, generator=generator)
+    wide[0, 3] = 1000.0  # hidden
+    wide[4] -= 990.0  # far below 0, the visible ones too
+    return [(scores,) for scores in (*lookup_scores(), wide, torch.ones(1, 1))]
+
+
+hide_the_future = Exercise(
+    name="hide_the_future",
+    title="Hide the future",
+    prompt="Turn scaled scores, (num_tokens, num_tokens), into weights, so that each token sees only itself and the "
+    "tokens before it. The scores are between -1000 and 1000, and should stay as they are.",
+    solution=causal_weights,
+    cases=scaled_scores,
+    rows_sum_to_one=True,
     mistakes={
         ("hides the diagonal", "diagonal=1", ""): """
             You hide the diagonal too, so no token sees itself. What's left for the first token to see?""",
@@ -33,93 +48,105 @@ mask_of_the_future = Exercise(
             predict. Where does the future begin?""",
         ("hides the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
             You hide the past and show the future. On which side of the diagonal are the columns j > i?""",
-        ("lets True mean keep", "triu(diagonal=1)", "tril()"): """
-            Your True means keep, as in torch's `scaled_dot_product_attention`. What does it mean here?""",
-        ("is always (6, 6)", "torch.ones(num_tokens, num_tokens)", "torch.ones(6, 6)"): """
-            Your mask is right for six tokens, and for any other number it's still (6, 6). Is a 6 written in your
-            code?""",
-    },
-    hints=[
-        "Write down the matrix for three tokens. Which of its nine entries are True? Is the diagonal among them?",
-        "`triu` keeps the upper triangle of a matrix, and its argument `diagonal` says where the triangle begins.",
-        "Start from a matrix of ones, then use `.triu(diagonal=1)` and `.bool()`.",
-    ],
-    why="The future of query i is the keys j > i, which are above the diagonal. `triu(diagonal=1)` leaves the diagonal "
-    "itself out, so every token sees itself. That's why no row is hidden completely, and no row of weights is NaN.",
-    moral="Every token sees at least itself, so no row of weights is NaN.",
-)
-
-
-def masked_weights(scores, mask):
-    """Weights of scores (..., n, m), row by row; mask (n, m) is True where a score is hidden."""
-    return torch.softmax(scores.masked_fill(mask, -torch.inf), dim=-1)
-
-
-def lookup_scores():
-    """Scaled scores of the lookup, (2, 4, 4): the question before its pair, and after it."""
-    x = load_sentence("lookup").embeddings  # entries: A B C 1 2 3 ?
-    both = torch.stack((x[[0, 3, 1, 2]], x))  # (2, 4, 7)
-    keys = 10 * (both[..., :3] - both[..., 6:])  # a question isn't found
-    return both[..., :3] @ keys.transpose(1, 2) / 3**0.5
-
-
-def scores_and_masks(generator):
-    """The lookup; extreme scores; a batch; float16; one token; a mask that isn't causal."""
-    one, batch, wide = (torch.randn(*shape, generator=generator) for shape in ((6, 6), (2, 4, 4), (3, 5)))
-    one[0, 3] = 1000.0  # hidden
-    one[4] -= 500.0  # far below 0, the visible ones too
-    holes = torch.rand(3, 5, generator=generator) < 0.5
-    holes[:, 1] = False  # something is left to see in every row
-    half = torch.zeros(2, 2).half()  # its weights, 1 and 1/2, are exact
-    causal = lookup_scores(), one, batch, half, torch.ones(1, 1)
-    return [(scores, causal_mask(scores.shape[-1])) for scores in causal] + [(wide, holes)]
-
-
-weights_under_a_mask = Exercise(
-    name="weights_under_a_mask",
-    title="Place the mask",
-    prompt="Turn scaled scores, (n, m) or a batch (b, n, m), into weights. The mask (n, m) is True where a score is "
-    "hidden, and leaves something to see in every row. One of the inputs is the lookup, where a question before its "
-    "pair has to guess (0.5 and 0.5), and one after it finds it (0.991). Scores are between -1000 and 1000. If they're "
-    "float16, the weights should be float16 too. Don't change the caller's scores.",
-    solution=masked_weights,
-    cases=scores_and_masks,
-    rows_sum_to_one=True,
-    mistakes={
+        ("lets True mean keep", "(future,", "(~future,"): """
+            You hide where the mask of the future is False, so your tokens look at nothing but the future. Where should
+            `masked_fill` find True?""",
         ("fills with 0", "-torch.inf", "0.0"): """
             You fill in 0, but softmax gives a score of 0 a share too, because $e^0 = 1$. Which score gets nothing?""",
-        ("masks after softmax", ".masked_fill(mask, -torch.inf), dim=-1)", ", dim=-1).masked_fill(mask, 0.0)"): """
+        ("masks after softmax", ".masked_fill(future, -torch.inf), dim=-1)", ", dim=-1).masked_fill(future, 0.0)"): """
             You mask after softmax, when the hidden tokens have already taken their part of the row. What do your rows
             sum to?""",
         "masks after softmax and divides": ...,
-        ("throws the masked copy away", "scores.masked_fill(mask, -torch.inf)", "scores"): """
+        ("throws the masked copy away", "scores.masked_fill(future, -torch.inf)", "scores"): """
             Nothing is hidden, so the early question reads its answer from the future. `masked_fill` returns a masked
             copy. Does softmax get that copy?""",
-        ("counts the dimensions from the left", "dim=-1", "dim=1"): """
-            That's right for one sentence, but in a batch (b, n, m) dimension 1 is the queries. How do you name the last
-            dimension in both?""",
-        ("fills with -1e9", "-torch.inf", "-1e9"): """
-            That's right in float32, but float16 ends at -65504. Which value is below all numbers, in any dtype?""",
+        ("fills with -100", "-torch.inf", "-100.0"): """
+            -100 is a score like any other, and here one row has only scores near -1000. Which value is below every
+            score?""",
+        ("sums the columns", "dim=-1", "dim=0"): """
+            Your columns sum to 1, but a token's weights are a row. Along which dimension does softmax go?""",
     },
     hints=[
-        "Which comes first, the mask or softmax? Change the scores so that softmax gives the hidden ones nothing.",
-        "$e^{-\\infty} = 0$. `masked_fill(mask, value)` returns a copy, and applies the mask to each sentence of a "
-        "batch.",
-        "Return `torch.softmax(..., dim=-1)` of `scores.masked_fill(mask, -torch.inf)`.",
+        "Write down for three tokens which of the nine scores should be hidden. Is the diagonal among them?",
+        "`triu(diagonal=1)` leaves the diagonal out, and `.bool()` turns ones into True. Does the mask come before "
+        "softmax or after it?",
+        "With `future = torch.ones_like(scores).triu(diagonal=1).bool()`, take the softmax of "
+        "`scores.masked_fill(future, -torch.inf)` with `dim=-1`.",
     ],
-    why="A score of minus infinity gets the weight 0, and softmax divides the whole 1 among the others, no matter how "
-    "large the hidden score was. `masked_fill` fills a copy, and float16 has minus infinity too.",
-    moral="The early question guesses, and the late one finds its pair. It works for any mask that leaves something to "
-    "see in every row.",
+    why="The future of query i is the keys j > i, which are above the diagonal. Every token still sees itself, so no "
+    "row is hidden completely, which would make it NaN. Softmax divides the whole 1 among the scores that are left, no "
+    "matter how large a hidden one was.",
+    moral="The early question guesses, and the late one finds its pair.",
 )
 
 
-@weights_under_a_mask.mistake
-def masks_after_softmax_and_divides(scores, mask):
+@hide_the_future.mistake
+def masks_after_softmax_and_divides(scores):
     """That's right on paper. But next to a hidden score of 1000, softmax leaves 0 for all others, and 0/0 is NaN. What
     if softmax never sees the hidden scores?"""
-    kept = torch.softmax(scores, dim=-1) * ~mask
+    kept = torch.softmax(scores, dim=-1).tril()
     return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def leaks(f, x):
+    """True if moving a token of x (num_tokens, d_in) moves a row of f(x) before it."""
+    return influence(f, x).perturbation.triu(diagonal=1).max().item() > 1e-5
+
+
+def attention(*holes, centred=False):
+    """A causal function of x (num_tokens, d_in), but for holes (i, j) in its mask, and for a mean over all tokens."""
+    future = torch.ones(6, 6).triu(diagonal=1).bool()
+    for hole in holes:
+        future[hole] = False
+
+    def f(x):
+        scores = (x @ x.T).masked_fill(future[: len(x), : len(x)], -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ x  # (num_tokens, d_in)
+        return context - context.mean(dim=0) if centred else context
+
+    return f
+
+
+def sound_and_leaky_functions(generator):
+    """Two causal functions, one of them for a single token; two with a hole, and one that leaks after its weights."""
+    functions = (attention(), 6), (attention((2, 3)), 6), (attention((1, 4)), 6), (attention(centred=True), 4)
+    return [(f, torch.randn(n, 3, generator=generator)) for f, n in (*functions, (attention(), 1))]
+
+
+find_leaks = Exercise(
+    name="find_leaks",
+    imports="from attention_helpers import influence",
+    title="Does it leak?",
+    prompt="Return True if some row of `f(x)` moves by more than 1e-5 when a later token is perturbed, else False. x "
+    "is (num_tokens, d_in), and should stay as it is. Judge `f` only by what it returns.",
+    solution=leaks,
+    cases=sound_and_leaky_functions,
+    mistakes={
+        ("looks at the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
+            You check whether a token moves the rows after it, and it should. Which rows does a leak move?""",
+        ("counts the token's own row", "diagonal=1", ""): """
+            You call every function leaky, because you count the row of the perturbed token itself. Can that row move in
+            a causal layer?""",
+        "perturbs only the last token": ...,
+    },
+    hints=[
+        "Which entries of an influence map show that a later token moves an earlier row?",
+        "Row i, column j of `influence(f, x).perturbation` says how far token j moves row i.",
+        "`influence(f, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
+    ],
+    why="In a leak, row i moves with a later token j, which is an entry above the diagonal. `influence` perturbs each "
+    "token and looks at the output, so the leak can be anywhere. The bound of 1e-5 leaves room for rounding.",
+    moral="It works for any function with one row per token.",
+)
+
+
+@find_leaks.mistake
+def perturbs_only_the_last_token(f, x):
+    """You perturb only the last token. But two masks here have one hole each, through which one token moves one earlier
+    row. Which tokens could that be?"""
+    perturbed = x.clone()
+    perturbed[-1] += 1.0
+    return (f(perturbed) - f(x))[:-1].abs().sum().item() > 1e-5
 
 
 class MaskedAttention(nn.Module):
@@ -151,8 +178,8 @@ mend_the_leak = Exercise(
     imports="from torch import nn\nfrom attention_helpers import influence, trace",
     title="Find and fix the leak",
     prompt="This layer should be causal, but it leaks, and not because a result is thrown away. Fix the one line "
-    "that's wrong, and keep the rest. To hunt for it, run the cell. Then, in a new cell, write `layer, x = "
-    "MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)`, and look at `influence(layer, x).perturbation`.",
+    "that's wrong, and keep the rest. To hunt for it, run the cell. Then, in a new cell, look at "
+    "`influence(MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)).perturbation`.",
     solution=MaskedAttention,
     stub=inspect.getsource(MaskedAttention).replace("triu(1)", "triu(2)"),
     call=run_layer,
@@ -219,6 +246,10 @@ window_mask = Exercise(
             Your tokens see one token too many. With a window of 1, which tokens should a token see?""",
         ("sees one token too few", "-window", "1 - window"): """
             Your tokens see one token too few. With a window of 1, does a token still see itself?""",
+        ("lets True mean keep", "ones.triu(diagonal=1) | ones", "~ones.triu(diagonal=1) & ~ones"): """
+            Your mask is upside down: it's True in the window, and False outside. What does True mean here?""",
+        ("joins with and", " | ", " & "): """
+            Nothing is hidden, because no key is both too late and too far back. Which operator means either?""",
         ("forgets the future", "ones.triu(diagonal=1) | ", ""): """
             You hide what's too far back, but the future is open. Should a token see it?""",
         ("forgets the window", " | ones.tril(diagonal=-window)", ""): """
@@ -238,82 +269,5 @@ window_mask = Exercise(
 )
 
 
-def leaks(layer, x):
-    """True if moving a token of x (1, num_tokens, d_in) moves a row of layer(x) before it."""
-    return influence(layer, x).perturbation.triu(diagonal=1).max().item() > 1e-5
-
-
-class CentredAttention(CausalAttention):
-    """Its weights are causal, its output is not: the mean is taken over all tokens."""
-
-    def forward(self, x):
-        return super().forward(x) - super().forward(x).mean(dim=1, keepdim=True)
-
-
-def sound_and_leaky_layers(generator):
-    """A causal layer, one in training mode, two with a hole for one token, one that leaks after its weights."""
-    torch.default_generator.manual_seed(0)  # a new nn.Linear draws from the global numbers
-    sound, training, near, far = (CausalAttention(3, 2, 6, dropout=0.0) for _ in range(4))
-    centred = CentredAttention(3, 2, 6, dropout=0.0)
-    training.dropout = Dropout(0.5, torch.Generator().manual_seed(0))
-    near.mask[2, 3], far.mask[1, 4] = False, False
-    layers = zip((sound, training, near, far, centred, sound), (6, 6, 6, 6, 4, 1), strict=True)
-    return [(layer, torch.randn(1, num_tokens, 3, generator=generator)) for layer, num_tokens in layers]
-
-
-find_leaks = Exercise(
-    name="find_leaks",
-    imports="from attention_helpers import influence",
-    title="Does it leak?",
-    prompt="Does a layer leak? Return True if some row of `layer(x)` moves by more than 1e-5 when a later token is "
-    "perturbed (moved by 1, for example), else False. x: (1, num_tokens, d_in), which you shouldn't change. Judge the "
-    "layer by its output. In training mode a layer can be random (by dropout, in notebook 04); `layer.eval()` stops "
-    "that.",
-    solution=leaks,
-    cases=sound_and_leaky_layers,
-    mistakes={
-        ("looks at the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
-            You check whether a token moves the rows after it, and it should. Which rows does a leak move?""",
-        ("counts the token's own row", "diagonal=1", ""): """
-            You call every layer leaky, because you count the row of the perturbed token itself. Can that row move in a
-            causal layer?""",
-        ("looks at the weights", "influence(layer, x).perturbation", "layer.steps(x).weights"): """
-            You look at the weights, but one layer here has causal weights and leaks after them. What does `layer(x)`
-            tell you?""",
-        "perturbs only the last token": ...,
-        "takes dropout for a leak": ...,
-    },
-    hints=[
-        "Which entries of an influence map show that a later token moves an earlier row?",
-        "`influence` works in eval mode. Row i, column j of its `.perturbation` says how far token j moves row i.",
-        "`influence(layer, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
-    ],
-    why="In a leak, row i moves with a later token j, which is an entry above the diagonal. `influence` perturbs each "
-    "token in eval mode and looks at the output, not at the weights. The bound of 1e-5 leaves room for rounding.",
-    moral="It works for any layer with one row per token, no matter what happens inside.",
-)
-
-
-def moved_before(layer, x, j):
-    """How far the rows before token j move when it's perturbed."""
-    perturbed = x.clone()
-    perturbed[0, j] += 1.0
-    return (layer(perturbed) - layer(x))[0, :j].abs().sum().item()
-
-
-@find_leaks.mistake
-def perturbs_only_the_last_token(layer, x):
-    """You perturb only the last token. But two masks here have one hole each, through which one token moves one earlier
-    row. Which tokens could that be?"""
-    return moved_before(layer.eval(), x, x.shape[1] - 1) > 1e-5
-
-
-@find_leaks.mistake
-def takes_dropout_for_a_leak(layer, x):
-    """You take dropout for a leak. In training mode two calls differ although nothing was perturbed. In which mode
-    don't they?"""
-    return any(moved_before(layer, x, j) > 1e-5 for j in range(1, x.shape[1]))
-
-
-EXERCISES = [mask_of_the_future, weights_under_a_mask, mend_the_leak, window_mask, find_leaks]
+EXERCISES = [hide_the_future, find_leaks, mend_the_leak, window_mask]
 progress = Progress(EXERCISES)

@@ -1,9 +1,6 @@
-"""Exercises of notebook 04: dropout by hand, as a layer, in its place, and what it does to the row sums."""
-
-import inspect
+"""Exercises of notebook 04: a random mask, the factor that keeps the mean, dropout in its place, and the row sums."""
 
 import torch
-from torch import nn
 
 from ..dropout import Dropout
 from .base import Exercise, Progress
@@ -13,13 +10,59 @@ def random_weights(generator, *shape):
     return torch.softmax(1.5 * torch.randn(*shape, generator=generator), dim=-1)
 
 
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
 def by_their_sums(rows):
     """What two of the mistakes do to rows (..., num_keys) after dropout."""
     return rows / rows.sum(dim=-1, keepdim=True)
+
+
+def random_mask(weights, p):
+    """Boolean and of the shape of weights: True where a weight is kept."""
+    return torch.rand(weights.shape, dtype=torch.float64) < 1 - p
+
+
+def from_one_seed(answer, weights, p):
+    torch.default_generator.manual_seed(1)
+    return answer(weights, p)
+
+
+a_random_mask = Exercise(
+    name="a_random_mask",
+    title="A random mask",
+    prompt="Write the mask: draw a number between 0 and 1 for each weight, with a single `torch.rand` in float64 "
+    "(`dtype=torch.float64`), and keep the weight if its number is below 1 - p.",
+    solution=random_mask,
+    cases=lambda g: [
+        (random_weights(g, *shape), p) for *shape, p in ((6, 6, 0.2), (3, 5, 0.7), (1, 8, 0.5), (2, 3, 4, 0.1))
+    ],
+    call=from_one_seed,
+    mistakes={
+        ("is True where a weight is dropped", "< 1 - p", ">= 1 - p"): """
+            Your mask is True where a weight is dropped, as in a causal mask. What should True mean here?""",
+        ("keeps with probability p", "< 1 - p", "< p"): """
+            You keep where draw < p, and so with probability p. Isn't that how often a weight should be dropped?""",
+        ("keeps above p", "< 1 - p", "> p"): """
+            You keep where draw > p. That keeps as many as it should, but not the same ones. How does the prompt
+            compare?""",
+        ("draws in float32", ", dtype=torch.float64", ""): """
+            Your draws are float32, which is torch's default, and the same seed gives different numbers in float64.
+            Which argument sets the type?""",
+        ("draws from a normal distribution", "torch.rand(", "torch.randn("): """
+            `torch.randn` draws from a normal distribution, so many numbers are below 0 and are always kept. Which
+            function draws between 0 and 1?""",
+        ("draws once per row", "weights.shape", "(*weights.shape[:-1], 1)"): """
+            You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?""",
+        ("draws once per column", "weights.shape", "weights.shape[-1]"): """
+            You draw one number per column, so a token is dropped for all queries at once. How many draws do you
+            need?""",
+    },
+    hints=[
+        "Two steps make one line: draw the numbers, then compare them.",
+        "`torch.rand(shape, dtype=torch.float64)` draws. Which shape gives each weight a number of its own?",
+        "`weights.shape` is the shape, and `draws < 1 - p` is True or False for each of them.",
+    ],
+    why="A number that's uniform between 0 and 1 is below 1 - p with probability 1 - p.",
+    moral="The next cells use your mask.",
+)
 
 
 def dropped_by_hand(weights, keep, p):
@@ -28,8 +71,6 @@ def dropped_by_hand(weights, keep, p):
 
 
 def given_masks(generator):
-    twice = torch.tensor([[0.0015, 0.4977, 0.0015, 0.4977, 0.0015]])  # the lookup's weights: A 3, B 1, C 2, B 1, B ?
-    yield twice, torch.tensor([[True, False, True, True, True]]), 0.5
     for shape, p in (((6, 6), 0.2), ((4, 7), 0.5), ((1, 5), 0.8), ((3, 1), 0.4), ((2, 3, 4), 0.1)):
         keep = torch.rand(*shape, generator=generator) < 1 - p
         keep[..., 0] = True  # so that no row is 0/0 for those who divide by its sum
@@ -38,11 +79,9 @@ def given_masks(generator):
 
 dropout_by_hand = Exercise(
     name="dropout_by_hand",
-    title="Dropout by hand",
-    prompt="Apply dropout to attention weights with a mask that's already drawn: `keep` is True where a weight "
-    "survives. `p`, between 0 and 1, is the probability that a weight is dropped. Over many masks, the mean of each "
-    "weight should stay what it was. One of the inputs is the lookup with its pair written twice, and `keep` drops "
-    "the first.",
+    title="Keep the mean",
+    prompt="Write dropout for a mask that's already drawn: set to 0 what isn't kept, and let the rest grow so that the "
+    "mean of each weight over many masks stays what it was. `p`, below 1, is the probability that a weight is dropped.",
     solution=dropped_by_hand,
     cases=given_masks,
     mistakes={
@@ -68,82 +107,7 @@ dropout_by_hand = Exercise(
     ],
     why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0, so its mean is w. The factor depends "
     "only on p, and neither on the row nor on the mask. That's why a row can sum to more or less than 1.",
-    moral="In the lookup the second pair's weight is now 0.995, so its digit still leads. `Dropout` does the same "
-    "with a mask that it draws itself.",
-)
-
-
-class SeededDropout(nn.Module):
-    """Dropout of weights (num_queries, num_keys), with masks from a generator."""
-
-    def __init__(self, p, generator):
-        super().__init__()
-        self.p = p
-        self.generator = generator
-
-    def forward(self, weights):
-        if not self.training:
-            return weights
-        draws = torch.rand(weights.shape, dtype=torch.float64, generator=self.generator)
-        return weights * (draws < 1 - self.p) / (1 - self.p)
-
-
-def rates(generator):
-    draws = torch.rand(4, 3, dtype=torch.float64, generator=seeded(4))
-    edge = 1 - draws[1, 2].item()  # the draw there is exactly 1 - p, not below it
-    sizes = (6, 6, 0.2), (4, 3, edge), (3, 5, 0.7), (1, 8, 0.5), (5, 1, 0.0)
-    return [(p, seeded(queries), random_weights(generator, queries, keys)) for queries, keys, p in sizes]
-
-
-def in_both_modes(answer, p, generator, weights):
-    layer = answer(p, generator)
-    torch.default_generator.manual_seed(1)  # so that an answer that draws from it can be recognised
-    return {
-        "output in training mode": layer.train()(weights),
-        "output in evaluation mode": layer.eval()(weights),
-        "output in training mode, after evaluation": layer.train()(weights),
-    }
-
-
-dropout_as_a_layer = Exercise(
-    name="dropout_as_a_layer",
-    imports="from torch import nn",
-    title="Dropout as a layer",
-    prompt="Write the forward pass of a dropout layer. In training mode, draw a float64 number for each entry with one "
-    "`torch.rand` from the layer's generator (a `torch.Generator` has a seed of its own), keep the entry if the number "
-    "is below 1 - p, and scale. In evaluation mode, return the weights as they are and draw nothing. `self.training` "
-    "is True in training mode.",
-    solution=SeededDropout,
-    stub=inspect.getsource(SeededDropout).partition("        if")[0] + "        return ...  # your code",
-    cases=rates,
-    call=in_both_modes,
-    mistakes={
-        ("forgets eval", "not self.training", "False"): "You drop in evaluation mode too. What should come back there?",
-        ("draws from the global generator", ", generator=self.generator", ""): """
-            Your draws don't come from the layer's generator, so its seed doesn't fix your mask. How does `torch.rand`
-            take a generator?""",
-        ("draws in float32", " dtype=torch.float64,", ""): """
-            Your draws are float32, which is torch's default, and the same seed gives different numbers in float64.
-            Which argument sets the type?""",
-        ("keeps with probability p", "draws < 1 - self.p", "draws < self.p"): """
-            You keep where draw < p, and so with probability p. Isn't that how often a weight should be dropped?""",
-        ("keeps above p", "draws < 1 - self.p", "draws > self.p"): """
-            You keep where draw > p. That keeps as many as it should, but not the same ones. How does the prompt
-            compare?""",
-        ("drops whole rows", "rand(weights.shape", "rand(len(weights), 1"): """
-            You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?""",
-        ("drops whole tokens", "rand(weights.shape", "rand(1, weights.shape[1]"): """
-            You draw one number per column, so a token is dropped for all queries at once. How many draws do you
-            need?""",
-    },
-    hints=[
-        "Check the mode first, because in evaluation mode nothing should be drawn.",
-        "`torch.rand(shape, dtype=..., generator=...)` draws. Which shape gives each entry a number of its own?",
-        "`torch.rand(weights.shape, dtype=torch.float64, generator=self.generator) < 1 - self.p` is `keep`.",
-    ],
-    why="The same seed, shape and dtype give the same draws, and a comparison turns them into the mask. Since nothing "
-    "is drawn in evaluation mode, an evaluation in between doesn't change the masks that follow.",
-    moral="With the same generator, `Dropout` makes the same masks.",
+    moral="`Dropout` does the same with a mask that it draws itself.",
 )
 
 
@@ -159,7 +123,7 @@ def places(generator):
         scores = torch.randn(*batch, queries, keys, generator=generator)
         mask = torch.ones(queries, keys, dtype=torch.bool).triu(diagonal=1)
         values = torch.randn(*batch, keys, d, generator=generator)
-        yield scores, mask, values, Dropout(p, generator=seeded(queries)).train(queries != 3)
+        yield scores, mask, values, Dropout(p, generator=torch.Generator().manual_seed(queries)).train(queries != 3)
 
 
 dropout_in_its_place = Exercise(
@@ -176,6 +140,12 @@ dropout_in_its_place = Exercise(
         ("makes the rows sum to 1 again", "dropout(weights)", "by_their_sums(dropout(weights))"): """
             You divide by the row sums after dropout, which cancels the factor 1/(1 - p) and turns a row that lost
             everything into 0/0. Do the rows have to sum to 1 there?""",
+        ("forgets the mask", "scores.masked_fill(mask, -torch.inf)", "scores"): """
+            You don't hide anything, so the future can be read. What happens to the scores before softmax?""",
+        ("takes the softmax over the queries", "dim=-1", "dim=-2"): """
+            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
+        ("forgets dropout", "dropout(weights)", "weights"): """
+            Nothing is dropped: this is causal attention as in notebook 03. Where do you call `dropout`?""",
         ("drops the context", "dropout(weights) @ values", "dropout(weights @ values)"): """
             You drop entries of the context vectors, when every token has already been read. Which step decides how much
             of a token is read?""",
@@ -251,10 +221,10 @@ how_far_rows_stray = Exercise(
         "One weight has the variance (1 - p) · (w / (1 - p))² - w² = w² · p / (1 - p). Now sum over the row.",
     ],
     why="A weight w becomes w / (1 - p) with probability 1 - p, otherwise 0. The mean of its square is w² / (1 - p), "
-    "and if you subtract w², w² · p / (1 - p) is left. Try it at p = 0.5 on the row of 'Your', which has one weight "
+    "and if you subtract w², w² · p / (1 - p) is left. Try it at p = 0.5 on a first row, which has one weight "
     "of 1. Its sums are 0 and 2, each half of the time, so their variance is 1.",
     moral="A row that reads only one token strays most. With n equal weights the variance is n times smaller.",
 )
 
-EXERCISES = [dropout_by_hand, dropout_as_a_layer, dropout_in_its_place, how_far_rows_stray]
+EXERCISES = [a_random_mask, dropout_by_hand, dropout_in_its_place, how_far_rows_stray]
 progress = Progress(EXERCISES)

@@ -7,22 +7,32 @@ from ..layers import MultiHeadAttentionWrapper
 from .base import Exercise, Progress
 
 
-def side_by_side(contexts):
-    """Context (b, num_tokens, num_heads * head_dim) of a list of (b, num_tokens, head_dim)."""
+def side_by_side(heads, x):
+    """Context (b, num_tokens, num_heads * head_dim): what each of `heads` returns for x, head after head."""
+    contexts = [head(x) for head in heads]  # (b, num_tokens, head_dim) each
     return torch.cat(contexts, dim=-1)
 
 
-CONTEXTS = [(2, 2, 6, 2), (3, 1, 4, 3), (4, 3, 1, 1), (1, 2, 5, 4)]  # num_heads, b, num_tokens, head_dim
+SIZES = [(2, 2, 6, 3, 3), (3, 1, 4, 3, 3), (4, 3, 1, 1, 1), (1, 2, 5, 4, 4)]  # num_heads, b, num_tokens, d_in, head_dim
+
+
+def tokens_and_matrices(generator):
+    """For each call x, (b, num_tokens, d_in), and a matrix (d_in, head_dim) for each head."""
+    for num_heads, b, num_tokens, d_in, head_dim in SIZES:
+        shapes = [(b, num_tokens, d_in)] + [(d_in, head_dim)] * num_heads
+        yield [torch.randn(shape, generator=generator) for shape in shapes]
+
 
 heads_side_by_side = Exercise(
     name="heads_side_by_side",
     title="Heads side by side",
-    prompt="Each head has returned its context vectors, (b, num_tokens, head_dim), and `contexts` is the list of these "
-    "tensors. Put them side by side, head after head, so that the context vector of each token becomes wider. There "
-    "can be any number of heads.",
+    prompt="`heads` is a list of functions or layers. Each one takes tokens x, (b, num_tokens, d_in), and returns "
+    "context vectors, (b, num_tokens, head_dim). Run all of them on the same x and put each token's context vectors "
+    "side by side, head after head. There can be any number of heads. (`torch.cat(tensors, dim=...)` joins a list of "
+    "tensors along a dimension that they already have.)",
     solution=side_by_side,
-    cases=lambda generator: [torch.randn(size, generator=generator).unbind() for size in CONTEXTS],
-    call=lambda answer, *contexts: answer([*contexts]),  # one argument per head, so that each is watched
+    cases=tokens_and_matrices,
+    call=lambda answer, x, *matrices: answer([matrix.__rmatmul__ for matrix in matrices], x),
     mistakes={
         ("joins along the first dimension", ", dim=-1", ""): """
             Your batch has grown, because `torch.cat` joins along the first dimension if you don't name one. Which
@@ -38,21 +48,110 @@ heads_side_by_side = Exercise(
         ("averages the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).mean(dim=0)"): """
             You average the heads, and so you lose again what two heads were meant to keep apart. How can every head
             keep its own columns?""",
+        ("gives each head what the one before returned", "head(x) for", "(x := head(x)) for"): """
+            Your heads run one after another, each on what the one before returned. What should each head get?""",
         ("lets the heads take turns", "torch.cat(contexts, dim=-1)", "torch.stack(contexts, dim=-1).flatten(-2)"): """
             The width is right, but your heads take turns, one column each. Where should the last column of the first
             head be?""",
-        ("joins only the first two heads", "cat(contexts", "cat((contexts[0], contexts[1])"): """
-            With two heads this is right. But the list can be shorter or longer: is the number of heads written in your
+        ("joins only the first two heads", "cat(contexts", "cat(contexts[:2]"): """
+            With one or two heads this is right. But the list can be longer: is the number of heads written in your
             code?""",
     },
     hints=[
         "Compare the shape of one head's context with the shape that you should return. Which size is different?",
-        "The notebook puts two heads side by side with `torch.cat`. Which `dim` does it use?",
+        "List what all heads return, `[head(x) for head in heads]`. Along which `dim` should `torch.cat` join them?",
         "`torch.cat` takes the complete list, and `dim=-1` means the last dimension.",
     ],
     why="Along the last dimension, `torch.cat` leaves sentences and tokens where they are and puts the columns of all "
-    "heads next to each other. Since nothing is mixed, the next layer can tell the heads apart.",
-    moral="The wrapper's `forward` does the same after its heads have run.",
+    "heads next to each other, so the next layer can tell the heads apart.",
+    moral="The class below does just this.",
+)
+
+
+def look_up_both(wrapper, n):
+    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
+    letter, digit, first, second = torch.eye(4 * n).split(n)
+    with torch.no_grad():
+        for head, asked in zip(wrapper.heads, (first, second), strict=True):
+            head.W_query.weight.copy_(asked)
+            head.W_key.weight.copy_(10 * letter)
+            head.W_value.weight.copy_(digit)
+
+
+def questions(generator, b, n):
+    """(b, n + 1, 4 * n): b sentences of n pairs in random order and a question about two letters."""
+    x = torch.zeros(b, n + 1, 4 * n)
+    for sentence in x:
+        letter, digit, first, second = sentence.split(n, dim=-1)  # views: (n + 1, n) each
+        letter[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
+        digit[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
+        one, other = torch.randperm(n, generator=generator)[:2]
+        first[n, one] = second[n, other] = 1
+    return x
+
+
+def last_contexts(program, x):
+    """The shapes of the matrices that an answer has set and, if they fit, the context vector of the last token."""
+    torch.default_generator.manual_seed(0)  # for matrices that were not set
+    n = x.shape[-1] // 4
+    wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
+    program(wrapper, n)
+    facts = {name: torch.zeros(matrix.shape) for name, matrix in wrapper.named_parameters()}
+    fit = all(zeros.shape == (n, 4 * n) for zeros in facts.values())
+    return facts | {"last context": wrapper(x)[:, -1] if fit else None}
+
+
+two_lookups = Exercise(
+    name="two_lookups",
+    title="Two heads, two lookups",
+    prompt="Answer `BC ?` with the class: set `W_query`, `W_key` and `W_value` of both heads, so that the question's "
+    "context vector is the first digit followed by the second, within 0.05. Each of a token's four groups has n "
+    "entries here, at most 4, and the pairs come in any order.",
+    solution=look_up_both,
+    cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (6, 4))],
+    call=last_contexts,
+    tolerance=0.05,
+    stub='''
+def look_up_both(wrapper, n):
+    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
+    # nn.Linear stores its matrix as (d_out, d_in). Each of these is (n, 4 * n), and keeps one group of a token.
+    letter, digit, first, second = torch.eye(4 * n).split(n)
+    with torch.no_grad():
+        ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
+''',
+    mistakes={
+        ("forgets to sharpen the softmax", "10 * letter", "letter"): """
+            The right parts are in the right places, but your scores are close together, so every token gets a similar
+            weight. What did the notebook do to the key?""",
+        ("asks for both letters in each head", "copy_(asked)", "copy_(first + second)"): """
+            Each head asks for both letters, so each returns the same average of two digits. What should be different in
+            the second head?""",
+        ("asks for the first letter in both heads", "(first, second)", "(first, first)"): """
+            Both heads look up the first letter asked for. Which head should find the second?""",
+        ("exchanges the heads", "(first, second)", "(second, first)"): """
+            Both digits are there, but in the wrong order. Which head's context vector comes first?""",
+        (
+            "exchanges queries and keys",
+            "W_query.weight.copy_(asked)\n            head.W_key",
+            "W_key.weight.copy_(asked)\n            head.W_query",
+        ): """
+            You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make of
+            its query and its scores?""",
+        ("returns the letters", "copy_(digit)", "copy_(letter)"): """
+            Your heads look at the right pairs, but return their letters. What was the question about?""",
+    },
+    hints=[
+        "For a single head, the notebook multiplies the letter by 10 in the key. Which group of a token makes the "
+        "query of each head, which one the key, and which one the value?",
+        "In both heads, `letter` makes the keys and `digit` makes the values. For the queries, one head uses `first`, "
+        "the other `second`.",
+        "For head 1: `W_query.weight.copy_(first)`, `W_key.weight.copy_(10 * letter)` and "
+        "`W_value.weight.copy_(digit)`.",
+    ],
+    why="A score is large only where the pair's letter is the letter asked for. The factor 10 makes the softmax give "
+    "that pair nearly all the weight, and its digit is the value.",
+    moral="Two rows of weights pass on two answers. You set these matrices by hand, and in notebook 07 training finds "
+    "them.",
 )
 
 
@@ -94,9 +193,8 @@ width_from_heads = Exercise(
     cases=lambda generator: WIDTHS,
     call=wrapper_facts,
     mistakes={
-        "gives every head the whole width": ...,
-        ("gives every head the whole width, after the check", "width // num_heads", "width"): """
-            The `ValueError` is right, but your output is too wide. Whose width does `d_out` mean in this class?""",
+        ("gives every head the whole width", "width // num_heads", "width"): """
+            Your output is too wide. Whose width does `d_out` mean in this class?""",
         (
             "makes one head of the whole width",
             "width // num_heads, context_length, 0.0, num_heads",
@@ -117,12 +215,6 @@ width_from_heads = Exercise(
     "comes first.",
     moral="In notebook 06, `d_out` is the width of all heads together, and the class does this division for you.",
 )
-
-
-@width_from_heads.mistake
-def gives_every_head_the_whole_width(d_in, width, context_length, num_heads):
-    """Your output is too wide. Whose width does `d_out` mean in this class? (And where is the `ValueError`?)"""
-    return MultiHeadAttentionWrapper(d_in, width, context_length, 0.0, num_heads)
 
 
 def parameters_of_wrapper(d_in, d_out, context_length, num_heads, qkv_bias):
@@ -167,93 +259,5 @@ parameters_of_heads = Exercise(
 )
 
 
-def look_up_both(wrapper, n):
-    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
-    letter, digit, first, second = torch.eye(4 * n).split(n)
-    with torch.no_grad():
-        for head, asked in ((wrapper.heads[0], first), (wrapper.heads[1], second)):
-            head.W_query.weight.copy_(asked)
-            head.W_key.weight.copy_(10 * letter)
-            head.W_value.weight.copy_(digit)
-
-
-def questions(generator, b, n):
-    """(b, n + 1, 4 * n): b sentences of n pairs in random order and a question about two letters."""
-    x = torch.zeros(b, n + 1, 4 * n)
-    for sentence in x:
-        letter, digit, first, second = sentence.split(n, dim=-1)  # views: (n + 1, n) each
-        letter[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
-        digit[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
-        one, other = torch.randperm(n, generator=generator)[:2]
-        first[n, one] = second[n, other] = 1
-    return x
-
-
-def last_contexts(program, x):
-    """The shapes of the matrices that an answer has set and, if they fit, the context vector of the last token."""
-    torch.default_generator.manual_seed(0)  # for matrices that were not set
-    n = x.shape[-1] // 4
-    wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
-    program(wrapper, n)
-    facts = {name: torch.zeros(matrix.shape) for name, matrix in wrapper.named_parameters()}
-    fit = all(zeros.shape == (n, 4 * n) for zeros in facts.values())
-    return facts | {"last context": wrapper(x)[:, -1] if fit else None}
-
-
-two_lookups = Exercise(
-    name="two_lookups",
-    title="Two heads, two lookups",
-    prompt="Answer `BC ?` with the wrapper class. As in the notebook, a token has four parts, but now each part has "
-    "`n` entries, at most 4: the letter of a pair, its digit, the first letter asked for, and the second. The pairs "
-    "come in any order, and the question comes last. Set `W_query`, `W_key` and `W_value` of both heads, so that the "
-    "question's context vector is the first digit followed by the second, within 0.05.",
-    solution=look_up_both,
-    cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (6, 4))],
-    call=last_contexts,
-    tolerance=0.05,
-    stub='''
-def look_up_both(wrapper, n):
-    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
-    # nn.Linear stores its matrix as (d_out, d_in). Each of these is (n, 4 * n), and keeps one part of a token.
-    letter, digit, first, second = torch.eye(4 * n).split(n)
-    with torch.no_grad():
-        ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
-''',
-    mistakes={
-        ("forgets to sharpen the softmax", "10 * letter", "letter"): """
-            The right parts are in the right places, but your scores are close together, so every token gets a similar
-            weight. What did the notebook do to the key?""",
-        ("asks for both letters in each head", "copy_(asked)", "copy_(first + second)"): """
-            Each head asks for both letters, so each returns the same average of two digits. What should be different in
-            the second head?""",
-        ("asks for the first letter in both heads", "(wrapper.heads[1], second)", "(wrapper.heads[1], first)"): """
-            Both heads look up the first letter asked for. Which head should find the second?""",
-        ("exchanges the heads", "0], first), (wrapper.heads[1]", "1], first), (wrapper.heads[0]"): """
-            Both digits are there, but in the wrong order. Which head's context vector comes first?""",
-        (
-            "exchanges queries and keys",
-            "W_query.weight.copy_(asked)\n            head.W_key",
-            "W_key.weight.copy_(asked)\n            head.W_query",
-        ): """
-            You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make of
-            its query and its scores?""",
-        ("returns the letters", "copy_(digit)", "copy_(letter)"): """
-            Your heads look at the right pairs, but return their letters. What was the question about?""",
-    },
-    hints=[
-        "The notebook multiplies the letter by 10 in the key. Which part of a token makes the query of each head, "
-        "which one the key, and which one the value?",
-        "In both heads, `letter` makes the keys and `digit` makes the values. For the queries, one head uses `first`, "
-        "the other `second`.",
-        "For head 1: `W_query.weight.copy_(first)`, `W_key.weight.copy_(10 * letter)` and "
-        "`W_value.weight.copy_(digit)`.",
-    ],
-    why="A score is large only where the pair's letter is the letter asked for. The factor 10 makes the softmax give "
-    "that pair nearly all the weight, and its digit is the value. Since each head has its own row of weights, the two "
-    "digits arrive separately.",
-    moral="Two rows of weights pass on two answers. You set these matrices by hand, and in notebook 07 training finds "
-    "them.",
-)
-
-EXERCISES = [heads_side_by_side, width_from_heads, parameters_of_heads, two_lookups]
+EXERCISES = [heads_side_by_side, two_lookups, width_from_heads, parameters_of_heads]
 progress = Progress(EXERCISES)

@@ -35,11 +35,6 @@ def or_torchs_refusal(answer, x, num_heads):
         return "torch refuses"
 
 
-STRAIGHT = (
-    "The shape is right, but the numbers aren't. `view` keeps their order, so your first head gets all of the first "
-    "tokens, not a part of every token. Which dimension should you cut first, before you move the heads to the front?"
-)
-
 splitting = Exercise(
     name="splitting",
     title="Split into heads",
@@ -54,15 +49,20 @@ splitting = Exercise(
             "views straight into the last shape",
             "by_token.transpose(1, 2)",
             "x.view(b, num_heads, num_tokens, d_out // num_heads)",
-        ): STRAIGHT,
-        (
-            "views straight into the last shape, and accepts any num_heads",
-            "if d_out % num_heads:",
-            "return x.view(b, num_heads, num_tokens, d_out // num_heads)\n    if d_out % num_heads:",
-        ): f"{STRAIGHT} And what should happen if num_heads doesn't divide d_out?",
+        ): """
+            The shape is right, but the numbers aren't. `view` keeps their order, so your first head gets all of the
+            first tokens, not a part of every token. Which dimension should you cut first, before you move the heads to
+            the front?""",
         ("cuts into head_dim parts", "num_heads, d_out // num_heads)", "d_out // num_heads, num_heads)"): """
             You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of
             parts?""",
+        (
+            "lets the heads take turns",
+            "by_token.transpose(1, 2)",
+            "x.view(b, num_tokens, d_out // num_heads, num_heads).permute(0, 3, 1, 2)",
+        ): """
+            The shape is right, but your heads take turns, one number each. Where should the second number of each token
+            go, to the first head or to the second?""",
         ("leaves the tokens before the heads", ".transpose(1, 2)", ""): """
             The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the last
             two dimensions. Which two dimensions still have to change places?""",
@@ -125,6 +125,12 @@ merging = Exercise(
             "context.sum(dim=1)",
         ): """
             You add the heads up. How wide should a row be if the heads are side by side?""",
+        (
+            "averages the heads",
+            "context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)",
+            "context.mean(dim=1)",
+        ): """
+            You average the heads, and then nobody can tell them apart. How can each head keep its own columns?""",
     },
     hints=[
         "Undo the two steps of the last exercise. Which one comes first now?",
@@ -191,6 +197,8 @@ two_in_one = Exercise(
             dimension?""",
         ("exchanges queries and keys", "queries @ keys.transpose(1, 2)", "keys @ queries.transpose(1, 2)"): """
             You look at the last token's key. What should it contribute, if it is the one that asks?""",
+        ("returns the last column", "weights[:, -1]", "weights[..., -1]"): """
+            You return a column: how much each token reads the last one. Where's what the last token reads?""",
         ("returns the weights of every token", "weights[:, -1]", "weights"): """
             These are the weights of all tokens. Which row of each head belongs to the last token?""",
     },

@@ -387,6 +387,8 @@ how_much_too_low = Exercise(
         ("subtracts the wrong way round", "honest / x.shape[1] - usual", "usual - honest / x.shape[1]"): """
             Both losses are right, but the sign isn't. How much *lower* than the honest loss is the usual one?""",
         ("returns the honest loss", " - usual", ""): "That's the honest loss. How far below it is the usual one?",
+        ("adds up the losses", "honest / x.shape[1]", "honest"): """
+            Your honest loss is a sum over the lengths. What makes it comparable with the usual one?""",
         # The loop and the mean then stop one short.
         ("leaves out the longest prefix", "honest = 0.0", "honest, x = 0.0, x[:, :-1]"): """
             You stop before the whole window, which is a prefix as well. (Does `range` include its end?)""",

@@ -366,6 +366,8 @@ block_by_block = Exercise(
         ("corrects only the sum of exponentials", "context * shrink", "context"): """
             You correct the sum of exponentials when the maximum rises. Which other running value is made of the same
             exponentials?""",
+        ("corrects only the average", "total * shrink", "total"): """
+            You correct the weighted sum of values when the maximum rises. Which other running sum needs the same?""",
         # `shrink` is then 1.
         ("takes the maximum of each block", "max(largest, scores.max())", "largest = scores.max()"): """
             You subtract a different maximum in each block, so the sums don't fit together. Which number should be
@@ -417,8 +419,7 @@ def mean_of_softmaxes(blocks):
 
 @block_by_block.mistake("takes a softmax in each block, and their sum")
 def sum_of_softmaxes(blocks):
-    """The weights of each block sum to 1, so together they sum to the number of blocks. Which sum should run over all
-    blocks?"""
+    """The weights of each block sum to 1, so those of three blocks sum to 3. Which sum should run over all blocks?"""
     return sum(torch.softmax(scores, dim=0) @ values for scores, values in blocks)
 
 

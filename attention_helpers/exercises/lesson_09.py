@@ -43,6 +43,10 @@ turning = Exercise(
         ("rotates all pairs alike", " * base ** (-2 * pair / head_dim)", ""): """
             All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in
             the exponent?""",
+        ("halves the exponent", "(-2 * pair", "(-pair"): """
+            Pair 0 is right, but the others rotate too fast. Which factor is missing in the exponent?""",
+        ("counts the rows for positions", "angles = positions", "angles = torch.arange(len(x))"): """
+            You count the rows from 0, but a row's token can be anywhere in the text. Which argument says where?""",
         ("reads what it has just written", "rotated = torch.empty_like(x)", "rotated = x = x.clone()"): """
             The first entry of each pair is right. When you compute the second, is the first one still what it was?""",
     },
@@ -170,6 +174,10 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
         ("forgets the window in the mask", " | (distances >= window)", ""): """
             Now nothing is lost, but the last of your new tokens see too much. What should the mask hide besides the
             future?""",
+        ("sees one token too many", "distances >= window", "distances > window"): """
+            Your tokens see one too many. With a window of 1, which tokens should a token see?""",
+        ("forgets the future in the mask", "(distances < 0) | ", ""): """
+            Your new tokens see those after them. Which distances belong to the future?""",
         ("slices from minus zero", "max(0, len(keys) - (window - 1))", "-(window - 1)"): """
             Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?""",
         ("keeps all", "max(0, len(keys) - (window - 1))", "0"): """
@@ -220,6 +228,8 @@ absorbed_matrices = Exercise(
             mustn't change a score: which width did the keys have?""",
         ("doesn't scale", " / queries.shape[1] ** 0.5", ""): """
             The absorbed queries are right, but the scores aren't scaled. What are they divided by?""",
+        ("returns the queries as they were", "return absorbed", "return queries"): """
+            The context is right, but your queries are as they came. Which ones meet the latents?""",
         ("takes the softmax over the heads", "dim=1", "dim=0"): """
             Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?""",
         ("returns mixed latents", 'torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): """
@@ -277,6 +287,8 @@ left_padding = Exercise(
             do to gradients?""",
         ("shows the padding", "\n        hide[n, :, :start] = True", ""): """
             The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?""",
+        ("shows the future", "torch.ones(longest", "torch.zeros(longest"): """
+            The padding is hidden, but your texts see their own future. Which keys does a causal mask hide?""",
         ("hides the rows, not the columns", "hide[n, :, :start]", "hide[n, :start]"): """
             You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the
             keys?""",
@@ -328,6 +340,10 @@ distance_bias = Exercise(
             subtracting?""",
         ("takes n heads for any number", "n = 2 ** (num_heads.bit_length() - 1)", "n = num_heads"): """
             Right for 1, 2, 4 or 8 heads. What's n for 6 heads, and which slopes do heads 5 and 6 get?""",
+        ("adds the penalty", "scores - slopes", "scores + slopes"): """
+            You add slope times distance, so your heads prefer tokens that are far away. Which should get less?""",
+        ("shows the future", "scores.masked_fill(distances < 0, -torch.inf)", "scores"): """
+            Your tokens read the future, where distances are negative. What should softmax get there?""",
         ("forgets to scale", " / head_dim**0.5", ""): """
             The penalty is right, but your scores aren't scaled. What are they divided by?""",
     },

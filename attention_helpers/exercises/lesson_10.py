@@ -150,6 +150,8 @@ shared_keys = Exercise(
         ("forgets to scale", " / head_dim**0.5", ""): """
             The heads are shared correctly, but your softmax is too sharp. What happens to the scores before
             softmax?""",
+        ("takes the softmax over the queries", "dim=-1", "dim=1"): """
+            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
         ("shows the future", "scores.masked_fill(future, -torch.inf)", "scores"): """
             Your tokens read the future. Which scores should softmax never see?""",
     },

@@ -22,6 +22,13 @@ class Outcome(NamedTuple):
     after: tuple
 
 
+class Interrupted(KeyboardInterrupt):
+    """The learner stopped a check. IPython shows what this says, and no traceback through the library."""
+
+    def _render_traceback_(self):
+        return [str(self)]
+
+
 def run(call, answer, fresh, cases):
     """The outcome of call(answer, *case) for each case. fresh: the same cases, which no call has touched.
 

@@ -1,6 +1,7 @@
 from .layer import LayerExplorer as LayerExplorer
 from .lesson_01 import ScoresExplorer as ScoresExplorer
 from .lesson_02 import QKVExplorer as QKVExplorer
+from .lesson_02 import ScalingExplorer as ScalingExplorer
 from .lesson_03 import MaskExplorer as MaskExplorer
 from .lesson_04 import DropoutExplorer as DropoutExplorer
 from .lesson_05 import WrapperExplorer as WrapperExplorer

@@ -37,6 +37,7 @@ SCRIPT = """window.attentionSpeaks ??= (() => {
             set(button, 'aria-label', name);
             set(button, 'title', name);
         });
+        each('.attention-explorer > *', part => part.inert = part.parentNode.matches('.jupyter-widgets-disconnected'));
         each('.attention-message', place => set(place, 'role', 'status'));  // read aloud only if it was one before
         each('.attention-explorer i.fa', icon => set(icon, 'aria-hidden', true));  // its glyph is no word
         each('.jp-OutputArea-output img:not([alt])', image => {  // a figure's caption follows it

@@ -19,16 +19,23 @@ PAGE = (
     '<div class="attention-headline">{}</div>'
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
-# On a dark page, a list's own arrow is black on black, and a pressed button looks like any other.
+# On a dark page, a list's own arrow is black on black, and a pressed button looks like any other. A list is as wide as
+# its longest option. After a restart of the kernel, ipywidgets marks each widget, by an icon of its own.
 LOOKS = (
     STYLE
     + """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
-.attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 6px}
-.attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 8px 24px; line-height: 1.4}
+.attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 4px}
+.attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 6px 24px; line-height: 1.4}
+.attention-explorer :is(.widget-html-content, [role=img]) {min-width: 0}
 .attention-explorer .attention-readouts:empty {display: none}
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
-.attention-explorer .attention-dimmed .attention-page {opacity: 0.4}
+.attention-explorer .attention-dimmed, .attention-explorer.jupyter-widgets-disconnected > * {opacity: 0.4}
+.attention-explorer .jupyter-widgets-disconnected::before {content: none}
+.attention-explorer.jupyter-widgets-disconnected::before {font: inherit; font-weight: 600; color: inherit;
+    content: "⚠ The kernel behind this picture is gone. Run this cell again"}
+.attention-explorer .widget-dropdown > select {min-width: max-content}
+.attention-explorer .widget-dropdown > .widget-label {flex-shrink: 1; min-width: max-content}
 body[data-jp-theme-light="false"] .attention-explorer .attention-black {filter: invert(1)}</style>"""
 )
 
@@ -78,21 +85,22 @@ class Explorer(widgets.VBox):
     - in_words(arrays): what the picture shows, for readers who can't see it
     - readouts(arrays): the table below the picture, as text or Markup by name
 
+    An explorer begins, and Reset leads back to, the first state that is given by name: Explorer(name=value, ...).
     explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
     what was computed from them. Shapes and units: see each explorer's arrays and each control's label.
-    Errors: `set` raises ValueError for an unknown control, a value that the control can't take or an impossible state,
-    and then changes nothing.
+    Errors: both raise ValueError for an unknown control, a value that the control can't take or an impossible state,
+    and `set` then changes nothing.
     """
 
-    def __init__(self):
+    def __init__(self, **first):
         self._lock = threading.RLock()  # callbacks can run on a second thread while a cell calls set
         self._held = False
         self.controls = self.make_controls()
-        self._first = self.values
         self._wanted = self.values  # last requested values; one that isn't possible now returns when it is
+        self._first = self._wanted = self._asked(first)
         self.view, self.message = widgets.HTML(), widgets.HTML()
         self.message.add_class("attention-message")  # what's written there is read aloud: see access.py
-        self.message.layout.min_height = "1.6em"  # always there, so that the picture below never jumps
+        self.message.layout = {"flex": "1", "margin": "2px 0 2px 12px"}
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(self._reset)
         for control in self.controls.values():
@@ -107,7 +115,7 @@ class Explorer(widgets.VBox):
         for control in (*self.controls.values(), reset):
             answer_quietly(control)
         looks = widgets.HTML(LOOKS, layout={"display": "none"})
-        super().__init__([self.arranged(reset), self.message, self.make_view(), looks])
+        super().__init__([*self.arranged(reset), self.make_view(), looks])
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self._begin()
@@ -121,10 +129,14 @@ class Explorer(widgets.VBox):
         return []
 
     def arranged(self, reset):
-        """The controls, the Reset button and the extras as one widget: a grid with as many columns as there's room."""
-        row = [*self.controls.values(), reset, *self.make_extras()]
+        """What's above the picture: a grid of controls and extras with as many columns as there's room, and a line.
+
+        The message is beside the Reset button, so that the picture doesn't jump when there is one.
+        """
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
-        return widgets.GridBox(row, layout=widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px"))
+        layout = widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px")
+        grid = widgets.GridBox([*self.controls.values(), *self.make_extras()], layout=layout)
+        return [grid, widgets.HBox([reset, self.message])]
 
     def choices(self, values):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
@@ -150,16 +162,21 @@ class Explorer(widgets.VBox):
     def set(self, **values):
         """Move controls from code: all of them, or none if one value is refused."""
         with self._lock:
-            values, follow = self.goes_with(values), self.choices(self._wanted).keys()
-            wanted = self._wanted | values
-            for name in sorted(values, key=follow.__contains__):  # what others depend on comes first
-                if name not in self.controls:
-                    raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
-                options = self.choices(wanted)[name] if name in follow else None
-                check_value(name, self.controls[name], values[name], options)
+            wanted = self._asked(values)
             settled = self._settled(wanted)
             self._wanted = wanted
             self._show(*settled)
+
+    def _asked(self, values):
+        """The values that are wanted once some controls have moved to `values`."""
+        values, follow = self.goes_with(values), self.choices(self._wanted).keys()
+        wanted = self._wanted | values
+        for name in sorted(values, key=follow.__contains__):  # what others depend on comes first
+            if name not in self.controls:
+                raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
+            options = self.choices(wanted)[name] if name in follow else None
+            check_value(name, self.controls[name], values[name], options)
+        return wanted
 
     def _begin(self):
         """Show the first state."""
@@ -233,7 +250,7 @@ class SentenceExplorer(Explorer):
 
     most = 8
 
-    def __init__(self, sentence):
+    def __init__(self, sentence, **first):
         if not isinstance(sentence, Sentence) or not all(isinstance(token, str) for token in sentence.tokens):
             raise TypeError(f"sentence must be a Sentence with str tokens, got {type(sentence).__name__}: {sentence!r}")
         tokens, embeddings = list(sentence.tokens), sentence.embeddings
@@ -244,7 +261,7 @@ class SentenceExplorer(Explorer):
         if not embeddings.isfinite().all():
             raise ValueError(f"sentence.embeddings must be finite, got {embeddings!r}")
         self.tokens, self.embeddings = self.extended(tokens, embeddings.detach().float().cpu())  # (num_tokens, d_in)
-        super().__init__()
+        super().__init__(**first)
 
     def extended(self, tokens, embeddings):
         """The tokens and embeddings to show; by default the sentence's own."""
@@ -269,7 +286,7 @@ def check_value(name, control, value, options=None):
     if options is None and hasattr(control, "options"):
         options = [option for _, option in control._options_full]
     if options is not None:
-        fits = isinstance(value, (str, int, float)) and value in options
+        fits = type(value) in map(type, options) and value in options  # True == 1, too
         rule = f"one of {', '.join(map(str, options))}"
         if isinstance(options, range):
             rule = f"from {options[0]} to {options[-1]} in steps of {options.step}"

@@ -67,23 +67,47 @@ class LayerExplorer(SentenceExplorer):
             wanted = controls[name].value
             for num_heads in dict.fromkeys([wanted, 1, 3]):
                 controls[name].value = num_heads
-                values = {name: control.value for name, control in controls.items()}
-                with suppress(ValueError):
-                    return try_out(self.layer_of(**values), self.embeddings, values["seed"])
+                if self.takes({name: control.value for name, control in controls.items()}):
+                    return
             controls[name].value = wanted
 
+    def takes(self, values):
+        """Whether the class makes a layer from the controls' values that accepts the sentence."""
+        with suppress(ValueError):
+            try_out(self.layer_of(**values)[0], self.embeddings, values["seed"])
+            return True
+        return False
+
     def layer_of(self, training, seed, **values):
-        """The layer that the class makes from the controls' values."""
+        """The layer that the class makes from the controls' values, and what its constructor printed."""
         widths = {name: self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
-        with learners_code():
+        with learners_code() as printed:
             layer = seeded(self.attention, seed, **widths | values | self.arguments)
         if not callable(layer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
-        return layer
+        return layer, printed.getvalue()
 
-    def compute(self, training, seed, **values):
-        state = look_at(self.layer_of(training, seed, **values), self.embeddings, seed, training)
-        return state._replace(verdicts={topic: said.naming(self.tokens) for topic, said in state.verdicts.items()})
+    def compute(self, **values):
+        try:
+            layer, printed = self.layer_of(**values)
+            state = look_at(layer, self.embeddings, values["seed"], values["training"])
+        except ValueError as error:
+            raise ValueError(f"{self.what_fits(values)}{error}") from error
+        verdicts = {topic: said.naming(self.tokens) for topic, said in state.verdicts.items()}
+        return state._replace(verdicts=verdicts, printed=printed + state.printed)
+
+    def what_fits(self, values):
+        """For a size that was moved where the class fails: the nearest values below and above with which it runs."""
+        before = getattr(self, "_shown", values)
+        sizes = [name for name, (kind, _) in self.kinds.items() if kind in SLIDERS]
+        for name in [name for name in sizes if values[name] != before[name]]:
+            value, control = values[name], self.controls[name]
+            sides = range(value - 1, control.min - 1, -1), range(value + 1, control.max + 1)
+            fits = [next((n for n in side if self.takes(values | {name: n})), None) for side in sides]
+            fits = [str(n) for n in fits if n is not None]
+            if fits:
+                return f"{name}={value} doesn't fit, but {' and '.join(fits)} {'do' if len(fits) > 1 else 'does'}: "
+        return ""
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
@@ -100,7 +124,11 @@ class LayerExplorer(SentenceExplorer):
         shapes = f"{state.given} in, {state.returned} out, {state.parameters} parameters"
         summary = html.escape("; ".join(filter(None, [shapes, state.ignored])))
         trace = html.escape(state.operations)
-        return {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
+        table = {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
+        if state.printed:
+            look = "white-space:pre-wrap;overflow-wrap:anywhere;max-height:12em;overflow:auto"
+            table["printed"] = Markup(f'<pre style="{look}">{html.escape(state.printed)}</pre>')
+        return table
 
     def in_words(self, state):
         said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, _ in state.verdicts.values())
@@ -109,9 +137,9 @@ class LayerExplorer(SentenceExplorer):
             for n, shown in enumerate(state.shown[:MOST_MAPS], 1)
         )
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
-        perturbed = ", ".join(f"{token} {move:.2f}" for token, move in moves)
-        count, last = maps_in_words(state), self.tokens[-1]
-        return f"{self.headline(state)}. {said} {count}. {maps} Perturbing {last} moves the rows by {perturbed}."
+        perturbed = ", ".join(f"{token} {move:.2f}".replace(" nan", " NaN") for token, move in moves)
+        moved = "" if state.random else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."
+        return f"{self.headline(state)}. {said} {maps_in_words(state)}. {maps}{moved}"
 
     def _draw(self, arrays):
         super()._draw(arrays)

@@ -52,7 +52,8 @@ def maps_and_context(state, tokens):
     context, width = [], WIDTH
     if state.owners and not is_joined(state):
         room, width = {"width": WIDTH - ROOM - 14, "height": SIDE, "beside": False}, ROOM
-        context.append(strip(state.context, tokens, state.owners, "context, by head", **room))
+        drawn = strip(state.context, tokens, state.owners, "context, by head", **room)
+        context.append(with_nan(drawn, state.context, 0, SIDE))
     if not len(maps):
         return Drawing(text(width / 2, height / 2, "no attention map was found", size=14), width, height)
     hidden, taken = (maps == 0).all(dim=0), (shown == 0) & (maps > 0)
@@ -63,16 +64,27 @@ def maps_and_context(state, tokens):
 
 def is_joined(state):
     """Whether the layer returned the heads' context vectors side by side, as they are."""
-    return torch.equal(state.context, state.result)
+    return torch.equal(state.context.nan_to_num(), state.result.nan_to_num())
+
+
+def with_nan(drawn, table, left, height):
+    """A heatmap that says NaN in its tooltips and cells, once for each such row if the cells are too small for it."""
+    svg, rows = drawn.svg.replace(": nan<", ": NaN<").replace(">nan<", ">NaN<"), table.isnan().any(dim=1)
+    if ">NaN<" not in svg:
+        middle, pitch = (left + drawn.width) / 2, height / len(table)
+        svg += "".join(text(middle, TOP + (row + 0.5) * pitch + 4, "NaN") for row in rows.nonzero().flatten().tolist())
+    return drawn._replace(svg=svg)
 
 
 def influence(state, tokens):
     """How far perturbing each token moves each row, with the future outlined in red."""
     table = influence_map(state.influence, tokens, side=ASIDE, limit=largest(state.influence))
-    title = "influence" if not state.random else "influence: random"
-    parts = [table.svg, text(LEFT, TOP - 12, title, "start", 13, font_weight="bold")]
-    parts.append(text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE))
-    return table._replace(svg="".join(parts))
+    title = text(LEFT, TOP - 12, "influence", "start", 13, font_weight="bold")
+    if state.random:
+        why = in_lines(["not measured, because the", "layer is random in eval mode"], 0, LEFT, TOP + ASIDE / 2)
+        return table._replace(svg=title + why)
+    table = with_nan(table, state.influence, LEFT, ASIDE)
+    return table._replace(svg=table.svg + title + text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE))
 
 
 def result(state, tokens):
@@ -80,6 +92,7 @@ def result(state, tokens):
     joined = is_joined(state)
     title = "result: heads side by side" if joined and len(state.maps) > 1 else "result"
     drawn = strip(state.result, tokens, state.owners if joined else None, title, ASIDE, RESULT)
+    drawn = with_nan(drawn, state.result, LEFT, RESULT)
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take
 
 

@@ -11,9 +11,10 @@ from .base import SentenceExplorer, stops
 from .ink import WEIGHTS, weight_limit
 from .svg import bars, below, beside, number, shortened
 from .svg_maps import colour_bar, heatmap
-from .words import entropy_in_bits, listed, shares
+from .words import listed, shares
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
+SIDE = 202  # of the map: eight numbers fit a row
 BLUE = WEIGHTS.above  # one hue for the map and its bars
 
 
@@ -30,14 +31,13 @@ class ScoresState(NamedTuple):
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax.
 
-    sentence: a Sentence of up to 8 tokens. query: the token that it opens on, by default the second. entries: the names
-    of an embedding's entries. Arrays: a ScoresState. Errors: as in Explorer; also ValueError if query isn't a token's
-    position, or there isn't one name per entry.
+    sentence: a Sentence of up to 8 tokens. entries: the names of an embedding's entries. Arrays: a ScoresState. Errors:
+    as in Explorer; also ValueError if there isn't one name per entry.
     """
 
-    def __init__(self, sentence, query=None, entries=None):
-        self.first_query, self.entries = query, entries
-        super().__init__(sentence)
+    def __init__(self, sentence, entries=None, **first):
+        self.entries = entries
+        super().__init__(sentence, **first)
 
     def make_controls(self):
         width = self.embeddings.shape[1]
@@ -45,11 +45,8 @@ class ScoresExplorer(SentenceExplorer):
         check_labels("entries", self.entries, width, "name")
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
-        first = min(1, len(queries) - 1) if self.first_query is None else self.first_query
-        if first not in range(len(queries)):
-            raise ValueError(f"query must be from 0 to {len(queries) - 1}, got {first!r}")
         return {
-            "query": stops("query", queries, first, "The token that looks at all tokens"),
+            "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
             "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
         }
 
@@ -61,14 +58,14 @@ class ScoresExplorer(SentenceExplorer):
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
         who = shortened(tokens[query])
-        table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=244, limit=limit)
-        room = {"width": 326, "height": 110, "colours": [BLUE]}  # wide enough for each bar's number and name
+        table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=SIDE, limit=limit)
+        room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
         scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
-        room = {"width": 204, "height": 244, "colours": [GREY, BLUE]}
+        room = {"width": 204, "height": 148, "colours": [GREY, BLUE]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
-        bar = colour_bar(limit, WEIGHTS, 244, more=limit < 1)
+        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
         return [[beside(table, bar), below(scores, weights), context]]
 
     def headline(self, state):
@@ -84,13 +81,9 @@ class ScoresExplorer(SentenceExplorer):
         return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
 
     def readouts(self, state):
-        weights, divided = state.weights[state.query], state.scores[state.query] / state.temperature
-        most = torch.tensor(len(weights)).log2()
+        divided = state.scores[state.query] / state.temperature
         by = f" ÷ {state.temperature:g}" if state.temperature != 1 else ""
-        return {
-            f"scores{by}": f"from {divided.min():.3g} to {divided.max():.3g}",
-            "entropy": f"{entropy_in_bits(weights):.2f} bits of at most {most:.2f}",
-        }
+        return {f"scores{by}": f"from {divided.min():.3g} to {divided.max():.3g}"}
 
     def in_words(self, state):
         return (

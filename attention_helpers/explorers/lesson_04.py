@@ -1,118 +1,89 @@
-"""Notebook 04: dropout on causal weights: one mask, the weights it leaves, and the average over many masks."""
+"""Notebook 04: a model that overfits, step by step, and what dropout changes."""
 
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import torch
 
 from ..core import causal_mask
-from ..dropout import Dropout
-from ..layers import CausalAttention
-from ..plots import GREY
-from ..seeded import seeded
-from .base import SentenceExplorer, dropout, seed, stops
-from .ink import NEUTRAL, WEIGHTS, weight_limit
-from .svg import bars, beside
+from ..training.overfitting import STEPS, train
+from .base import Explorer, stops
+from .ink import WEIGHTS, weight_limit
+from .svg import DASHES, LEFT, PALE, TOP, Drawing, axes, curve, key_of, line, tag, text
 from .svg_maps import colour_bar, heatmap
+from .words import shares
 
-DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-SIDE = 160  # of a map: four of them fit a page
-BINS = 12  # of row sums, each 0.25 wide; the last one is open-ended
+SEED = 1
+DAYS = [f"day {day}" for day in range(1, 7)]
+CURVES = ("the 16 training sequences", "200 new sequences")
+WIDE, TALL, SIDE, MOST = 430, 180, 190, 1.5  # the chart's size, the map's, and the largest loss on the chart's axis
 
 
 class DropoutState(NamedTuple):
-    """What the picture shows; "one mask" is the first draw."""
+    """What the picture shows: the losses so far, and the weights on one training sequence."""
 
     p: float
-    training: bool
-    weights: torch.Tensor  # (num_tokens, num_tokens), before dropout
-    kept: torch.Tensor  # (num_tokens, num_tokens), True where the first draw keeps an entry
-    dropped: torch.Tensor  # (num_tokens, num_tokens), the weights after the first draw
-    average: torch.Tensor  # (num_tokens, num_tokens), over all draws
-    row_sums: torch.Tensor  # (draws, num_tokens)
-    histogram: torch.Tensor  # (BINS,), fractions of the row sums
+    losses: torch.Tensor  # (measured so far, 2): on the training sequences and on the new ones
+    always_0: float  # the loss of answering 0 on the new ones
+    weights: torch.Tensor  # (6, 6), without dropout
+    dropped: torch.Tensor  # (6, 6), True for the weights that one mask drops
 
 
-class DropoutExplorer(SentenceExplorer):
-    """Drop attention weights with probability p, once or many times, in training or in eval mode.
+class DropoutExplorer(Explorer):
+    """Drag through the training of a model that overfits, with more or less dropout on its attention weights.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a DropoutState. Errors: as in Explorer.
+    A run takes half a second, the first time that its p is chosen. Arrays: a DropoutState. Errors: as in Explorer.
     """
 
     def make_controls(self):
-        modes = {"options": [("train()", True), ("eval()", False)], "tooltip": "Dropout does nothing in eval()"}
         return {
-            "p": dropout("p", 0.5),
-            "seed": seed(123),
-            "training": widgets.ToggleButtons(description="mode", **modes),
-            "draws": stops("draws", DRAWS, 100, "How many masks are averaged"),
+            "step": stops("step", STEPS, STEPS[-1], "Steps of training"),
+            "p": stops("dropout p", (0.0, 0.1, 0.3, 0.5, 0.7), 0.0, "The share of weights dropped in each step"),
         }
 
-    def compute(self, p, seed, training, draws):
-        num_tokens, d_in = self.embeddings.shape
-        layer = seeded(CausalAttention, 123, d_in, 2, num_tokens, 0.0)
-        weights = layer.steps(self.embeddings[None]).weights[0]  # (num_tokens, num_tokens)
-        drop = Dropout(p, generator=torch.Generator().manual_seed(seed)).train(training)
-        many = drop(weights.expand(draws, -1, -1))  # (draws, num_tokens, num_tokens)
-        row_sums = many.sum(dim=-1)  # (draws, num_tokens)
-        bins = (row_sums / 0.25 + 1e-6).long().clamp(max=BINS - 1)
-        histogram = torch.bincount(bins.flatten(), minlength=BINS) / bins.numel()
-        kept = (many[0] > 0) | (weights == 0)
-        return DropoutState(p, training, weights, kept, many[0], many.mean(dim=0), row_sums, histogram)
-
-    def note(self, wanted, values):
-        if not values["training"]:
-            return "p, seed and draws do nothing: eval() turns dropout off."
-        return "" if values["p"] else "seed and draws do nothing while p is 0, because nothing is dropped."
-
-    def unused(self, values):
-        if not values["training"]:
-            return {"p", "seed", "draws"}
-        return set() if values["p"] else {"seed", "draws"}
+    def compute(self, step, p):
+        with torch.enable_grad():
+            run = train(p, SEED)
+        now = STEPS.index(step)
+        mask = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step)) >= 1 - p
+        answers = run.sets[1][1]
+        return DropoutState(p, run.losses[: now + 1], answers.square().mean().item(), run.maps[now], mask)
 
     def picture(self, state):
-        future, taken, draws = causal_mask(len(state.weights)), ~state.kept, len(state.row_sums)
-        limit = weight_limit(len(self.tokens))
+        bar = colour_bar(weight_limit(6), WEIGHTS, SIDE, more=True)
+        look = {"limit": weight_limit(6), "hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
+        title = "weights, × dropped" if state.p else "attention weights"
+        return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, **look), bar]]
 
-        def table(values, title, **more):
-            more = {"limit": limit, "decimals": 2 if values.max() < 9.995 else 1} | more  # four characters fit a cell
-            return heatmap(values, self.tokens, self.tokens, title, side=SIDE, hidden=future, **more)
-
-        mask = {"taken": taken, "decimals": 0, "ink": NEUTRAL, "limit": 2, "tell": "{} keeps {}", "beside": False}
-        before, one = table(state.weights, "weights"), table(state.kept, "one mask: 1 is kept", **mask)
-        after = table(state.dropped, "weights after it", taken=taken)
-        average = table(state.average, f"average of {draws} mask{'s' * (draws > 1)}", beside=False)
-        edges = [f"{n / 4:g}" for n in range(BINS - 1)] + [f"{(BINS - 1) / 4:g}+"]
-        title = "how often a row sums to this much (in ranges of 0.25)"
-        sums = bars({"share": state.histogram}, edges, title, width=464, height=70, colours=[GREY])
-        bar = colour_bar(limit, WEIGHTS, SIDE, more=True)  # dropout makes weights larger than 1
-        return [[beside(before, one), beside(after, average, bar)], [sums]]
+    def chart(self, state):
+        """Both losses up to the step."""
+        top, bottom, right = TOP + 4, TOP + 4 + TALL, WIDE - 10
+        x_of = lambda step: LEFT + step / STEPS[-1] * (right - LEFT)  # noqa: E731
+        y_of = lambda loss: bottom - min(loss, MOST) / MOST * TALL  # noqa: E731
+        ticks, steps = [(f"{loss:g}", y_of(loss)) for loss in (0, 0.5, 1, 1.5)], range(0, 301, 50)
+        parts = axes("loss", LEFT, right, top, bottom, ticks, [(str(step), x_of(step)) for step in steps])
+        level = y_of(state.always_0)
+        parts.append(line(LEFT, level, right, level) + text(right, level + 13, "always answering 0", "end", **PALE))
+        for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
+            spots = [(x_of(step), y_of(loss)) for step, loss in zip(STEPS, losses, strict=False)]
+            parts += [curve(spots, name, stroke_dasharray=dashes), tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3)]
+        parts.append(text(right, bottom + 30, "step →", "end", **PALE))
+        return Drawing("".join(parts) + key_of(CURVES, {}, LEFT, bottom + 46, WIDE), WIDE, bottom + 52)
 
     def headline(self, state):
-        if not state.training or state.p == 0:
-            return f"{'With p = 0' if state.training else 'In eval()'}, nothing is dropped: every row still sums to 1"
-        draws, sums, off = len(state.row_sums), state.row_sums, (state.average - state.weights).abs().max()
-        if draws == 1:
-            grown = f"One mask keeps {self.kept(state)} weights, each times {1 / (1 - state.p):.2f}"
-            return f"{grown}: row sums go from {sums.min():.2f} to {sums.max():.2f}"
-        return f"One mask keeps {self.kept(state)} weights; the average of {draws} is off by at most {off:.2f}"
-
-    def kept(self, state):
-        past = ~causal_mask(len(state.weights))
-        return f"{int((state.kept & past).sum())} of {int(past.sum())}"
+        training, new = state.losses[-1]
+        after = f"Step {STEPS[len(state.losses) - 1]}, p = {state.p:g}"
+        return f"{after}: loss ≈ {training:.2f} on the training sequences, ≈ {new:.2f} on new ones"
 
     def readouts(self, state):
-        sums, factor = state.row_sums, 1 / (1 - state.p) if state.training else 1.0
+        best = state.losses[:, 1].argmin()
         return {
-            "row sums": f"{sums.min():.4f} to {sums.max():.4f}, mean {sums.mean():.4f}",
-            "what one mask keeps": f"{self.kept(state)} weights, each times {factor:.2f}",
-            "average against no dropout": f"at most {(state.average - state.weights).abs().max():.4f} apart",
+            "lowest on new ones so far": f"≈ {state.losses[best, 1]:.2f}, at step {STEPS[best]}",
+            "always answering 0": f"≈ {state.always_0:.2f} on new ones",
         }
 
     def in_words(self, state):
+        count = int((state.dropped & ~causal_mask(6)).sum())
         return (
-            f"One mask keeps {self.kept(state)} weights. "
-            f"Row sums over all draws go from {state.row_sums.min():.2f} to {state.row_sums.max():.2f}, "
-            f"with mean {state.row_sums.mean():.2f}. The average differs from the weights without dropout "
-            f"by at most {(state.average - state.weights).abs().max():.2f}."
+            f"{self.headline(state)}. Weights of day 6: {shares(DAYS, state.weights[-1])}. "
+            f"One mask drops {count} of 21 weights."
         )

@@ -1,94 +1,109 @@
 """Notebook 05: heads side by side, each with its own weights, and their contexts in one row."""
 
+import torch
+
 from ..core import causal_mask
 from ..layers import MultiHeadAttentionWrapper
 from ..seeded import seeded
-from .base import dropout, seed, stops
+from ..sentences import load_sentence
+from .base import Explorer, stops
 from .ink import SIGNED, largest, weight_limit
-from .lookup_models import HEADS, WIDTHS, switch
-from .multi_head import HeadsExplorer, dropped, each_head, last_token_reads, right, run, stack_trained, taken_from, task
+from .lookup_models import HEADS, switch, trained
+from .multi_head import each_head, last_token_reads, right, run, task
 from .svg import beside, number
 from .svg_maps import colour_bar, head_maps, strip
 from .words import listed
 
-ALIKE = 0.1  # heads look alike if none of their weights differs by more
+WIDTH = 32  # of all trained heads together
+OFFERED = {  # by weights
+    "hand-made": {"num_heads": [1, 2], "example": [1, 2]},
+    "trained": {"num_heads": HEADS, "example": range(1, 9)},
+}
 
 
-class WrapperExplorer(HeadsExplorer):
-    """Change the number of heads, the width of each, dropout and seed; or look at trained heads.
+class WrapperExplorer(Explorer):
+    """One token asks for two digits: change the number of heads, made by hand or trained, and the example.
 
-    sentence: a Sentence of up to 8 tokens. Arrays: a HeadsState. Entropy in bits. Errors: as in Explorer.
+    Arrays: a HeadsState. Errors: as in Explorer.
     """
 
     def make_controls(self):
         return {
-            "num_heads": stops("num_heads", range(1, 9), 2, "How many heads work side by side"),
-            "d_out": stops("d_out per head", range(1, 5), 2, "The width of each head"),
-            "dropout": dropout(),
-            "seed": seed(123),
-            "weights": switch(),
+            "num_heads": stops("num_heads", [1, 2], 1, "How many heads work side by side"),
+            "example": stops("example", [1, 2], 1, "Made by hand, the second one swaps two digits of the first"),
+            "weights": switch("hand-made"),
         }
 
     def choices(self, values):
-        if values["weights"] == "random":
-            return {"num_heads": range(1, 9), "d_out": range(1, 5)}
-        num_heads = max(n for n in HEADS if n <= values["num_heads"])
-        return {"num_heads": HEADS, "d_out": [width // num_heads for width in WIDTHS]}
+        return OFFERED[values["weights"]]
 
-    def compute(self, num_heads, d_out, dropout, seed, weights):
-        if weights == "trained":
-            return stack_trained(num_heads, d_out, dropout, seed)
-        num_tokens, d_in = self.embeddings.shape
-        layer = seeded(MultiHeadAttentionWrapper, seed, d_in, d_out, num_tokens, dropout, num_heads)
-        return run(layer, self.embeddings, seed, self.tokens)
+    def note(self, wanted, values):
+        gave_way = [name for name in OFFERED["hand-made"] if wanted[name] != values[name]]
+        without = f"isn't offered with {values['weights']} weights"
+        return " ".join(f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way)
+
+    def compute(self, num_heads, example, weights):
+        if weights == "hand-made":
+            return made_by_hand(num_heads, swapped=example == 2)
+        found, head_dim = trained(WIDTH, num_heads, example - 1), WIDTH // num_heads
+        parts = [found.state[f"{name}.weight"].split(head_dim) for name in ("W_query", "W_key", "W_value")]
+        return run(wrapper(*zip(*parts, strict=True)), found.x, 0, found.tokens, found.accuracy)
 
     def picture(self, state):
         num_heads, width, tokens = len(state.shown), state.context.shape[1], state.tokens
-        limit, future, taken = weight_limit(len(tokens)), causal_mask(len(tokens)), taken_from(state)
-        bar = colour_bar(limit, height=165, more=limit < 1)
-        maps = head_maps(state.shown, tokens, limit, future, taken, 514, 330, bar=bar)
+        limit = weight_limit(len(tokens))
+        bar = colour_bar(limit, height=140, more=limit < 1)
+        maps = head_maps(state.shown, tokens, limit, causal_mask(len(tokens)), width=462, height=256, bar=bar)
         owners = [column // (width // num_heads) for column in range(width)]
-        context = strip(state.context, tokens, owners, "context vectors, head after head", 450, 120)
-        both = beside(context, colour_bar(largest(state.context), SIGNED, height=120))
-        return [[maps], [both._replace(height=178)]]  # the same with and without numbers below the entries
+        named = {"label": "digit", "columns": [*"123"] * num_heads} if state.accuracy is None else {}
+        context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **named)
+        both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
+        return [[maps], [both._replace(height=153)]]  # the same with and without numbers below the entries
 
     def headline(self, state):
-        if said := dropped(state):
-            return said
-        if state.accuracy is None and len(state.shown) > 1:
-            return compared(state)
         reads = last_token_reads(state.shown, state.tokens)
-        return reads if state.accuracy is None else f"{reads}; {right(state)}"
+        if state.accuracy is not None:
+            return f"{reads}; {right(state)}"
+        if len(state.shown) == 2:
+            return reads
+        _, one, other, last = state.tokens
+        half, other_half = state.shown[0, -1, 1:3].tolist()
+        return f"“{last}” reads “{one}” ({half:.3f}) and “{other}” ({other_half:.3f}): one average of two digits"
 
     def readouts(self, state):
         num_heads, width = len(state.shown), state.context.shape[1]
-        each, of_each = width // num_heads, state.parameters // num_heads
-        sums = state.shown.sum(dim=-1)
+        parts = " | ".join(listed(part, 3) for part in state.context[-1].chunk(num_heads))
         return {
-            "context": f"{num_heads} head{'s' * (num_heads > 1)} × {each} = {width} wide",
-            "parameters": f"{num_heads} × {of_each} = {state.parameters}",
-            "entropy per head": f"{listed(state.entropy)} bits",
-            **({"sums of rows": f"{sums.min():.2f} to {sums.max():.2f}"} if dropped(state) else {}),
+            **({f"context of “{state.tokens[-1]}”": parts} if state.accuracy is None else {}),
+            "width": f"{num_heads} head{'s' * (num_heads > 1)} × {width // num_heads} = {width}",
+            "parameters": f"{num_heads} × {state.parameters // num_heads} = {state.parameters}",
             **task(state),
         }
 
     def in_words(self, state):
-        width = state.context.shape[1]
         low, high = (number(each.item()) for each in state.context.aminmax())
+        width = state.context.shape[1]
         return (
             f"{each_head(state, state.shown)} The context vectors are {width} wide, with entries from {low} to {high}."
         )
 
 
-def compared(state):
-    """How much random heads differ: mostly little; else where they do most."""
-    spread = state.shown.amax(dim=0) - state.shown.amin(dim=0)  # (num_tokens, num_tokens)
-    most = spread.max().item()
-    if most <= ALIKE:
-        return f"Untrained, the {len(state.shown)} heads look alike: no weight differs by more than {most:.2f}"
-    first = (spread >= most - 1e-6).flatten().int().argmax()  # in a row of two weights, both differ by as much
-    row, column = divmod(int(first), len(state.tokens))
-    weights = state.shown[:, row, column]
-    low, high = (f"{weights[head]:.2f} in head {head + 1}" for head in (int(weights.argmin()), int(weights.argmax())))
-    query, key = state.tokens[row], state.tokens[column]
-    return f"Untrained heads differ a little, most where “{query}” reads “{key}”: {low}, {high}"
+def made_by_hand(num_heads, swapped):
+    """The sentence of notebook 05, and one head that looks for both letters, or two with a letter each."""
+    (a, one, other, last), x = load_sentence("two_lookups")
+    if swapped:
+        one, other = one[:-1] + other[-1], other[:-1] + one[-1]
+        x[[1, 2], 3:6] = x[[2, 1], 3:6]
+    letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
+    queries = [first, second] if num_heads == 2 else [first + second]
+    return run(wrapper(*((query, 10 * letter, digit) for query in queries)), x, 0, [a, one, other, last])
+
+
+def wrapper(*heads):
+    """A MultiHeadAttentionWrapper with each head's W_query, W_key and W_value, (head_dim, d_in)."""
+    head_dim, d_in = heads[0][0].shape
+    layer = seeded(MultiHeadAttentionWrapper, 0, d_in, head_dim, 8, 0.0, len(heads))
+    for head, matrices in zip(layer.heads, heads, strict=True):
+        for linear, matrix in zip((head.W_query, head.W_key, head.W_value), matrices, strict=True):
+            linear.weight.copy_(matrix)
+    return layer

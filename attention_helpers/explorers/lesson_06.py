@@ -42,7 +42,7 @@ class SplitExplorer(HeadsExplorer):
             "dropout": dropout(),
             "num_tokens": slider("num_tokens", 6, 1, MOST_TOKENS, "Tokens beyond the sentence are random"),
             "seed": seed(123),
-            "weights": switch(),
+            "weights": switch("random"),
             "where": widgets.ToggleButtons(
                 options=ORDER,
                 value=ORDER[-1],  # the complete layer

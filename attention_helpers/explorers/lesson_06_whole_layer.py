@@ -10,15 +10,16 @@ from ..core import causal_mask
 from ..plots import ABOVE, BELOW, as_table, head_colour
 from .ink import SIGNED, SIGNS, largest, levels, weight_limit
 from .lesson_06_stages import ORDER, lines_at, reached, with_sizes
-from .svg import FRAME, LEFT, PALE, SMALL, Drawing, fit, moved, tag, text
+from .svg import FRAME, LEFT, PALE, SMALL, Drawing, beside, fit, moved, tag, text
 from .svg_maps import Grid, colour_bar, head_maps, minuses, names_beside, pixels, places_of
 
 MAPS = {"scores": "scores", "mask": "masked scores", "softmax": "weights", "dropout": "weights after dropout"}
 MONO = 6.7  # the width of a letter of code
 TOPS, HIGH, HEIGHT = (24, 146, 268), 80, 353  # of queries, keys and values; of each strip; of both drawings
 MIDDLES = [top + HIGH / 2 for top in TOPS]
-TOKENS, PARTS, CONTEXT, OUTPUT = (LEFT, 50), (186, 150), (134, 174), (402, 174)  # strips: their left edges and widths
-LANE, MAPS_HIGH = 70, 230  # left of the maps, where arrows arrive; the maps with their names
+TOKENS, PARTS, CONTEXT, OUTPUT = (LEFT, 44), (178, 116), (134, 132), (346, 132)  # strips: their left edges and widths
+LANE, MAPS_HIGH = 66, 230  # left of the maps, where arrows arrive; the maps with their names
+MIXED = 486  # the width of all that is right of queries, keys and values
 SIGNS_KEY = "".join(
     text(2, TOPS[1] + HIGH + 26 + 15 * n, words, "start", fill=colour)
     for n, (words, colour) in enumerate((("red: above 0", ABOVE), ("blue, −: below 0", BELOW)))
@@ -69,7 +70,7 @@ def arrows_to_output(where, head_dim):
     done = [("scores", "q · k"), ("mask", "mask"), ("softmax", f"÷ √{head_dim}"), ("softmax", "softmax")]
     done.append(("dropout", "dropout"))
     parts += [carried(words, 2, queries + 22 + 15 * n, where == place) for n, (place, words) in enumerate(done)]
-    now, ready, middle = where == "context", reached(where, "context"), CONTEXT[0] + 156
+    now, ready, middle = where == "context", reached(where, "context"), CONTEXT[0] - 12
     parts.append(
         arrow(f"M0 {values:.0f}H{tip - 5}", (tip, values), now, ready) + carried("· values", 2, values - 6, now)
     )
@@ -138,7 +139,7 @@ def projections(state):
     for place, top, vectors in zip(ORDER[1:4], TOPS, state.steps, strict=False):
         rows = vectors[0].transpose(0, 1).flatten(1)  # (num_tokens, d_out)
         parts.append(strip(state, [place], rows, PARTS, top, len(vectors[0])))
-    return Drawing("".join(parts), sum(PARTS) + 4, HEIGHT)
+    return Drawing("".join(parts), sum(PARTS), HEIGHT)
 
 
 def drawn(state):
@@ -151,14 +152,14 @@ def drawn(state):
 def maps(state):
     """One map per head, and their colour bar."""
     shown, tokens, future = drawn(state), state.tokens, causal_mask(len(state.tokens))
-    signed, limit, width = state.where in ("scores", "mask"), weight_limit(len(tokens)), 580 - LANE
+    signed, limit, width = state.where in ("scores", "mask"), weight_limit(len(tokens)), MIXED - LANE - 6
     look = {"tell": "{} reads {}", "taken": (shown == 0) & (state.weights > 0)}
     if signed:
         limit, look = largest(shown), {"tell": "{} meets {}", "signed": True}
     hidden, height = future & (state.where != "scores"), maps_height(len(shown), tokens, width)
     grid = head_maps(shown, tokens, limit, hidden, width=width, height=height, **look).svg
     bar = colour_bar(limit, SIGNED if signed else None, 56, more=not signed and limit < 1).svg
-    box = LANE + 6, 25, places_of(len(shown), len(tokens), width, height)[2] - 3, MAPS_HIGH - 16
+    box = LANE + 6, 25, places_of(len(shown), len(tokens), width, height)[2] - 4, MAPS_HIGH - 16
     both = moved(grid, LANE, 11) + moved(bar, 4, MIDDLES[1] - 14)
     title = heading(MAPS.get(state.where, "weights"), CONTEXT[0], 9, reached(state.where, "scores"))
     return staged(both, state.where, ORDER[4:8], box) + title
@@ -178,9 +179,9 @@ def mixed(state):
     parts = [maps(state), moved(names, LANE, 0), arrows_to_output(state.where, head_dim)]
     parts.append(strip(state, ORDER[8:10], state.context, CONTEXT, TOPS[2], num_heads))
     parts.append(strip(state, ORDER[10:], state.output, OUTPUT, TOPS[2]))
-    return Drawing("".join(parts), 580, HEIGHT)
+    return Drawing("".join(parts), MIXED, HEIGHT)
 
 
 def whole_layer(state):
     """Rows of drawings."""
-    return [[line_of_code(state)], [projections(state), mixed(state)]]
+    return [[line_of_code(state)], [beside(projections(state), mixed(state), gap=4)]]

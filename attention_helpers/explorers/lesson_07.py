@@ -13,7 +13,7 @@ from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, bel
 from .svg_maps import colour_bar, frame, head_maps, pixels
 from .words import listed, shares
 
-NOW, SO_FAR = 472, 380  # widths of the picture's two halves
+NOW, SO_FAR = 448, 242  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
 ANSWERS = ("first answer", "second answer")
 
@@ -85,7 +85,7 @@ class LearningExplorer(Explorer):
         tall, bottom = min(STRIPS / num_heads - 20, 13 * num_tokens), TOP + 4 + CHART
         mark = lambda y, height: frame(LEFT + here * each, y, each, height, 2)  # noqa: E731
         parts = [self.accuracies(each, bottom), mark(bottom - CHART, CHART)]
-        parts.append(key_of(ANSWERS[: len(state.accuracy)], {}, LEFT, bottom + 20))
+        parts.append(key_of(ANSWERS[: len(state.accuracy)], {}, 4, bottom + 20, SO_FAR))
         bottom += 28
         for head in range(num_heads):
             y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)

@@ -9,13 +9,13 @@ from ..core import causal_mask
 from ..plots import GREY
 from .base import Explorer, stops
 from .ink import weight_limit
-from .svg import arcs, bars, below
+from .svg import arcs, bars, below, scale_of
 from .svg_maps import colour_bar, head_maps
 
 FIRST, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
 MOST_LIKELY = 8  # next characters that are shown
 GETS = {"leaky": "has read it:"}  # for the model that sees what comes
-READS, MAPS = 352, 500  # widths: arcs and bars, where 32 letters fit; four maps in a row
+READS, MAPS = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
 
 
 class Reading(NamedTuple):
@@ -84,9 +84,7 @@ class TextExplorer(Explorer):
             far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
             look = {"width": READS, "height": 60, "far": far}
             arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
-            names = [f"{name}: head {head}" for head in range(1, len(reading.weights) + 1)]
-            look = {"row": state.place, "names": names, "bar": bar}
-            maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, **look)
+            maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar)
             rows.append([below(arcs_of, self.expected(state, name)), maps])
         return rows
 
@@ -95,7 +93,9 @@ class TextExplorer(Explorer):
         guesses = self.guesses(state, name, MOST_LIKELY)
         names = [visible(character) + " ✓" * (character == state.written) for character in guesses]
         title = "probability of the next character" + ", ✓ comes" * bool(state.written)
-        return bars({"probability": [*guesses.values()]}, names, title, width=READS, height=60, colours=[GREY])
+        end = scale_of(self.guesses(state, each, MOST_LIKELY).values() for each in state.readings)
+        look = {"width": READS, "height": 60, "colours": [GREY]}
+        return bars({"probability": [*guesses.values()]}, names, title, (0.0, end), **look)
 
     def guesses(self, state, name, count):
         """A model's probabilities of its most likely next characters; the last may give way to the one that comes."""

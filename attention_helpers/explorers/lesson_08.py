@@ -99,7 +99,7 @@ class CostExplorer(Explorer):
 
     def picture(self, state):
         shares = {"share": [part / state.total for part in state.operations.values()]}
-        look = {"width": 300, "height": 206, "colours": [GREY]}
+        look = {"width": 246, "height": 206, "colours": [GREY]}
         return [[bars(shares, list(state.operations), "share of the FLOPs", **look), self.memory(state)]]
 
     def memory(self, state):
@@ -112,7 +112,7 @@ class CostExplorer(Explorer):
         }
         points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
         ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
-        look = {"ends": ends, "written": rounded_size, "width": 560, "height": 220}
+        look = {"ends": ends, "written": rounded_size, "width": 516, "height": 220}
         title, names = "memory of one layer" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
         return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
 

@@ -77,11 +77,20 @@ class VariantsExplorer(SentenceExplorer):
             "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
 
+    def unused(self, values):
+        return {"scaling", "rotated"} if values["positions"] != "rotary" else set()
+
+    def note(self, wanted, values):
+        if values["positions"] == "rotary":
+            return ""
+        return "scaling and share rotated do nothing here: only rotary positions turn queries and keys."
+
     @torch.no_grad()
     def compute(self, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
         if num_heads % num_kv_heads:
             heads = counted(num_heads, "query head")
-            raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: take at most one for each")
+            fits = f"set KV heads to {num_heads} or less, or query heads to {num_kv_heads} or more"
+            raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: {fits}")
         head_dim, sizes = WIDTH // num_heads, (self.embeddings.shape[1], WIDTH, num_heads, num_kv_heads)
         frequencies, factor = scaled_frequencies(scaling, int(head_dim * rotated))
         options = {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
@@ -106,14 +115,14 @@ class VariantsExplorer(SentenceExplorer):
         names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
         if len(owners) > 4:
             names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
-        room = {"width": 518, "height": 400, "colours": owners, "names": names, "bar": colour_bar(height=200)}
+        room = {"width": 440, "height": 400, "colours": owners, "names": names, "bar": colour_bar(height=200)}
         return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room), self.cache_bars(state)]]
 
     def cache_bars(self, state):
         """Bytes that one more token adds to a layer's cache in float32: all heads, the chosen KV heads, or a latent."""
         shared = state.num_kv_heads * WIDTH // len(state.weights)
         kept = [cache_bytes(1, WIDTH), cache_bytes(1, shared), 4 * sum(LATENT)]
-        look = {"limits": (0, kept[0]), "width": 250, "height": 190, "colours": [GREY], "decimals": 0}
+        look = {"limits": (0, kept[0]), "width": 236, "height": 190, "colours": [GREY], "decimals": 0}
         return bars({"bytes": kept}, ["MHA", "GQA", "MLA"], "cache bytes per token", **look)
 
     def headline(self, state):

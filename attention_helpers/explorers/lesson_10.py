@@ -12,20 +12,24 @@ from ..language_model.head_roles import best_heads, repeated_tokens, weight_at
 from .base import MESSAGE, Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import BLACK, HEADS
-from .svg import FRAME, LEFT, PALE, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
+from .svg import FRAME, LEAST, LEFT, PALE, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels
 
 MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, TILE, ABOVE = 198, 24, 18  # pixels: the side of the map, and of each head in the atlas; above both, for names
+MAP, TILE, ABOVE = 198, 21, 18  # pixels: the side of the map, and of each head in the atlas; above both, for names
+ATLAS = ABOVE + 16  # above the atlas, for its title too
 LILAC = "#9988FF"
 # A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
 TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
 .attention-over .attention-headline {{max-width: 100cqi}}
 .attention-over [role=img] {{overflow: visible}}
-.attention-tiles {{position: absolute; left: {LEFT}px; bottom: 0; width: auto; margin: 0; overflow: hidden}}
-.attention-tiles .widget-radio-box {{display: grid; margin: 0; grid-template-columns: repeat(LAYERS, {TILE}px)}}
-.attention-tiles label {{width: {TILE}px; height: {TILE}px; margin: 0; font-size: 0; cursor: pointer}}
+.attention-tiles {{--scale: clamp({LEAST}px, (100cqi - 4px) / WIDTH, 1px); position: absolute; bottom: 2px; margin: 0}}
+.attention-tiles {{left: calc(2px + {LEFT} * var(--scale)); width: auto; overflow: hidden}}
+.attention-tiles .widget-radio-box {{display: grid; margin: 0}}
+.attention-tiles .widget-radio-box {{grid-template-columns: repeat(LAYERS, calc({TILE} * var(--scale)))}}
+.attention-tiles .widget-radio-box label {{width: auto; height: calc({TILE} * var(--scale)); margin: 0; font-size: 0}}
+.attention-tiles .widget-radio-box label {{cursor: pointer}}
 .attention-tiles label:hover {{box-shadow: inset 0 0 0 2px #0077CC}}
 .attention-tiles input {{display: none}}</style>"""
 
@@ -61,7 +65,7 @@ class ReadingExplorer(Explorer):
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__()
-        self._wanted |= {"token": MOST - 1}  # the last token of a longer text too
+        self._wanted = self._wanted | {"token": MOST - 1}  # the last token of a longer text too
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
@@ -84,7 +88,8 @@ class ReadingExplorer(Explorer):
         self.tiles.add_class("attention-tiles")
         self.tiles.observe(self._clicked, names="value")
         answer_quietly(self.tiles)
-        looks = widgets.HTML(TILES.replace("LAYERS", str(layers)), layout={"display": "none"})
+        looks = TILES.replace("LAYERS", str(layers)).replace("WIDTH", str(atlas_width(layers)))
+        looks = widgets.HTML(looks, layout={"display": "none"})
         over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
         over.add_class("attention-over")
         return over
@@ -239,16 +244,21 @@ def atlas(state):
     maps = adaptive_max_pool2d(state.maps, TILE) if n > TILE else state.maps
     sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
     width, height = layers * TILE, heads * TILE
+    title = f"all {layers * heads} heads: click one to see it above"
     look = {"look": "auto" if n > TILE / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
-    parts = [pixels(sheet, BLACK, LEFT, ABOVE, width, height, **look)]
-    across = "".join(f"M{LEFT} {ABOVE + head * TILE}h{width}" for head in range(heads + 1))
-    down = "".join(f"M{LEFT + layer * TILE} {ABOVE}v{height}" for layer in range(layers + 1))
+    parts = [moved(title_of(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, ATLAS, width, height, **look)]
+    across = "".join(f"M{LEFT} {ATLAS + head * TILE}h{width}" for head in range(heads + 1))
+    down = "".join(f"M{LEFT + layer * TILE} {ATLAS}v{height}" for layer in range(layers + 1))
     parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))
-    place = lambda layer, head: {"x": LEFT + layer * TILE, "y": ABOVE + head * TILE, "width": TILE, "height": TILE}  # noqa: E731
+    place = lambda layer, head: {"x": LEFT + layer * TILE, "y": ATLAS + head * TILE, "width": TILE, "height": TILE}  # noqa: E731
     cover = {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}  # paler than the frame, which can lie on it
     parts += [tag("rect", **place(*each), **cover) for each in state.ablate]
-    parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 3}))
-    parts += [text(LEFT + (layer + 0.5) * TILE, ABOVE - 5, str(layer)) for layer in range(0, layers, 2)]
-    parts += [text(LEFT - 5, ABOVE + (head + 0.65) * TILE, f"head {head}", "end") for head in range(heads)]
-    parts.append(text(LEFT - 5, ABOVE - 5, "layer →", "end", **PALE))
-    return Drawing("".join(parts), LEFT + width + 2, ABOVE + height)
+    parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 2}))
+    parts += [text(LEFT + (layer + 0.5) * TILE, ATLAS - 5, str(layer)) for layer in range(0, layers, 2)]
+    parts += [text(LEFT - 5, ATLAS + (head + 0.65) * TILE, f"head {head}", "end") for head in range(heads)]
+    parts.append(text(LEFT - 5, ATLAS - 5, "layer →", "end", **PALE))
+    return Drawing("".join(parts), atlas_width(layers), ATLAS + height)
+
+
+def atlas_width(layers):
+    return LEFT + layers * TILE + 2

@@ -27,18 +27,17 @@ class Trained(NamedTuple):
 
 @lru_cache
 @torch.no_grad()
-def trained(width, num_heads):
-    """One of the twelve models, loaded on first use."""
+def trained(width, num_heads, example=0):
+    """One of the twelve models, loaded on first use; example: the number of the one to show."""
     model = seeded(LookupModel, 0, TASK, width, num_heads)
     with np.load(FILE) as sets:
         parts = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in model.state_dict()}
     model.load_state_dict({name: torch.from_numpy(part).float() for name, part in parts.items()})
     x, answers = TASK.batch(torch.Generator().manual_seed(2**32 - 1))  # a seed that no training step used
     accuracy = TASK.accuracy(model(x[:64]), answers[:64])  # as many as are fast enough for a slider
-    return Trained(model.attention.state_dict(), model.embedded(x)[0], TASK.words(x[0]), accuracy)
+    return Trained(model.attention.state_dict(), model.embedded(x)[example], TASK.words(x[example]), accuracy)
 
 
-def switch():
-    return widgets.ToggleButtons(
-        options=["random", "trained"], description="weights", tooltip="As drawn, or trained for the lookup task"
-    )
+def switch(*untrained):
+    tooltip = f"{' or '.join(untrained).capitalize()}, or trained for the lookup task"
+    return widgets.ToggleButtons(options=[*untrained, "trained"], description="weights", tooltip=tooltip)

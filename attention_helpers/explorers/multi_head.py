@@ -6,11 +6,10 @@ from typing import NamedTuple
 import torch
 
 from ..dropout import Dropout
-from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper, Steps
+from ..layers import MultiHeadAttention, Steps
 from ..operations import trace
 from ..seeded import DrawnFrom, seeded
 from .base import SentenceExplorer
-from .lookup_models import trained
 from .words import entropy_in_bits
 
 MOST_HEADS, MOST_TOKENS = 12, 64
@@ -52,18 +51,6 @@ def run(layer, x, seed, tokens, accuracy=None):
     entropy = entropy_in_bits(weights).mean(dim=-1)  # (num_heads,)
     shown = torch.cat(kept)  # (num_heads, num_tokens, num_tokens)
     return HeadsState(weights, shown, context[0], entropy, parameters, tokens, accuracy, x, steps, output)
-
-
-def stack_trained(num_heads, d_out, dropout, seed):
-    """A wrapper with the heads of a trained MultiHeadAttention, each with its rows of the matrices."""
-    found = trained(num_heads * d_out, num_heads)
-    num_tokens, d_in = found.x.shape
-    layer = seeded(MultiHeadAttentionWrapper, 0, d_in, d_out, num_tokens, dropout, num_heads)
-    for name, rows in found.state.items():
-        if not name.startswith("out_proj"):
-            for head, part in zip(layer.heads, rows.split(d_out), strict=True):
-                head.get_parameter(name).copy_(part)
-    return run(layer, found.x, seed, found.tokens, found.accuracy)
 
 
 @lru_cache(maxsize=256)

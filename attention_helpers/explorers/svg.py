@@ -1,7 +1,7 @@
 """Arrays to SVG: bars, lines, arcs, and how to combine drawings. Heatmaps are in svg_maps.py.
 
-Lengths are in pixels of the page: a picture never grows or shrinks. Text, axes and frames take the page's colour, dark
-or light.
+Lengths are in pixels of the page: a picture never grows, and shrinks a little where there's little room. Text, axes
+and frames take the page's colour, dark or light.
 """
 
 import html
@@ -9,19 +9,22 @@ import math
 import textwrap
 from typing import NamedTuple
 
-from ..plots import HEAD_COLOURS, as_array, head_colour
+from ..plots import HEAD_COLOURS, SERIES, as_array, head_colour
 
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
 TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
+STORED = 840  # pixels that a stored picture has in Lab at a window of 1024, where it's cut off instead of shrinking
 NAME = 9  # characters of a name that are shown
 APART = 18  # pixels from one slanted name to the next, at least
 FRAME = {"fill": "none", "stroke": "currentColor", "pointer_events": "none"}
 AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
 PALE = {"fill_opacity": 0.7}
-WRAPPED = "display:flex;flex-wrap:wrap;gap:8px 14px"
+WRAPPED = "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 14px"
+LEAST = 0.75  # how far a drawing shrinks before its row wraps: letters of 11 px are never smaller than 8 px
 DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
-FILLS = ("currentColor", "none")  # its measured points
+COLOURS = (*SERIES[:-1], "currentColor")  # black would vanish on a dark page
+HOLLOW = (False, True)  # its measured points
 
 
 class Drawing(NamedTuple):
@@ -83,20 +86,23 @@ def below(*drawings, gap=8):
     return beside(*drawings, gap=gap, down=True)
 
 
-def whole(drawing, back="", **more):
-    """A complete SVG element."""
-    room = {"width": round(drawing.width), "height": round(drawing.height)}
-    room["viewBox"] = f"0 0 {room['width']} {room['height']}"
+def whole(drawing, back="", most=math.inf, **more):
+    """A complete SVG element, at most so wide."""
+    width, height = round(drawing.width), round(drawing.height)
+    scale = min(1, most / max(width, 1))
+    room = {"width": round(scale * width), "height": round(scale * height), "viewBox": f"0 0 {width} {height}"}
     names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif", "fill": "currentColor"}
     return tag("svg", back + drawing.svg, **names, **room, **more)
 
 
 def live(rows, words):
-    """Rows of drawings as HTML in the page's colour, dark or light; a row wraps if its drawings don't fit.
+    """Rows of drawings as HTML in the page's colour, dark or light; a row shrinks a little before it wraps.
 
     words: what they show, for readers who can't see it.
     """
-    lines = [tag("div", "".join(whole(part, style="flex:none") for part in row), style=WRAPPED) for row in rows]
+    room = "flex:{0:.0f} 1 {1:.0f}px;min-width:{1:.0f}px;max-width:{0:.0f}px;height:auto".format
+    lines = [[whole(part, style=room(part.width, LEAST * part.width)) for part in row] for row in rows]
+    lines = [tag("div", "".join(line), style=WRAPPED) for line in lines]
     look = "max-width:100%;overflow-x:auto;color:var(--jp-content-font-color0, #000)"
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
 
@@ -109,7 +115,13 @@ def printed(rows, words, headline=""):
     drawing = below(Drawing("".join(lines), 0, 20 * len(lines)), drawing) if lines else drawing
     ground = tag("rect", width="100%", height="100%", fill="#fff")
     look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
-    return whole(drawing, ground, **look)
+    return whole(drawing, ground, STORED, **look)
+
+
+def scale_of(values):
+    """The end of an axis for shares, in which the largest of them can be seen: 0.1, 0.2, 0.5 or 1."""
+    most = max(map(max, values))
+    return next((end for end in (0.1, 0.2, 0.5) if most <= end), 1.0)
 
 
 def names_below(names, places, y, room):
@@ -117,7 +129,7 @@ def names_below(names, places, y, room):
 
     There are no names if even slanted ones don't fit.
     """
-    shown = [shortened(name) for name in names] if room >= SMALL else []
+    shown = [shortened(name) for name in names] if room >= SMALL or fit(names, room) else []
     if fit(names, room):
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
     every = 1 if room >= APART else 2
@@ -193,28 +205,36 @@ def lines(curves, points, names, title, xlabel, here, *, ends, written, width, h
     ticks = [(written(10.0**n), y_of(10.0**n)) for n in range(math.ceil(low), math.floor(high) + 1)]
     labels = [(name, x_of(place)) for place, name in names.items()]
     parts = axes(title, left, right, top, bottom, ticks, labels)
+    colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))
     for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
         spots = [(x_of(i), y_of(value)) for i, value in enumerate(values) if value is not None]
-        parts.append(curve(spots, name, stroke_dasharray=dashes))
-    for (name, measured), fill in zip(points.items(), FILLS, strict=False):
+        parts.append(curve(spots, name, stroke_dasharray=dashes, stroke=colours[name]))
+    for (name, measured), hollow in zip(points.items(), HOLLOW, strict=False):
+        look = {"r": 4.5, "stroke": colours[name], "fill": "none" if hollow else colours[name]}
         for place, value in measured.items():
-            spot = {"cx": x_of(place), "cy": y_of(value), "r": 4.5, "stroke": "currentColor", "fill": fill}
-            parts.append(tag("circle", says=f"{name}, measured: {written(value)}", pointer_events="all", **spot))
+            spot = {"cx": x_of(place), "cy": y_of(value), "pointer_events": "all", **look}
+            parts.append(tag("circle", says=f"{name}, measured: {written(value)}", **spot))
     parts.append(line(x_of(here), top, x_of(here), bottom, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
     parts.append(text((left + right) / 2, bottom + 30, xlabel))
-    parts.append(key_of(curves, points, 4, bottom + 46))
-    return Drawing("".join(parts), width, bottom + 52)
+    parts.append(key_of(curves, points, 4, bottom + 46, width, colours))
+    return Drawing("".join(parts), width, bottom + 68)  # with room for two rows of names
 
 
-def key_of(curves, points, x, y):
-    """The names of curves, each after a piece of its line, and of measured points, each after its mark."""
-    parts, look = [], {"stroke": "currentColor", "stroke_width": 2}
+def key_of(curves, points, x, y, width, colours=None):
+    """The names of curves, each after a piece of its line, and of measured points, each after its mark.
+
+    width: where they continue in another row; colours: by name, if they aren't the page's.
+    """
+    parts, start, ink = [], x, lambda name: {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
     dashed = zip(curves, DASHES, strict=False)
-    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **look) for name, dashes in dashed}
-    for name, fill in zip(points, FILLS, strict=False):
-        label = name if name in curves else f"{name}, measured"
+    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **ink(name)) for name, dashes in dashed}
+    for name, hollow in zip(points, HOLLOW, strict=False):
+        label, look = name if name in curves else f"{name}, measured", ink(name)
+        fill = "none" if hollow else look["stroke"]
         marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
     for name, mark in marks.items():
+        if x + 23 + EM * SMALL * len(name) > width:
+            x, y = start, y + 16
         parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
         x += 34 + EM * SMALL * len(name)
     return "".join(parts if len(parts) > 1 else [])

@@ -106,7 +106,7 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     if beside:
         parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
         if grid.hatching:
-            parts.append(masked_key(TOP + side))
+            parts.append(masked_key(TOP + side + foot_of(columns, grid.w) - 14))
         elif grid.dashed:
             parts.append(text(LEFT - 7, TOP + side + 10, "−: below 0", "end", **draw.PALE))
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
@@ -126,8 +126,15 @@ def influence_map(influence, tokens, title="", *, side, beside=True, **look):
 def axis(names, places, y, room, end, label):
     """Names below columns and what they are, at the right end; the Drawing's height is what they need."""
     written = draw.names_below(names, places, y, room)
-    height = (32 if draw.fit(names, room) else BOTTOM) if written else 18
+    height = foot_of(names, room)
     return Drawing(written + text(end, y + height - 4, f"{label} →", "end", **draw.PALE), end, height)
+
+
+def foot_of(names, room):
+    """The height of an axis, which names below columns can need."""
+    if not names or (room < draw.SMALL and not draw.fit(names, room)):
+        return 18
+    return 32 if draw.fit(names, room) else BOTTOM
 
 
 def names_beside(names, top, each):
@@ -137,7 +144,7 @@ def names_beside(names, top, each):
 
 
 def masked_key(y):
-    """What hatching means, to the left of the keys' names; y: the lower end of the maps."""
+    """What hatching means, to the left of "key →", which no slanted name reaches; its words are 10 px below y."""
     slanted = tag("path", d="M0 0h10v9h-10ZM0 6l6 -6M3 9l7 -7", fill="none", stroke="currentColor", stroke_opacity=0.5)
     return moved(slanted, LEFT - 59, y + 2) + text(LEFT - 7, y + 10, "masked", "end", **draw.PALE)
 
@@ -162,7 +169,11 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
         parts.append(text(x + 12, y - 7, name, "start", 12))
     framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
     parts.append(axis([], [], corners[-1][1] + side, side / n, corners[-1][0] + side, "key").svg if n > 16 else "")
-    parts.append(masked_key(corners[-1][1] + side) if hidden.any() else "")
+    foot = foot_of(tokens if n <= CELLS_UP_TO else [], side / n)
+    parts.append(masked_key(corners[-1][1] + side + foot - 14) if hidden.any() else "")
+    if row is not None and side / n < draw.SMALL:  # the other rows have no room for their names
+        middle = (row + 0.5) * side / n + 4
+        parts += [text(LEFT - 5, y + middle, draw.shortened(tokens[row]), "end") for x, y in corners if x == LEFT]
     if bar:
         framed += moved(bar.svg, last + GAP, 0)
         width += GAP + bar.width
@@ -227,8 +238,8 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     """
     shade = shade or PAGE
     signed = shade.below != shade.above
-    most = f"{limit:.2g}"
-    words = {0.0: most, 0.5: "0", 1.0: f"{-limit:.2g}"} if signed else {0.0: most, 1.0: "0"}
+    most = f"{limit:.2g}" if limit < 100 else f"{limit:.0f}"
+    words = {0.0: most, 0.5: "0", 1.0: f"-{most}"} if signed else {0.0: most, 1.0: "0"}
     shown = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist()
     each = height / len(shown)
     steps = "".join(
@@ -242,13 +253,13 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     return Drawing(bar, 60, TOP + height + 6)
 
 
-def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True):
+def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True, columns=None):
     """Vectors (num_tokens, width), one per row, red above zero and blue below; `owners`: each column's head, if any.
 
-    beside: whether the rows' names stand at the left.
+    columns: their names, by default numbers. beside: whether the rows' names stand at the left.
     """
     vectors = as_table(vectors)
-    columns = list(map(str, range(vectors.shape[1])))
+    columns = columns or list(map(str, range(vectors.shape[1])))
     table = heatmap(
         vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
         labels=("token", label), tell="{}, entry {}", beside=beside,

@@ -11,6 +11,7 @@ from visit import Visit
 from xdist.scheduler import LoadScopeScheduling
 
 from tools.notebooks.lab import CHROMIUM, FLAGS, PATIENCE, server
+from tools.notebooks.manifest import HELP
 
 START = course.FOLDER / "00_start_here.ipynb"
 
@@ -67,7 +68,7 @@ def served_bare(tmp_path_factory):
         yield Served(lab.address, folder, lab.runtime)
 
 
-@pytest.fixture(scope="session", params=[START, *course.LESSONS], ids=lambda path: path.stem)
+@pytest.fixture(scope="session", params=[START, *course.LESSONS, HELP], ids=lambda path: path.stem)
 def notebook(request, browser, served):
     """One of the notebooks: looked at as it opens, then run from top to bottom, and left open."""
     with Visit(browser, served, request.param) as visit:

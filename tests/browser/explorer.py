@@ -7,8 +7,8 @@ import pytest
 from tools.notebooks.lab import PATIENCE
 
 LOOK = """(box, controls) => {
-    const [picture, readout, said] = ['[role=img]', '.attention-readouts', '.attention-headline'].map(
-        kind => box.children[2].querySelector(kind));
+    const [picture, readout, said, message] = ['[role=img]', '.attention-readouts', '.attention-headline',
+        '.attention-message'].map(kind => box.querySelector(kind));
     const value = control => {
         const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
         if (choice) return choice.selectedOptions[0].value;
@@ -19,7 +19,7 @@ LOOK = """(box, controls) => {
     return {
         values: [...box.firstElementChild.children].slice(0, controls).map(value),
         svg: picture.outerHTML, alt: picture.getAttribute('aria-label'),
-        message: box.children[1].textContent, readout: readout.innerHTML, said: said.textContent,
+        message: message.textContent, readout: readout.innerHTML, said: said.textContent,
     };
 }"""
 HELD = """{
@@ -71,7 +71,9 @@ class LiveExplorer:
         return self.kernel.ask("explorer.values")
 
     def control(self, number):
-        """A control by its place in the row; the last place is the Reset button's."""
+        """A control by its place in the grid; the Reset button's place is behind the last."""
+        if number == len(self.names):
+            return self.box.locator(":scope > .widget-hbox > button")
         return self.box.locator(":scope > .widget-gridbox > *").nth(number)
 
     def enabled(self):

@@ -9,6 +9,7 @@ from visit import TALL
 
 from attention_helpers.exercises import lesson_01, record
 from tools.notebooks.lab import PATIENCE, Lab, server
+from tools.notebooks.manifest import HELP
 
 [LESSON] = [path.name for path in course.LESSONS if path.name.startswith("01")]
 EXERCISE, COUNT = lesson_01.contexts_at_once, len(lesson_01.EXERCISES)
@@ -111,12 +112,13 @@ def test_progress_outlives_the_kernel_the_browser_and_the_day(day):
     assert (day.folder / record.FILE).read_text(encoding="utf-8").split()[0] == EXERCISE.name
 
     with day() as opened:
-        start = opened("00_start_here.ipynb")
-        ready = cell_with(start, "not ready, missing")
-        run(start, ready)
-        said_in(ready).filter(has_text="ready").wait_for()
-        overview = cell_with(start, "exercises.progress()")
-        run(start, overview)
+        page = opened(HELP.name)
+        versions = cell_with(page, "import_module(name)")
+        run(page, versions)
+        said_in(versions).filter(has_text="attention_helpers").wait_for(timeout=1000 * PATIENCE)
+        assert "fails" not in said_in(versions).inner_text()
+        overview = cell_with(page, "exercises.progress()")
+        run(page, overview)
         said_in(overview).filter(has_text=f"1 of {COUNT}").wait_for(timeout=1000 * PATIENCE)
         again = opened(LESSON)
         cell_with(again, ANSWER.format(dim=-1).splitlines()[1].strip()).wait_for(state="attached")

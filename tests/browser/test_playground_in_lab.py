@@ -7,19 +7,25 @@ import shutil
 import course
 import pytest
 from kernel import Kernel
-from test_explorers_in_lab import CONTRAST, ROOM, choose_theme, still
+from test_explorers_in_lab import CONTRAST, CUT, ROOM, choose_theme, still
 
 from tools.notebooks.lab import Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
 REMEDY = ".attention-remedy"
-# When the picture changed, and to which step; and when a stored one came.
+# When the picture changed, and to which step; and what each frame had: the playground's height and the picture's top.
 WATCH = """() => {
-    [window.seen, window.stored] = [[], 0];
+    [window.seen, window.frames] = [[], []];
+    const frame = () => {
+        const [box, drawn] = ['', ' div[role=img]'].map(kind => document.querySelector('.Playground' + kind));
+        const [room, place] = [box, drawn].map(each => each?.getBoundingClientRect());
+        if (drawn) window.frames.push([performance.now(), room.height, place.top - room.top]);
+        requestAnimationFrame(frame);
+    };
+    frame();
     new MutationObserver(() => {
         const step = [...document.querySelectorAll('.Playground div[role=img] tspan[font-weight=bold]')].at(-1);
-        if (document.querySelector('.Playground > * svg[role=img]')) window.stored ||= performance.now();
         if (!step || window.seen.at(-1)?.[1] == step.textContent) return;
         window.seen.push([performance.now(), +step.textContent]);
     }).observe(document.body, {subtree: true, childList: true});
@@ -41,7 +47,8 @@ class Page:
         self.page.keyboard.press("Shift+Enter")
         self.lab.wait_until(lambda: any(step > 0 for _, step in self.seen()), "no picture moved")
         self.moving = next(when for when, step in self.seen() if step > 0) - start
-        self.stored = self.page.evaluate("window.stored") - start
+        self.frames = self.page.evaluate("window.frames")
+        self.stored = self.frames[0][0] - start
         self.box = self.page.locator(BOX)
 
     def run_cell(self):
@@ -92,6 +99,7 @@ def test_two_keys_and_there_is_a_stored_picture_and_then_one_that_moves(lab):
     print(f"stored after {lab.stored / 1000:.2f} s, moving after {lab.moving / 1000:.2f} s")
     assert 0 < lab.stored < lab.moving
     assert os.getloadavg()[0] > os.cpu_count() or (lab.stored < 1000 and lab.moving < 5000)
+    assert len({(height, top) for _, height, top in lab.frames}) == 1  # nothing jumps when it comes to life
     assert lab.page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
     assert lab.lab.errors == []
 
@@ -159,3 +167,20 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
         seen = still(ground, CONTRAST)
         assert seen["dark"] == (theme == "JupyterLab Dark")
         assert seen["contrast"] >= 4.5
+
+
+def test_every_slider_under_more_has_a_track_and_the_mask_is_next_to_the_task_where_it_does_something(ground):
+    mask = ground.box.locator(".widget-toggle-buttons", has_text="mask")
+    mask.wait_for(state="hidden")
+    ground.do("playground.set(task='next character')")
+    mask.wait_for()
+    ground.box.locator(".attention-more").click()
+    ground.button("Restart").wait_for()
+    for width in (592, 640, 940, 968):
+        ground.box.evaluate("(box, width) => { box.style.maxWidth = `${width}px`; }", width)
+        tracks = [each.bounding_box()["width"] for each in ground.box.locator(".noUi-target").all()]
+        assert len(tracks) == 5
+        assert min(tracks) >= 80
+        assert ground.box.evaluate(CUT) == []
+    ground.box.evaluate("box => { box.style.maxWidth = ''; }")
+    ground.box.locator(".attention-more").click()

@@ -15,7 +15,7 @@ import hashlib, io, threading
 import torch
 from matplotlib import pyplot as plt
 from attention_helpers import load_sentence
-from attention_helpers.explorers import WrapperExplorer
+from attention_helpers.explorers import SplitExplorer
 
 
 runs, busy = [], False
@@ -41,12 +41,12 @@ def draw():
     return hashes, numbers
 """
 EXPLORER = """
-explorer = WrapperExplorer(load_sentence("journey"))
+explorer = SplitExplorer(load_sentence("journey"))
 on_main = lambda: threading.current_thread() is threading.main_thread()
 explorer.view.observe(lambda change: pictures.append((busy, on_main())), names="value")
 explorer
 """
-DRAWN_AGAIN = """[fresh := WrapperExplorer(load_sentence("journey")), fresh.set(**explorer.values),
+DRAWN_AGAIN = """[fresh := SplitExplorer(load_sentence("journey")), fresh.set(**explorer.values),
     fresh.svg == explorer.svg][-1]"""
 CELLS = [SET_UP, EXPLORER, "runs.append(draw())"]
 

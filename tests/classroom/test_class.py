@@ -15,7 +15,6 @@ import pytest
 from hub import COURSE, CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
-from attention_helpers import load_sentence
 from attention_helpers.explorers import MaskExplorer
 from classroom import marks, set_up
 
@@ -64,11 +63,11 @@ def run_whole(kernel, notebook):
 
 
 def slide(kernel):
-    """Move the last explorer's slider "perturb by" to 2; return the HTML that its picture then has."""
+    """Move the last explorer's slider "place of B ?" to 3; return the HTML that its picture then has."""
     states = kernel.widgets.items()
-    *_, slider = [widget for widget, state in states if state.get("description") == "perturb by"]
+    *_, slider = [widget for widget, state in states if state.get("description") == "place of B ?"]
     *_, picture = [widget for widget, state in states if "<svg" in str(state.get("value"))]
-    return kernel.move(slider, 2.0, picture)
+    return kernel.move(slider, 3, picture)
 
 
 def day_of(pupil):
@@ -109,8 +108,7 @@ def the_class(at_once):
 
 
 def test_five_at_once_run_the_notebook_move_a_slider_and_save(the_class):
-    alone = MaskExplorer(load_sentence("journey"))
-    alone.set(amount=2.0)
+    alone = MaskExplorer(place=3)
     for day in the_class.days:
         assert len(day.statuses) > 20  # cells
         assert set(day.statuses) == {"ok"}

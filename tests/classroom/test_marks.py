@@ -28,18 +28,17 @@ PRIVATE = ["HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DI
 RIGHT = {each.name: inspect.getsource(each.solution) for each in marks.exercises_of("03")}
 ANSWERS = {
     "ada": RIGHT,
-    "ben": {  # two right of five: a known mistake, what is no Python, and one that is as it was shipped
-        "mask_of_the_future": RIGHT["mask_of_the_future"],
-        "weights_under_a_mask": RIGHT["weights_under_a_mask"].replace("-torch.inf", "0.0"),
+    "ben": {  # one right of four: a known mistake, what is no Python, and one that is as it was shipped
+        "hide_the_future": RIGHT["hide_the_future"].replace("-torch.inf", "0.0"),
         "window_mask": RIGHT["window_mask"],
-        "find_leaks": "def leaks(layer, x)\n    return True",
+        "find_leaks": "def leaks(f, x)\n    return True",
     },
     "dan": {  # one is right, another ends its kernel
-        "mask_of_the_future": RIGHT["mask_of_the_future"],
+        "hide_the_future": RIGHT["hide_the_future"],
         "window_mask": "import os\n\nos._exit(1)",
     },
 }
-KNOWN = {"ada": 5, "ben": 2, "dan": 0}
+KNOWN = {"ada": 4, "ben": 1, "dan": 0}
 
 
 def answered(answers):
@@ -81,11 +80,11 @@ def test_a_class_with_known_answers_gets_the_known_marks(place):
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
     got = {name: (float(row["score"]), float(row["max_score"])) for name, row in rows.items()}
     print(f"\nmarks: {got}")
-    assert got == {name: (known, 5) for name, known in KNOWN.items()}
+    assert got == {name: (known, 4) for name, known in KNOWN.items()}
     assert course.stat().st_mode & 0o077 == 0, "others could read answers and marks"
     call("feedback", course, "03")
     [page] = course.glob("feedback/ben/03/*.html")
-    assert "mask_of_the_future" in page.read_text(encoding="utf-8")
+    assert "hide_the_future" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(not ROOT, reason="only root is refused")

@@ -1,16 +1,15 @@
 """The site's figures are drawings of what the notebooks show: in the page's colours, small, and readable on a phone."""
 
+import base64
 import gzip
 import re
 
-import numpy as np
 import pytest
 from course import LESSONS, ROOT
-from matplotlib.colors import LinearSegmentedColormap
-from PIL import Image
 
 from attention_helpers import plots
-from tools.notebooks.figures import drawn, unmixed
+from tools.notebooks import live_pages
+from tools.notebooks.figures import drawings, drawn
 
 SITE = ROOT / "build" / "site"
 MOST = 150_000  # bytes of a page with its figures, compressed
@@ -24,10 +23,10 @@ SEEN = """() => [
     [...document.querySelectorAll('svg.figure [id]')].map((each) => each.id),
     [...document.querySelectorAll('.cell_output img')].map((picture) => picture.alt),
 ]"""
-SHOWS = """
+SHOWS = r"""
 from attention_helpers.plots import draw_heatmap, new_figure, show_figure
 figure, [ax] = new_figure()
-draw_heatmap(ax, [[1, {value}], [0, 0.5]], ["<a>", "b"], ["  c", "d"], hidden=[[0, 0], [0, 1]])
+draw_heatmap(ax, [[1, {value}], [0, 0.5]], ["<a>", "b"], ["  c", "d"], "two\nlines", hidden=[[0, 0], [0, 1]])
 show_figure(figure, "at most 1")
 """
 
@@ -45,26 +44,22 @@ def test_a_figure_is_drawn_only_if_it_is_the_stored_one(monkeypatch):
     code = SHOWS.format(value=0.25)
     picture = stored(monkeypatch, code)
     svg = drawn([code], {"at most 1": picture})["at most 1"]
-    assert {"1.00", "0.25", "&lt;a&gt;", "\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}c"} <= set(re.findall(r">([^<>]+)<", svg))
-    assert not re.search("#000000|#ffffff|: ", svg)
+    assert {"1.00", "0.25", "&lt;a&gt;", "  c", "two", "lines"} <= set(re.findall(r">([^<>]+)<", svg))
+    assert set(re.findall(r"#[0-9a-f]{6}\b", svg)) == {"#ffffff", "#999999"}  # letters on full colour, and hatching
     assert drawn([SHOWS.format(value=0.5)], {"at most 1": picture}) == {}
     assert drawn([code], {"at most 2": picture}) == {}
     trained = code.replace("at most 1", "≈ 0.99 at most")
     assert drawn([trained], {"≈ 1.00 at most": picture}).keys() == {"≈ 1.00 at most"}
 
 
-RAMPS = [LinearSegmentedColormap.from_list("ramp", ["white", ink]) for ink in (*plots.HEAD_COLOURS, "0.35", "black")]
-
-
-@pytest.mark.parametrize("cmap", [plots.WEIGHTS, plots.SIGNED, *RAMPS])
-def test_on_white_a_map_has_its_colours_and_zero_is_the_page(cmap):
-    colours = cmap(np.linspace(0, 1, 255).reshape(15, 17))
-    faded = unmixed(colours)
-    seen = np.asarray(Image.alpha_composite(Image.new("RGBA", faded.size, "white"), faded))
-    np.testing.assert_allclose(seen / 255, colours, atol=0.02)
-    white = (colours > 0.995).all(axis=-1)
-    assert white.any()
-    assert (np.asarray(faded)[white, 3] == 0).all()
+def test_a_figure_that_comes_out_differently_stays_as_it_is_stored_and_the_build_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(live_pages, "KEPT", tmp_path)
+    picture = base64.b64encode(stored(monkeypatch, SHOWS.format(value=0.25))).decode()
+    output = {"data": {"image/png": picture}, "metadata": {"image/png": {"alt": "at most 1"}}}
+    for value, found, lines in ((0.25, {"at most 1"}, 0), (0.5, set(), 1)):
+        cell = {"cell_type": "code", "source": SHOWS.format(value=value), "outputs": [output]}
+        assert drawings({"cells": [cell]}, "notebooks/99_new").keys() == found
+        assert len(capsys.readouterr().out.splitlines()) == lines
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)

@@ -58,11 +58,15 @@ MODEL = made_up_model()
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 MADE_FROM = {  # all others are made from a sentence alone
     "CostExplorer": (MEASURED,),
+    "DropoutExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
+    "MaskExplorer": (),
     "Playground": (),
+    "QKVExplorer": (),
     "ReadingExplorer": (MODEL,),
     "TextExplorer": MODELS,
+    "WrapperExplorer": (),
 }
 
 

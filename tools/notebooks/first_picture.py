@@ -1,21 +1,24 @@
-"""Draw data/playground.svg, which the playground shows while PyTorch is loading: two heads that have learned.
+"""Draw what the playground shows first: data/playground.html, until PyTorch is loaded, and data/playground.svg.
 
 Usage: python -m tools.notebooks.first_picture
 """
 
-from attention_helpers.explorers.playground.door import PICTURE
+import re
+
+from attention_helpers.explorers.playground.door import PAGE, PICTURE
 from attention_helpers.explorers.playground.explorer import PlaygroundExplorer
 
-STEPS = 60
+LARGE = 1.4  # nearly as on a wide page, so that little moves when it comes to life, and not cut off on a small one
 
 
 def drawn():
-    """The picture, as SVG on white."""
+    """The page with its looks, and the picture on white."""
     explorer = PlaygroundExplorer()
-    explorer.set(num_heads=2)
-    explorer.run(STEPS)
-    return explorer._repr_mimebundle_()["image/svg+xml"]
+    page, picture = explorer.children[-1].value + explorer.view.value, explorer._repr_mimebundle_()["image/svg+xml"]
+    sides = lambda found: f'{found[1]}="{LARGE * int(found[2]):.0f}"'  # noqa: E731
+    return page, re.sub(r'\b(width|height)="(\d+)"', sides, picture, count=2)
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawn(), encoding="utf-8")
+    for file, content in zip((PAGE, PICTURE), drawn(), strict=True):
+        file.write_text(content, encoding="utf-8")

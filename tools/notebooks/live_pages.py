@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 from PIL import Image
@@ -22,6 +23,7 @@ PLAYGROUND = ["from attention_helpers.explorers import Playground\nPlayground()"
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
 XMLNS = ' xmlns="http://www.w3.org/2000/svg"'  # a page needs none
+LARGE_IMAGE = r"data:image/png;base64,([^\"]{20000,})"
 EVERY = slice(None)  # all values of a control
 STEPS = [*range(21), *range(22, 62, 2), *range(65, 105, 5)]  # of the playground: fewer where little changes
 RUNS = {
@@ -36,9 +38,10 @@ TRAINED = {"random": {"weights": "random"}, "trained": {"weights": "trained", "d
 GRIDS = {
     "Playground": {"run": RUNS, "step": STEPS},
     "ScoresExplorer": {"query": EVERY, "temperature": EVERY},
-    "QKVExplorer": {"source": EVERY, "d_out": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
+    "QKVExplorer": {"made": EVERY},
+    "ScalingExplorer": {"d_k": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
     "MaskExplorer": {"method": EVERY, "poked": EVERY, "amount": [0.5, 1.0, 2.0, 5.0]},
-    "DropoutExplorer": {"p": [0.0, 0.1, 0.2, 0.5, 0.8, 0.9], "draws": EVERY},
+    "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
     "WrapperExplorer": {"num_heads": [1, 2, 4], "d_out": [1, 2, 4], "weights": EVERY},
     "SplitExplorer": {"num_heads": [1, 2, 4], "weights": TRAINED, "where": EVERY},
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
@@ -123,10 +126,7 @@ class Live:
         """What the explorer shows at a place of the grid: HTML."""
         self.move(place)
         note = self.note()
-        # A drawing shrinks by a quarter at most, then its row scrolls: letters of 11 px stay above 8.
-        narrow = lambda svg: f'{svg[1]}min-width:{0.75 * int(svg[2]):.0f}px"'  # noqa: E731
-        shown = re.sub(r'(<svg [^>]*?width="(\d+)" [^>]*?style=")flex:none"', narrow, self.explorer.view.value)
-        shown = re.sub(r"data:image/png;base64,([^\"]{20000,})", lighter, shown.replace(XMLNS, ""))
+        shown = re.sub(LARGE_IMAGE, lighter, self.explorer.view.value.replace(XMLNS, ""))
         return (f'<p class="live-note">{note}</p>' if note else "") + shown
 
     def described(self, name):
@@ -141,7 +141,7 @@ class Live:
         states, fails = trees.Trees(), []
         for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
             states.add(f'<div class="live-view">{self.page(place)}</div>')
-            if self.trains and self.explorer.buttons["Give it a second head"].layout.display is None:
+            if self.trains and self.explorer.buttons["Give it a second head"].layout.visibility is None:
                 fails.append(len(states.roots) - 1)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
@@ -150,10 +150,20 @@ class Live:
         return found | states.packed()
 
 
+@cache
+def last_digits():
+    """What differs between CPUs, and between settings of torch and its libraries: how a few results are rounded."""
+    import torch  # it takes seconds, which a page that keeps nothing needn't wait
+
+    numbers = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    return (numbers @ numbers).softmax(dim=-1).numpy().tobytes()
+
+
 def kept(name, modules, codes, make):
-    """A text from build/live; made, if that wasn't done there by the same package, modules (paths) and codes."""
+    """A text from build/live; made, if that wasn't done there by the same package, modules (paths), codes and CPU."""
     files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
-    computing = hashlib.sha256(b"".join(path.read_bytes() for path in [*modules, *files])).hexdigest()[:24]
+    parts = [last_digits(), *(path.read_bytes() for path in [*modules, *files])]
+    computing = hashlib.sha256(b"".join(parts)).hexdigest()[:24]
     name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
     place = KEPT / f"{name}-{computing}.json"
     if not place.is_file():

@@ -73,7 +73,7 @@ class Notebook:
     @property
     def practice(self):
         """Minutes for the explorer and the exercises; the start page has neither."""
-        exercises = sum(source.startswith("### Exercise ") for _, source in self._cells)
+        exercises = sum(source.startswith(("### Exercise ", "### Your turn ")) for _, source in self._cells)
         return exercises and MANIFEST["practice"]["explorer"] + exercises * MANIFEST["practice"]["exercise"]
 
 
@@ -89,3 +89,4 @@ def minutes_of(kind, source):
 
 COURSE = [Notebook(**entry) for entry in MANIFEST["notebook"]]
 START, *LESSONS = COURSE
+HELP = NOTEBOOKS / MANIFEST["help"]

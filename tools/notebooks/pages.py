@@ -17,6 +17,7 @@ from .formulas import in_a
 from .live_block import block
 from .live_pages import PLAYGROUND
 from .manifest import COURSE
+from .place_exercises import TURN
 from .run_cell import code_for
 from .site_files import draw_icons, improve
 
@@ -33,11 +34,9 @@ To try it, [set the course up](/docs/index.md#run-it-yourself), open this notebo
 ABOUT = "Attention in PyTorch, from a dot product to the heads of a GPT, in notebooks with explorers that move."
 # What the start page says of a notebook's cells, and what it says here, where the playground plays by itself.
 INSTEAD = {
-    r"Press Shift\+Enter twice .*?, and watch attention learn\. If nothing\s+starts, .*?\)\.": "Watch attention learn.",
-    r"The stored picture shows the end of a training run with": "The run *two heads* has",
-    r"But when you run the cell, the model starts": "But the run *one head* starts",
+    r"Press Shift\+Enter\s+twice, and watch it learn\. If nothing\s+starts, .*?\)\.": "Watch it learn.",
+    r"Press \*Play\* .*? and wait": "Choose the run *one head*, press *Play* and wait",
     r"Choose the task": "In the notebook, choose the task",
-    r"Click the next cell and press Shift\+Enter\. It should": "In the notebook, the next cell should",
 }
 SOLUTION = """<details><summary>Solution</summary>
 
@@ -92,12 +91,17 @@ def with_explorer(cell, cells):
 
 
 def with_solution(cell, number):
-    """A code cell and, after an exercise's, its solution, folded: here nobody can check an answer."""
+    """A code cell and, after an exercise's, its solution, folded: here nobody can check an answer.
+
+    A Your turn has its answer in the next cell.
+    """
     name = re.search(r"^practice\.(\w+)\.check\(", "".join(cell["source"]), flags=re.MULTILINE)
     if cell["cell_type"] != "code" or not name:
         return [cell]
     for output in cell["outputs"]:
         output["data"]["text/markdown"] = re.sub(NOT_YET, "", "".join(output["data"]["text/markdown"]))
+    if cell["id"].startswith(TURN):
+        return [cell]
     practice = import_module(f"attention_helpers.exercises.lesson_{number}")
     exercise = getattr(practice, name[1])
     code = show_source(exercise.solution).data.split("\n\n", 1)[1]

@@ -12,7 +12,7 @@ from itertools import groupby
 import nbformat
 
 from . import draw_map
-from .manifest import COURSE, LESSONS, NOTEBOOKS, START
+from .manifest import COURSE, HELP, LESSONS, NOTEBOOKS, START
 
 README = NOTEBOOKS.parent / "README.md"
 TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
@@ -21,12 +21,12 @@ TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make cours
 WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|!\[You are here.*|About \d+ minutes.*|(Previous|Next): \[.*")
 # The parts of a notebook that every lesson has: the teachers' table has no use for them.
 EVERYWHERE = ("Explorer", "What people get wrong here", "Going deeper")
-ABOUT = "## What's in this course"  # on the start page, whose first cell leaves room for the playground
+TO_HELP = f"[Help]({HELP.name})"
 MAP = """## The notebooks
 
-Take them in order, because each builds on the one before. The **short path** is the core of each notebook, up to its
-exercises. For part one, this page included, it takes about {hours}. The **full path** adds the explorers (figures with
-sliders), the exercises and *Going deeper*. All minutes are estimates.
+Each builds on the one before, and you need Python, matrix products (`A @ B`, where `A.T` is A transposed) and
+derivatives, but not PyTorch. *Minutes* (estimates) are for the core, about {hours} in part one, and *practice* is
+for sliders and exercises.
 
 {tables}"""
 
@@ -41,9 +41,8 @@ def minutes(notebook):
 
 
 def in_hours(minutes):
-    """Minutes in words, up to the next quarter of an hour."""
-    quarters = -(-minutes // 15)
-    hours, rest = divmod(quarters, 4)
+    """Minutes in words, to the nearest quarter of an hour."""
+    hours, rest = divmod(round(minutes / 15), 4)
     return f"{hours}{'¼½¾'[rest - 1] if rest else ''} hours"
 
 
@@ -51,31 +50,27 @@ def table(header, rows):
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
 
 
-def tables(header, notebooks, row):
+def tables(notebooks, folder=""):
     """A table for each part of the course."""
+
+    def row(notebook):
+        return link(notebook, folder), notebook.question, *minutes(notebook)[:2]
+
+    header = ["notebook", "question", "minutes", "practice"]
     parts = groupby(notebooks, key=lambda notebook: notebook.part)
     return "\n\n".join(f"Part {part}:\n\n{table(header, map(row, members))}" for part, members in parts)
 
 
 def readme(text):
     """README.md, with its tables of notebooks as they should be."""
-
-    def row(notebook):
-        return link(notebook, "notebooks/"), notebook.question, *minutes(notebook)[:2]
-
     before, after = TABLE.split(text)
-    return f"{before}\n{tables(['notebook', 'question', 'minutes', 'practice'], COURSE, row)}\n\n{after}"
+    return f"{before}\n{tables(COURSE, 'notebooks/')}\n\n{after}"
 
 
 def overview():
     """The start page's tables of lessons."""
-
-    def row(lesson):
-        return link(lesson), lesson.question, *minutes(lesson)
-
-    short = in_hours(sum(notebook.core for notebook in COURSE if notebook.part == "one"))
-    header = ["Notebook", "Question", "Core", "Explorer and exercises", "Going deeper"]
-    return MAP.format(hours=short, tables=tables(header, LESSONS, row))
+    short = in_hours(sum(lesson.core for lesson in LESSONS if lesson.part == "one"))
+    return MAP.format(hours=short, tables=tables(LESSONS))
 
 
 def teaching(text):
@@ -94,16 +89,21 @@ def own_words(source):
     return [paragraph for paragraph in source.split("\n\n") if not WRITTEN.fullmatch(paragraph)]
 
 
-def head(notebook, source, heading):
-    """What a notebook is about: a heading, its question, its own words, how long, and the neighbours."""
+def head(notebook, source):
+    """A lesson's title, its question, its own words, how long it takes, and the neighbours."""
     times = [f"About {notebook.core} minutes"]
     times += [f"{notebook.practice} more for the explorer and the exercises"] * bool(notebook.practice)
     times += [f"{notebook.deeper} for *Going deeper*"] * bool(notebook.deeper)
-    place = COURSE.index(notebook)
-    previous = f"Previous: {link(COURSE[place - 1])} · " if place else ""
-    about = [f"{listed(times)}.", previous + way_on(following(notebook))]
+    previous = f"Previous: {link(COURSE[COURSE.index(notebook) - 1])}"
+    about = [f"{listed(times)}.", f"{previous} · {way_on(following(notebook))} · {TO_HELP}"]
     picture = f"![{draw_map.alternative(notebook.here)}]({notebook.picture})"
-    return "\n\n".join([heading, f"**{notebook.question}**", picture, *own_words(source), *about])
+    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", picture, *own_words(source), *about])
+
+
+def start(source):
+    """The start page's first cell, which leaves room for the playground."""
+    about = f"About {START.core} minutes. {way_on(following(START))} · {TO_HELP}"
+    return "\n\n".join([f"# {START.name}", *own_words(source), about])
 
 
 def listed(parts):
@@ -129,15 +129,13 @@ def summary(notebook, source):
 
 def cells(notebook, sources):
     """The texts of all cells of a notebook as they should be; those that it shares with no other stay as they are."""
-    title, sources = f"# {notebook.name}", [*sources]
-    place = place_of("## Summary", sources)
-    sources[place] = summary(notebook, sources[place])
-    if notebook is not START:
-        return [head(notebook, sources[0], title), *sources[1:]]
-    place = place_of(ABOUT, sources)
-    sources[place] = head(notebook, sources[place], ABOUT)
-    sources[place_of("## The notebooks", sources)] = overview()
-    return ["\n\n".join([title, *own_words(sources[0])]), *sources[1:]]
+    first, *others = sources
+    if notebook is START:
+        others[place_of("## The notebooks", others)] = overview()
+        return [start(first), *others]
+    place = place_of("## Summary", others)
+    others[place] = summary(notebook, others[place])
+    return [head(notebook, first), *others]
 
 
 def place_of(heading, sources):
@@ -148,9 +146,10 @@ def place_of(heading, sources):
 def main():
     for page, written in ((README, readme), (TEACHING, teaching)):
         page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for lesson in LESSONS:
+        (NOTEBOOKS / lesson.picture).parent.mkdir(exist_ok=True)
+        (NOTEBOOKS / lesson.picture).write_text(draw_map.drawing(lesson.here), encoding="utf-8")
     for entry in COURSE:
-        (NOTEBOOKS / entry.picture).parent.mkdir(exist_ok=True)
-        (NOTEBOOKS / entry.picture).write_text(draw_map.drawing(entry.here), encoding="utf-8")
         notebook = nbformat.read(entry.path, as_version=4)
         texts = cells(entry, [cell.source for cell in notebook.cells])
         for cell, text in zip(notebook.cells, texts, strict=True):

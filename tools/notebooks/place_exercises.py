@@ -2,12 +2,16 @@
 
     python -m tools.notebooks.place_exercises [NN ...]      (none means all lessons that have exercises)
 
-A lesson's exercises come before "Going deeper", or its summary; their cells' ids begin with "exercise". Nothing else in
-a lesson changes, and no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
+An exercise is a *Your turn* where the lesson has a Markdown cell whose id is "turn-" and its name: what that cell says
+is written here, and so are the two after it, the exercise's cell and the folded answer. A lesson's other exercises come
+before "Going deeper", or its summary; their cells' ids begin with "exercise". Nothing else in a lesson changes, and no
+outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
 """
 
 import importlib
+import inspect
 import sys
+import textwrap
 
 import nbformat
 
@@ -30,6 +34,19 @@ exercises and their hints are in [{title}](../{file}#Exercises). Then run the fi
 exercise that you want to see."""
 
 
+ANSWER = """<details><summary>An answer that works</summary>
+
+```python
+{code}
+```
+
+{why}
+
+</details>"""
+TURN = "turn-"  # how the id of a cell begins that belongs to a Your turn
+MADE = ("-code", "-answer")  # how the ids of those end that follow the first
+
+
 def practice(number):
     return importlib.import_module(f"attention_helpers.exercises.lesson_{number}")
 
@@ -47,19 +64,35 @@ def code_of(exercise, number):
     return "\n".join([*others, "", *ours, *space, exercise.cell])
 
 
-def exercise_cells(number, deeper):
-    """The cells of a lesson's exercises, without or with "Going deeper" in mind, as pairs (kind, source)."""
+def turns_in(cells):
+    """The names of the exercises that are a lesson's Your turn, in order."""
+    ids = [cell.id for cell in cells if cell.id.startswith(TURN) and not cell.id.endswith(MADE)]
+    return [name.removeprefix(TURN) for name in ids]
+
+
+def turn_cells(number, name):
+    """The cells of a Your turn, as triples (end of the id, kind, source). What it needs is imported at the top."""
+    [(place, exercise)] = [(n, each) for n, each in enumerate(practice(number).EXERCISES, 1) if each.name == name]
+    code = textwrap.dedent(inspect.getsource(exercise.solution)).strip()
+    yield "", "markdown", f"### Your turn {place}: {exercise.title}\n\n{exercise.prompt}"
+    yield MADE[0], "code", exercise.cell
+    yield MADE[1], "markdown", ANSWER.format(code=code, why=exercise.why)
+
+
+def exercise_cells(number, turns, deeper):
+    """The cells of a lesson's other exercises, without or with "Going deeper" in mind, as pairs (kind, source)."""
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
-        if exercise.deeper == deeper:
+        if exercise.deeper == deeper and exercise.name not in turns:
             yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
             yield "code", code_of(exercise, number)
 
 
-def lesson_cells(number):
+def lesson_cells(number, turns):
     """Pairs (kind, source): the cells between a lesson's core and "Going deeper", and those at its end."""
-    solved = "How many you've solved ([Start here](00_start_here.ipynb#Your-progress) shows the whole course):"
-    first = ("markdown", INTRODUCTION.format(number=number)), *exercise_cells(number, deeper=False)
-    return [*first, ("markdown", solved), ("code", "practice.progress()")], [*exercise_cells(number, deeper=True)]
+    solved = "How many you've solved ([Help](help.ipynb#Your-progress) shows the whole course):"
+    first = ("markdown", INTRODUCTION.format(number=number)), *exercise_cells(number, turns, deeper=False)
+    last = exercise_cells(number, turns, deeper=True)
+    return [*first, ("markdown", solved), ("code", "practice.progress()")], [*last]
 
 
 def lesson_of(number):
@@ -89,19 +122,33 @@ def solution_cells(number):
         yield "code", f"practice.{exercise.name}.wrong_ways()"
 
 
-def cells_of(pairs, prefix):
+def new_cell(kind, source, name):
     make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
-    return [make[kind](source, id=f"{prefix}-{place}") for place, (kind, source) in enumerate(pairs)]
+    return make[kind](source, id=name)
+
+
+def cells_of(pairs, prefix):
+    return [new_cell(kind, source, f"{prefix}-{place}") for place, (kind, source) in enumerate(pairs)]
+
+
+def with_turns(cells, number):
+    """A lesson's own cells, with those of each Your turn in its place."""
+    for cell in cells:
+        if not cell.id.startswith(TURN):
+            yield cell
+        elif not cell.id.endswith(MADE):
+            name = cell.id.removeprefix(TURN)
+            yield from (new_cell(kind, source, cell.id + end) for end, kind, source in turn_cells(number, name))
 
 
 def place(number):
     """Bring one lesson and its solutions up to date."""
     path = lesson_of(number).path
     notebook = nbformat.read(path, as_version=4)
-    cells = [cell for cell in notebook.cells if not cell.id.startswith("exercise")]
+    cells = [*with_turns((cell for cell in notebook.cells if not cell.id.startswith("exercise")), number)]
     places = [n for n, cell in enumerate(cells) if cell.source.startswith(("## Going deeper", "## Summary"))]
     core, rest, summary = cells[: places[0]], cells[places[0] : places[-1]], cells[places[-1] :]
-    practised, deeper = lesson_cells(number)
+    practised, deeper = lesson_cells(number, turns_in(cells))
     core += cells_of(practised, "exercise")
     rest += cells_of(deeper, "exercise-deeper")
     notebook.cells = core + rest + summary

@@ -1,10 +1,14 @@
 """Bring .venv to what the requirement files say; if it's there already, that takes milliseconds.
 
-    python tools/setup/ensure_venv.py venv       only .venv with pip, to install a torch build of your own first
+    python tools/setup/ensure_venv.py venv       only .venv with pip
     python tools/setup/ensure_venv.py lab        what a learner needs: requirements.txt, requirements-model.txt
     python tools/setup/ensure_venv.py test       and requirements-dev.txt
     python tools/setup/ensure_venv.py site       and docs/requirements.txt, for the reading site
     python tools/setup/ensure_venv.py classroom  test's and classroom/requirements.txt, for a hub and marks
+
+On Linux torch comes first, from PyTorch's index of CPU builds, unless pip is set to look elsewhere: other indexes have
+the build for CUDA there, which takes several GB more. The environment variable TORCH chooses another build: cuda for
+the one that pip finds by itself, or the address of an index. A torch that's in .venv stays until then.
 
 Python 3.8 can read this file too, so that it can say that it's too old.
 """
@@ -12,6 +16,7 @@ Python 3.8 can read this file too, so that it can say that it's too old.
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -33,7 +38,13 @@ LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
 LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
 ALONE = "requirements-model.txt"  # for all but venv, without its packages' own requirements: a pip call of its own
 INPUTS = [*sorted({name for files in LEVELS.values() for name in files}), ALONE, "constraints.txt", "pyproject.toml"]
+# Isolated, because pip takes a package on PYTHONPATH for an installed one.
+PIP = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check"]
 STAMP = VENV / ".ready"  # the fingerprint of what was last installed completely
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
+PATIENCE = 5  # seconds in which that index must answer
+SOURCES = r"^\S+\.((extra-)?index-url|no-index|find-links)='(?!')"  # where pip looks for packages, among its settings
+TORCH = VENV / ".torch"  # the build that was asked for last, if any was
 IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: settings of Lab and of its kernels
 
 
@@ -70,9 +81,22 @@ def fingerprint(level):
 
 
 def is_ready(level):
-    """Whether a working .venv has this level, or one that includes it."""
+    """Whether a working .venv has this level, or one that includes it, and the build of torch that's asked for."""
     enough = [name for name in LEVELS if set(LEVELS[level]) <= set(LEVELS[name])]
-    return level == "venv" or (STAMP.exists() and STAMP.read_text() in map(fingerprint, enough))
+    ready = STAMP.exists() and STAMP.read_text() in map(fingerprint, enough)
+    return level == "venv" or (ready and asked_for() == last_asked_for())
+
+
+def last_asked_for():
+    return TORCH.read_text(encoding="utf-8") if TORCH.exists() else ""
+
+
+def asked_for():
+    """The build of torch that's wanted, now or before: "cuda", "cpu", an index's address, or "" if nobody cares."""
+    build = os.environ.get("TORCH") or last_asked_for()
+    if build not in ("", "cpu", "cuda") and "://" not in build:
+        raise OSError(f"TORCH must be cpu, cuda or the address of an index, got {build!r}")
+    return build
 
 
 def remove_torn_packages():
@@ -82,9 +106,42 @@ def remove_torn_packages():
         shutil.rmtree(path)
 
 
+def answer_of_pip(*arguments):
+    """What pip prints, without its complaints; nothing if that takes too long."""
+    try:
+        return subprocess.run([*PIP, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE).stdout
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+def cpu_build_is_at_hand(pin):
+    """Whether torch should come from PyTorch's index of CPU builds; prints why not if that index fails us."""
+    if not sys.platform.startswith("linux") or re.search(SOURCES, answer_of_pip("config", "list"), re.MULTILINE):
+        return False
+    found = answer_of_pip("index", "versions", "torch", "--index-url", CPU_BUILDS, "--retries", "0")
+    if pin.replace("torch==", "") in re.findall(r"[\d.]+\d", found):
+        return True
+    print(
+        f"{CPU_BUILDS} doesn't answer within {PATIENCE} s, or has no {pin} for Python {RUNNING} on this machine: "
+        "so pip looks for torch where it finds the rest, and the build for CUDA takes several GB more.",
+        flush=True,
+    )
+    return False
+
+
+def install_torch():
+    """Install torch alone where pip by itself wouldn't find the build that's wanted."""
+    pin = re.search(r"^torch==[\d.]+\d", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    build, there = asked_for(), any(PACKAGES.glob(pin.replace("==", "-") + "*.dist-info"))
+    if (there and build == last_asked_for()) or (not build and not cpu_build_is_at_hand(pin)):
+        return
+    index = {"": CPU_BUILDS, "cpu": CPU_BUILDS, "cuda": ""}.get(build, build)
+    pip("--force-reinstall", "--no-deps", pin, *(["--index-url", index] if index else []))
+    TORCH.write_text(build, encoding="utf-8")
+
+
 def pip(*arguments):
-    # Isolated, because pip takes a package on PYTHONPATH for an installed one.
-    if run([str(PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check", *arguments]):
+    if run([*PIP, "install", *arguments]):
         machine = f"torch is made for the systems that README.md names, and this is {platform.platform()}"
         raise OSError(f"pip failed, for the reason printed above ({machine} {platform.machine()})")
 
@@ -94,6 +151,7 @@ def install(level):
     remove_torn_packages()
     files = ", ".join([*LEVELS[level], ALONE])
     print(f"Installing {files} into .venv: a minute or two, more if torch must be downloaded.", flush=True)
+    install_torch()
     pip("-c", "constraints.txt", *(f"--requirement={name}" for name in LEVELS[level]))
     for path in PACKAGES.glob("*attention_helpers.pth"):  # of "-e .": in an absolute path, Python 3.11 may misread an ö
         path.write_text(os.path.relpath(ROOT, PACKAGES))

@@ -19,6 +19,9 @@ NOTEBOOKS = ROOT / "notebooks"
 WORKBOOK = Path(os.environ.get("ATTENTION_WORKBOOK") or ROOT / "workbook")
 # For each copy, the version that it was made with. The exercises know by this file that a notebook is a learner's copy.
 VERSIONS = WORKBOOK / ".versions.json"
+# Where `make lab` has Lab keep its layout, which at first is one with the file browser collapsed.
+LAYOUT = ".lab/default-37a8.jupyterlab-workspace"
+COLLAPSED = {"layout-restorer:data": {"left": {"collapsed": True, "visible": True, "widgetStates": {}}}}
 LESSONS = ("*.ipynb", "solutions/*.ipynb")
 SVG = "image/svg+xml"
 
@@ -103,7 +106,10 @@ def bring(wanted: list[str], versions: dict[str, str]) -> None:
 
 def fill() -> None:
     """Copy what's missing or damaged and the newest of what notebooks show, and print which copies are older."""
-    WORKBOOK.mkdir(exist_ok=True)
+    layout = WORKBOOK / LAYOUT
+    layout.parent.mkdir(parents=True, exist_ok=True)
+    if not layout.exists():
+        write(layout, json.dumps({"data": COLLAPSED, "metadata": {"id": "default"}}).encode())
     versions, wanted = read_versions(), []
     for name in names(*LESSONS, "pictures/*.svg", "glossary.md"):
         mine, newest = version(WORKBOOK / name), version(NOTEBOOKS / name)
@@ -121,6 +127,7 @@ def fill() -> None:
 
 def reset(start: str) -> None:
     """Bring the notebook whose name starts so; the learner's stays next to it, unless only its outputs are theirs."""
+    start = start.zfill(2) if start.isdigit() else start
     matches = [name for name in names(*LESSONS) if name.startswith(start)]
     if len(matches) != 1:
         listed = ", ".join(name.removesuffix(".ipynb") for name in names(*LESSONS))

@@ -21,6 +21,10 @@ def percent(share):
     return f"{100 * share:.0f}%"
 
 
+def nats(loss):
+    return f"{loss:.3g}"
+
+
 def sentence(words):
     """A line of words; those between asterisks are bold."""
     bold = [{"font_weight": "bold"} if n % 2 else {} for n in range(words.count("*") + 1)]
@@ -120,7 +124,7 @@ def measured_curves(state):
     losses = {
         "new text": [(each.step, each.held_loss) for each in measured],
         "training": [(each.step, each.loss) for each in measured],
-        "no future": [(each.step, each.loss) for each in state.honest],
+        "can't look ahead": [(each.step, each.loss) for each in state.honest],
     }
     most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
-    return chart("loss by step (nats)", losses, "{:.3g}".format, last, end_of_axis([3, 6, 12], most))
+    return chart("loss by step (nats)", losses, nats, last, end_of_axis([3, 6, 12], most))

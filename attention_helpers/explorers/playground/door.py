@@ -7,31 +7,16 @@ import threading
 import ipywidgets as widgets
 
 from ..._data import data_file
+from .page import STYLE
 
-PICTURE = data_file("playground.svg")  # drawn by tools/notebooks/first_picture.py
-LOADING = '<p role="status">Loading PyTorch…</p>'
-FAILED = '<p role="status">⚠ The playground could not be loaded: {}</p>'
-# The picture has room at a window of 1024 x 768, and where there's more room it's larger.
-STYLE = """<style>.Playground {container-type: inline-size}
-.Playground [role=img] {color: var(--jp-content-font-color0, #000) !important}
-.Playground [role=img] > rect:first-child {fill: none}
-@container (min-width: 750px) {.Playground [role=img] {zoom: 1.25}}
-.Playground .attention-headline {min-height: 2.6em}
-@container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
-    .Playground .attention-headline {font-size: 20px; min-height: 0}}
-.Playground .widget-readout {min-width: 3em}
-.Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
-.Playground .attention-shown {display: none}</style>"""
-# Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.
-SHOWN = """<style onload="const press = tries => {
-    const button = this.closest('.Playground')?.querySelector('.attention-shown');
-    if (!button) return tries && setTimeout(press, 100, tries - 1);
-    matchMedia('(prefers-reduced-motion: reduce)').matches || button.click();
-}; press(50)"></style>"""
+# What the explorer shows first, as a picture and as a live page has it, drawn by tools/notebooks/first_picture.py
+PICTURE, PAGE = data_file("playground.svg"), data_file("playground.html")
+LOADING = '<p role="status" class="attention-loading">Loading PyTorch…</p>'
+FAILED = '<p role="status" class="attention-loading">⚠ The playground could not be loaded: {}</p>'
 
 
 class Playground(widgets.VBox):
-    """Train one attention layer and watch it: a stored picture at first, a PlaygroundExplorer once PyTorch is there.
+    """Train one attention layer and watch it: its first picture from a file, then a PlaygroundExplorer.
 
     All that a PlaygroundExplorer has, this has too: set, run, play, pause, restart, values, arrays and so on. Code that
     uses them waits until it's loaded.
@@ -40,7 +25,7 @@ class Playground(widgets.VBox):
 
     def __init__(self):
         self._explorer, self._error = None, None
-        super().__init__([widgets.HTML(STYLE + LOADING), widgets.HTML(PICTURE.read_text(encoding="utf-8"))])
+        super().__init__([widgets.HTML(STYLE + LOADING), widgets.HTML(PAGE.read_text(encoding="utf-8"))])
         self.add_class("attention-explorer")
         self.add_class("Playground")
         # Not a daemon, because torch mustn't be half imported when the process ends. The context names the cell.

@@ -12,9 +12,9 @@ from ...training.loop import held_interrupt
 from ..base import Explorer, answer_quietly, seed, stops
 from ..svg import below
 from ..words import shares
-from .charts import answer, maps, measured_curves, percent, question_arcs, sentence
-from .door import SHOWN, STYLE
+from .charts import answer, maps, measured_curves, nats, percent, question_arcs, sentence
 from .headline import SURE, asked, explained, fails, headline
+from .page import SHOWN, STYLE
 from .player import Player
 from .runs import NEXT, TASKS, Run
 
@@ -59,11 +59,11 @@ class PlaygroundExplorer(Explorer):
     def make_controls(self):
         return {
             "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
+            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
             "num_heads": widgets.ToggleButtons(options=[1, 2, 4], description="heads", tooltip="They share d_out"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
             "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
-            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
             "seed": seed(0),
         }
 
@@ -93,16 +93,17 @@ class PlaygroundExplorer(Explorer):
         play, remedy, step, restart, shown, speed = self.make_extras()
         more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
         more.add_class("attention-more")
-        first, others = [*self.controls.values()][:3], [*self.controls.values()][3:]
-        for control, width in zip(first, ("172px", "auto", "234px"), strict=True):
-            control.style.description_width, control.layout.width = "initial", width
+        first, others = [*self.controls.values()][:4], [*self.controls.values()][4:]
+        for control, width in zip(first, ("172px", "auto", "auto", "234px"), strict=True):
+            control.layout.width = width
+        for control in (*first, *others, speed):
+            control.style.description_width = "initial"
         for widget in (play, remedy, step, restart, shown, speed, more):
             answer_quietly(widget)
         box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
         more.observe(lambda change: show(box, change["new"]), names="value")
-        self.message.layout.min_height = "0"  # no state is impossible here
         page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
-        return widgets.VBox([widgets.HBox([*first, play, remedy, more], layout=ROW), box, shown, page])
+        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box, shown, page]), self.message]
 
     def compute(self, **values):
         return self.state_of(Run(**values), values)
@@ -132,7 +133,7 @@ class PlaygroundExplorer(Explorer):
     def in_words(self, state):
         now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
         training = f"In training: {percent(now.right)}. " if math.isfinite(now.right) else ""
-        loss = f"{now.held_loss:.2f} nats" if math.isfinite(now.held_loss) else "not a number"
+        loss = f"{nats(now.held_loss)} nats" if math.isfinite(now.held_loss) else "not a number"
         heads = [
             f"head {head}: {shares([state.tokens[token] for token in tokens], weights)}"
             for head, (weights, tokens) in enumerate(most, 1)
@@ -212,7 +213,8 @@ class PlaygroundExplorer(Explorer):
 
     def _draw(self, state):
         super()._draw(state)
-        show(self.buttons[REMEDY], fails(state, **state.values))
+        # it keeps its room, so that nothing jumps when it's offered
+        self.buttons[REMEDY].layout.visibility = None if fails(state, **state.values) else "hidden"
         show(self.controls["mask"], "mask" not in self.unused(state.values))
 
     def _show_button(self):

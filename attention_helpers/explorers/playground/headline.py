@@ -6,7 +6,7 @@ can) are checked by a slow test with ten seeds each: see `cannot` and `fixes`.
 
 import math
 
-from .charts import percent
+from .charts import nats, percent
 from .runs import LEARNED, NEXT, STEADY
 
 PATIENT = 150  # steps before a headline names other settings, if more steps might be enough
@@ -80,14 +80,15 @@ def who_reads(state):
 
 def of_next_character(state):
     """The leak, if the two losses measured at one step reveal it; else how far the training got."""
+    first, now = nats(state.measured[0].held_loss), nats(state.measured[-1].held_loss)
     if state.step == 0:
         return "Untrained: every character is a guess."
     if not state.honest:
         return TRAINING.replace("the question reads", "each character reads")
     _, loss, usual = state.honest[-1]
     if loss - usual > APART:
-        return f"It reads what it should predict: its loss is {usual:.2f}, but {loss:.2f} with no future to read."
-    return f"Its loss on new text is {usual:.2f}, and {loss:.2f} with no future to read."
+        return f"It reads what it should predict: its loss is {now}, but {nats(loss)} where it can't look ahead."
+    return f"Training took its loss on new text from {first} to {now}."
 
 
 def asked(state):

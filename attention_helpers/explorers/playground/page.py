@@ -1,0 +1,21 @@
+"""What the page needs to show a playground: its looks, and a script that starts it."""
+
+# The picture has room at a window of 1024 x 768, and where there's more room it's larger. What says that it loads is as
+# high as the controls will be.
+STYLE = """<style>.Playground {container-type: inline-size}
+.Playground .attention-loading {margin: 0; min-height: 68px}
+@container (min-width: 750px) {.Playground [role=img] {zoom: 1.25}}
+.Playground .attention-headline {min-height: 2.6em}
+@container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
+    .Playground .attention-headline {min-height: 0}}
+@container (min-width: 950px) {.Playground .attention-loading {min-height: 32px}}
+.Playground .widget-readout {min-width: 3em}
+.Playground .slider-container {min-width: 100px}
+.Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
+.Playground .attention-shown {display: none}</style>"""
+# Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.
+SHOWN = """<style onload="const press = tries => {
+    const button = this.closest('.Playground')?.querySelector('.attention-shown');
+    if (!button) return tries && setTimeout(press, 100, tries - 1);
+    matchMedia('(prefers-reduced-motion: reduce)').matches || button.click();
+}; press(50)"></style>"""
