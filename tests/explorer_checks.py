@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from explorer_page import SVG, tree_of
 
-from attention_helpers.explorers import lookup_models
-from attention_helpers.explorers.lesson_06 import divisors
+from attention_helpers.explorers import lesson_05, lesson_06
 from tools.bench.made import settings_of
 
 CHECKS = {
@@ -49,13 +48,11 @@ def states(explorer, name, most):
 
 def legal(name, state):
     """Give controls that depend on others a value that fits."""
-    if name == "WrapperExplorer":
-        state["num_heads"] = lookup_models.HEADS[state["example"] % (2 if state["weights"] == "hand-made" else 3)]
-    elif state.get("weights") == "trained":
-        state["num_heads"] = lookup_models.HEADS[state["seed"] % 3]
-        state["d_out"] = lookup_models.WIDTHS[state["seed"] % 4]
-    elif name in ("SplitExplorer", "LayerExplorer"):
-        options = [n for n in divisors(state["d_out"]) if name == "SplitExplorer" or n <= 8]
+    if name in ("WrapperExplorer", "SplitExplorer"):
+        offered = (lesson_05 if name == "WrapperExplorer" else lesson_06).OFFERED[state["weights"]]
+        state |= {control: [*offered[control]][state["example"] % len(offered[control])] for control in offered}
+    elif name == "LayerExplorer":
+        options = [n for n in range(1, 9) if state["d_out"] % n == 0]
         state["num_heads"] = options[state["seed"] % len(options)]
     elif name == "CostExplorer":
         for part, whole in (("num_heads", "width"), ("num_kv_heads", "num_heads")):

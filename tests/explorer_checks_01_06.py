@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from explorer_page import bands, check_maps, figures, frames, near, numbers, paths, readouts, tips, tree_of, words_of
+from explorer_page import (
+    bands,
+    check_maps,
+    figures,
+    frames,
+    near,
+    numbers,
+    paths,
+    readouts,
+    tips,
+    told,
+    tree_of,
+    words_of,
+)
 from torch.testing import assert_close
 
 from attention_helpers import (
@@ -15,7 +28,6 @@ from attention_helpers import (
 )
 from attention_helpers.explorers import lookup_models
 from attention_helpers.plots import HEAD_COLOURS
-from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel
 from attention_helpers.training.overfitting import train
 from tools.bench.made import SENTENCE
@@ -127,117 +139,94 @@ def stored(width, num_heads):
     return reader, x, (reader(x[:64]).argmax(dim=-1) == answers[:64]).double().mean(dim=0)
 
 
-def check_heads(e, layer, x, dropout, accuracy):
-    """What both explorers of heads show; the first of the trained models' examples is the one on the page."""
-    state, future, tokens = e.arrays, causal_mask(x.shape[1]), e.arrays.tokens
-    assert not state.shown[:, future].any()
-    assert_close(state.weights, layer.eval().steps(x).weights[0])
-    values = layer.steps(x).values[0]  # (num_heads, num_tokens, head_dim)
-    assert_close(state.context, torch.cat((state.shown @ values).unbind(), dim=-1), atol=1e-5, rtol=1e-4)
-    assert_close(state.shown, torch.where(state.shown == 0, 0.0, state.weights / (1 - dropout)))
-    assert dropout or torch.equal(state.shown, state.weights)
+def check_heads(e, layer, x, accuracy):
+    """What both explorers of heads show of a layer's steps; returns the state."""
+    state, steps = e.arrays, layer.steps(x)
+    assert_close(state.weights, steps.weights[0])
+    assert_close(state.context, steps.context[0], atol=1e-5, rtol=1e-4)
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
-    assert_close(state.entropy, bits(state.weights).mean(dim=-1), atol=1e-4, rtol=1e-4)
     if accuracy is not None:
         assert_close(state.accuracy.double(), accuracy)
         assert numbers(readouts(e)["trained for"])[-2:] == near(accuracy)
-    return state, future, tokens
+    check_maps(e, state.weights, state.tokens, hidden=causal_mask(x.shape[1]))
+    return state
 
 
-def gone_from(state):
-    """How many weights dropout took, of how many, and by how much the others grew."""
-    left, gone = state.shown > 0, int(((state.shown == 0) & (state.weights > 0)).sum())
-    grown = [(state.shown[left] / state.weights[left])[0]] if left.any() else []
-    return [gone, int((state.weights > 0).sum()), *grown] if gone or (grown and grown[0] > 1) else []
-
-
-def last_rows(state, maps):
-    """For each head its number, the largest weight of its last row unless that is 0, and its mean entropy."""
-    each = zip(maps[:, -1].amax(dim=-1).tolist(), state.entropy.tolist(), strict=True)
-    return [part for head, (most, mean) in enumerate(each, 1) for part in (head, *([most] if most else []), mean)]
+def last_rows(maps):
+    """For each head its number, the largest weight of its last row, and its mean entropy."""
+    each = zip(maps[:, -1].amax(dim=-1).tolist(), bits(maps).mean(dim=-1).tolist(), strict=True)
+    return [part for head, (most, mean) in enumerate(each, 1) for part in (head, most, mean)]
 
 
 def ends(table):
     return [table.min(), table.max()]
 
 
+def by_hand(num_heads, example):
+    """The sentence with two questions, as a batch, and the heads' matrices, (3, 12) each."""
+    x, (letter, digit, first, second) = load_sentence("two_lookups").embeddings[None], torch.eye(12).split(3)
+    if example == 2:
+        x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
+    queries = torch.cat((first, second)) if num_heads == 2 else first + second
+    return x, (queries, 10 * letter.repeat(num_heads, 1), digit.repeat(num_heads, 1))
+
+
 @torch.no_grad()
 def check_stack(e, num_heads, example, weights):
-    accuracy, x = None, load_sentence("two_lookups").embeddings[None]
-    letter, digit, first, second = torch.eye(12).split(3)
-    queries = torch.cat((first, second)) if num_heads == 2 else first + second
-    matrices = queries, 10 * letter.repeat(num_heads, 1), digit.repeat(num_heads, 1)
+    accuracy, (x, matrices) = None, by_hand(num_heads, example)
     if weights == "trained":
         reader, examples, accuracy = stored(32, num_heads)
         x, matrices = reader.embedded(examples)[[example - 1]], reader.attention.parameters()
-    elif example == 2:
-        x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
     matrices, each = [*matrices][:3], x.shape[-1] // num_heads if weights == "trained" else 3
     layer, width = MultiHeadAttentionWrapper(x.shape[-1], each, 7, 0.0, num_heads), num_heads * each
     for n, head in enumerate(layer.heads):
         for mine, theirs in zip(head.parameters(), matrices, strict=True):
             mine.copy_(theirs[n * each : (n + 1) * each])
-    state, future, tokens = check_heads(e, layer, x, 0.0, accuracy)
-    check_maps(e, state.shown, tokens, hidden=future)
+    state = check_heads(e, layer, x, accuracy)
     assert bands(e) == [*HEAD_COLOURS[:num_heads]]
     assert width > 16 or tips(e, ", entry ") == near(state.context, off=1e-4)
     found = readouts(e)
     assert weights == "trained" or numbers(found["context of “BC ?”"]) == near(state.context[-1])
     assert numbers(found["width"]) == [num_heads, width / num_heads, width]
     assert numbers(found["parameters"]) == [num_heads, state.parameters / num_heads, state.parameters]
-    assert numbers(e.alt) == near(last_rows(state, state.shown), width, *ends(state.context))
+    assert numbers(e.alt) == near(last_rows(state.weights), width, *ends(state.context))
+
+
+class CutByViewAlone(MultiHeadAttention):
+    def split_heads(self, x):
+        return x.reshape(len(x), self.num_heads, -1, self.head_dim)
 
 
 @torch.no_grad()
-def check_split(e, d_out, num_heads, dropout, num_tokens, seed, weights, where):
-    layer, x, accuracy = seeded(MultiHeadAttention, seed, 3, d_out, 64, dropout, num_heads), e.embeddings, None
-    x = x[None, :num_tokens]
+def check_split(e, num_heads, example, cut, weights):
+    accuracy, (x, matrices) = None, by_hand(2, example)
     if weights == "trained":
-        reader, examples, accuracy = stored(d_out, num_heads)
-        layer, x = reader.attention, reader.embedded(examples[:1])
-    state, future, tokens = check_heads(e, layer, x, dropout, accuracy)
-    assert torch.equal(state.x, x[0])
-    steps = layer.eval().steps(x)
-    for mine, theirs in zip(state.steps[:5], steps[:5], strict=True):
-        assert_close(mine, theirs)
-    assert_close(state.output, layer.out_proj(state.context))
-    scores, looks, stages = steps.scores[0], where in ("scores", "mask"), [*e.controls["where"].options]
-    maps = scores if looks else state.weights if where == "softmax" else state.shown
-    if stages.index(where) >= stages.index("scores"):
-        look = {"tell": "{} meets {}", "limit": scores.abs().max()} if looks else {}
-        check_maps(e, maps, tokens, hidden=None if where == "scores" else future, **look)
-    if where in ("dropout", "output") and len(tokens) <= 16:
-        crosses = sum(paths(tree_of(e), stroke_width="1.5"))
-        assert crosses == ((state.shown == 0) & (state.weights > 0)).sum()
-    if where == "output":  # queries, keys, values and contexts have heads, tokens and outputs have none
-        assert bands(e) == 4 * [HEAD_COLOURS[head % 8] for head in range(num_heads)]
-    check_stage(e, state, where, maps, stages)
-
-
-def check_stage(e, state, where, maps, stages):
-    """The figures of SplitExplorer's headline and alternative text at each stage."""
-    (n, d_in), d_out, scores, num_heads = state.x.shape, state.output.shape[1], state.steps.scores[0], len(maps)
-    head_dim, gone = d_out // num_heads, gone_from(state)
-    said = {
-        "tokens": [n, d_in, *ends(state.x)],
-        "queries": [d_in, d_out, head_dim],
-        "keys": [d_out, head_dim],
-        "values": [head_dim],
-        "scores": [*ends(scores), scores.amax(dim=(1, 2)).argmax() + 1],
-        "mask": [n * (n - 1) // 2, n * n],
-        "dropout": gone or [(state.weights > 0).sum()],
-        "context": [head_dim],
-        "side by side": [num_heads, head_dim, d_out],
-        "output": [d_out] if state.accuracy is None else [*state.accuracy],
-    }
-    assert where == "softmax" or numbers(e.said) == near(said[where])
-    highest = maps.masked_fill(causal_mask(n), -torch.inf) if where == "mask" else maps
-    heads = [part for head, table in enumerate(highest, 1) for part in (head, table.max())]
-    heads = heads if where in ("scores", "mask") else last_rows(state, maps)
-    tables = [state.x, *(part[0].transpose(0, 1).flatten(1) for part in state.steps[:3]), state.context, state.output]
-    *first, context, output = [[table.shape[1], *ends(table)] for table in tables]
-    stage = stages.index(where) + 1
-    assert numbers(e.alt) == near(stage, len(stages), *first, heads, context, output)
+        reader, examples, accuracy = stored(32, num_heads)
+        x = reader.embedded(examples)[[example - 1]]
+        matrices = [*reader.attention.parameters()][:3]
+    d_out, n = len(matrices[0]), x.shape[1]
+    kind = MultiHeadAttention if cut == "view, then transpose" else CutByViewAlone
+    layer = kind(x.shape[-1], d_out, n, 0.0, num_heads)
+    for mine, theirs in zip(layer.parameters(), matrices, strict=False):
+        mine.copy_(theirs)
+    state, found = check_heads(e, layer, x, accuracy), readouts(e)
+    assert bands(e) == [*HEAD_COLOURS[:num_heads]]  # of the context vectors
+    wide = [x[0] @ matrix.T for matrix in matrices]
+    cells = [(words, shape.get("fill")) for words, shape in told(tree_of(e)) if ", head " in words]
+    assert [numbers(words)[-1] for words, _ in cells] == near(*wide, off=1e-4)
+    each = torch.arange(n * d_out).view(1, n, d_out)  # each entry's place tells which head gets it
+    owner = {place: head for head, part in enumerate(layer.split_heads(each)[0]) for place in part.flatten().tolist()}
+    assert [fill for _, fill in cells] == 3 * [HEAD_COLOURS[owner[place]] for place in range(n * d_out)]
+    assert all(f"head {owner[k % (n * d_out)] + 1}:" in words for k, (words, _) in enumerate(cells))
+    assert numbers(found["d_out / num_heads"])[:3] == [d_out, num_heads, d_out / num_heads]
+    shared = [n * d_out / num_heads, n * d_out] if kind is CutByViewAlone else [d_out / num_heads]
+    assert numbers(found["each head gets"]) == shared
+    assert numbers(found["parameters"]) == [state.parameters]
+    if weights == "hand-made":
+        output = state.context[-1] @ torch.tensor([10.0, 20, 30, 1, 2, 3])
+        assert numbers(e.said)[-2:] == near(output, [12, 21][example - 1])
+        assert numbers(found["query of “BC ?”"]) == wide[0][-1].tolist()
+    assert numbers(e.alt) == near(last_rows(state.weights), *ends(state.context))
 
 
 def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):

@@ -44,8 +44,6 @@ SAYS = {
     "two_lookups": "close together, both letters, Both heads, wrong order, queries and keys, return their letters",
     "splitting": "first tokens, head_dim parts, take turns, matrix of its own, complains",
     "merging": "you read, refuses, never copies, take turns, add, average",
-    "two_in_one": "single row, other sizes, first tokens, too even, too sharp, over the queries, compete, token's "
-    "key, a column, all tokens.",
     "transplanting": "head's rows, then transpose, three matrices, at random, its bias, `qkv_bias`, weights of the "
     "queries, reversed",
     "repair": "nothing hidden, Nothing leaks, a second softmax, nobody uses, rows, removed, width of `x`, d_out",

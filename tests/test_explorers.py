@@ -51,7 +51,7 @@ def test_any_state_shows_what_the_layers_compute(explorer, name, most):
     assert fresh.svg == e.svg  # whatever was shown before
 
 
-@pytest.mark.parametrize("name", [f"{name}Explorer" for name in ("Split", "Variants")])
+@pytest.mark.parametrize("name", ["VariantsExplorer"])
 def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
     e, greyed = explorer(name), set()
     for state in [state for state in states(e, name, 40) if not impossible(name, state)]:
@@ -136,11 +136,11 @@ def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer,
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"num_heads": 5, "d_out": 16}, r"num_heads must be one of 1, 2, 4, 8, got 5"),
-        ({"d_in": 3}, r"name must be one of d_out, .* got 'd_in'"),
-        ({"d_out": 0}, r"d_out must be from 1 to 96 in steps of 1, got 0"),
-        ({"d_out": 12, "num_heads": 5}, r"num_heads must be one of 1, 2, 3, 4, 6, 12, got 5"),
-        ({"seed": 7, "dropout": 2.0}, r"dropout must be from 0 to 0.9 in steps of 0.05, got 2.0"),
+        ({"num_heads": 5}, r"num_heads must be one of 1, 2, 3, 6, got 5"),
+        ({"d_in": 3}, r"name must be one of num_heads, .* got 'd_in'"),
+        ({"weights": "trained", "example": 9}, r"example must be from 1 to 8 in steps of 1, got 9"),
+        ({"weights": "trained", "num_heads": 6}, r"num_heads must be one of 1, 2, 4, got 6"),
+        ({"num_heads": 2, "cut": "slices"}, r"cut must be one of view, then transpose, view alone, got 'slices'"),
     ],
 )
 def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
@@ -150,15 +150,15 @@ def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
         e.set(**values)
     assert e.values == before
     assert e.svg == svg
-    e.set(num_heads=5, d_out=15)  # in any order
-    assert (e.values["num_heads"], e.values["d_out"]) == (5, 15)
+    e.set(num_heads=4, weights="trained")  # in any order
+    assert (e.values["num_heads"], e.values["weights"]) == (4, "trained")
 
 
 @pytest.mark.parametrize(
     ("name", "control", "value"),
     [
         ("SplitExplorer", "num_heads", True),  # which equals 1
-        ("SplitExplorer", "seed", True),
+        ("LayerExplorer", "seed", True),
         ("ScoresExplorer", "query", None),
         ("MaskExplorer", "mask", 1),
         ("MaskExplorer", "place", 1.0),
@@ -180,6 +180,15 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
         assert e.values["example"] == shown
         e.set(weights="trained")
         assert e.values["example"] == wanted
+
+
+def test_values_that_do_not_go_together_give_way_and_the_message_says_which(explorer):
+    e = explorer("SplitExplorer")
+    e.set(num_heads=6, cut="view alone", weights="hand-made")
+    e.set_nearest(weights="trained")
+    assert (e.values["num_heads"], e.values["cut"]) == (4, "view, then transpose")
+    assert "num_heads is 4 for now: 6 isn&#x27;t offered with trained weights." in e.message.value
+    assert "cut is view, then transpose for now: view alone isn&#x27;t offered" in e.message.value
 
 
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]

@@ -6,7 +6,6 @@ from torch.nn.functional import pad
 
 from ..core import causal_mask
 from ..layers import MultiHeadAttention, MultiHeadAttentionWrapper
-from ..sentences import load_sentence
 from .base import Exercise, Progress
 from .compare import difference
 
@@ -133,7 +132,7 @@ merging = Exercise(
             You average the heads, and then nobody can tell them apart. How can each head keep its own columns?""",
     },
     hints=[
-        "Undo the two steps of the last exercise. Which one comes first now?",
+        "Undo the two steps of *Split into heads*. Which one comes first now?",
         "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
         "`context.transpose(1, 2)`, then `.reshape(b, num_tokens, num_heads * head_dim)`.",
     ],
@@ -142,86 +141,6 @@ merging = Exercise(
     "and `view` would.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
 )
-
-
-def weights_of_heads(x, W_query, W_key, num_heads):
-    """What the last token of x, (num_tokens, d_in), reads in each head: weights (num_heads, num_tokens)."""
-    num_tokens, d_out = len(x), W_query.shape[1]
-    queries = (x @ W_query).view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)
-    keys = (x @ W_key).view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)
-    scores = queries @ keys.transpose(1, 2)  # (num_heads, num_tokens, num_tokens)
-    weights = torch.softmax(scores / keys.shape[2] ** 0.5, dim=-1)
-    return weights[:, -1]
-
-
-def wide_matrices(generator):
-    """The notebook's two heads for `BC ?`, and matrices for other numbers of heads, tokens and entries."""
-    letter, _, first, second = torch.eye(12).split(3, dim=1)
-    x = load_sentence("two_lookups").embeddings
-    yield x, torch.cat((first, second), dim=1), torch.cat((10 * letter, 10 * letter), dim=1), 2
-    for num_tokens, d_in, d_out, num_heads in ((5, 3, 6, 3), (6, 4, 8, 2), (4, 5, 3, 1)):
-        sizes = (num_tokens, d_in), (d_in, d_out), (d_in, d_out)
-        yield *(torch.randn(size, generator=generator) for size in sizes), num_heads
-
-
-two_in_one = Exercise(
-    name="two_in_one",
-    title="Two heads from one matrix",
-    prompt="The notebook puts the two heads for `BC ?` into one `W_query` and one `W_key`, (d_in, d_out). Compute what "
-    "the last token of `x`, (num_tokens, d_in), reads in each head: its weights, (num_heads, num_tokens). There's no "
-    "batch here, and the last token may see every token. The check also uses other sizes.",
-    solution=weights_of_heads,
-    cases=wide_matrices,
-    mistakes={
-        "does not cut at all": ...,
-        ("cuts two heads of three entries", "(num_tokens, num_heads, d_out // num_heads)", "(num_tokens, 2, 3)"): """
-            `BC ?` gets its two answers. But with other sizes you still cut two heads of width 3: is a 2 or a 3 written
-            in your code?""",
-        (
-            "cuts by view without the transpose",
-            ".view(num_tokens, num_heads, d_out // num_heads).transpose(0, 1)",
-            ".view(num_heads, num_tokens, d_out // num_heads)",
-        ): """
-            The shape is right, but `view` keeps the order of the numbers, so your first head gets all of the first
-            tokens. Which dimension should you cut first?""",
-        ("scales by the root of d_out", "keys.shape[2] ** 0.5", "d_out ** 0.5"): """
-            The cut is right, but your weights are too even. You divide by the root of d_out: how many terms does the
-            dot product of one head have?""",
-        ("does not scale", " / keys.shape[2] ** 0.5", ""): """
-            The cut is right, but your weights are too sharp. What are scores divided by before the softmax?""",
-        ("takes the softmax over the queries", "dim=-1", "dim=1"): """
-            Your rows don't sum to 1, because the softmax goes over the queries. Which dimension counts the tokens that
-            are read?""",
-        ("takes the softmax over the heads", "dim=-1", "dim=0"): """
-            Your softmax makes the heads compete for each token. Each head has a softmax of its own: over which
-            dimension?""",
-        ("exchanges queries and keys", "queries @ keys.transpose(1, 2)", "keys @ queries.transpose(1, 2)"): """
-            You look at the last token's key. What should it contribute, if it is the one that asks?""",
-        ("returns the last column", "weights[:, -1]", "weights[..., -1]"): """
-            You return a column: how much each token reads the last one. Where's what the last token reads?""",
-        ("returns the weights of every token", "weights[:, -1]", "weights"): """
-            These are the weights of all tokens. Which row of each head belongs to the last token?""",
-    },
-    hints=[
-        "One wide query makes one row of weights. Where does the notebook cut, so that each head has scores of its "
-        "own?",
-        "Cut `x @ W_query` and `x @ W_key` into (num_tokens, num_heads, head_dim), and move the heads to the front. "
-        "Then the scores are (num_heads, num_tokens, num_tokens).",
-        "`(x @ W_query).view(num_tokens, num_heads, -1).transpose(0, 1)`, the same for the keys, then `queries @ "
-        "keys.transpose(1, 2)`, divided by the root of head_dim. After the softmax, take `[:, -1]`.",
-    ],
-    why="Each half of the wide query meets only its own half of the keys, so each head has its own scores and its own "
-    "softmax. That's what keeps the two answers apart, although a single product computed the queries of both heads.",
-    moral="One matrix, two heads, two answers: `BC ?` reads `B 1` in one head and `C 2` in the other.",
-)
-
-
-@two_in_one.mistake
-def does_not_cut_at_all(x, W_query, W_key, num_heads):
-    """You get a single row of weights, so this is one wide head, and `BC ?` reads both pairs again. Where should you
-    cut, so that each head has scores of its own?"""
-    queries, keys = x @ W_query, x @ W_key
-    return torch.softmax(queries @ keys.T / W_query.shape[1] ** 0.5, dim=-1)[-1]
 
 
 def transplant(wrapper, split):
@@ -570,7 +489,7 @@ from_an_empty_cell = Exercise(
     },
     hints=[
         "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context vectors, merge, "
-        "`out_proj`. You wrote split and merge in the first two exercises.",
+        "`out_proj`. You wrote split and merge in *Split into heads* and *And back*.",
         "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim), and the scores "
         "are (b, num_heads, num_tokens, num_tokens). Scale by head_dim, and take the softmax over the last dimension.",
         "`scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5`, then `masked_fill` with `torch.ones(n, n, "
@@ -583,5 +502,5 @@ from_an_empty_cell = Exercise(
     moral="Starting from an empty cell, you've built what `torch.nn.MultiheadAttention` computes.",
 )
 
-EXERCISES = [splitting, merging, two_in_one, transplanting, repair, from_an_empty_cell]
+EXERCISES = [splitting, merging, transplanting, repair, from_an_empty_cell]
 progress = Progress(EXERCISES)

@@ -167,6 +167,12 @@ class Explorer(widgets.VBox):
             self._wanted = wanted
             self._show(*settled)
 
+    def set_nearest(self, **values):
+        """Like set, but values that don't go together give way to the nearest that do, as under a learner's hand."""
+        with self._lock:
+            self._wanted = self._wanted | self.goes_with(values)
+            self._show(*self._settled(self._wanted))
+
     def _asked(self, values):
         """The values that are wanted once some controls have moved to `values`."""
         values, follow = self.goes_with(values), self.choices(self._wanted).keys()

@@ -1,5 +1,7 @@
 """Notebook 05: heads side by side, each with its own weights, and their contexts in one row."""
 
+from typing import NamedTuple
+
 import torch
 
 from ..core import causal_mask
@@ -9,7 +11,7 @@ from ..sentences import load_sentence
 from .base import Explorer, stops
 from .ink import SIGNED, largest, weight_limit
 from .lookup_models import HEADS, switch, trained
-from .multi_head import each_head, last_token_reads, right, run, task
+from .multi_head import each_head, last_token_reads, right, task
 from .svg import beside, number
 from .svg_maps import colour_bar, head_maps, strip
 from .words import listed
@@ -19,6 +21,16 @@ OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2], "example": [1, 2]},
     "trained": {"num_heads": HEADS, "example": range(1, 9)},
 }
+
+
+class HeadsState(NamedTuple):
+    """What the picture shows."""
+
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    context: torch.Tensor  # (num_tokens, num_heads * head_dim), heads side by side
+    parameters: int
+    tokens: list
+    accuracy: torch.Tensor | None = None  # (2,), on each question, with trained weights
 
 
 class WrapperExplorer(Explorer):
@@ -47,13 +59,13 @@ class WrapperExplorer(Explorer):
             return made_by_hand(num_heads, swapped=example == 2)
         found, head_dim = trained(WIDTH, num_heads, example - 1), WIDTH // num_heads
         parts = [found.state[f"{name}.weight"].split(head_dim) for name in ("W_query", "W_key", "W_value")]
-        return run(wrapper(*zip(*parts, strict=True)), found.x, 0, found.tokens, found.accuracy)
+        return run(wrapper(*zip(*parts, strict=True)), found.x, found.tokens, found.accuracy)
 
     def picture(self, state):
-        num_heads, width, tokens = len(state.shown), state.context.shape[1], state.tokens
+        num_heads, width, tokens = len(state.weights), state.context.shape[1], state.tokens
         limit = weight_limit(len(tokens))
         bar = colour_bar(limit, height=140, more=limit < 1)
-        maps = head_maps(state.shown, tokens, limit, causal_mask(len(tokens)), width=462, height=256, bar=bar)
+        maps = head_maps(state.weights, tokens, limit, causal_mask(len(tokens)), width=462, height=256, bar=bar)
         owners = [column // (width // num_heads) for column in range(width)]
         named = {"label": "digit", "columns": [*"123"] * num_heads} if state.accuracy is None else {}
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **named)
@@ -61,17 +73,13 @@ class WrapperExplorer(Explorer):
         return [[maps], [both._replace(height=153)]]  # the same with and without numbers below the entries
 
     def headline(self, state):
-        reads = last_token_reads(state.shown, state.tokens)
+        reads = last_token_reads(state.weights, state.tokens)
         if state.accuracy is not None:
             return f"{reads}; {right(state)}"
-        if len(state.shown) == 2:
-            return reads
-        _, one, other, last = state.tokens
-        half, other_half = state.shown[0, -1, 1:3].tolist()
-        return f"“{last}” reads “{one}” ({half:.3f}) and “{other}” ({other_half:.3f}): one average of two digits"
+        return reads if len(state.weights) == 2 else f"{reads} each, so it gets one average of two digits"
 
     def readouts(self, state):
-        num_heads, width = len(state.shown), state.context.shape[1]
+        num_heads, width = len(state.weights), state.context.shape[1]
         parts = " | ".join(listed(part, 3) for part in state.context[-1].chunk(num_heads))
         return {
             **({f"context of “{state.tokens[-1]}”": parts} if state.accuracy is None else {}),
@@ -83,9 +91,7 @@ class WrapperExplorer(Explorer):
     def in_words(self, state):
         low, high = (number(each.item()) for each in state.context.aminmax())
         width = state.context.shape[1]
-        return (
-            f"{each_head(state, state.shown)} The context vectors are {width} wide, with entries from {low} to {high}."
-        )
+        return f"{each_head(state)} The context vectors are {width} wide, with entries from {low} to {high}."
 
 
 def made_by_hand(num_heads, swapped):
@@ -96,7 +102,13 @@ def made_by_hand(num_heads, swapped):
         x[[1, 2], 3:6] = x[[2, 1], 3:6]
     letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
     queries = [first, second] if num_heads == 2 else [first + second]
-    return run(wrapper(*((query, 10 * letter, digit) for query in queries)), x, 0, [a, one, other, last])
+    return run(wrapper(*((query, 10 * letter, digit) for query in queries)), x, [a, one, other, last])
+
+
+def run(layer, x, tokens, accuracy=None):
+    """A layer's weights and context vectors for x (num_tokens, d_in)."""
+    steps, parameters = layer.steps(x[None]), sum(parameter.numel() for parameter in layer.parameters())
+    return HeadsState(steps.weights[0], steps.context[0], parameters, tokens, accuracy)
 
 
 def wrapper(*heads):

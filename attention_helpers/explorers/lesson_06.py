@@ -1,187 +1,176 @@
-"""Notebook 06: the complete layer, one width split among heads, up to 64 tokens, with a trace of every operation."""
+"""Notebook 06: one wide product, cut into heads, and what the heads read after the cut."""
 
-import html
+from typing import NamedTuple
 
 import ipywidgets as widgets
 import torch
 
-from ..core import causal_mask
+from ..core import attention_scores, attention_weights, causal_mask
 from ..layers import MultiHeadAttention
+from ..plots import head_colour
 from ..seeded import seeded
-from . import multi_head as heads
-from .base import Markup, dropout, seed, slider, stops
-from .lesson_06_stages import ORDER, code, lines_at, with_sizes
-from .lesson_06_whole_layer import drawn, whole_layer
-from .lookup_models import HEADS, WIDTHS, switch, trained
-from .multi_head import MOST_HEADS, MOST_TOKENS, HeadsExplorer
-from .svg import number
-from .words import size_in_words
+from ..sentences import load_sentence
+from .base import Explorer, Markup, stops
+from .ink import SIGNED, largest, weight_limit
+from .lookup_models import HEADS, switch, trained
+from .multi_head import each_head, last_token_reads, right, task
+from .svg import LEFT, TOP, Drawing, beside, moved, number, tag, text, title_of
+from .svg_maps import colour_bar, head_maps, names_beside, strip
+from .words import listed
 
-MOST_WIDE = 96
-ROW = "display:flex;flex-wrap:wrap;gap:0 24px"
+WIDTH = 32  # of the trained layers
+CUTS = ["view, then transpose", "view alone"]
+OFFERED = {  # by weights
+    "hand-made": {"num_heads": [1, 2, 3, 6], "example": [1, 2], "cut": CUTS},
+    "trained": {"num_heads": HEADS, "example": range(1, 9), "cut": CUTS[:1]},
+}
+MOST_HEADS = 6
+SIDE, HIGH = 166, 92  # of each wide table
+LIGHT, STRONG = 0.18, 0.75  # opacity of a 0, and of the largest entry
 
 
-class SplitExplorer(HeadsExplorer):
-    """Change width, heads, dropout, tokens and seed of random weights, or look at trained ones, step by step.
+class SplitState(NamedTuple):
+    """What the picture shows."""
 
-    sentence: a Sentence; tokens after its end are random rows. Arrays: a HeadsState. Errors: as in Explorer.
+    wide: dict  # queries, keys and values, (num_tokens, d_out) each, by name
+    owners: torch.Tensor  # (num_tokens, d_out): which head gets each entry of a wide table
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    context: torch.Tensor  # (num_tokens, d_out), heads side by side
+    output: torch.Tensor  # (num_tokens, d_out)
+    parameters: int
+    tokens: list
+    cut: str
+    accuracy: torch.Tensor | None  # (2,), on each question, with trained weights
+
+
+class SplitExplorer(Explorer):
+    """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one.
+
+    Arrays: a SplitState. Errors: as in Explorer.
     """
-
-    most = MOST_TOKENS
-
-    def extended(self, tokens, embeddings):
-        generator, (num_tokens, d_in) = torch.Generator().manual_seed(0), embeddings.shape
-        more = torch.rand(MOST_TOKENS - num_tokens, d_in, generator=generator)
-        names = [f"random {n}" for n in range(len(more))]
-        return tokens + names, torch.cat([embeddings, more])  # (MOST_TOKENS, d_in)
 
     def make_controls(self):
         return {
-            "d_out": stops("d_out", range(1, MOST_WIDE + 1), 12, "The width of all heads together"),
-            "num_heads": stops("num_heads", divisors(12), 2, "How many heads share d_out"),
-            "dropout": dropout(),
-            "num_tokens": slider("num_tokens", 6, 1, MOST_TOKENS, "Tokens beyond the sentence are random"),
-            "seed": seed(123),
-            "weights": switch("random"),
-            "where": widgets.ToggleButtons(
-                options=ORDER,
-                value=ORDER[-1],  # the complete layer
-                description="stage",
-                tooltip="How far the layer has computed",
-                layout={"grid_area": "auto / 1 / auto / -1"},
-            ),
+            "num_heads": stops("num_heads", OFFERED["hand-made"]["num_heads"], 1, "How many heads share d_out"),
+            "example": stops("example", [1, 2], 1, "Made by hand, the second one swaps two digits of the first"),
+            "cut": widgets.ToggleButtons(options=CUTS, description="cut", tooltip="How a wide table becomes heads"),
+            "weights": switch("hand-made"),
         }
 
     def choices(self, values):
-        if values["weights"] == "trained":
-            return {"d_out": WIDTHS, "num_heads": HEADS}
-        return {"d_out": range(1, MOST_WIDE + 1), "num_heads": divisors(values["d_out"])}
+        return OFFERED[values["weights"]]
 
     def note(self, wanted, values):
-        asked, got = wanted["num_heads"], values["num_heads"]
-        if asked == got or values["weights"] == "trained":
-            return super().note(wanted, values)
-        return f"num_heads is {got} for now: {asked} doesn't divide d_out = {values['d_out']}."
+        gave_way = [name for name in OFFERED["hand-made"] if wanted[name] != values[name]]
+        without = f"isn't offered with {values['weights']} weights"
+        return " ".join(f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way)
 
-    def compute(self, d_out, num_heads, dropout, num_tokens, seed, weights, where):
+    def compute(self, num_heads, example, cut, weights):
         if weights == "trained":
-            found = trained(d_out, num_heads)
-            layer = seeded(MultiHeadAttention, 0, d_out, d_out, len(found.x), dropout, num_heads)
+            found = trained(WIDTH, num_heads, example - 1)
+            layer = seeded(MultiHeadAttention, 0, WIDTH, WIDTH, len(found.x), 0.0, num_heads)
             layer.load_state_dict(found.state)
-            state = heads.run(layer, found.x, seed, found.tokens, found.accuracy)
-        else:
-            d_in = self.embeddings.shape[1]
-            layer = seeded(MultiHeadAttention, seed, d_in, d_out, MOST_TOKENS, dropout, num_heads)
-            state = heads.run(layer, self.embeddings[:num_tokens], seed, self.tokens[:num_tokens])
-        trace = heads.operations(state.x.shape[1], d_out, num_heads, len(state.tokens), dropout > 0)
-        return state._replace(operations=trace, where=where)
+            return run(layer, found.x, found.tokens, cut, found.accuracy)
+        return run(made_by_hand(num_heads), *sentence(swapped=example == 2), cut)
 
     def picture(self, state):
-        return whole_layer(state)
+        tokens, num_heads, d_out = state.tokens, len(state.weights), state.context.shape[1]
+        tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
+        limit, owners = weight_limit(len(tokens)), [column * num_heads // d_out for column in range(d_out)]
+        bar = colour_bar(limit, height=100, more=limit < 1)
+        maps = head_maps(state.weights, tokens, limit, causal_mask(len(tokens)), width=316, height=226, bar=bar)
+        context = strip(state.context, tokens, owners, "contexts, side by side", SIDE, HIGH)
+        context = beside(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
+        return [[beside(*tables)], [maps, context._replace(height=166)]]
 
     def headline(self, state):
-        if state.where == "softmax":
-            return f"Softmax makes each row sum to 1: {heads.last_token_reads(state.weights, state.tokens)}"
-        if state.where == "dropout":
-            stay = int((state.weights > 0).sum())
-            return heads.dropped(state) or f"Dropout is off: all {stay} weights stay as they are"
-        (count, d_in), d_out, head_dim = state.x.shape, state.context.shape[1], state.steps.queries.shape[3]
-        all_scores, come = state.steps.scores[0], "1 token comes in," if count == 1 else f"{count} tokens come in, each"
-        head, place = divmod(int(all_scores.argmax()), count**2)
-        hides = count * (count - 1) // 2
-        mixed = f"each output is a weighted sum of {numbers(d_out)}, from all heads"
-        return {
-            "tokens": f"{come} a row of {numbers(d_in)} from {span(state.x)}",
-            "queries": f"W_query turns each token's {numbers(d_in)} into a query of {d_out}: {head_dim} per head",
-            "keys": f"W_key turns the same tokens into keys of {numbers(d_out)}: {head_dim} per head",
-            "values": f"W_value turns them into values, to be averaged: {numbers(head_dim)} per head",
-            "scores": f"Scores run from {span(all_scores)}, where {meeting(place, state.tokens)} (head {head + 1})",
-            "mask": f"The mask hides {hides} of each head's {count**2} scores: those of later tokens",
-            "context": f"Each head averages its values by its weights: {numbers(head_dim)} per token",
-            "side by side": "The heads' contexts come side by side: "
-            f"{d_out // head_dim} × {head_dim} = {numbers(d_out)} per token",
-            "output": f"out_proj mixes the heads: {mixed if state.accuracy is None else heads.right(state)}",
-        }[state.where]
+        reads = last_token_reads(state.weights, state.tokens)
+        if state.accuracy is not None:
+            return f"{reads}; {right(state)}"
+        return f"{reads}; first output {state.output[-1, 0]:.2f}, where {answer(state.tokens)} is right"
 
     def readouts(self, state):
-        num_heads, num_tokens = state.shown.shape[:2]
-        table = f"{num_heads} × {num_tokens} × {num_tokens}, {size_in_words(4 * state.shown.numel())}"
-        trace = folded("the trace of every operation", html.escape(state.operations))
+        num_heads, (n, d_out) = len(state.weights), state.context.shape
+        gets = f"{d_out // num_heads} entries of each token"
+        if state.cut == CUTS[1]:
+            gets = f"{n * d_out // num_heads} of {n * d_out} entries, token after token"
         return {
-            **({} if state.accuracy is not None else {"num_heads": offered(state.context.shape[1], num_heads)}),
-            "in memory": f"{state.parameters} parameters; attention weights: {table}",
-            **heads.task(state),
-            "in full": Markup(f'<div style="{ROW}">{folded_code(state)}{trace}</div>'),
+            "d_out / num_heads": offered(d_out, num_heads),
+            "each head gets": gets,
+            "parameters": str(state.parameters),
+            **({f"query of “{state.tokens[-1]}”": listed(state.wide["queries"][-1], 0)} if d_out < WIDTH else {}),
+            **task(state),
         }
 
     def in_words(self, state):
-        stage, tables = ORDER.index(state.where) + 1, dict(zip(ORDER[:4], (state.x, *state.steps[:3]), strict=True))
-        by_head = [heads.each_head(state, drawn(state))]
-        if state.where in ("scores", "mask"):
-            by_head = highest_by_head(state)
-        pale = "; what comes later is pale" * (stage < len(ORDER))
-        said = [f"Stage {stage} of {len(ORDER)}: {state.where}{pale}."]
-        said += [in_numbers(state, *table) for table in tables.items()]
-        said += [*by_head, in_numbers(state, "context", state.context), in_numbers(state, "output", state.output)]
-        return " ".join(said)
+        low, high = (number(each.item()) for each in state.context.aminmax())
+        return f"Cut by {state.cut}. {each_head(state)} The context vectors have entries from {low} to {high}."
 
 
-def meeting(place, names):
-    """Which query and key meet at a place of a flattened table."""
-    query, key = divmod(place, len(names))
-    return f"“{names[query]}” meets “{names[key]}”"
+def sentence(swapped):
+    """Embeddings and tokens of notebook 05's sentence, or of the one with two digits swapped."""
+    (a, one, other, last), x = load_sentence("two_lookups")
+    if swapped:
+        one, other = one[:-1] + other[-1], other[:-1] + one[-1]
+        x[[1, 2], 3:6] = x[[2, 1], 3:6]
+    return x, [a, one, other, last]
 
 
-def span(table):
-    """ "-1.20 to 3.40"."""
-    return " to ".join(number(each.item()) for each in table.aminmax())
+def made_by_hand(num_heads):
+    """A layer with the matrices of notebook 05's two heads side by side, whose first output reads two digits."""
+    letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
+    layer = seeded(MultiHeadAttention, 0, 12, 6, 4, 0.0, num_heads)
+    layer.W_query.weight.copy_(torch.cat((first, second)))
+    layer.W_key.weight.copy_(torch.cat((10 * letter, 10 * letter)))
+    layer.W_value.weight.copy_(torch.cat((digit, digit)))
+    layer.out_proj.weight[0] = torch.tensor([10.0, 20, 30, 1, 2, 3])  # tens, then ones
+    layer.out_proj.bias.zero_()
+    return layer
 
 
-def numbers(count):
-    return f"{count} number{'s' * (count > 1)}"
+def answer(tokens):
+    """The digits of the two letters that the last token asks for, as one number."""
+    digits = dict(token.split() for token in tokens[:-1])
+    return "".join(digits[letter] for letter in tokens[-1][:2])
 
 
-def in_numbers(state, place, table):
-    """A table's width and range."""
-    width = table.numel() // len(state.tokens)
-    return f"{place.capitalize()}: {numbers(width)} per token, {span(table)}."
+def run(layer, x, tokens, cut, accuracy=None):
+    """What a layer computes for x (num_tokens, d_in) if its wide tables are cut in a given way."""
+    n, d_out, num_heads = len(x), layer.d_out, layer.num_heads
+
+    def heads(wide):  # (num_tokens, d_out) -> (num_heads, num_tokens, head_dim)
+        return layer.split_heads(wide[None])[0] if cut == CUTS[0] else wide.view(num_heads, n, layer.head_dim)
+
+    wide = {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
+    q, k, v = map(heads, wide.values())
+    weights = attention_weights(attention_scores(q, k), causal_mask(n), scale=layer.head_dim**-0.5)
+    context = (weights @ v).transpose(0, 1).reshape(n, d_out)
+    places, owners = heads(torch.arange(n * d_out).view(n, d_out)), torch.empty(n * d_out, dtype=torch.long)
+    owners[places.flatten()] = torch.arange(num_heads).repeat_interleave(n * layer.head_dim)
+    parameters, output = sum(parameter.numel() for parameter in layer.parameters()), layer.out_proj(context)
+    return SplitState(wide, owners.view(n, d_out), weights, context, output, parameters, tokens, cut, accuracy)
 
 
-def highest_by_head(state):
-    """Each head's highest score, of those that are shown."""
-    shown, names = drawn(state), state.tokens
-    if state.where == "mask":
-        shown = shown.masked_fill(causal_mask(len(names)), -torch.inf)
-    most, places = shown.flatten(1).max(dim=1)  # each (num_heads,)
-    for head, (score, place) in enumerate(zip(most.tolist(), places.tolist(), strict=True), 1):
-        yield f"Head {head}: highest score {number(score)}, {meeting(place, names)}."
-
-
-def folded(name, inside):
-    """A piece of HTML that opens at a click."""
-    return f"<details><summary>{name}</summary><pre>{inside}</pre></details>"
-
-
-def folded_code(state):
-    """All lines of the code, with those of the current stage in bold."""
-    here = lines_at(state.where)
-    lines = [(line in here, html.escape(with_sizes(line, state))) for line in code()]
-    marked = "\n".join(f"<b>{line}</b>" if now else line for now, line in lines)
-    return folded(f"all {len(lines)} lines of code", marked)
-
-
-def divisors(d_out):
-    """The numbers of heads that divide a width, up to as many as fit in the picture."""
-    return [n for n in range(1, min(d_out, MOST_HEADS) + 1) if d_out % n == 0]
+def cut_table(state, name, named):
+    """One wide table, each entry in the colour of the head that gets it, the stronger the larger it is."""
+    table, (n, d_out), parts = state.wide[name], state.owners.shape, []
+    w, h, left, most = SIDE / d_out, HIGH / n, LEFT if named else 0, largest(table)
+    for i in range(n):
+        for j in range(d_out):
+            value, owner = table[i, j].item(), state.owners[i, j].item()
+            look = {"fill": head_colour(owner), "fill_opacity": f"{LIGHT + (STRONG - LIGHT) * abs(value) / most:.2f}"}
+            says = f"{state.tokens[i]}, entry {j + 1} of {name}, head {owner + 1}: {number(value, 4)}"
+            parts.append(
+                tag("rect", says=says, x=f"{j * w:.2f}", y=f"{i * h:.2f}", width=f"{w:.2f}", height=f"{h:.2f}", **look)
+            )
+            if d_out < WIDTH:
+                parts.append(text((j + 0.5) * w, (i + 0.5) * h + 4, number(value, 0), pointer_events="none"))
+    names = "".join(names_beside(state.tokens, TOP, h)) if named else ""
+    title = moved(title_of(name, SIDE), left, 0)
+    return Drawing(names + title + moved("".join(parts), left, TOP), left + SIDE, TOP + HIGH + 4)
 
 
 def offered(d_out, num_heads):
-    """The numbers of heads up to MOST_HEADS, with those that don't divide d_out crossed out, and why."""
-    options = divisors(d_out)
-    words = [
-        f"<b>{n}</b>" if n == num_heads else str(n) if n in options else f'<s style="opacity:0.65">{n}</s>'
-        for n in range(1, MOST_HEADS + 1)
-    ]
-    out = next((n for n in range(2, MOST_HEADS + 1) if n not in options), None)
-    why = f"; crossed out: {d_out} / {out} = {d_out / out:.2f} isn't whole" if out else ""
-    return Markup(f"{' '.join(words)} (head_dim: {d_out} / {num_heads} = {d_out // num_heads}{why})")
+    """The width of a head, and the numbers of heads that d_out can't be divided by, crossed out."""
+    crossed = " ".join(f'<s style="opacity:0.65">{n}</s>' for n in range(1, MOST_HEADS + 1) if d_out % n)
+    return Markup(f"{d_out} / {num_heads} = {d_out // num_heads} per head (num_heads can't be {crossed})")

@@ -15,7 +15,7 @@ import hashlib, io, threading
 import torch
 from matplotlib import pyplot as plt
 from attention_helpers import load_sentence
-from attention_helpers.explorers import SplitExplorer
+from attention_helpers.explorers import ScoresExplorer
 
 
 runs, busy = [], False
@@ -41,12 +41,12 @@ def draw():
     return hashes, numbers
 """
 EXPLORER = """
-explorer = SplitExplorer(load_sentence("journey"))
+explorer = ScoresExplorer(load_sentence("journey"))
 on_main = lambda: threading.current_thread() is threading.main_thread()
 explorer.view.observe(lambda change: pictures.append((busy, on_main())), names="value")
 explorer
 """
-DRAWN_AGAIN = """[fresh := SplitExplorer(load_sentence("journey")), fresh.set(**explorer.values),
+DRAWN_AGAIN = """[fresh := ScoresExplorer(load_sentence("journey")), fresh.set(**explorer.values),
     fresh.svg == explorer.svg][-1]"""
 CELLS = [SET_UP, EXPLORER, "runs.append(draw())"]
 

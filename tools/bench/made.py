@@ -65,6 +65,7 @@ MADE_FROM = {  # all others are made from a sentence alone
     "Playground": (),
     "QKVExplorer": (),
     "ReadingExplorer": (MODEL,),
+    "SplitExplorer": (),
     "TextExplorer": MODELS,
     "WrapperExplorer": (),
 }

@@ -32,7 +32,6 @@ RUNS = {
     "steps too small": {"num_heads": 1, "learning_rate": 0.0001},
     "steps too large": {"num_heads": 1, "learning_rate": 0.1},
 }
-TRAINED = {"random": {"weights": "random"}, "trained": {"weights": "trained", "d_out": 32}}
 # By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
 # dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
 GRIDS = {
@@ -40,10 +39,10 @@ GRIDS = {
     "ScoresExplorer": {"query": EVERY, "temperature": EVERY},
     "QKVExplorer": {"made": EVERY},
     "ScalingExplorer": {"d_k": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
-    "MaskExplorer": {"method": EVERY, "poked": EVERY, "amount": [0.5, 1.0, 2.0, 5.0]},
+    "MaskExplorer": {"mask": EVERY, "place": [0, 1, 2, 3]},
     "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
-    "WrapperExplorer": {"num_heads": [1, 2, 4], "d_out": [1, 2, 4], "weights": EVERY},
-    "SplitExplorer": {"num_heads": [1, 2, 4], "weights": TRAINED, "where": EVERY},
+    "WrapperExplorer": {"num_heads": EVERY, "example": EVERY, "weights": EVERY},
+    "SplitExplorer": {"num_heads": EVERY, "example": [1, 2], "cut": EVERY, "weights": EVERY},
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
@@ -107,8 +106,8 @@ class Live:
         chosen = [[*offered.values()][index] for offered, index in zip(self.grid.values(), place, strict=True)]
         if not self.trains:
             self.explorer.set(**self.first)
-            for values in chosen:  # in turn, so that each finds the nearest possible state, as under a learner's hand
-                self.explorer.set(**values)
+            for values in chosen:
+                self.explorer.set_nearest(**values)
             return
         run, step = chosen[0], chosen[1]["step"]
         if not self.explorer.values.items() >= run.items() or self.explorer.arrays.step > step:
