@@ -44,7 +44,7 @@ class LiveExplorer:
     def __init__(self, page, kernel):
         self.page, self.kernel = page, kernel
         self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
-        self.box = page.locator(f".jp-OutputArea-output .{self.kind}")
+        self.box = page.locator(f".jp-OutputArea-output .{self.kind}").first
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
         self.first = kernel.ask("explorer._first")
 
