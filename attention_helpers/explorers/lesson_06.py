@@ -1,5 +1,6 @@
 """Notebook 06: one wide product, cut into heads, and what the heads read after the cut."""
 
+import itertools
 from typing import NamedTuple
 
 import ipywidgets as widgets
@@ -153,21 +154,19 @@ def run(layer, x, tokens, cut, accuracy=None):
 
 def cut_table(state, name, named):
     """One wide table, each entry in the colour of the head that gets it, the stronger the larger it is."""
-    table, (n, d_out), parts = state.wide[name], state.owners.shape, []
-    w, h, left, most = SIDE / d_out, HIGH / n, LEFT if named else 0, largest(table)
-    for i in range(n):
-        for j in range(d_out):
-            value, owner = table[i, j].item(), state.owners[i, j].item()
-            look = {"fill": head_colour(owner), "fill_opacity": f"{LIGHT + (STRONG - LIGHT) * abs(value) / most:.2f}"}
-            says = f"{state.tokens[i]}, entry {j + 1} of {name}, head {owner + 1}: {number(value, 4)}"
-            parts.append(
-                tag("rect", says=says, x=f"{j * w:.2f}", y=f"{i * h:.2f}", width=f"{w:.2f}", height=f"{h:.2f}", **look)
-            )
-            if d_out < WIDTH:
-                parts.append(text((j + 0.5) * w, (i + 0.5) * h + 4, number(value, 0), pointer_events="none"))
-    names = "".join(names_beside(state.tokens, TOP, h)) if named else ""
+    table, owners, (n, d_out) = state.wide[name].tolist(), state.owners.tolist(), state.owners.shape
+    w, h, left, most = SIDE / d_out, HIGH / n, LEFT if named else 0, largest(state.wide[name])
+    parts, size = names_beside(state.tokens, TOP, h) if named else [], {"width": f"{w:.2f}", "height": f"{h:.2f}"}
+    for i, j in itertools.product(range(n), range(d_out)):
+        value, owner, x, y = table[i][j], owners[i][j], left + j * w, TOP + i * h
+        opacity = f"{LIGHT + (STRONG - LIGHT) * abs(value) / most:.2f}"
+        says = f"{state.tokens[i]}, entry {j + 1} of {name}, head {owner + 1}: {number(value, 4)}"
+        look = size | {"fill": head_colour(owner), "fill_opacity": opacity}
+        parts.append(tag("rect", says=says if d_out < WIDTH else "", x=f"{x:.2f}", y=f"{y:.2f}", **look))
+        if d_out < WIDTH:
+            parts.append(text(x + w / 2, y + h / 2 + 4, number(value, 0), pointer_events="none"))
     title = moved(title_of(name, SIDE), left, 0)
-    return Drawing(names + title + moved("".join(parts), left, TOP), left + SIDE, TOP + HIGH + 4)
+    return Drawing("".join(parts) + title, left + SIDE, TOP + HIGH + 4)
 
 
 def offered(d_out, num_heads):

@@ -151,6 +151,6 @@ def test_the_page_at_the_top_leads_to_the_first(browser):
 
 def test_the_search_finds_a_word_of_a_notebook(browser):
     page = browser.new_page()
-    page.goto((SITE / "search.html").as_uri() + "?q=renormalise")
+    page.goto((SITE / "search.html").as_uri() + "?q=renormalize")
     page.locator("#search-results li a", has_text="3. Causal masking").wait_for()
     page.close()

@@ -41,12 +41,12 @@ GRIDS = {
     "ScalingExplorer": {"d_k": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
     "MaskExplorer": {"mask": EVERY, "place": [0, 1, 2, 3]},
     "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
-    "WrapperExplorer": {"num_heads": EVERY, "example": EVERY, "weights": EVERY},
-    "SplitExplorer": {"num_heads": EVERY, "example": [1, 2], "cut": EVERY, "weights": EVERY},
+    "WrapperExplorer": {"num_heads": EVERY, "example": [1, 2]},
+    "SplitExplorer": {"num_heads": EVERY, "cut": EVERY},
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
-    "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124, 125]},  # of the class in the cell
+    "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
@@ -91,7 +91,8 @@ class Live:
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
         if unknown := [name for name in GRIDS[kind] if name not in self.controls and not self.trains]:
             raise ValueError(f"GRIDS in live_pages.py must name controls of {kind}, got {', '.join(unknown)}")
-        self.grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
+        grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
+        self.grid = {name: offered for name, offered in grid.items() if len(offered) > 1}
 
     @property
     def start(self):
