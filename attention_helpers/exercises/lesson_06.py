@@ -138,7 +138,7 @@ merging = Exercise(
     ],
     why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` joins "
     "them in that order. Because the numbers usually aren't in this order in memory, it makes a copy, as `contiguous` "
-    "and `view` would.",
+    "followed by `view` would.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
 )
 

@@ -23,7 +23,7 @@ from .refresh_notebooks import METADATA
 
 INTRODUCTION = """## Exercises
 
-Fill in the dots, or fix the code, then run the cell. Stuck? The [solutions](solutions/{number}_solutions.ipynb) explain
+Write your answer, then run the cell. Stuck? The [solutions](solutions/{number}_solutions.ipynb) explain
 every answer."""
 SOLUTIONS = """# Solutions to notebook {number}
 
