@@ -134,8 +134,9 @@ find_leaks = Exercise(
         "Row i, column j of `influence(f, x).perturbation` says how far token j moves row i.",
         "`influence(f, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
     ],
-    why="In a leak, row i moves with a later token j, which is an entry above the diagonal. `influence` perturbs each "
-    "token and looks at the output, so the leak can be anywhere. The bound of 1e-5 leaves room for rounding.",
+    why="In a leak, row i moves with a later token j, so the map has an entry above the diagonal that isn't 0. "
+    "`influence` perturbs each token and looks at the output, so the leak can be anywhere. The bound of 1e-5 leaves "
+    "room for rounding.",
     moral="It works for any function with one row per token.",
 )
 
