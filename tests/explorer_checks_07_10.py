@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, tips, tree_of, words_of
+from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, tips, told, tree_of, words_of
 from torch.testing import assert_close
 
 from attention_helpers import causal_mask
-from attention_helpers.explorers.lesson_07_text import visible
-from attention_helpers.explorers.lesson_10 import quoted
+from attention_helpers.explorers.lesson_10 import plain, quoted
+from attention_helpers.explorers.svg import number
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.parts import alibi_bias
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
@@ -61,7 +61,14 @@ def check_learning(e, step, example):
     first, second = [f"{pair[-1]} (from {pair})" for pair in state.asked]
     check_claim(readouts(e)["right answers"], f"{first} and {second}")
     check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
-    check_claim(e.alt, f"After {step} of … the loss is … the accuracy is … question {words[6]} reads. By head 1: …")
+    check_claim(e.alt, f"After {step} of … loss is … nats; the accuracy is … question {words[6]} reads. By head 1: …")
+
+
+def likeliest(shares, comes, count):
+    """The likeliest characters and their probabilities; the last gives way to the one that comes."""
+    ids = shares.topk(count).indices.tolist()
+    ids = ids if comes is None or comes in ids else [*ids[:-1], comes]
+    return [(MODELS[1].vocabulary[n].replace(" ", "␣").replace("\n", "⏎"), shares[n].item()) for n in ids]
 
 
 def check_text(e, text, back):
@@ -70,7 +77,7 @@ def check_text(e, text, back):
     token_ids = torch.tensor([[task.vocabulary.index(character) for character in read]])
     assert state.place == n - 1 - back
     comes = task.vocabulary.index(read[n - back]) if back else None
-    maps, hidden, bars, expected, likeliest = [], [], [], [], []
+    maps, hidden, bars, expected, best, words = [], [], [], [], [], words_of(tree_of(e))
     for name, model in models.items():
         weights, shares = state.readings[name]
         assert_close(weights, model.maps(token_ids)[0])
@@ -78,16 +85,16 @@ def check_text(e, text, back):
         assert (name == "masked") == (not weights[:, future].any()) or not future.any()
         maps.append(weights)
         hidden.append((future & (name == "masked")).expand_as(weights))
-        best, ids = shares.topk(8)
-        likeliest.append(f"{visible(task.vocabulary[ids[0]])}: {best[0]:.2f}")
-        if back:
-            best[-1] = best[-1] if comes in ids else shares[comes]
-            expected.append(shares[comes])
-        bars.append(best)
+        bars += likeliest(shares, comes, 8)
+        best.append(", ".join(f"{sign}: {share:.2f}" for sign, share in likeliest(shares, comes, 5)))
+        expected.append(shares[comes] if back else None)
+        assert f"{name} model: what “{names[state.place]}” reads" in words
+    assert words.count("probability of the next character" + ", ✓ comes" * (back > 0)) == 2
     heads = [*HEAD_COLOURS[: len(maps[0])]]
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(hidden), colours=2 * heads)
     check_arcs(e, [weights[:, state.place] for weights in maps], names, state.place)
-    assert tips(e, ", probability: ") == near(*bars, off=1e-4)
+    shown = [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words]
+    assert shown == [f"{sign}, probability: {number(share, 4)}" for sign, share in bars]
     comes = "nothing comes yet"
     if back:
         comes, losses = f"comes “{names[n - back]}”", [-share.log() for share in expected]
@@ -97,8 +104,7 @@ def check_text(e, text, back):
         check_claim(
             f"{about} {said}", "loss for “{}” masked {:.2f} nats, leaky {:.2f} nats".format(names[n - back], *losses)
         )
-    masked, leaky = likeliest
-    check_claim(e.alt, f"After “{read[: n - back]}” {comes}; … expect: masked: {masked}, … leaky: {leaky}, …")
+    assert e.alt == f"After “{read[: n - back]}” {comes}; the models expect: masked: {best[0]}. leaky: {best[1]}."
 
 
 def check_cost(e, num_tokens, num_heads, width, num_kv_heads, bytes):
@@ -178,21 +184,27 @@ def check_reading(e, text, layer, head, token, ablate):
     assert_close(state.shares, torch.stack([shares, without.logits[0, token].softmax(dim=-1)[ids]]))
     assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
     assert ablate == "none" or not torch.equal(state.shares[0], state.shares[1])
-    assert tips(e, ", all heads: ") == near(state.shares[0], off=1e-4)
-    assert tips(e, ", ablated: ") == near(state.shares[1] if state.ablate else [], off=1e-4)
+    after, bars = [plain(word) for word in MODEL.words(ids)], (("all heads", shares), ("ablated", state.shares[1]))
+    for kind, shares in bars[: 1 + bool(state.ablate)]:
+        shown = [words for words, _ in told(tree_of(e)) if f", {kind}: " in words]
+        assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, shares, strict=True)]
+    assert state.ablate or not tips(e, ", ablated: ")
     words = [word.replace(" ", "·") for word in MODEL.words(token_ids[0])]
     check_claim(e.said, said_of_reading(e, words))
     row = state.maps[layer, head, token].topk(min(3, len(words)))
     reads = [f"{words[place]} {most:.2f}" for most, place in zip(*row, strict=True)]
-    whole, without = ([f"{share:.2f}" for share in shares] for shares in state.shares)
+    whole, without = (", ".join(map("{} {:.2f}".format, after, shares)) for shares in state.shares.tolist())
     first = sum(table[1:, 0].mean() > 0.5 for table in state.maps.flatten(0, 1))  # NaN for a single token
     said = (
         f"{len(words)} tokens. In layer {layer}, head {head}, token {token}, {words[token]}, reads {', '.join(reads)}"
     )
-    said += (
-        f". Next, with all heads: … {' … '.join(whole)}; with {len(state.ablate)} ablated: … {' … '.join(without)}. "
-    )
+    said += f". Next, with all heads: {whole}; with {len(state.ablate)} ablated: {without}. "
     check_claim(e.alt, f"{said}{first} of 8 heads give the first token more than half…")
+    shown = {about.partition(":")[0] for about in words_of(tree_of(e))}
+    title = f"likely next tokens after “{words[token]}”".partition(":")[0]
+    assert {f"layer {layer}, head {head}", title, "layer →", "all 8 heads"} <= shown
+    assert ("masked" in shown) == (len(words) > 1)
+    assert ("key →" in shown) == (len(words) < 19)  # more names than fit
 
 
 def said_of_reading(e, words):

@@ -1,7 +1,7 @@
 """Notebook 08's explorer: what a layer of a size costs, with numbers worked out by hand."""
 
 import pytest
-from explorer_page import SVG, check_claim, figures, readouts, told, tree_of
+from explorer_page import SVG, check_claim, figures, readouts, told, tree_of, words_of
 
 from attention_helpers import explorers
 from attention_helpers.explorers.base import Markup
@@ -21,7 +21,7 @@ COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 0.5 42.5 7.9",
         "512 tokens, num_heads 12, num_kv_heads 12 … width of 768 … 3.22 billion FLOPs, 0.25 of them for scores and "
-        "context. … 4 bytes the scores take 12.6 MB, keys and values 3.1 MB. … peak: split 42.5 MB, fused 7.9 MB.",
+        "context. … 4 bytes the scores take 12.6 MB, keys and values 3.1 MB. Measured peak: split 42.5 MB, fused 7.9 …",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
@@ -43,6 +43,10 @@ def test_figures_of_a_cost(cost, state, said, rows, alt):
     cost.set(**state)
     check_claim(cost.said, said)
     assert figures(" ".join(readouts(cost).values())) == rows.split()
+    about = (
+        "FLOPs … billion; … of them, for scores and context, … squared scores … bytes = … keys and values … bytes = …"
+    )
+    check_claim(" ".join(map(" ".join, readouts(cost).items())), f"{about} decoding … FLOPs per byte of keys and …")
     check_claim(cost.alt, alt)
 
 
@@ -75,12 +79,22 @@ def test_the_curves_are_those_of_the_sizes_that_are_set(cost):
     assert curves["scores of 32 heads"] == close({n: 32 * n * n * 2 for n in LENGTHS})
     assert curves["keys and values"] == close({n: 2 * n * 8 * 128 * 2 for n in LENGTHS})
     assert points == {}
-    assert "No measured points" in cost.message.value
+    check_claim(Markup(cost.message.value), "No measured points: … 12 heads, width 768, float32.")
+    assert "memory of one layer" in words_of(tree_of(cost))
+    [here] = [path.get("d") for path in tree_of(cost).iter(f"{SVG}path") if path.get("stroke-opacity") == "0.5"][-1:]
+    ends = {text.text: float(text.get("x")) for text in tree_of(cost).iter(f"{SVG}text")}
+    assert float(here[1:].split()[0]) == pytest.approx(ends["64"], abs=0.1)
+    cost.measured = {}
+    cost.set(num_heads=1)
+    check_claim(Markup(cost.message.value), "8 doesn't divide 1 head: 1 KV head instead.")  # and no points are missed
 
 
 def test_what_was_measured_lies_on_its_formula(cost):
     curves, points = chart_of(cost)
     assert points == {f"{name} layer's peak": close(there) for name, there in MEASURED.items()}
+    assert {"share of the FLOPs", "memory of one layer, points measured", "num_tokens"} <= {*words_of(tree_of(cost))}
+    cost.set(num_tokens=2048)
+    assert readouts(cost)["measured peak"] == "fused 31.5 MB"
     assert curves["split layer's peak"] == close({512: 3 * 12 * 512 * 512 * 4 + 3 * 512 * 768 * 4})
     assert curves["fused layer's peak"] == close({n: 5 * n * 768 * 4 for n in (512, 1024, 2048)})
     assert cost.message.value == ""
@@ -94,14 +108,19 @@ def test_heads_keep_their_own_keys_until_some_are_shared(cost):
     assert state() == (768, 48, 48)
     cost.controls["width"].value = 1600  # 1600 / 48 isn't whole, 1600 / 40 is
     assert state() == (1600, 40, 40)
-    assert figures(Markup(cost.message.value))[:3] == ["48", "1600", "40"]
+    heads = "48 doesn't divide the width 1600: 40 heads instead. No measured points: … 12 heads, width 768, float32."
+    check_claim(Markup(cost.message.value), heads)
     cost.controls["width"].value = 768
     assert state() == (768, 48, 48)
     cost.controls["num_kv_heads"].value = 4
     cost.controls["num_heads"].value = 6
     assert state() == (768, 6, 3)
-    assert figures(Markup(cost.message.value))[:3] == ["4", "6", "3"]
+    check_claim(Markup(cost.message.value), "4 doesn't divide 6 heads: 3 KV heads instead. No measured points: …")
     cost.set(num_heads=24, num_kv_heads=24)
     cost.set(num_heads=2)
     assert state() == (768, 2, 2)
     assert list(cost.controls["num_kv_heads"].options) == [1, 2]
+    assert "scores of 2 heads" in cost.said
+    cost.set(num_heads=48, num_kv_heads=4)
+    cost.controls["width"].value = 1600
+    check_claim(Markup(cost.message.value), heads)

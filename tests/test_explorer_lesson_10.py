@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from explorer_page import SVG, check_claim, tree_of, words_of
+from explorer_page import SVG, check_claim, frames, told, tree_of, words_of
 from PIL import Image
 
 from attention_helpers.explorers import ReadingExplorer, lesson_10
@@ -38,7 +38,8 @@ def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(ex
         assert tiles(explorer, **{"stroke-width": "2"}) == [explorer.tiles.value]
         return explorer.tiles.value
 
-    assert [value for _, value in explorer.tiles._options_full] == [(a, b) for b in range(4) for a in range(2)]
+    named = [(f"layer {a}, head {b}", (a, b)) for b in range(4) for a in range(2)]
+    assert list(explorer.tiles._options_full) == named
     explorer.tiles.value = (0, 3)
     assert chosen() == (0, 3)
     explorer.controls["head"].value = 0
@@ -51,7 +52,11 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     [image] = tree_of(explorer)[1][0].iter(f"{SVG}image")
     png = base64.b64decode(image.get("href").partition("base64,")[2])
     alpha = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))[..., 3] / 255
+    texts = [text for text in tree_of(explorer)[1][0].iter(f"{SVG}text") if text.text != "layer →"]
+    at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
+    assert at["0"] == 64 + lesson_10.TILE / 2
     for layer, head in itertools.product(range(2), range(4)):
+        assert 0 < at[f"head {head}"] - lesson_10.ATLAS - head * lesson_10.TILE < lesson_10.TILE
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
 
@@ -59,8 +64,9 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
     explorer.set(layer=1, head=2, ablate="this head")
     assert explorer.arrays.ablate == ((1, 2),)
-    assert tiles(explorer, **{"class": "ablated"}) == [(1, 2)]
     explorer.set(layer=0, ablate="its layer")
+    assert tiles(explorer, **{"class": "ablated"}) == [*explorer.arrays.ablate]
+    assert [words for words, _ in told(tree_of(explorer)[1][0])] == ["ablated"] * 4
     assert explorer.arrays.ablate == tuple((0, head) for head in range(4))
     explorer.set(ablate="induction")
     assert explorer.arrays.ablate == tuple(explorer.roles["induction"])
@@ -97,6 +103,8 @@ def test_of_a_long_text_the_token_and_what_it_reads_most_are_named(explorer):
     most, least = (TEXT[place(explorer.arrays.row[:21])] for place in (torch.argmax, torch.argmin))
     assert most != least
     assert words_of(tree_of(explorer)[0][0])[-2:] == [TEXT[20], most]
+    [(_, y, *_)] = frames(tree_of(explorer)[0][0], "2")
+    assert y == pytest.approx(lesson_10.ABOVE + 20 * lesson_10.MAP / len(TEXT), abs=0.1)
 
 
 def test_the_token_slider_ends_at_the_last_token_and_follows_the_text(explorer):

@@ -83,7 +83,7 @@ class CostExplorer(Explorer):
         if wanted["num_heads"] != heads:
             said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
         if wanted["num_kv_heads"] not in (shared, wanted["num_heads"]):
-            said.append(f"{wanted['num_kv_heads']} doesn't divide {heads} heads: {shared} KV heads instead.")
+            said.append(f"{wanted['num_kv_heads']} doesn't divide {many(heads)}: {many(shared, 'KV head')} instead.")
         if self.measured and not values.items() >= MEASURED.items():
             known = "{num_heads} heads, width {width}".format(**MEASURED)
             said.append(f"No measured points: they were taken with {known}, float32.")
@@ -148,7 +148,11 @@ class CostExplorer(Explorer):
 
 
 def scores_of(num_heads):
-    return f"scores of {num_heads} head{'s' * (num_heads > 1)}"
+    return f"scores of {many(num_heads)}"
+
+
+def many(count, name="head"):
+    return f"{count} {name}{'s' * (count > 1)}"
 
 
 def rounded_size(count):
