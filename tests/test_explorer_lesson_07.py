@@ -31,7 +31,7 @@ def learning():
     return explorers.LearningExplorer(RUN)
 
 
-@pytest.mark.parametrize("heads", [[1], [0, 1], [1, 1, 0, 1]])
+@pytest.mark.parametrize("heads", [[1], [0, 1], [1, 0, 1]])
 def test_the_headline_tells_what_each_head_reads_most_or_of_many_the_strongest(heads):
     e = explorers.LearningExplorer(run_of(heads))
     e.set(step=2, example=3)
@@ -39,12 +39,6 @@ def test_the_headline_tells_what_each_head_reads_most_or_of_many_the_strongest(h
     each = range(len(heads)) if len(heads) < 3 else [row.amax(dim=1).argmax().item()]
     reads = [(f"{head + 1}", *figures(e.arrays.tokens[row[head].argmax()]), f"{row[head].max():.2f}") for head in each]
     assert figures(e.said) == ["2", *dict.fromkeys(right), *(figure for read in reads for figure in read)]
-
-
-def test_equal_accuracies_are_named_once(learning):
-    for shares, said in (([1.0], "100%"), ([0.5, 0.5], "50% on both answers"), ([0.19, 0.06], "19% and 6%")):
-        state = learning.arrays._replace(accuracy=torch.tensor(shares))
-        check_claim(learning.headline(state), f"Step {state.step}: accuracy {said}. Head 1 reads … most …")
 
 
 def test_one_question_has_one_answer():
@@ -57,6 +51,9 @@ def test_one_question_has_one_answer():
     assert asked[0] == e.arrays.tokens[-1][0]
     assert figures(readouts(e)["right answer"]) == [asked[-1], asked[-1]]
     assert "second answer" not in e.svg
+    for shares, said in (([1.0], "100%"), ([0.5, 0.5], "50% on both answers"), ([0.19, 0.06], "19% and 6%")):
+        state = e.arrays._replace(accuracy=torch.tensor(shares))
+        check_claim(e.headline(state), f"Step {state.step}: accuracy {said}. Head 1 reads … most …")
 
 
 def strips(tree):
@@ -80,9 +77,8 @@ def test_the_strips_show_what_the_question_read_in_the_run_and_the_step_is_frame
         assert any(mark == pytest.approx((x + place * each, y, each, height), abs=0.2) for mark in marks)
     words, tokens = words_of(tree), learning.arrays.tokens
     assert words[-6:] == [*map(str, STEPS), "step, not to scale →"]
-    assert {"head 1 reads", "head 2 reads", f"what “{tokens[-1]}” reads", "accuracy on new examples, by step"} <= {
-        *words
-    }
+    titles = {"head 1 reads", "second answer", f"what “{tokens[-1]}” reads", "accuracy on new examples, by step"}
+    assert titles <= {*words}
     bold = {text.text for text in tree.iter(f"{SVG}text") if text.get("font-weight") == "bold"}
     assert bold & {*tokens} == {*learning.arrays.asked}
 
@@ -125,8 +121,7 @@ def typed():
     ("text", "read", "said"),
     [
         ("vßi@ ßha\t", "vi ha", r"so left out: ß, @, \t."),
-        ("ß" * 40 + "via", "via", "so left out: ß."),  # not that only the last 32 are read: only three were left
-        ("ßtown lies by a slow green river.", "town lies by a slow green river.", "so left out: ß."),  # exactly 32
+        ("ßtown lies by a slow green river.", "town lies by a slow green river.", "so left out: ß."),  # 32 are left
         ("ßa town lies by a slow green river.", "town lies by a slow green river.", "ß. … last 32 characters."),
     ],
 )

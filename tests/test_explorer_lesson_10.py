@@ -38,8 +38,7 @@ def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(ex
         assert tiles(explorer, **{"stroke-width": "2"}) == [explorer.tiles.value]
         return explorer.tiles.value
 
-    named = [(f"layer {a}, head {b}", (a, b)) for b in range(4) for a in range(2)]
-    assert list(explorer.tiles._options_full) == named
+    assert [*explorer.tiles._options_full] == [(f"layer {a}, head {b}", (a, b)) for b in range(4) for a in range(2)]
     explorer.tiles.value = (0, 3)
     assert chosen() == (0, 3)
     explorer.controls["head"].value = 0
@@ -52,7 +51,7 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     [image] = tree_of(explorer)[1][0].iter(f"{SVG}image")
     png = base64.b64decode(image.get("href").partition("base64,")[2])
     alpha = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))[..., 3] / 255
-    texts = [text for text in tree_of(explorer)[1][0].iter(f"{SVG}text") if text.text != "layer →"]
+    texts = tree_of(explorer)[1][0].iter(f"{SVG}text")
     at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
     assert at["0"] == 64 + lesson_10.TILE / 2
     for layer, head in itertools.product(range(2), range(4)):
