@@ -21,7 +21,7 @@ COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 0.5 42.5 7.9",
         "512 tokens, num_heads 12, num_kv_heads 12 … width of 768 … 3.22 billion FLOPs, 0.25 of them for scores and "
-        "context. … 4 bytes the scores take 12.6 MB, keys and values 3.1 MB. Measured peak: split 42.5 MB, fused 7.9 …",
+        "context. … 4 bytes the scores take 12.6 MB, … values 3.1 MB. Measured peak: split 42.5 MB, fused 7.9 MB.",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
@@ -43,10 +43,8 @@ def test_figures_of_a_cost(cost, state, said, rows, alt):
     cost.set(**state)
     check_claim(cost.said, said)
     assert figures(" ".join(readouts(cost).values())) == rows.split()
-    about = (
-        "FLOPs … billion; … of them, for scores and context, … squared scores … bytes = … keys and values … bytes = …"
-    )
-    about += " decoding … FLOPs per byte of keys and values…" + " measured peak …" * ("peak" in alt)
+    about = "FLOPs … billion; … of them, for scores and context, … squared scores … bytes = … keys and values … bytes ="
+    about += " … decoding … FLOPs per byte of keys and values…" + " measured peak …" * ("peak" in alt)
     check_claim(" ".join(map(" ".join, readouts(cost).items())), about)
     check_claim(cost.alt, alt)
 
