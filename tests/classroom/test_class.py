@@ -63,10 +63,10 @@ def run_whole(kernel, notebook):
 
 
 def slide(kernel):
-    """Move the last explorer's slider "place of B ?" to 3; return the HTML that its picture then has."""
+    """Move the first explorer's slider "place of B ?" to 3; return the HTML that its picture then has."""
     states = kernel.widgets.items()
-    *_, slider = [widget for widget, state in states if state.get("description") == "place of B ?"]
-    *_, picture = [widget for widget, state in states if "<svg" in str(state.get("value"))]
+    slider, *_ = [widget for widget, state in states if state.get("description") == "place of B ?"]
+    picture, *_ = [widget for widget, state in states if "<svg" in str(state.get("value"))]
     return kernel.move(slider, 3, picture)
 
 
