@@ -7,7 +7,7 @@ from .latent import LatentAttention
 from .layers import ModernAttention
 from .positions import llama3_frequencies, rope_frequencies, yarn_frequencies
 
-OPTIONS = "window", "head_dim", "bias", "out_bias", "qk_norm", "sinks", "gate"
+OPTIONS = "window", "head_dim", "bias", "out_bias", "qk_norm", "sinks", "gate", "scale"
 LATENT = "d_latent", "d_key", "d_value", "d_rope", "d_query_latent"
 COLUMNS = "model", "layers", "positions", "heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"
 
