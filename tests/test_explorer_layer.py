@@ -8,7 +8,7 @@ from functools import partial
 import other_layers
 import pytest
 import torch
-from explorer_page import SVG, bands, check_maps, figures, near, tips, told, tree_of, words_of
+from explorer_page import SVG, bands, check_maps, figures, near, paths, tips, told, tree_of, words_of
 from other_layers import made
 from torch import nn
 
@@ -17,7 +17,7 @@ from attention_helpers.any_layer.maps import find_maps
 from attention_helpers.any_layer.signature import kinds_of
 from attention_helpers.any_layer.verdicts import headline
 from attention_helpers.explorers import LayerExplorer, layer
-from attention_helpers.plots import HEAD_COLOURS
+from attention_helpers.plots import ABOVE, HEAD_COLOURS
 from attention_helpers.seeded import seeded
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
@@ -220,7 +220,8 @@ def sizes_of(explorer):
 def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(name):
     e = LayerExplorer(getattr(other_layers, name), SENTENCE)
     verdicts = e.arrays.verdicts.values()
-    assert [word for word in words_of(tree_of(e)) if word in {*"✓✗?"}] == [verdict.sign for verdict in verdicts]
+    signs = [(part.text, part.get("fill") == ABOVE) for part in tree_of(e).iter(f"{SVG}text") if part.text in {*"✓✗?"}]
+    assert signs == [(verdict.sign, verdict.sign == "✗") for verdict in verdicts]  # a fault is red
     tooltips = [words for words, _ in told(tree_of(e))]
     for sign, claim, words, _ in verdicts:
         assert f"{claim}: {words}".replace("`", "") in tooltips
@@ -237,15 +238,25 @@ def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_no
     torch.testing.assert_close(e.arrays.result, layer.o_proj(context)[0].detach())
     entries = torch.stack([e.arrays.context, e.arrays.result])
     assert tips(e, ", entry ") == near(entries, off=1e-4)
+    assert {"context, by head", "influence", "red: the future", "result"} <= {*words_of(tree_of(e))}
     alone = LayerExplorer(other_layers.Einsum, SENTENCE, num_heads=2)  # heads side by side are its result
     assert bands(alone) == [*HEAD_COLOURS[:2]]
+    assert "result: heads side by side" in words_of(tree_of(alone))
+    assert "result" in words_of(tree_of(LayerExplorer(other_layers.HalfLook, SENTENCE)))  # of its only map
     assert tips(alone, ", entry ") == near(alone.arrays.result, off=1e-4)
     assert bands(LayerExplorer(other_layers.TorchModule, SENTENCE)) == []  # it doesn't show its context
+
+
+def test_a_cross_marks_each_weight_that_dropout_took():
+    e = LayerExplorer(other_layers.Dropping, SENTENCE)
+    dropped = (e.arrays.shown == 0) & torch.ones(4, 4).tril().bool()
+    assert paths(tree_of(e), stroke_width="1.5") == dropped.sum(dim=(1, 2)).tolist()
 
 
 def test_the_readout_says_what_goes_in_and_out():
     e = LayerExplorer(other_layers.WeightsFirst, SENTENCE, d_out=6)
     summary = re.search("<summary>(.*)</summary>", e.readout)[1]
+    assert "2 attention maps: " in e.readout
     parameters = str(3 * (4 * 6 + 6))
     assert figures(summary) == [*"144", *"146", parameters, *"22", *"144"]  # result 2 of 2, without (1, 4, 4) weights
 

@@ -6,33 +6,22 @@ import re
 import pytest
 import torch
 
+from attention_helpers.modern import published
 from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
-from attention_helpers.modern.published import (
-    build_layer,
-    cached_numbers,
-    model_cache_bytes,
-    models_table,
-    published_models,
-)
 
 # KiB that the cache grows by per token in 2-byte numbers, worked out by hand from each publisher's numbers
 GROWS = {"GPT-2 124M": 36, "Llama 2 7B": 512, "Llama 3.1 8B": 128, "DeepSeek-V3": 68.625, "Gemma 3 27B": 80,
          "Qwen3 8B": 144, "MiniMax-M1": 40, "SmolLM3 3B": 72, "gpt-oss 120B": 36, "OLMo 3 7B": 128,
          "DeepSeek-V3.2": 83.875, "MiMo-V2-Flash": 22.5, "Qwen3.5 9B": 32, "OLMo Hybrid 7B": 120,
          "Gemma 4 31B": 80}  # fmt: skip
-SCALES = {
-    "Gemma 3 27B": (5376 / 32) ** -0.5,
-    "Gemma 4 31B": 1,
-}  # all others divide scores by the root of a head's width
-NOT_ROUNDED = {"gpt-oss 120B"}  # YaRN's blend begins and ends between two pairs
+SCALES = {"Gemma 3 27B": (5376 / 32) ** -0.5, "Gemma 4 31B": 1}  # others take a head's width in place of width / heads
 SAID = """
+| model | layers | positions | heads / KV heads × width | also | KiB per token | GiB at 131,072 |
 | GPT-2 124M | 12 full | learned, 1,024 | 12 / 12 × 64 | bias | 36.0 | — |
-| Llama 3.1 8B | 32 full | base 500,000, Llama 3 × 8 | 32 / 8 × 128 | — | 128.0 | 16.0 |
 | Gemma 3 27B | 52 sliding (1,024) | base 10,000 | 32 / 16 × 128 | QK-norm per head | 80.0 | 10.4 |
 | gpt-oss 120B | 18 sliding (128) | base 150,000, YaRN × 32 | 64 / 8 × 64 | sinks, bias | 36.0 | 4.5 |
 | DeepSeek-V3.2 | 61 sparse latent (2,048) | base 10,000, YaRN × 40 | 128 / latent of 512 + 64 | — | 83.9 | 10.5 |
 | MiMo-V2-Flash | 39 sliding (128) | base 10,000, 64 of 192 entries | 64 / 8 × 192 (values 128) | sinks | 22.5 | 2.8 |
-| MiniMax-M1 | 70 linear | — | 64 states of 128 × 128 | gate | 40.0 | 5.1 |
 | OLMo Hybrid 7B | 24 linear (delta rule) | — | 30 states of 96 × 192 | gate | 120.0 | 15.0 |
 |  | 8 full | none | 30 / 30 × 128 | QK-norm over the width |  |  |
 |  | 10 full | base 1,000,000, 128 of 512 entries | 32 / 4 × 512 | QK-norm per head, values from W_key |  |  |
@@ -68,9 +57,8 @@ def rotation_of(row, truncate):
     return llama3_frequencies(plain, factor, original) if kind == "Llama 3" else plain / factor, 1.0
 
 
-def check_numbers(layer, row, model):
-    width, name = model["width"], model["name"]
-    frequencies, factor = (None, 1.0) if row["base"] is None else rotation_of(row, name not in NOT_ROUNDED)
+def check_numbers(layer, row, width, name):
+    frequencies, factor = (None, 1.0) if row["base"] is None else rotation_of(row, name != "gpt-oss 120B")
     assert (layer.frequencies is None) == (frequencies is None)
     if frequencies is not None:
         assert layer.frequencies.tolist() == pytest.approx(frequencies.tolist(), rel=1e-9)
@@ -85,31 +73,29 @@ def check_numbers(layer, row, model):
         assert (layer.factor, layer.scale) == pytest.approx((factor, SCALES.get(name, row["head_dim"] ** -0.5)))
 
 
-@pytest.mark.parametrize("model", published_models(), ids=lambda model: model["name"])
+@pytest.mark.parametrize("model", published.published_models(), ids=lambda model: model["name"])
 def test_each_row_keeps_what_it_says_and_has_a_source(model):
-    assert model_cache_bytes(model, 9001) - model_cache_bytes(model, 9000) == 1024 * GROWS[model["name"]]
+    before, after = (published.model_cache_bytes(model, num_tokens) for num_tokens in (9000, 9001))
+    assert after - before == 1024 * GROWS[model["name"]]
     assert model["source"]
     for row in model["layers"]:
         with torch.device("meta"):
-            layer = build_layer(row, model["width"])
+            layer = published.build_layer(row, model["width"])
             if layer is None:
                 assert row["kind"] == "linear" or "value_dim" in row
                 continue
-            check_numbers(layer, row, model)
+            check_numbers(layer, row, model["width"], model["name"])
             out, cache = layer.step(torch.empty(1, 300, model["width"]))
         assert out.shape == (1, 300, model["width"])
         kept = sum(part.numel() for part in cache if isinstance(part, torch.Tensor))
-        assert kept == cached_numbers(row, 300) - 300 * row.get("index_dim", 0)
+        assert kept == published.cached_numbers(row, 300) - 300 * row.get("index_dim", 0)
 
 
 def test_the_table_says_what_each_kind_of_layer_has_and_what_its_cache_takes():
-    models = published_models()
-    head, _, first, *lines = models_table(models).splitlines()
-    assert head == "| model | layers | positions | heads / KV heads × width | also | KiB per token | GiB at 131,072 |"
-    assert first.startswith(f'| [GPT-2 124M]({models[0]["link"]} "openai/gpt-2, src/model.py") | 12 full |')
-    assert set(SAID.splitlines()) <= {re.sub(r"\[(.*?)\]\(.*?\)", r"\1", line) for line in [first, *lines]}
-    few = models_table(models[:1], ("KiB per token", "model", "GiB at 131,072")).splitlines()
-    assert few[1] == "| --: | --- | --: |"
-    assert few[2].startswith("| 36.0 | [GPT-2 124M]")
-    [hybrid] = [model for model in models if model["name"] == "OLMo Hybrid 7B"]
-    assert model_cache_bytes(hybrid, 0) == 24 * 30 * 96 * 192 * 2  # its states don't grow
+    models = published.published_models()
+    lines = published.models_table(models).splitlines()
+    assert lines[2].startswith(f'| [GPT-2 124M]({models[0]["link"]} "openai/gpt-2, src/model.py") | 12 full |')
+    assert set(SAID.splitlines()) <= {re.sub(r"\[(.*?)\]\(.*?\)", r"\1", line) for line in lines}
+    few = published.models_table(models[:1], ("KiB per token", "model", "GiB at 131,072")).splitlines()
+    assert (few[1], few[2][:22]) == ("| --: | --- | --: |", "| 36.0 | [GPT-2 124M](")
+    assert published.model_cache_bytes(models[-2], 0) == 24 * 30 * 96 * 192 * 2  # OLMo Hybrid's states don't grow
