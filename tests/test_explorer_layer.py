@@ -247,16 +247,17 @@ def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_no
     assert bands(LayerExplorer(other_layers.TorchModule, SENTENCE)) == []  # it doesn't show its context
 
 
-def test_a_cross_marks_each_weight_that_dropout_took():
-    e = LayerExplorer(other_layers.Dropping, SENTENCE)
+def test_a_cross_marks_each_weight_that_dropout_took_and_what_only_one_head_hides_is_shown():
+    e = LayerExplorer(other_layers.Dropping, SENTENCE, num_heads=2)
     dropped = (e.arrays.shown == 0) & torch.ones(4, 4).tril().bool()
     assert paths(tree_of(e), stroke_width="1.5") == dropped.sum(dim=(1, 2)).tolist()
+    e = LayerExplorer(other_layers.OneHeadMasked, SENTENCE, num_heads=2)
+    check_maps(e, e.arrays.shown, SENTENCE.tokens, limit=1)
 
 
 def test_the_readout_says_what_goes_in_and_out():
-    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE, d_out=6)
-    summary = re.search("<summary>(.*)</summary>", e.readout)[1]
-    assert "2 attention maps: " in e.readout
+    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE, d_out=6, num_heads=2)
+    summary = re.search("<summary>(.*)</summary>2 attention maps: ", e.readout)[1]
     parameters = str(3 * (4 * 6 + 6))
     assert figures(summary) == [*"144", *"146", parameters, *"22", *"144"]  # result 2 of 2, without (1, 4, 4) weights
 
