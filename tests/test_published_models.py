@@ -44,7 +44,7 @@ def parameters_of(row, width):
 
 
 def rotation_of(row, truncate):
-    """How fast a row's pairs of entries rotate, by the formulas' own words, and the factor of what is rotated."""
+    """How fast a row's pairs rotate, by the formulas' own words, and their factor. Only gpt-oss doesn't truncate."""
     rotated = row.get("rotated") or row.get("d_rope") or row["head_dim"]
     wide, (kind, factor, original) = row.get("rope_dim", rotated), (None, 1, None)
     plain = torch.tensor(
