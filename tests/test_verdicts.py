@@ -59,7 +59,7 @@ LAYERS = {
     "OverTime": (2, "✗✓✗✓?✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
     "WeightsTurned": (2, "✗✓✗✓?✓✓", FUTURE + "its weights are transposed after softmax", "since the weights were t"),
     "HeadsMixed": (2, "✗✗✓✓?✓✓", FUTURE + "its maps don't, so does the reshape in", "a map has a weight"),
-    "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero", "window of 2", ", 4, 4"),
+    "Convolution": (0, "✗??✓?✓✓", FUTURE + "row 0 moves by 0.64 when token 1 is set to zero", "the token b", ", 4, 4"),
     # the past
     "ViewWithoutTranspose": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1; does "),
     "LastRowEmptied": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0.*3$", "there$"),
@@ -200,7 +200,10 @@ def test_a_window_of_any_width_is_named(s, width):
 @pytest.mark.parametrize(
     ("hides", "said"),
     [
-        (lambda d: (d < 0) | (d > 1), "It has a sliding window of 2: each token reads itself and the token before it"),
+        (
+            lambda d: (d < 0) | (d > 2),
+            "It has a sliding window of 3: each token reads itself and the 2 tokens before it",
+        ),
         (lambda d: (d < 0) | (d == 1), "No fault found, but token 3 never reads token 2"),
         (lambda d: (d < 0) | (d == 1) | (d == 3), "No fault found, but token 3 never reads tokens 0, 2"),
         (lambda d: d < -2, "It reads the future: its mask hides only some of it"),
