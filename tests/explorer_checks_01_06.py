@@ -110,16 +110,35 @@ def check_mask(e, mask, place):
     assert numbers(readouts(e)["weight of “B ?” on later tokens"]) == near(0.0 if mask else row[place + 1 :].sum())
 
 
+def check_chart(e, losses, level, title):
+    """Each curve has its name, its dashes in the key, and its losses, as the ticks tell; so has the constant answer."""
+    tree, names = tree_of(e), ["the 16 training sequences", "200 new sequences"]
+    spots = {part.text: (float(part.get("x")), float(part.get("y"))) for part in tree.iter(f"{SVG}text")}
+    assert {"loss", "step →", title} <= spots.keys()
+    loss_at = lambda y: 0.5 + (y + 4 - spots["0.5"][1]) / (spots["1.5"][1] - spots["0.5"][1])  # noqa: E731
+    step_at = lambda x: 50 + 250 * (x - spots["50"][0]) / (spots["300"][0] - spots["50"][0])  # noqa: E731
+    assert loss_at(spots["always answering 0"][1] - 13) == pytest.approx(level, abs=0.01)  # its line is above it
+    curves = [(words, path) for words, path in told(tree) if path.tag == f"{SVG}path"]
+    assert [words for words, _ in curves] == [words for words in words_of(tree) if words in names] == names
+    key = [path.get("stroke-dasharray") for path in tree.iter(f"{SVG}path") if path.get("d") == "M0.0 -4.0L18.0 -4.0"]
+    assert [path.get("stroke-dasharray") for _, path in curves] == key
+    for (_, path), expected in zip(curves, losses, strict=True):
+        x, y = zip(*(map(float, spot.split()) for spot in path.get("d")[1:].split("L")), strict=True)
+        assert [*map(loss_at, y)] == near(expected, off=0.01)
+        assert [*map(step_at, x)] == near(torch.arange(len(x)) * 5, off=0.5)
+
+
 @torch.no_grad()
 def check_dropout(e, step, p):
     """The curves are those of the run; at its end they and the weights are what its model computes."""
     state, run, days = e.arrays, train(p, 1), [f"day {n}" for n in range(1, 7)]
-    place = step // 5
+    place, title = step // 5, "weights, × dropped" if p else "attention weights"
     assert torch.equal(state.losses, run.losses[: place + 1])
     if step == 300:
         assert state.losses[-1].tolist() == near(*[(run.model(x) - y).square().mean() for x, y in run.sets], off=1e-6)
         assert_close(state.weights, run.model[0].steps(run.sets[0][0][:1]).weights[0])
     check_maps(e, state.weights[None], days, hidden=causal_mask(6))
+    check_chart(e, run.losses[: place + 1].clamp(max=1.5).T, (run.sets[1][1] ** 2).mean(), title)
     gone = int(state.dropped[~causal_mask(6)].sum())
     assert sum(paths(tree_of(e), stroke_width="1.5")) == gone
     assert (gone > 0) <= (p > 0)
@@ -140,8 +159,8 @@ def stored(width, num_heads):
     return reader, x, (reader(x[:64]).argmax(dim=-1) == answers[:64]).double().mean(dim=0)
 
 
-def check_heads(e, layer, x, accuracy):
-    """What both explorers of heads show of a layer's steps; returns the state."""
+def check_heads(e, layer, x, accuracy, *words, columns=None):
+    """What both explorers of heads show of a layer's steps, with words in the picture; returns the state."""
     state, steps = e.arrays, layer.steps(x)
     assert_close(state.weights, steps.weights[0])
     assert_close(state.context, steps.context[0], atol=1e-5, rtol=1e-4)
@@ -150,6 +169,11 @@ def check_heads(e, layer, x, accuracy):
         assert_close(state.accuracy.double(), accuracy)
         assert numbers(readouts(e)["trained for"])[-2:] == near(accuracy)
     check_maps(e, state.weights, state.tokens, hidden=causal_mask(x.shape[1]))
+    assert {*words, f"-{state.context.abs().max():.2g}", "digit →" if columns else "entry →"} <= {*words_of(tree_of(e))}
+    said = [words for words, _ in told(tree_of(e)) if ", entry " in words and " of " not in words]
+    places = [f"{token}, entry {n}" for token in state.tokens for n in columns or range(state.context.shape[1])]
+    assert [words.rpartition(": ")[0] for words in said] == places
+    assert [numbers(words)[-1] for words in said] == near(state.context, off=1e-4)
     return state
 
 
@@ -183,13 +207,13 @@ def check_stack(e, num_heads, example, weights):
     for n, head in enumerate(layer.heads):
         for mine, theirs in zip(head.parameters(), matrices, strict=True):
             mine.copy_(theirs[n * each : (n + 1) * each])
-    state = check_heads(e, layer, x, accuracy)
+    digits = "123" * num_heads if accuracy is None else None
+    state = check_heads(e, layer, x, accuracy, "context vectors, head after head", columns=digits)
     assert bands(e) == [*HEAD_COLOURS[:num_heads]]
-    assert width > 16 or tips(e, ", entry ") == near(state.context, off=1e-4)
     found = readouts(e)
     assert weights == "trained" or numbers(found["context of “BC ?”"]) == near(state.context[-1])
     assert numbers(found["width"]) == [num_heads, width / num_heads, width]
-    assert numbers(found["parameters"]) == [num_heads, state.parameters / num_heads, state.parameters]
+    assert found["parameters"] == f"{num_heads} × {state.parameters // num_heads} = {state.parameters}"
     assert numbers(e.alt) == near(last_rows(state.weights), width, *ends(state.context))
 
 
@@ -210,7 +234,7 @@ def check_split(e, num_heads, example, cut, weights):
     layer = kind(x.shape[-1], d_out, n, 0.0, num_heads)
     for mine, theirs in zip(layer.parameters(), matrices, strict=False):
         mine.copy_(theirs)
-    state, found = check_heads(e, layer, x, accuracy), readouts(e)
+    state, found = check_heads(e, layer, x, accuracy, "contexts, side by side"), readouts(e)
     assert bands(e) == [*HEAD_COLOURS[:num_heads]]  # of the context vectors
     wide, faint = torch.stack([x[0] @ matrix.T for matrix in matrices]), 0.18
     cells = [shape for shape in tree_of(e).iter(f"{SVG}rect") if shape.get("fill-opacity") and shape.get("y")]
@@ -221,11 +245,18 @@ def check_split(e, num_heads, example, cut, weights):
     owner = {place: head for head, part in enumerate(layer.split_heads(each)[0]) for place in part.flatten().tolist()}
     colours = [HEAD_COLOURS[owner[place]] for place in range(n * d_out)]
     assert [shape.get("fill") for shape in cells] == 3 * colours
+    written = [*state.tokens]
+    for name, table in zip(("queries", "keys", "values"), wide.flatten(1).tolist(), strict=True):
+        written += [*(f"{value:.0f}" for value in table if weights == "hand-made"), name]
+    assert words_of(tree_of(e))[: len(written)] == written
     if weights == "hand-made":
         said = [words for words, _ in told(tree_of(e)) if ", head " in words]
         assert [numbers(words)[-1] for words in said] == near(wide, off=1e-4)
-        assert all(f"head {owner[k % (n * d_out)] + 1}:" in words for k, words in enumerate(said))
-    assert numbers(found["d_out / num_heads"])[:3] == [d_out, num_heads, d_out / num_heads]
+        tells = [f"{state.tokens[k // d_out]}, entry {k % d_out} of {{}}, head {owner[k] + 1}:" for k in sorted(owner)]
+        places = [tell.format(name) for name in state.wide for tell in tells]
+        assert [words.rpartition(" ")[0] for words in said] == places
+    crossed = [part for k in range(1, 7) if d_out % k for part in (0.65, k)]  # with the stroke's opacity
+    assert numbers(found["d_out / num_heads"]) == [d_out, num_heads, d_out / num_heads, *crossed]
     shared = [n * d_out / num_heads, n * d_out] if kind is CutByViewAlone else [d_out / num_heads]
     assert numbers(found["each head gets"]) == shared
     assert numbers(found["parameters"]) == [state.parameters]

@@ -83,6 +83,7 @@ def check_maps(explorer, maps, names, tell="{} reads {}", hidden=None, limit=Non
     seen = torch.ones_like(maps, dtype=torch.bool) if hidden is None else ~hidden.expand_as(maps)
     found = cells_of(tree_of(explorer), tell, names)
     assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_explorer_svg.py
+    assert limit or not bar or ("or more" in words_of(tree_of(explorer))) == (n > 4)
     limit = limit or min(1, 4 / n)
     assert limit == 1 or not bar or f"{limit:{'.2g' if limit < 100 else '.0f'}}" in words_of(tree_of(explorer))
     colours = colours or [HEAD_COLOURS[head % 8] for head in range(len(maps))]

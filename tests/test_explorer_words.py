@@ -57,7 +57,8 @@ CLAIMS = {
         ({"step": 15}, "lowest on new ones so far", "≈ 0.12, at step 15"),
         ({}, "lowest on new ones so far", "≈ 0.12, at step 15"),
         ({}, "always answering 0", "≈ 0.40 on new ones"),
-        ({}, "alt", "… day 1: 0.00, day 2: 0.02, day 3: 0.14, day 4: 0.19, day 5: 0.58, … drops 0 of 21 weights.…"),
+        ({}, "of dropout p", "The share of weights dropped …"),
+        ({}, "alt", "… Weights of day 6: day 1: 0.00, … day 4: 0.19, day 5: 0.58, … drops 0 of 21 weights.…"),
     ],
     "WrapperExplorer": [
         ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.498 each, so … one average of two digits"),
@@ -66,11 +67,13 @@ CLAIMS = {
         ({"num_heads": 2}, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
         ({"num_heads": 2}, "context of “BC ?”", "0.991, 0.003, 0.003 | 0.003, 0.991, 0.003"),
         ({"num_heads": 2}, "width", "2 heads × 3 = 6"),
+        ({}, "width", "1 head × 3 = 3"),
+        ({}, "of example", "… the second one swaps two digits of the first"),
         ({"weights": "trained"}, "said", "“HI ?” reads “H 8”: 0.447; first digit right in 31%, second in 88%"),
         (THIRD, "said", "“BA ?” reads “B 9” in head 1 (0.96), “A 1” in head 2 (1.00); … 100%, … 100%"),
         (THIRD | {"num_heads": 4}, "said", "“B 9” in heads 1 and 2, “A 1” in heads 3 and 4; …"),
-        (THIRD, "trained for", "“BA ?” asks … “B 9” and “A 1”, in this order. … first … 100%, second in 100%"),
-        ({}, "alt", "Head 1: “BC ?” reads “B 1” and “C 2” alike (0.50), mean entropy … wide, … from 0.00 to 1.00…"),
+        (THIRD, "trained for", "“BA ?” asks for the digits in “B 9” and “A 1”, in this order. Unseen … 100%, … 100%"),
+        ({}, "alt", "Head 1: “BC ?” reads … “C 2” alike (0.50), mean entropy … bits. … wide, … from 0.00 to 1.00…"),
     ],
     "SplitExplorer": [
         ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.492; first output 16.50, where 12 is right"),
@@ -79,11 +82,12 @@ CLAIMS = {
         (ALONE, "said", "all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50); … 21.99, …"),
         ({"num_heads": 6}, "said", "all … alike in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6; …"),
         (TWO, "each head gets", "3 entries of each token"),
+        ({}, "of example", "… the second one swaps two digits of the first"),
         (ALONE, "each head gets", "12 of 24 entries, token after token"),
-        ({"num_heads": 3}, "d_out / num_heads", "6 / 3 = 2 per head …"),
+        ({"num_heads": 3}, "d_out / num_heads", "6 / 3 = 2 per head (num_heads can't be …"),
         ({"weights": "trained"}, "said", "“HI ?” reads “H 8”: 0.447; first digit right in 31%, second in 88%"),
         (THIRD, "said", "“BA ?” reads “B 9” in head 1 (0.96), “A 1” in head 2 (1.00); … 100%, … 100%"),
-        (ALONE, "alt", "Cut by view alone. … Head 2: “BC ?” reads “A 3” and “B 1” alike (0.50), mean …"),
+        (ALONE, "alt", "Cut by view alone. … Head 2: “BC ?” reads … “B 1” alike (0.50), mean entropy 0.90 bits. …"),
     ],
     "VariantsExplorer": [
         ({}, "said", "4 query heads share 2 KV heads; … last token sees 5 of 12 tokens, … 2 layers 9 of"),
@@ -125,6 +129,7 @@ def test_what_is_claimed_is_true(first, name, state, place, claim):
     e = first(name)
     e.set(**state)
     page = readouts(e) | {"said": e.said, "alt": e.alt, "note": plain(Markup(e.message.value))}
+    page |= {f"of {control.description}": control.tooltip for control in e.controls.values()}
     check_claim(page[place], claim)
     assert claim or not page[place]
 

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 from explorer_checks import check, impossible, naming, states
-from explorer_page import told, tree_of
+from explorer_page import check_claim, told, tree_of
 
 from attention_helpers import Sentence, explorers
 from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
@@ -172,12 +172,15 @@ def test_a_value_that_only_looks_possible_is_refused(explorer, name, control, va
         explorer(name).set(**{control: value})
 
 
-def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(explorer):
-    e = explorer("WrapperExplorer")
+@pytest.mark.parametrize(("name", "heads"), [("WrapperExplorer", 2), ("SplitExplorer", 3)])
+def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(explorer, name, heads):
+    e = explorer(name)
     for wanted, shown in ((5, 2), (1, 1)):  # there are two sentences with matrices made by hand
-        e.set(weights="trained", example=wanted)
+        e.set(weights="trained", num_heads=4, example=wanted)
         e.set(weights="hand-made")
-        assert e.values["example"] == shown
+        assert (e.values["num_heads"], e.values["example"]) == (heads, shown)
+        more = f" example is {shown} for now: {wanted} isn't …" if wanted != shown else ""
+        check_claim(html.unescape(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{more}")
         e.set(weights="trained")
         assert e.values["example"] == wanted
 
@@ -187,7 +190,7 @@ def test_values_that_do_not_go_together_give_way_and_the_message_says_which(expl
     e.set(num_heads=6, cut="view alone", weights="hand-made")
     e.set_nearest(weights="trained")
     assert (e.values["num_heads"], e.values["cut"]) == (4, "view, then transpose")
-    assert "num_heads is 4 for now: 6 isn&#x27;t offered with trained weights." in e.message.value
+    assert "num_heads is 4 for now: 6 isn&#x27;t offered with trained weights. cut is" in e.message.value
     assert "cut is view, then transpose for now: view alone isn&#x27;t offered" in e.message.value
 
 

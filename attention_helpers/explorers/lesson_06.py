@@ -160,7 +160,7 @@ def cut_table(state, name, named):
     for i, j in itertools.product(range(n), range(d_out)):
         value, owner, x, y = table[i][j], owners[i][j], left + j * w, TOP + i * h
         opacity = f"{LIGHT + (STRONG - LIGHT) * abs(value) / most:.2f}"
-        says = f"{state.tokens[i]}, entry {j + 1} of {name}, head {owner + 1}: {number(value, 4)}"
+        says = f"{state.tokens[i]}, entry {j} of {name}, head {owner + 1}: {number(value, 4)}"
         look = size | {"fill": head_colour(owner), "fill_opacity": opacity}
         parts.append(tag("rect", says=says if d_out < WIDTH else "", x=f"{x:.2f}", y=f"{y:.2f}", **look))
         if d_out < WIDTH:
