@@ -7,11 +7,10 @@ import torch
 from ..core import causal_mask
 from ..layers import MultiHeadAttentionWrapper
 from ..seeded import seeded
-from ..sentences import load_sentence
-from .base import Explorer, stops
+from .base import stops
 from .ink import SIGNED, largest, weight_limit
 from .lookup_models import HEADS, switch, trained
-from .multi_head import each_head, last_token_reads, right, task
+from .multi_head import HeadsExplorer, each_head, last_token_reads, right, task, two_lookups
 from .svg import beside, number
 from .svg_maps import colour_bar, head_maps, strip
 from .words import listed
@@ -33,11 +32,13 @@ class HeadsState(NamedTuple):
     accuracy: torch.Tensor | None = None  # (2,), on each question, with trained weights
 
 
-class WrapperExplorer(Explorer):
+class WrapperExplorer(HeadsExplorer):
     """One token asks for two digits: change the number of heads, made by hand or trained, and the example.
 
     Arrays: a HeadsState. Errors: as in Explorer.
     """
+
+    offered = OFFERED
 
     def make_controls(self):
         return {
@@ -45,14 +46,6 @@ class WrapperExplorer(Explorer):
             "example": stops("example", [1, 2], 1, "Made by hand, the second one swaps two digits of the first"),
             "weights": switch("hand-made"),
         }
-
-    def choices(self, values):
-        return OFFERED[values["weights"]]
-
-    def note(self, wanted, values):
-        gave_way = [name for name in OFFERED["hand-made"] if wanted[name] != values[name]]
-        without = f"isn't offered with {values['weights']} weights"
-        return " ".join(f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way)
 
     def compute(self, num_heads, example, weights):
         if weights == "hand-made":
@@ -96,13 +89,10 @@ class WrapperExplorer(Explorer):
 
 def made_by_hand(num_heads, swapped):
     """The sentence of notebook 05, and one head that looks for both letters, or two with a letter each."""
-    (a, one, other, last), x = load_sentence("two_lookups")
-    if swapped:
-        one, other = one[:-1] + other[-1], other[:-1] + one[-1]
-        x[[1, 2], 3:6] = x[[2, 1], 3:6]
+    tokens, x = two_lookups(swapped)
     letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
     queries = [first, second] if num_heads == 2 else [first + second]
-    return run(wrapper(*((query, 10 * letter, digit) for query in queries)), x, [a, one, other, last])
+    return run(wrapper(*((query, 10 * letter, digit) for query in queries)), x, tokens)
 
 
 def run(layer, x, tokens, accuracy=None):

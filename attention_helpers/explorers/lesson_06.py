@@ -10,11 +10,10 @@ from ..core import attention_scores, attention_weights, causal_mask
 from ..layers import MultiHeadAttention
 from ..plots import head_colour
 from ..seeded import seeded
-from ..sentences import load_sentence
-from .base import Explorer, Markup, stops
+from .base import Markup, stops
 from .ink import SIGNED, largest, weight_limit
 from .lookup_models import HEADS, switch, trained
-from .multi_head import each_head, last_token_reads, right, task
+from .multi_head import HeadsExplorer, each_head, last_token_reads, right, task, two_lookups
 from .svg import LEFT, TOP, Drawing, beside, moved, number, tag, text, title_of
 from .svg_maps import colour_bar, head_maps, names_beside, strip
 from .words import listed
@@ -44,11 +43,13 @@ class SplitState(NamedTuple):
     accuracy: torch.Tensor | None  # (2,), on each question, with trained weights
 
 
-class SplitExplorer(Explorer):
+class SplitExplorer(HeadsExplorer):
     """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one.
 
     Arrays: a SplitState. Errors: as in Explorer.
     """
+
+    offered = OFFERED
 
     def make_controls(self):
         return {
@@ -58,21 +59,14 @@ class SplitExplorer(Explorer):
             "weights": switch("hand-made"),
         }
 
-    def choices(self, values):
-        return OFFERED[values["weights"]]
-
-    def note(self, wanted, values):
-        gave_way = [name for name in OFFERED["hand-made"] if wanted[name] != values[name]]
-        without = f"isn't offered with {values['weights']} weights"
-        return " ".join(f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way)
-
     def compute(self, num_heads, example, cut, weights):
         if weights == "trained":
             found = trained(WIDTH, num_heads, example - 1)
             layer = seeded(MultiHeadAttention, 0, WIDTH, WIDTH, len(found.x), 0.0, num_heads)
             layer.load_state_dict(found.state)
             return run(layer, found.x, found.tokens, cut, found.accuracy)
-        return run(made_by_hand(num_heads), *sentence(swapped=example == 2), cut)
+        tokens, x = two_lookups(swapped=example == 2)
+        return run(made_by_hand(num_heads), x, tokens, cut)
 
     def picture(self, state):
         tokens, num_heads, d_out = state.tokens, len(state.weights), state.context.shape[1]
@@ -106,15 +100,6 @@ class SplitExplorer(Explorer):
     def in_words(self, state):
         low, high = (number(each.item()) for each in state.context.aminmax())
         return f"Cut by {state.cut}. {each_head(state)} The context vectors have entries from {low} to {high}."
-
-
-def sentence(swapped):
-    """Embeddings and tokens of notebook 05's sentence, or of the one with two digits swapped."""
-    (a, one, other, last), x = load_sentence("two_lookups")
-    if swapped:
-        one, other = one[:-1] + other[-1], other[:-1] + one[-1]
-        x[[1, 2], 3:6] = x[[2, 1], 3:6]
-    return x, [a, one, other, last]
 
 
 def made_by_hand(num_heads):

@@ -1,6 +1,31 @@
-"""Notebooks 05 and 06: what heads read, in words."""
+"""Notebooks 05 and 06: the sentence with two questions, and what heads read of it, in words."""
 
+from ..sentences import load_sentence
+from .base import Explorer
 from .words import entropy_in_bits
+
+
+class HeadsExplorer(Explorer):
+    """An explorer in which each kind of weights has values of its own for other controls: `offered`, by weights."""
+
+    offered: dict
+
+    def choices(self, values):
+        return self.offered[values["weights"]]
+
+    def note(self, wanted, values):
+        gave_way = [name for name in self.offered["hand-made"] if wanted[name] != values[name]]
+        without = f"isn't offered with {values['weights']} weights"
+        return " ".join(f"{name} is {values[name]} for now: {wanted[name]} {without}." for name in gave_way)
+
+
+def two_lookups(swapped):
+    """The tokens and embeddings of the sentence with two questions, or of the one with two digits swapped."""
+    (a, one, other, last), x = load_sentence("two_lookups")
+    if swapped:
+        one, other = one[:-1] + other[-1], other[:-1] + one[-1]
+        x[[1, 2], 3:6] = x[[2, 1], 3:6]
+    return [a, one, other, last], x
 
 
 def joined(words):
