@@ -55,6 +55,7 @@ def check_scores(e, query, temperature):
     assert tips(e, ", score: ") == near(scores, off=1e-4)
     assert tips(e, ", weight: ") == near(weights, off=1e-4)
     assert tips(e, ", context: ") == near(state.context[query], off=1e-4)
+    assert {shape.get("fill") for words, shape in told(tree_of(e)) if ", context: " in words} == {BLUE}  # as weights
     assert numbers(e.alt) == near(scores, temperature, weights, state.context[query])
     assert f"{weights.max():.2f}" in figures(e.said)
     divided = scores / temperature
@@ -63,13 +64,17 @@ def check_scores(e, query, temperature):
 
 def check_qkv(e, made):
     state, (tokens, x) = e.arrays, load_sentence("lookup")
-    weights, values = torch.softmax(x @ x.T, dim=-1), x
+    weights, values, queries, keys = torch.softmax(x @ x.T, dim=-1), x, x, x
     if made != "embeddings":
-        keys = 10 * torch.eye(7)[:, :3] - 10 * (made == "matrices") * torch.eye(7)[:, 6:]
-        weights, values = torch.softmax(x[:, :3] @ (x @ keys).T / 3**0.5, dim=-1), x[:, 3:6]
+        queries, keys = x[:, :3], x @ (10 * torch.eye(7)[:, :3] - 10 * (made == "matrices") * torch.eye(7)[:, 6:])
+        weights, values = torch.softmax(queries @ keys.T / 3**0.5, dim=-1), x[:, 3:6]
     assert_close(state.weights, weights)
     assert_close(state.read, (weights @ values)[3])
     check_maps(e, weights[None], tokens)
+    cells = [words.rpartition(": ")[0] for words, _ in told(tree_of(e)) if ", entry " in words]
+    assert cells == 2 * [f"{token}, entry {entry}" for token in tokens for entry in "ABC123?"[: queries.shape[1]]]
+    assert tips(e, ", entry ") == near(queries, keys, off=1e-4)
+    assert [y / height for _, y, _, height in frames(tree_of(e), "3")] == near(3.0, off=0.02)
     assert tips(e, ", read: ") == near(state.read, off=1e-4)
     assert numbers(" ".join(readouts(e).values())) == near(state.scores[3], weights[1, 3])
 
@@ -84,6 +89,8 @@ def check_scaling(e, d_k, seed, scaling):
     check_maps(e, state.scores[None], TOKENS, "{} meets {}", limit=state.scores.abs().max())
     check_maps(e, state.weights[None], TOKENS)
     assert tips(e, ", entropy: ") == near(entropy, off=1e-3)
+    long = [float(bar.get("width")) for words, bar in told(tree_of(e)) if ", entropy: " in words]
+    assert long == near(74 * entropy / np.log2(6), off=0.1)  # the room up to an even row's
     low, high = state.scores.aminmax()
     assert numbers(e.alt) == near(low, high, state.weights.amax(dim=-1), entropy.mean())
     assert f"{variance:.2g}" in figures(e.said)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from explorer_page import check_claim, figures, readouts
+from explorer_page import check_claim, figures, readouts, told, tree_of, words_of
 
 from attention_helpers import Sentence, explorers
 from attention_helpers.explorers.base import Markup, plain
@@ -14,42 +14,58 @@ TRAINED = {"weights": "trained"}
 THIRD = TRAINED | {"num_heads": 2, "example": 3}
 TWO = {"num_heads": 2}
 ALONE = TWO | {"cut": "view alone"}
+STARTS = {"query": 2}
+MATRICES = {"made": "matrices"}
 CLAIMS = {
     "ScoresExplorer": [
-        ({}, "said", "“journey” reads itself most: 0.24, … equal … 0.17"),
-        ({"query": 2}, "said", "“starts” reads “journey” most: 0.24, … equal … 0.17"),
+        ({}, "said", "“journey” reads itself most: 0.24, … equal weights … 0.17"),
+        (STARTS, "said", "“starts” reads “journey” most: 0.24, … equal … 0.17"),
         ({"temperature": 0.01}, "said", "“journey” reads itself most: 0.88, … equal … 0.17"),
-        ({"temperature": 2}, "said", "“journey” reads itself and “starts” most: 0.20, … equal … 0.17"),
+        ({"temperature": 5}, "said", "“journey” reads itself and “starts” most: 0.18, … equal … 0.17"),
         ({"query": 5, "temperature": 0.01}, "said", "“step” reads almost only “journey”: 0.93"),
         ({"temperature": 10}, "said", "“journey” reads all 6 tokens nearly alike: 0.16 to 0.17"),
         ({"temperature": 100}, "said", "“journey” reads all 6 tokens nearly alike: 0.17 each"),
         ({"query": 0, "temperature": 0.1}, "scores ÷ 0.1", "from 4.58 to 9.99"),
+        ({"query": 0, "temperature": 10}, "scores ÷ 10", "from 0.0458 to 0.0999"),
         ({}, "scores", "from 0.707 to 1.5"),
         (
             {"query": 0, "temperature": 0.1},
             "alt",
-            "Query Your. Scores: Your: 1.00, … at temperature 0.1: Your: 0.45, … vector: 0.50, …",
+            "Query Your. Scores: Your: 1.00, … Weights at temperature 0.1: Your: 0.45, … Context vector: 0.50, …",
         ),
+        (STARTS, "picture", "weights of all … or more scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
+        (STARTS, "picture", "entry 0 entry 1 entry 2 embedding context …"),
+        ({}, "controls", "query: … looks at … temperature: Divides …"),
     ],
     "QKVExplorer": [
         ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
-        ({"made": "matrices"}, "said", "“B ?” gives 0.991 of its weight to “B 1” and 0.003 to itself"),
+        (MATRICES, "said", "“B ?” gives 0.991 of its weight to “B 1” and 0.003 to itself"),
         ({"made": "row missing"}, "said", "“B ?” gives 0.498 of its weight to “B 1” and 0.498 to itself"),
-        ({"made": "matrices"}, "weight that “B 1” gives to “B ?”", "0.003"),
+        (MATRICES, "weight that “B 1” gives to “B ?”", "0.003"),
+        ({}, "scores of “B ?”", "0.00, 1.00, 0.00, 2.00"),
+        (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, … 0.99, 0.00, 0.00…"),
+        (MATRICES, "picture", "queries A 3 … token ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
     ],
     "ScalingExplorer": [
         ({}, "said", "Scores have variance 73: “one” reads almost only itself, 1.00"),
         ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (“one” reads itself)"),
         ({"d_k": 8, "seed": 47}, "said", "variance 3.8: “journey” reads almost only “one”, 0.92"),
+        ({"d_k": 8, "seed": 8}, "said", "variance 9.2: the largest weight is 0.87 (“step” reads “with”)"),
+        ({"scaling": True}, "variance entering softmax", "1.1415 = 73.0556 / 64"),
+        ({}, "mean entropy", "0.60 bits of at most 2.58"),
+        ({}, "picture", "scores Your … weights Your … or more entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
+        ({}, "controls", "d_k: The width … divide by √d_k: Scale …"),
         ({}, "alt", "Scores from -20.72 to 16.22. Largest … row: Your → step 0.52, … Mean entropy 0.60 bits…"),
     ],
     "MaskExplorer": [
-        ({}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
-        ({"mask": True}, "said", "“B 1” is hidden, … “B ?” has to guess: … 0.50 to each token…"),
+        ({"place": 2}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
+        ({"mask": True}, "said", "“B 1” is hidden, … “B ?” has to guess: … 0.50 to each token that it sees"),
         ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
         ({}, "weight of “B ?” on later tokens", "0.994"),
         ({"mask": True}, "weight of “B ?” on later tokens", "0.000"),
-        ({"mask": True}, "alt", "A 3, B ?, C 2, B 1. … 0.00, 0.00, -inf, -inf. … A 3: 0.50, B ?: 0.50, …"),
+        ({"mask": True}, "alt", "A 3, … Scores … 0.00, 0.00, -inf, -inf. … B ?: 0.50, … 1, 2, 3 by 0.00, 0.00…"),
+        ({}, "picture", "5.8 … scores ÷ √3 A 3 … 0.994 0.000 … weights … digits that “B ?” reads … 0.99 … 1 2 3 …"),
+        ({}, "controls", "Hide later … come before …"),
     ],
     "DropoutExplorer": [
         ({}, "said", "Step 300, p = 0: loss ≈ 0.39 on the training sequences, ≈ 0.66 on new ones"),
@@ -130,6 +146,9 @@ def test_what_is_claimed_is_true(first, name, state, place, claim):
     e.set(**state)
     page = readouts(e) | {"said": e.said, "alt": e.alt, "note": plain(Markup(e.message.value))}
     page |= {f"of {control.description}": control.tooltip for control in e.controls.values()}
+    tree = tree_of(e)
+    page["picture"] = " ".join([*words_of(tree), *(words for words, _ in told(tree))])
+    page["controls"] = " ".join(f"{control.description}: {control.tooltip}" for control in e.controls.values())
     check_claim(page[place], claim)
     assert claim or not page[place]
 
@@ -139,8 +158,16 @@ def test_of_two_equal_words_only_the_query_is_itself():
     assert figures(e.said)[:2] == ["“a”", "1.00"]  # query 1 reads itself
     e.set(query=0)
     assert figures(e.said) == ["“a”", "“a”", "0.88", "0.50"]  # softmax of 1 and 3
+    e.set(temperature=100)
+    check_claim(e.said, "“a” reads all 2 tokens nearly alike: 0.50 each")
+
+
+def test_weights_of_scores_near_zero_are_nearly_even():
+    e = explorers.ScalingExplorer(Sentence(["one", "two"], torch.eye(2)), d_k=1, seed=8)
+    check_claim(e.said, "Scores have variance 0.17: every row of weights stays nearly even, at most 0.53")
 
 
 def test_a_single_token_reads_itself():
-    sentence = Sentence(["one"], torch.ones(1, 3))
-    check_claim(explorers.ScoresExplorer(sentence).said, "“one” reads almost only itself: 1.00")
+    e = explorers.ScoresExplorer(Sentence(["one"], torch.tensor([[-0.23, 1.0, 1.0]])))
+    check_claim(e.said, "“one” reads almost only itself: 1.00")
+    assert "-0.3" in words_of(tree_of(e))  # where its vectors' axis begins

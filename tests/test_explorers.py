@@ -251,7 +251,10 @@ def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "control", "labels"),
     [
+        ("ScoresExplorer", "query", {2: "2 starts"}),
+        ("QKVExplorer", "made", {"matrices": "matrices by hand", "row missing": "the same, one row missing"}),
         ("ScalingExplorer", "scaling", {True: "yes", False: "no"}),
+        ("MaskExplorer", "mask", {True: "on", False: "off"}),
         ("CostExplorer", "bytes", {4: "float32", 2: "bfloat16", 1: "int8"}),
     ],
 )
