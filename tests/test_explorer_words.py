@@ -60,6 +60,7 @@ CLAIMS = {
     "MaskExplorer": [
         ({"place": 2}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
         ({"mask": True}, "said", "“B 1” is hidden, … “B ?” has to guess: … 0.50 to each token that it sees"),
+        ({"mask": True, "place": 0}, "said", "“B 1” is hidden, … gives 1.00 to itself, the only token …"),
         ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
         ({}, "weight of “B ?” on later tokens", "0.994"),
         ({"mask": True}, "weight of “B ?” on later tokens", "0.000"),

@@ -65,7 +65,8 @@ class MaskExplorer(Explorer):
     def headline(self, state):
         row, pair = state.weights[state.place], state.tokens.index(PAIR)
         if row[pair] == 0:
-            return f"“{PAIR}” is hidden, so “B ?” has to guess: it gives {number(row[0])} to each token that it sees"
+            seen = "each token that it sees" if state.place else "itself, the only token that it sees"
+            return f"“{PAIR}” is hidden, so “B ?” has to guess: it gives {number(row[0])} to {seen}"
         where = "which comes later" if pair > state.place else "which comes earlier"
         return f"“B ?” gives {number(row[pair], 3)} of its weight to “{PAIR}”, {where}"
 
