@@ -13,6 +13,7 @@ from .hatching import hatching, outline
 from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, SIGNS, WEIGHTS, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
 
+FEW = 16  # columns of a strip whose tooltips have four decimals: wide ones are trained, and CPUs differ in the fourth
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
 LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges"'  # two cells share each line
@@ -88,7 +89,8 @@ def crosses(taken, w, h):
 
 
 def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, column=None,
-            limit=1.0, ink=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}", beside=True):  # fmt: skip
+            limit=1.0, ink=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}", told=4,
+            beside=True):  # fmt: skip
     """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
     limit: the value with full colour. hidden, taken: cells that a mask hides, cells that dropout removed. row, column:
@@ -97,7 +99,7 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     values = as_table(values)
     width, left = width or side, LEFT if beside else 0
     grid = Grid(rows, columns, width, side, hidden, tell)
-    table = grid.draw(values, taken, decimals, limit, ink)
+    table = grid.draw(values, taken, decimals, limit, ink, told)
     if row is not None:
         table += frame(0, row * grid.h, width, grid.h, 3)
     if column is not None:
@@ -262,7 +264,7 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
     columns = columns or list(map(str, range(vectors.shape[1])))
     table = heatmap(
         vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
-        labels=("token", label), tell="{}, entry {}", beside=beside,
+        labels=("token", label), tell="{}, entry {}", told=4 if len(columns) <= FEW else 2, beside=beside,
     )  # fmt: skip
     each, left, bands, start = width / len(columns), LEFT if beside else 0, "", 0
     for head, group in itertools.groupby(owners or []):
