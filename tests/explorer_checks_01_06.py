@@ -180,7 +180,9 @@ def check_heads(e, layer, x, accuracy, *words, columns=None):
     said = [words for words, _ in told(tree_of(e)) if ", entry " in words and " of " not in words]
     places = [f"{token}, entry {n}" for token in state.tokens for n in columns or range(state.context.shape[1])]
     assert [words.rpartition(": ")[0] for words in said] == places
-    assert [numbers(words)[-1] for words in said] == near(state.context, off=1e-4)
+    assert [numbers(words)[-1] for words in said] == near(
+        state.context, off=1e-4 if state.context.shape[1] <= 16 else 6e-3
+    )
     return state
 
 
