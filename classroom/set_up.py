@@ -2,7 +2,7 @@
 
     python classroom/set_up.py
 
-The proxy comes from npm, in the versions of package-lock.json, into build/classroom; the language model of notebook 10
+The proxy comes from npm, in the versions of package-lock.json, into build/classroom; the language model of notebook 13
 is decoded once for all learners, who may read it there.
 """
 
@@ -81,7 +81,7 @@ def decode_model():
     read_model(folder=folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         sys.exit(
-            f"The decoded language model of notebook 10 (0.5 GB) doesn't fit into {folder}: make room on the disk."
+            f"The decoded language model of notebook 13 (0.5 GB) doesn't fit into {folder}: make room on the disk."
         )
     open_to_readers(folder)
 

@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager
 
 import explorer_checks_01_06 as first
-import explorer_checks_07_10 as later
+import explorer_checks_07_14 as later
 import numpy as np
 import torch
 from explorer_page import SVG, tree_of

@@ -178,12 +178,12 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
 def test_placing_a_lessons_exercises_again_changes_nothing(tmp_path, monkeypatch):
     from tools.notebooks import place_exercises
 
-    lesson = place_exercises.lesson_of("09")  # which has some before and some behind "Going deeper"
+    lesson = place_exercises.lesson_of("10")  # which has some before and some behind "Going deeper"
     path = shutil.copy(lesson.path, tmp_path / lesson.file)
     placed = SimpleNamespace(path=path, **{name: getattr(lesson, name) for name in ("name", "file", "here", "picture")})
     monkeypatch.setattr(place_exercises, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr(place_exercises, "lesson_of", lambda number: placed)
-    place_exercises.place("09")
+    place_exercises.place("10")
     assert [(c.id, c.source) for c in read(path).cells] == [(c.id, c.source) for c in read(lesson.path).cells]
 
 

@@ -1,4 +1,4 @@
-"""The table of published models in notebook 09: each row, built from our classes where they can, keeps what it says."""
+"""The table of published models in notebook 12: each row, built from our classes where they can, keeps what it says."""
 
 import math
 import re

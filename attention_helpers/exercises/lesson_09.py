@@ -1,365 +1,347 @@
-"""Exercises of notebook 09: rotary positions, their scaling, a window in chunks, absorbed matrices, padding, ALiBi."""
+"""Exercises of notebook 09: three matrices in one, what a layer costs, and softmax block by block."""
 
 import torch
+from torch import nn
 
-from ..modern.positions import rope_frequencies
 from .base import Exercise, Progress
 
 
-def rotate_pairs(x, positions, base):
-    """x (num_tokens, head_dim), its pairs rotated by their tokens' positions (num_tokens,)."""
-    head_dim = x.shape[1]
-    rotated = torch.empty_like(x)
-    for pair in range(head_dim // 2):
-        angles = positions * base ** (-2 * pair / head_dim)  # (num_tokens,), radians
-        a, b = x[:, 2 * pair], x[:, 2 * pair + 1]
-        rotated[:, 2 * pair] = a * angles.cos() - b * angles.sin()
-        rotated[:, 2 * pair + 1] = a * angles.sin() + b * angles.cos()
-    return rotated
+def fuse(W_query, W_key, W_value):
+    """One new nn.Linear in place of three of the same sizes: its output is queries, keys and values."""
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    with torch.no_grad():
+        fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))
+        if fused.bias is not None:
+            fused.bias.copy_(torch.cat([W_query.bias, W_key.bias, W_value.bias]))
+    return fused
 
 
-def tokens_in_places(generator):
-    """Rows, their positions (not always from 0, not always in order) and a base."""
-    shapes = [(4, 6, 100.0, 0), (1, 2, 10_000.0, 3), (5, 8, 10_000.0, 7), (3, 4, 50.0, 2)]
-    return [
-        (torch.randn(n, width, generator=generator), start + torch.randperm(n, generator=generator), base)
-        for n, width, base, start in shapes
-    ]
+def three_layers(generator):
+    for d_in, d_out, bias in ((3, 2, False), (2, 4, True), (4, 4, True), (5, 1, True), (1, 3, False)):
+        layers = [nn.Linear(d_in, d_out, bias=bias) for _ in range(3)]
+        for parameter in nn.ModuleList(layers).parameters():
+            nn.init.normal_(parameter, generator=generator)
+        yield tuple(layers)
 
 
-turning = Exercise(
-    name="turning",
-    title="Rotate by hand",
-    prompt="Pair i holds the neighbours `x[:, 2 * i]` and `x[:, 2 * i + 1]`. Rotate it, as a point (a, b), by "
-    "`position * base ** (-2 * i / head_dim)` radians, to (a cos − b sin, a sin + b cos). Return a new tensor.",
-    solution=rotate_pairs,
-    cases=tokens_in_places,
-    tolerance=1e-4,
+def fused_facts(answer, W_query, W_key, W_value):
+    """What the layer is and holds, and the old layers afterwards."""
+    torch.default_generator.manual_seed(0)  # for numbers that weren't set; torch.manual_seed is much slower
+    fused = answer(W_query, W_key, W_value)
+    facts = {"type": fused, "weight": getattr(fused, "weight", None), "bias": getattr(fused, "bias", None)}
+    return facts | {"old W_query": W_query.weight, "old W_key": W_key.weight, "old W_value": W_value.weight}
+
+
+three_in_one = Exercise(
+    name="three_in_one",
+    imports="from torch import nn",
+    title="Three matrices in one",
+    prompt="Three `nn.Linear` of the same size make queries, keys and values. Without changing them, return one new "
+    "`nn.Linear`, whose output `.chunk(3, dim=-1)` cuts into queries, keys and values, in that order. It should "
+    "have a bias only if the three have (if not, their `bias` is None).",
+    solution=fuse,
+    cases=three_layers,
+    call=fused_facts,
     mistakes={
-        ("rotates the other way round", "angles = positions", "angles = -positions"): """
-            You rotate clockwise. A model trained like that would be as good, but the weights of a published one would
-            give other scores. Which of the two sines has the minus?""",
-        "pairs the halves": ...,
-        ("rotates all pairs alike", " * base ** (-2 * pair / head_dim)", ""): """
-            All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in
-            the exponent?""",
-        ("halves the exponent", "(-2 * pair", "(-pair"): """
-            Pair 0 is right, but the others rotate too fast. Which factor is missing in the exponent?""",
-        ("counts the rows for positions", "angles = positions", "angles = torch.arange(len(x))"): """
-            You count the rows from 0, but a row's token can be anywhere in the text. Which argument says where?""",
-        ("reads what it has just written", "rotated = torch.empty_like(x)", "rotated = x = x.clone()"): """
-            The first entry of each pair is right. When you compute the second, is the first one still what it was?""",
-    },
-    hints=[
-        "Start with one pair: which two columns is it, and what's the angle of each token?",
-        "`angles = positions * base ** (-2 * i / head_dim)` has one number per token, like a column of x.",
-        "In a loop over `range(head_dim // 2)`: `a, b = x[:, 2 * i], x[:, 2 * i + 1]`, then write "
-        "`a * angles.cos() - b * angles.sin()` and `a * angles.sin() + b * angles.cos()` into a new tensor.",
-    ],
-    why="A rotation keeps each pair's length and adds to its angle. So the dot product of two rotated pairs depends "
-    "on the difference of their angles, which is the distance of the tokens times the pair's frequency.",
-    moral="If queries and keys are rotated like this, their scores depend on how far apart two tokens are.",
-)
-
-
-@turning.mistake
-def pairs_the_halves(x, positions, base):
-    """You pair entry i with entry i + head_dim / 2. That's the half-split layout, which many models use. Which entries
-    make a pair here?"""
-    order = torch.arange(x.shape[1]).view(2, -1).T.flatten()  # entry i next to entry i + head_dim / 2
-    return rotate_pairs(x[:, order], positions, base)[:, order.argsort()]
-
-
-def scale_frequencies(frequencies, factor, original, low, high):
-    """New frequencies (pairs,), in radians per token; the other arguments are numbers."""
-    turns = original * frequencies / (2 * torch.pi)  # in a text of the original length
-    keep = ((turns - low) / (high - low)).clamp(0, 1)
-    return frequencies * (keep + (1 - keep) / factor)
-
-
-scaled_frequencies = Exercise(
-    name="scaled_frequencies",
-    title="Llama 3's rule for long texts",
-    prompt="In a text of `original` tokens, a pair completes `original * frequency / (2 * torch.pi)` turns. If that's "
-    "at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share of the "
-    "kept frequency grows evenly from 0 to 1.",
-    solution=scale_frequencies,
-    cases=lambda g: [
-        (rope_frequencies(width, base).float(), factor, original, low, high)
-        for width, base, factor, original, low, high in (
-            (128, 500_000, 8.0, 8192, 1.0, 4.0),
-            (64, 500_000, 32.0, 8192, 1.0, 4.0),
-            (16, 10_000, 4.0, 512, 2.0, 16.0),
-        )
-    ],
-    mistakes={
-        ("scales all pairs alike", "keep = ((turns - low) / (high - low)).clamp(0, 1)", "keep = 0 * turns"): """
-            You divide every frequency, which is linear scaling. Which pairs tell neighbouring tokens apart, and should
-            stay as they are?""",
-        ("divides the fast pairs", "(keep + (1 - keep) / factor)", "(1 - keep + keep / factor)"): """
-            You divide the fast pairs and keep the slow ones. Which of them meet angles they've never seen?""",
-        ("forgets 2 pi", " / (2 * torch.pi)", ""): "You compare radians with turns. How many radians are in one turn?",
-        ("doesn't stop at the ends", ".clamp(0, 1)", ""): """
-            Between `low` and `high` you're right, but your share goes below 0 and above 1. What should happen
-            there?""",
-        ("doesn't blend", "((turns - low) / (high - low)).clamp(0, 1)", "(turns > low).to(frequencies.dtype)"): """
-            Slow and fast pairs are right, but there's a jump from one to the next. What should happen between `low` and
-            `high`?""",
-        ("blends the wavelengths", "* (keep + (1 - keep) / factor)", "/ (keep + (1 - keep) * factor)"): """
-            The ends are right. In between you blend the wavelengths, one divided by the frequencies. Which of the two
-            should change evenly?""",
-    },
-    hints=[
-        "First count the turns of each pair. Which pairs turn most often?",
-        "`keep = ((turns - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
-        "`frequencies * (keep + (1 - keep) / factor)` adds both shares.",
-    ],
-    why="A pair that has completed a turn in training has shown the model all its angles, so it can stay. A slower one "
-    "would reach new angles in a longer text. Divided by the factor, it reaches none in a text that's `factor` times "
-    "as long.",
-    moral="Llama 3.1 uses this with a factor of 8, and the ends 1 and 4.",
-)
-
-
-def windowed_step(queries, keys, values, cached_keys, cached_values, window):
-    """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
-    keys = torch.cat((cached_keys, keys))  # (past + new, head_dim)
-    values = torch.cat((cached_values, values))
-    positions = torch.arange(len(keys))
-    distances = positions[len(cached_keys) :, None] - positions  # (new, past + new)
-    scores = queries @ keys.T / keys.shape[1] ** 0.5
-    scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
-    context = torch.softmax(scores, dim=-1) @ values
-    start = max(0, len(keys) - (window - 1))
-    return context, keys[start:], values[start:]
-
-
-def chunks(generator):
-    """New tokens after a cache: one, several, more than the window; a window of one, an empty cache."""
-    sizes = [(4, 2, 3, 4), (1, 2, 3, 2), (5, 0, 3, 3), (2, 3, 4, 1), (3, 0, 1, 2), (2, 1, 5, 4)]
-    cases = []
-    for new, past, window, head_dim in sizes:
-        q, k, v = torch.randn(3, past + new, head_dim, generator=generator)
-        cases.append((q[past:], k[past:], v[past:], k[:past].clone(), v[:past].clone(), window))
-    return cases
-
-
-mended_window = Exercise(
-    name="mended_window",
-    title="Fix the window in chunks",
-    prompt="This step with a rolling cache is right for one new token, wrong for several, and keeps one token too "
-    "many. Fix it. Return the context, and the keys and values that the next token can still see.",
-    solution=windowed_step,
-    cases=chunks,
-    stub='''
-def windowed_step(queries, keys, values, cached_keys, cached_values, window):
-    """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
-    keys = torch.cat((cached_keys, keys))[-window:]  # fix me
-    values = torch.cat((cached_values, values))[-window:]
-    positions = torch.arange(len(keys))
-    distances = positions[len(keys) - len(queries) :, None] - positions
-    scores = queries @ keys.T / keys.shape[1] ** 0.5
-    scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
-    return torch.softmax(scores, dim=-1) @ values, keys, values
-''',
-    mistakes={
+        ("joins along dimension 1", "W_value.weight]", "W_value.weight], dim=1"): """
+            You join along dimension 1, which counts the inputs, so the matrix doesn't fit into the layer. `nn.Linear`
+            stores (d_out, d_in). Which of the two should become three times as long?""",
         (
-            "trims before it attends",
-            "distances = positions[len(cached_keys) :, None] - positions",
-            "distances = (positions[len(cached_keys) :, None] - positions)[:, -window:]\n"
-            "    keys, values = keys[-window:], values[-window:]",
+            "joins along dimension 1 and puts that in",
+            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))",
+            "fused.weight = nn.Parameter(torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1))",
         ): """
-            You still trim before you attend. How far back does the first of several new tokens see, and are those keys
-            still there?""",
-        ("forgets the window in the mask", " | (distances >= window)", ""): """
-            Now nothing is lost, but the last of your new tokens see too much. What should the mask hide besides the
-            future?""",
-        ("sees one token too many", "distances >= window", "distances > window"): """
-            Your tokens see one too many. With a window of 1, which tokens should a token see?""",
-        ("forgets the future in the mask", "(distances < 0) | ", ""): """
-            Your new tokens see those after them. Which distances belong to the future?""",
-        ("slices from minus zero", "max(0, len(keys) - (window - 1))", "-(window - 1)"): """
-            Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?""",
-        ("keeps all", "max(0, len(keys) - (window - 1))", "0"): """
-            The context is right, but your cache grows for ever. Which of its tokens can the next one still see?""",
-        ("keeps one too many", "(window - 1)", "window"): """
-            The context is right, but your cache keeps one token too many. Does the next token count itself in its
-            window?""",
-    },
-    hints=[
-        "Take two new tokens and a window of 3: which tokens does the first of the two see?",
-        "Join the cache and the new tokens, and attend with the mask. Forget only afterwards.",
-        "`start = max(0, len(keys) - (window - 1))`, after the softmax; return `keys[start:]` and `values[start:]`.",
-    ],
-    why="The mask decides what a token sees, and the cache only what's kept for later. The first of several new tokens "
-    "sees furthest back, so nothing may be dropped before all of them have attended.",
-    moral="First attend, then forget. Token by token both orders agree, and that's what hides the bug.",
-)
-
-
-def absorbed_step(queries, latents, W_key, W_value):
-    """queries (num_heads, d_key), latents (num_tokens, d_latent), W_key (num_heads, d_key, d_latent), W_value
-    (num_heads, d_value, d_latent); returns (num_heads, d_latent) and (num_heads, d_value)."""
-    absorbed = torch.einsum("hk,hkc->hc", queries, W_key)  # (num_heads, d_latent)
-    weights = torch.softmax(absorbed @ latents.T / queries.shape[1] ** 0.5, dim=1)  # (num_heads, num_tokens)
-    mixed = weights @ latents  # (num_heads, d_latent)
-    return absorbed, torch.einsum("hvc,hc->hv", W_value, mixed)
-
-
-def latents_of(generator):
-    sizes = [(2, 4, 3, 3, 5), (3, 1, 2, 2, 4), (1, 6, 4, 2, 3), (4, 5, 3, 5, 3)]
-    return [
-        tuple(torch.randn(shape, generator=generator) for shape in ((h, k), (n, c), (h, k, c), (h, v, c)))
-        for h, n, k, v, c in sizes
-    ]
-
-
-absorbed_matrices = Exercise(
-    name="absorbed_matrices",
-    title="MLA without a key",
-    prompt="One token attends to `latents`, without a mask or rotary keys. Each head has a query, a `W_key` that "
-    "makes keys from latents, and a `W_value`. Return the queries with `W_key` absorbed, and the context. Divide "
-    "scores by √d_key.",
-    solution=absorbed_step,
-    cases=latents_of,
-    mistakes={
-        ("scales by the latent's width", "queries.shape[1] ** 0.5", "latents.shape[1] ** 0.5"): """
-            The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing
-            mustn't change a score: which width did the keys have?""",
-        ("doesn't scale", " / queries.shape[1] ** 0.5", ""): """
-            The absorbed queries are right, but the scores aren't scaled. What are they divided by?""",
-        ("returns the queries as they were", "return absorbed", "return queries"): """
-            The context is right, but your queries are as they came. Which ones meet the latents?""",
-        ("takes the softmax over the heads", "dim=1", "dim=0"): """
-            Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?""",
-        ("returns mixed latents", 'torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): """
-            You return an average of the latents. Which matrix turns a latent into a value?""",
-    },
-    hints=[
-        "A key is `W_key[h] @ c`, with a latent c. Write the score of one head and one latent, and move the bracket.",
-        "For head h, absorb with `queries[h] @ W_key[h]`; `torch.einsum('hk,hkc->hc', queries, W_key)` does all "
-        "heads. Then score the latents, and average the latents themselves.",
-        "With `mixed = weights @ latents`, the context is `torch.einsum('hvc,hc->hv', W_value, mixed)`.",
-    ],
-    why="A matrix product may be bracketed as you like: q · (W c) = (qᵀ W) · c. And an average of W_value's outputs is "
-    "W_value's output for the average. So no key or value has to be made, and the scores are those of the made keys.",
-    moral="Each step reads only the latents, which all heads share.",
-)
-
-
-def pad_left(texts):
-    """A batch (b, longest, width) of texts (length, width), and its mask (b, longest, longest)."""
-    longest = max(map(len, texts))
-    batch = torch.zeros(len(texts), longest, texts[0].shape[1])
-    hide = torch.ones(longest, longest, dtype=torch.bool).triu(1).repeat(len(texts), 1, 1)
-    for n, text in enumerate(texts):
-        start = longest - len(text)
-        batch[n, start:] = text
-        hide[n, :, :start] = True
-    return batch, hide & ~torch.eye(longest, dtype=torch.bool)
-
-
-def unequal_texts(generator):
-    shapes = [((2, 4, 1), 3), ((3, 3), 2), ((1, 5), 4)]
-    return [([torch.randn(n, width, generator=generator) for n in lengths],) for lengths, width in shapes]
-
-
-left_padding = Exercise(
-    name="left_padding",
-    title="Pad on the left",
-    deeper=True,
-    prompt="In a batch, short texts get **padding**. `pad_sequence` puts it on the right by default, but for "
-    "generation each text should end in the last row. Return a batch with zeros before short texts, and a boolean "
-    "mask, True where a key is hidden: the future, and padding. Softmax turns a row that sees nothing into NaN, "
-    "torch's fused function into zeros, so let every token see itself, even padding.",
-    solution=pad_left,
-    cases=unequal_texts,
-    mistakes={
+            Your matrix is (d_out, 3 * d_in), so it expects an input that's three times as wide. What should become
+            wider, the input or the output?""",
+        "makes the input wider": ...,
+        "joins the transposed matrices": ...,
+        ("mixes up the order", "d_out, d_in", "W_query, W_key = W_key, W_query\n    d_out, d_in"): """
+            All numbers are there, but the keys come first. In which order will the output be cut?""",
+        # Both the weights and the biases end in these brackets.
+        ("lets the three take turns", "]))", "]).unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))"): """
+            Your rows take turns: one for the queries, one for the keys, one for the values. But `chunk` cuts the output
+            into three pieces. Which rows should the first piece come from?""",
+        "adds the three up": ...,
+        ("makes a layer without bias", "bias=W_query.bias is not None", "bias=False"): """
+            That's right for layers without biases. If the three have biases, what should the new layer have?""",
         (
-            "pads on the right",
-            "[n, start:] = text\n        hide[n, :, :start]",
-            "[n, : len(text)] = text\n        hide[n, :, len(text) :]",
+            "copies nothing",
+            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))\n        "
+            "if fused.bias is not None",
+            "if False",
         ): """
-            That's right padding, the default of `pad_sequence`: your texts come first, and the zeros after them. Which
-            row would the next token be predicted from?""",
-        ("leaves rows empty", " & ~torch.eye(longest, dtype=torch.bool)", ""): """
-            The first rows of your short texts have every key hidden. What's the softmax of such a row, and what does it
-            do to gradients?""",
-        ("shows the padding", "\n        hide[n, :, :start] = True", ""): """
-            The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?""",
-        ("shows the future", "torch.ones(longest", "torch.zeros(longest"): """
-            The padding is hidden, but your texts see their own future. Which keys does a causal mask hide?""",
-        ("hides the rows, not the columns", "hide[n, :, :start]", "hide[n, :start]"): """
-            You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the
-            keys?""",
-        ("takes True for keep", "hide & ~", "~hide | "): """
-            Your mask is upside down, as `scaled_dot_product_attention` would like it. What does True mean here?""",
+            The new layer has the right shape, but its numbers are still random. Where do you copy the three layers into
+            it?""",
+        (
+            "copies only the biases",
+            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))",
+            "pass",
+        ): """
+            The matrix has the right shape, but its numbers are still random. What should be copied besides the
+            biases?""",
+        ("leaves the new bias at random", "if fused.bias is not None", "if False"): """
+            The matrix is right. But the new layer also has a bias, which is still random. What should it contain?""",
+        "leaves the rows of the values at random": ...,
+        ("uses the keys twice", "    d_out, d_in", "    W_value = W_key\n    d_out, d_in"): """
+            The last third of your matrix is the keys' again. Which layer haven't you used?""",
+        "has a bias where there was none": ...,
+        ("copies where gradients are recorded", "with torch.no_grad()", "if True"): """
+            You copy the right numbers, but while PyTorch records gradients, it doesn't let you write into a parameter.
+            Which `with` line stops the recording?""",
+        (
+            "puts all into W_query",
+            "return fused",
+            "W_query.weight, W_query.bias = fused.weight, fused.bias\n    return W_query",
+        ): """
+            The numbers are right, but you changed `W_query` itself, so it can't make queries any more. What can you put
+            the numbers into instead?""",
     },
     hints=[
-        "How many zeros come before a text? So where does it start?",
-        "Start with the mask of the future, once per text. Then hide the columns before the text's start.",
-        "`hide[n, :, :start] = True`, and at the end `hide & ~torch.eye(longest, dtype=torch.bool)`.",
+        "Row i of a stored matrix makes entry i of the output. Whose rows should come first?",
+        "The new layer is `nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)`. Copy under `torch.no_grad()`.",
+        "`fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))`, and if `bias` isn't None, "
+        "the same for the biases.",
     ],
-    why="The columns of padding are hidden from all other rows, so no token of a text sees them. A row of padding sees "
-    "only itself, and nobody uses it. With the zeros first, the last row of every text is its last token.",
-    moral="Now `context[:, -1]` is the row from which each text's next token is predicted.",
+    why="`nn.Linear` stores (d_out, d_in), and each row makes one entry of the output from the complete input. So if "
+    "you stack the matrices row below row, the outputs come side by side. Each bias goes with its row.",
+    moral="One product replaces three. It takes the same FLOPs, but reads `x` only once.",
 )
 
 
-def alibi(queries, keys):
-    """Weights (num_heads, num_tokens, num_tokens); queries and keys (num_heads, num_tokens, head_dim)."""
-    num_heads, num_tokens, head_dim = queries.shape
-    n = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that isn't above num_heads
-    heads = torch.cat((torch.arange(1, n + 1), torch.arange(1, num_heads - n + 1) - 0.5))
-    slopes = 2.0 ** (-8 * heads / n)  # (num_heads,)
-    positions = torch.arange(num_tokens)
-    distances = positions[:, None] - positions  # (num_tokens, num_tokens), below 0 in the future
-    scores = queries @ keys.transpose(1, 2) / head_dim**0.5  # scaled first
-    scores = scores - slopes[:, None, None] * distances
-    return torch.softmax(scores.masked_fill(distances < 0, -torch.inf), dim=-1)
+@three_in_one.mistake
+def makes_the_input_wider(W_query, W_key, W_value):
+    """Your layer takes an input that's three times as wide, but there's only one `x`. What should become wider
+    instead?"""
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(3 * d_in, d_out, bias=W_query.bias is not None)
+    fused.weight.data = torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1)
+    if fused.bias is not None:
+        fused.bias.data.copy_(torch.cat([W_query.bias, W_key.bias, W_value.bias]))  # stops: they don't fit
+    return fused
 
 
-def heads_of_queries(generator):
-    shapes = [(2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2)]
-    return [tuple(2 * torch.randn(2, *shape, generator=generator)) for shape in shapes]
+@three_in_one.mistake
+def joins_the_transposed_matrices(W_query, W_key, W_value):
+    """Your matrix is (d_in, 3 * d_out). That would be right for `x @ W`, but which shape does `nn.Linear` store?"""
+    fused = fuse(W_query, W_key, W_value)
+    fused.weight.data = fused.weight.data.T.contiguous()
+    return fused
 
 
-distance_bias = Exercise(
-    name="distance_bias",
-    title="A penalty for distance",
-    deeper=True,
-    prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
-    "each *scaled* score. The first n heads, with n the largest power of two that isn't above their number, have the "
-    "slopes `2 ** (-8 * h / n)` for h = 1 to n. Any others get h = 0.5, 1.5, 2.5 and so on. Return the causal weights.",
-    solution=alibi,
-    cases=heads_of_queries,
-    rows_sum_to_one=True,
+@three_in_one.mistake
+def leaves_the_rows_of_the_values_at_random(W_query, W_key, W_value):
+    """The first two thirds are right, but the last third is still random. Which of the three layers didn't you copy?"""
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
+    for name, parameter in fused.named_parameters():
+        parameter.data[: 2 * d_out] = torch.cat([getattr(W_query, name), getattr(W_key, name)])
+    return fused
+
+
+@three_in_one.mistake
+def adds_the_three_up(W_query, W_key, W_value):
+    """You add the matrices up, so the output is queries + keys + values. Can a cut take a sum apart again?"""
+    fused = fuse(W_query, W_key, W_value)
+    for parameter in fused.parameters():
+        parameter.data = sum(parameter.data.chunk(3))
+    return fused
+
+
+@three_in_one.mistake
+def has_a_bias_where_there_was_none(W_query, W_key, W_value):
+    """The matrix is right, but your layer always has a bias, and `nn.Linear` fills it at random. When should it have
+    one, and what should be in it?"""
+    d_out, d_in = W_query.weight.shape
+    fused = nn.Linear(d_in, 3 * d_out)
+    fused.weight.data = torch.cat([W_query.weight, W_key.weight, W_value.weight])
+    return fused
+
+
+def layer_costs(b, num_tokens, d_in, d_out, num_heads):
+    """Two whole numbers: the FLOPs of one forward pass, and the parameters."""
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+counting = Exercise(
+    name="counting",
+    title="What a layer costs",
+    prompt="A `MultiHeadAttention` without `qkv_bias` gets `x`, (b, num_tokens, d_in). Return two numbers: the FLOPs "
+    "of a forward pass, then the parameters. Count nothing but matrix products, including the scores that the mask "
+    "hides, and remember that `out_proj` has a bias. You may not need every argument.",
+    solution=layer_costs,
+    cases=lambda g: [(2, 6, 3, 4, 2), (1, 1, 5, 2, 1), (3, 7, 4, 6, 3), (8, 1024, 768, 768, 12)],
     mistakes={
-        ("scales the penalty too", " * distances", " * distances / head_dim**0.5"): """
-            Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or
-            subtracting?""",
-        ("takes n heads for any number", "n = 2 ** (num_heads.bit_length() - 1)", "n = num_heads"): """
-            Right for 1, 2, 4 or 8 heads. What's n for 6 heads, and which slopes do heads 5 and 6 get?""",
-        ("adds the penalty", "scores - slopes", "scores + slopes"): """
-            You add slope times distance, so your heads prefer tokens that are far away. Which should get less?""",
-        ("shows the future", "scores.masked_fill(distances < 0, -torch.inf)", "scores"): """
-            Your tokens read the future, where distances are negative. What should softmax get there?""",
-        ("forgets to scale", " / head_dim**0.5", ""): """
-            The penalty is right, but your scores aren't scaled. What are they divided by?""",
+        ("forgets the factor 2", "return 2 * b", "return b"): """
+            The parameters are right. But you count each term of a product once. Which two operations does it take?""",
+        ("multiplies the score matrices by the heads", "tables = 2", "tables = num_heads * 2"): """
+            You count num_heads score matrices, each for queries of full width. How wide is the query of one head?""",
+        ("counts one head's scores and context", "num_tokens**2 * d_out", "num_tokens**2 * d_out // num_heads"): """
+            You count scores and context for one head. How many heads are there?""",
+        ("multiplies everything by the heads", "return 2", "return num_heads * 2"): """
+            You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?""",
+        ("forgets the FLOPs of out_proj", "num_tokens * matrices", "num_tokens * 3 * d_in * d_out"): """
+            The parameters are right, but one more product comes after the heads. Which layer is the last?""",
+        # It's in the matrices and in the parameters.
+        ("forgets out_proj altogether", " + d_out", " + 0 * d_out"): """
+            You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?""",
+        ("counts half of the scores and context", "tables = 2 * ", "tables = "): """
+            For pairs of tokens, you count half of the FLOPs. Did you forget one of the two products, or did you leave
+            out the pairs that the mask hides?""",
+        ("leaves out what the mask hides", "2 * num_tokens**2", "num_tokens * (num_tokens + 1)"): """
+            You count only the pairs that the mask shows. What does the prompt say about the hidden ones?""",
+        ("forgets scores and context", "matrices + tables", "matrices"): """
+            You count the four layers. Which two products in between have no parameters, but take FLOPs?""",
+        ("takes num_tokens for its square", "num_tokens**2", "num_tokens"): """
+            The four layers are right. But each of num_tokens queries meets how many keys?""",
+        ("counts one sentence", "2 * b", "2"): "These are the FLOPs of one sentence. How many sentences does `x` have?",
+        ("adds up the bias", "num_tokens * matrices", "num_tokens * matrices + num_tokens * d_out // 2"): """
+            The parameters are right. In the FLOPs you also count adding the bias. Is that a matrix product?""",
+        ("lets out_proj take d_in", "d_out**2", "d_in * d_out"): """
+            That's right where d_in is d_out. But how wide is what `out_proj` gets from the heads?""",
+        ("forgets the bias of out_proj", "matrices + d_out", "matrices"): """
+            The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?""",
+        ("gives all four layers a bias", "matrices + d_out", "matrices + 4 * d_out"): """
+            The FLOPs are right. But you count a bias for all four layers. Which of them have one without
+            `qkv_bias`?""",
     },
     hints=[
-        "There are three steps: scaled scores, minus slope times distance, then mask and softmax.",
-        "`positions[:, None] - positions` has all distances, and slopes need the shape (num_heads, 1, 1). For n, "
-        "`num_heads.bit_length()` helps.",
-        "`queries @ keys.transpose(1, 2) / head_dim**0.5 - slopes[:, None, None] * distances`, then hide where "
-        "`distances < 0`.",
+        "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
+        "does the product take?",
+        "Each sentence takes six products: queries, keys, values, scores, context, out_proj. Which shapes meet in "
+        "each? Take all heads together, since num_heads times head_dim is d_out.",
+        "Each matrix of m parameters takes `2 * b * num_tokens * m` FLOPs, and scores and context take `2 * b * "
+        "num_tokens**2 * d_out` each. The parameters are the four matrices and d_out biases.",
     ],
-    why="The penalty is part of what softmax gets, so each token of distance divides a weight by e ** slope before the "
-    "row is normalized. Nothing of this is learned.",
-    moral="Steep heads look nearby and flat heads far, without any rotation. `attention_weights(scores + bias, mask, "
-    "scale)` would scale the bias, too.",
+    why="Each token meets each entry of the four matrices once, with a multiplication and an addition. Scores and "
+    "context have num_tokens**2 pairs, and because all heads together are d_out wide, num_heads cancels. "
+    "`attention_helpers.fast.costs.flops` and `parameters` give the same numbers.",
+    moral="If d_in = d_out, scores and context take as many FLOPs as the four matrices once num_tokens is 2 * d_out.",
 )
 
 
-EXERCISES = [turning, scaled_frequencies, mended_window, absorbed_matrices, left_padding, distance_bias]
+def context_of_blocks(blocks):
+    """A query's context (head_dim,); each of the blocks has scores (size,) and values (size, head_dim)."""
+    largest, total, context = -torch.inf, 0, 0
+    for scores, values in blocks:
+        raised = max(largest, scores.max())
+        shrink = torch.exp(largest - raised)  # 0 for the first block
+        exponentials = torch.exp(scores - raised)
+        total = total * shrink + exponentials.sum()
+        context = context * shrink + exponentials @ values
+        largest = raised
+    return context / total
+
+
+def in_blocks(answer, scores, values, size):
+    """Blocks of at most `size` tokens, one after the other in the same memory, as on a chip with little of it."""
+
+    def blocks():
+        memory = torch.empty(size), torch.empty(size, values.shape[1])
+        for block in zip(scores.split(size), values.split(size), strict=True):
+            yield tuple(place[: len(part)].copy_(part) for place, part in zip(memory, block, strict=True))
+
+    return answer(blocks())
+
+
+def long_rows(generator):
+    """Random scores, and scores that rise or fall steeply; complete and incomplete last blocks."""
+    for num_tokens, head_dim, size, slope, shift in (
+        (7, 3, 3, 0.0, 0.0),
+        (8, 2, 4, 0.5, 0.0),
+        (9, 4, 2, -0.5, 0.0),
+        (5, 1, 1, 1.0, 1000.0),
+        (6, 3, 4, 0.0, -1000.0),
+        (1, 2, 5, 0.0, 3.0),
+        (6, 2, 4, 100.0, -300.0),
+    ):
+        scores = torch.randn(num_tokens, generator=generator) + slope * torch.arange(num_tokens) + shift
+        yield scores, torch.randn(num_tokens, head_dim, generator=generator), size
+
+
+block_by_block = Exercise(
+    name="block_by_block",
+    title="Softmax, block by block",
+    prompt="`for scores, values in blocks:` gives you the scores of one query and the values of the same tokens, a "
+    "few tokens at a time. You can loop only once, and each block overwrites the one before. Return "
+    "`torch.softmax(all_scores, dim=0) @ all_values`. Blocks can differ in length, and scores can be near +1000 or "
+    "-1000.",
+    solution=context_of_blocks,
+    cases=long_rows,
+    call=in_blocks,
+    mistakes={
+        ("never corrects the old sums", " * shrink", ""): """
+            When the maximum rises, your old sums still belong to the old maximum, so they count too much. By which
+            factor do they become sums of `exp(scores - new_maximum)`?""",
+        ("corrects only the sum of exponentials", "context * shrink", "context"): """
+            You correct the sum of exponentials when the maximum rises. Which other running value is made of the same
+            exponentials?""",
+        ("corrects only the average", "total * shrink", "total"): """
+            You correct the weighted sum of values when the maximum rises. Which other running sum needs the same?""",
+        # `shrink` is then 1.
+        ("takes the maximum of each block", "max(largest, scores.max())", "largest = scores.max()"): """
+            You subtract a different maximum in each block, so the sums don't fit together. Which number should be
+            subtracted from all scores in the end, and how do you correct what you already have?""",
+        ("keeps only the last block", "        largest = raised\n", ""): """
+            This is the context of the last block only. Do you add each block to the sums so far, and do you store the
+            new maximum for the next round?""",
+        ("inverts the factor", "largest - raised", "raised - largest"): """
+            NaN from the first block on. The old sums are multiplied by `exp` of a difference of two maxima, which
+            should be 0 for the first block. If one of them is -inf, which do you subtract from which?""",
+        ("starts the maximum at 0", "-torch.inf", "torch.zeros(())"): """
+            Your maximum starts at 0. If all scores are near -1000, every `exp(score - 0)` is 0, and 0 / 0 is NaN. Which
+            start is below every score?""",
+        # `shrink` is then 1.
+        ("takes no maximum", "raised = max(largest, scores.max())", "raised = largest = torch.zeros(())"): """
+            That's right for small scores. But in float32 `exp(1000)` is inf, and `exp(-1000)` is 0. What does softmax
+            subtract to avoid that?""",
+        "takes a softmax in each block, and their mean": ...,
+        "takes a softmax in each block, and their sum": ...,
+        ("forgets to divide", " / total", ""): """
+            The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?""",
+        "keeps the blocks": ...,
+        ("loops twice", "-torch.inf", "max(scores.max() for scores, _ in blocks)"): """
+            Your second loop gets nothing, because the blocks come only once. Can you start with the largest score so
+            far, and correct the sums when it rises?""",
+    },
+    hints=[
+        "Keep three running values: the largest score, the sum of exponentials, and the weighted sum of values.",
+        "`exp(s - new)` is `exp(s - old) * exp(old - new)`, so one factor brings all old exponentials to the new "
+        "maximum.",
+        "For each block: take the new maximum, multiply both sums by `torch.exp(old - new)`, then add "
+        "`torch.exp(scores - new).sum()` and `torch.exp(scores - new) @ values`. Start the maximum at -inf.",
+    ],
+    why="After each block, both sums contain `exp(score - largest)` of all scores so far, because one common factor, "
+    "`exp(old - new)`, brings the old terms to the new maximum. In the quotient the maximum cancels, as in every "
+    "softmax.",
+    moral="That's how a fast kernel goes through the keys in blocks, and never stores a complete row of the score "
+    "matrix.",
+)
+
+
+@block_by_block.mistake("takes a softmax in each block, and their mean")
+def mean_of_softmaxes(blocks):
+    """All your blocks count the same, even if one of them has all the large scores. Which sum should run over all
+    blocks?"""
+    contexts = [torch.softmax(scores, dim=0) @ values for scores, values in blocks]
+    return sum(contexts) / len(contexts)
+
+
+@block_by_block.mistake("takes a softmax in each block, and their sum")
+def sum_of_softmaxes(blocks):
+    """The weights of each block sum to 1, so those of three blocks sum to 3. Which sum should run over all blocks?"""
+    return sum(torch.softmax(scores, dim=0) @ values for scores, values in blocks)
+
+
+@block_by_block.mistake
+def keeps_the_blocks(blocks):
+    """You keep the blocks, but they share their memory, so the last one overwrote the others. Which running values
+    would be enough?"""
+    scores, values = zip(*blocks, strict=True)
+    return torch.softmax(torch.cat(scores), dim=0) @ torch.cat(values)
+
+
+EXERCISES = [three_in_one, counting, block_by_block]
 progress = Progress(EXERCISES)

@@ -1,244 +1,232 @@
-"""Exercises of notebook 10: scores for the roles of heads, grouped heads by hand, and the best of all heads."""
+"""Exercises of notebook 10: one step with a KV cache, a window in chunks, and padding."""
 
 import torch
+from torch.nn import functional as F
 
 from .base import Exercise, Progress
 
 
-def previous_token_scores(maps):
-    """Each head's mean weight on the token before, (num_layers, num_heads)."""
-    return maps.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
+def cached_step(queries, keys, values, cached_keys, cached_values):
+    """The new token's context, (b, num_heads, 1, head_dim), all keys so far, and all values so far."""
+    keys = torch.cat((cached_keys, keys), dim=2)
+    values = torch.cat((cached_values, values), dim=2)
+    context = F.scaled_dot_product_attention(queries, keys, values)
+    return context, keys, values
 
 
-def drawn_maps(generator, lengths=(6, 2, 9)):
-    """Causal maps as a model has them, of several sizes."""
-    sizes = zip(((3, 4), (1, 2), (2, 3)), lengths, strict=True)
-    scores = [2 * torch.randn(*heads, n, n, generator=generator) for heads, n in sizes]
-    return [s.masked_fill(torch.ones(s.shape[-2:]).triu(1).bool(), -torch.inf).softmax(dim=-1) for s in scores]
+def new_token(generator):
+    """The last token's queries, keys and values, and the other tokens' keys and values; one cache is empty."""
+    for b, num_heads, num_tokens, head_dim in ((2, 3, 5, 4), (1, 2, 7, 3), (3, 1, 1, 2), (2, 2, 4, 1), (1, 4, 3, 5)):
+        q, k, v = torch.randn(3, b, num_heads, num_tokens, head_dim, generator=generator)
+        yield q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], k[:, :, :-1].clone(), v[:, :, :-1].clone()
 
 
-previous_token = Exercise(
-    name="previous_token",
-    title="Who reads the token before?",
-    prompt="`maps` holds all heads' weights for one text, (num_layers, num_heads, num_tokens, num_tokens). Return "
-    "each head's mean weight on the token just before, (num_layers, num_heads). The first token doesn't count.",
-    solution=previous_token_scores,
-    cases=lambda generator: [(maps,) for maps in drawn_maps(generator)],
+step_with_cache = Exercise(
+    name="step_with_cache",
+    imports="from torch.nn import functional as F",
+    title="One more token",
+    prompt="You get a new token's queries, keys and values, (b, num_heads, 1, head_dim) each, and a KV cache: the "
+    "keys and values of all tokens before it, (b, num_heads, past, head_dim), where `past` can be 0. Without changing "
+    "the old cache, return the new token's context (the last row of causal attention over all tokens), all keys and "
+    "all values.",
+    solution=cached_step,
+    cases=new_token,
     mistakes={
-        ("counts the first token", ".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): """
-            You divide by the number of all tokens, so a head that always reads the token before wouldn't score 1. How
-            many tokens have a token before them?""",
-        ("takes the token itself", "diagonal(-1", "diagonal(0"): """
-            You took the diagonal, which is what each token gives to itself. In which column is the token before?""",
-        ("takes the token after", "diagonal(-1", "diagonal(1"): """
-            Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On which
-            side of it is the past?""",
-        ("adds up", ".mean(", ".sum("): """
-            You add up the weights, so a longer text scores more. What would make two texts comparable?""",
-        ("takes the largest", ".mean(", ".amax("): """
-            You take the largest weight, so a single token that happens to look back is enough for a high score. What
-            would count all tokens alike?""",
-        ("mixes the heads", ".mean(dim=-1)", ".mean(dim=(0, 1))"): """
-            You average over layers and heads, which leaves one number per token. Which dimension should disappear, and
-            which two should stay?""",
-        ("takes the first column", "maps.diagonal(-1, dim1=-2, dim2=-1)", "maps[..., 1:, 0]"): """
-            You score the weight on the first token, which is column 0 in every row. Which column holds the token before
-            token t?""",
+        ("sets is_causal", "(queries, keys, values)", "(queries, keys, values, is_causal=True)"): """
+            Your query only sees key 0, as if it came from the first token. That's what `is_causal=True` does with a
+            single query. But your token is the last one, so which keys should be hidden from it?""",
+        # The cache is left without the new token.
+        ("forgets the new token", "dim=2)", "dim=2)[:, :, :-1]"): """
+            The new token only looks at the cache. Which token can it also look at?""",
+        ("returns the old cache", "return context, keys, values", "return context, cached_keys, cached_values"): """
+            The context is right, but you return the old cache. How would the next token see this one?""",
+        # The new token is left without the cache.
+        ("forgets the cache", "dim=2)", "dim=2)[:, :, -1:]"): """
+            The new token only sees itself, so its context is its own value. Where are the tokens before it?""",
+        ("appends along the heads", "dim=2", "dim=1"): """
+            You append along dimension 1, which counts the heads. Which dimension counts the tokens?""",
+        ("appends along the width", "dim=2", "dim=3"): """
+            You append along the last dimension, the width of a head. Which dimension counts the tokens?""",
+        ("appends along the batch", ", dim=2", ""): """
+            Without `dim`, `torch.cat` joins along dimension 0, the batch. Which dimension counts the tokens?""",
+        ("puts the new token first", "dim=2)", "dim=2).roll(1, dims=2)"): """
+            The context is right, because a sum doesn't depend on the order. But in your cache the new token comes
+            before all others. Where does it belong?""",
+        ("returns values before keys", "return context, keys, values", "return context, values, keys"): """
+            The context is right, but two of your results have changed places. In which order should they be
+            returned?""",
+        # Zeros are what torch returns for a row in which nothing is kept.
+        (
+            "hides what it should keep",
+            "F.scaled_dot_product_attention(queries, keys, values)",
+            "torch.zeros_like(queries)",
+        ): """
+            Your context is 0, so your token sees nothing. If you use a mask, what does True mean in
+            `scaled_dot_product_attention`? And which tokens need hiding from the last one?""",
+        ("doesn't scale", "(queries, keys, values)", "(queries, keys, values, scale=1.0)"): """
+            Your scores go into softmax as they are. What are they divided by first?""",
+        ("scales twice", "(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): """
+            You scale the scores twice. What does `scaled_dot_product_attention` do to them by itself?""",
+        (
+            "scales by d_out",
+            "(queries, keys, values)",
+            "(queries, keys, values, scale=(queries.shape[1] * queries.shape[-1]) ** -0.5)",
+        ): """
+            You divide by the root of d_out. But how many products does the score of one head add up?""",
+        (
+            "takes the softmax over the queries",
+            "F.scaled_dot_product_attention(queries, keys, values)",
+            "torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=2) @ values",
+        ): """
+            You take the softmax over dimension 2, which has only one query, so every key gets the weight 1. Over which
+            dimension should the weights sum to 1?""",
     },
     hints=[
-        "For token 5 the weight is in row 5, column 4. Where in a map are the weights for all tokens?",
-        "They're the diagonal just below the main one. `maps.diagonal(offset, dim1=-2, dim2=-1)` returns a diagonal.",
-        "`maps.diagonal(-1, dim1=-2, dim2=-1)` is (num_layers, num_heads, num_tokens - 1). Average over its last "
-        "dimension.",
+        "First make the cache longer by one token. Which of the four dimensions counts tokens?",
+        "The new token is the last one, so no key is in its future. What does that mean for the mask?",
+        "`torch.cat((cached_keys, keys), dim=2)`, the same for the values, then "
+        "`F.scaled_dot_product_attention(queries, keys, values)` without a mask.",
     ],
-    why="Row t, column t - 1 is one step below the diagonal, and there are num_tokens - 1 such positions. `diagonal` "
-    "puts them in the last dimension, so the mean leaves one number per head.",
-    moral="A head that does nothing else would score 1.",
+    why="In causal attention, a row depends on the keys and values up to itself, and later tokens don't change those. "
+    "So they can be kept. The last row sees all of them, which means that it needs no mask.",
+    moral="Each new token is projected once. For n tokens that's n rows instead of n * (n + 1) / 2.",
 )
 
 
-def induction_scores(maps, period):
-    """Each head's mean weight on what came next one period ago, (num_layers, num_heads)."""
-    came_next = maps.diagonal(1 - period, dim1=-2, dim2=-1)  # of the tokens from period - 1 on
-    return came_next[..., 1:].mean(dim=-1)
+def windowed_step(queries, keys, values, cached_keys, cached_values, window):
+    """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
+    keys = torch.cat((cached_keys, keys))  # (past + new, head_dim)
+    values = torch.cat((cached_values, values))
+    positions = torch.arange(len(keys))
+    distances = positions[len(cached_keys) :, None] - positions  # (new, past + new)
+    scores = queries @ keys.T / keys.shape[1] ** 0.5
+    scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
+    context = torch.softmax(scores, dim=-1) @ values
+    start = max(0, len(keys) - (window - 1))
+    return context, keys[start:], values[start:]
 
 
-induction = Exercise(
-    name="induction",
-    title="The induction score",
-    prompt="A text consists of `period` tokens and then the same ones again. In its second half, an induction head "
-    "reads the token that came next the first time. Return each head's mean weight on it, (num_layers, num_heads), "
-    "averaged over the tokens of the second half.",
-    solution=induction_scores,
-    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in drawn_maps(generator, lengths=(6, 4, 10))],
+def chunks(generator):
+    """New tokens after a cache: one, several, more than the window; a window of one, an empty cache."""
+    sizes = [(4, 2, 3, 4), (1, 2, 3, 2), (5, 0, 3, 3), (2, 3, 4, 1), (3, 0, 1, 2), (2, 1, 5, 4)]
+    cases = []
+    for new, past, window, head_dim in sizes:
+        q, k, v = torch.randn(3, past + new, head_dim, generator=generator)
+        cases.append((q[past:], k[past:], v[past:], k[:past].clone(), v[:past].clone(), window))
+    return cases
+
+
+mended_window = Exercise(
+    name="mended_window",
+    title="Fix the window in chunks",
+    prompt="This step with a rolling cache is right for one new token, wrong for several, and keeps one token too "
+    "many. Fix it. Return the context, and the keys and values that the next token can still see.",
+    solution=windowed_step,
+    cases=chunks,
+    stub='''
+def windowed_step(queries, keys, values, cached_keys, cached_values, window):
+    """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
+    keys = torch.cat((cached_keys, keys))[-window:]  # fix me
+    values = torch.cat((cached_values, values))[-window:]
+    positions = torch.arange(len(keys))
+    distances = positions[len(keys) - len(queries) :, None] - positions
+    scores = queries @ keys.T / keys.shape[1] ** 0.5
+    scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
+    return torch.softmax(scores, dim=-1) @ values, keys, values
+''',
     mistakes={
-        ("reads the same token", "came_next[..., 1:]", "maps.diagonal(-period, dim1=-2, dim2=-1)"): """
-            You score duplicate-token heads, which read the same token one period ago. Would that token help to predict
-            the next one?""",
-        ("reads the token before the same", "came_next[..., 1:]", "maps.diagonal(-period - 1, dim1=-2, dim2=-1)"): """
-            You went one token too far back, to the one before the earlier copy. On which side of the copy is the token
-            that comes next?""",
-        ("counts the last of the first half", "[..., 1:]", ""): """
-            Nearly: your mean begins one row too early. To which half does token period - 1 belong?""",
-        ("takes the token before", "came_next[..., 1:]", "maps.diagonal(-1, dim1=-2, dim2=-1)[..., period - 1 :]"): """
-            You score the token just before. How far back is the token that followed the earlier copy?""",
-        ("divides by all tokens", ".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): """
-            You divide by the number of all tokens. How many of them are in the second half?""",
-        ("adds up", ".mean(", ".sum("): """
-            You add up the weights, so a longer text scores more. What would make two texts comparable?""",
-        ("reads a column as a row", "1 - period", "period - 1"): """
-            Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. Which
-            sign does an offset into the past have?""",
+        (
+            "trims before it attends",
+            "distances = positions[len(cached_keys) :, None] - positions",
+            "distances = (positions[len(cached_keys) :, None] - positions)[:, -window:]\n"
+            "    keys, values = keys[-window:], values[-window:]",
+        ): """
+            You still trim before you attend. How far back does the first of several new tokens see, and are those keys
+            still there?""",
+        ("forgets the window in the mask", " | (distances >= window)", ""): """
+            Now nothing is lost, but the last of your new tokens see too much. What should the mask hide besides the
+            future?""",
+        ("sees one token too many", "distances >= window", "distances > window"): """
+            Your tokens see one too many. With a window of 1, which tokens should a token see?""",
+        ("forgets the future in the mask", "(distances < 0) | ", ""): """
+            Your new tokens see those after them. Which distances belong to the future?""",
+        ("slices from minus zero", "max(0, len(keys) - (window - 1))", "-(window - 1)"): """
+            Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?""",
+        ("keeps all", "max(0, len(keys) - (window - 1))", "0"): """
+            The context is right, but your cache grows for ever. Which of its tokens can the next one still see?""",
+        ("keeps one too many", "(window - 1)", "window"): """
+            The context is right, but your cache keeps one token too many. Does the next token count itself in its
+            window?""",
     },
     hints=[
-        "With period 4 the tokens are A B C D A B C D, and the second A is token 4. What came after the first A?",
-        "It's token 1, which is 3 back. The distance is period - 1 for every token of the second half.",
-        "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still belongs to the first "
-        "half. Leave out that entry, and take the mean.",
+        "Take two new tokens and a window of 3: which tokens does the first of the two see?",
+        "Join the cache and the new tokens, and attend with the mask. Forget only afterwards.",
+        "`start = max(0, len(keys) - (window - 1))`, after the softmax; return `keys[start:]` and `values[start:]`.",
     ],
-    why="What followed a token one period ago is period - 1 tokens back. That diagonal also has an entry for the last "
-    "token of the first half, which hasn't seen anything twice, so we leave it out.",
-    moral="On random tokens, nothing else can predict the second half.",
+    why="The mask decides what a token sees, and the cache only what's kept for later. The first of several new tokens "
+    "sees furthest back, so nothing may be dropped before all of them have attended.",
+    moral="First attend, then forget. Token by token both orders agree, and that's what hides the bug.",
 )
 
 
-def grouped_weights(queries, keys):
-    """Causal weights, (num_heads, num_tokens, num_tokens)."""
-    num_heads, num_tokens, head_dim = queries.shape
-    shared = keys.repeat_interleave(num_heads // len(keys), dim=0)  # (num_heads, num_tokens, head_dim)
-    scores = queries @ shared.transpose(1, 2) / head_dim**0.5
-    future = torch.ones(num_tokens, num_tokens, dtype=torch.bool).triu(1)
-    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
+def pad_left(texts):
+    """A batch (b, longest, width) of texts (length, width), and its mask (b, longest, longest)."""
+    longest = max(map(len, texts))
+    batch = torch.zeros(len(texts), longest, texts[0].shape[1])
+    hide = torch.ones(longest, longest, dtype=torch.bool).triu(1).repeat(len(texts), 1, 1)
+    for n, text in enumerate(texts):
+        start = longest - len(text)
+        batch[n, start:] = text
+        hide[n, :, :start] = True
+    return batch, hide & ~torch.eye(longest, dtype=torch.bool)
 
 
-def drawn_heads(generator):
-    sizes = [(9, 3, 5, 4), (4, 2, 3, 6), (6, 2, 4, 2), (8, 4, 6, 3)]
-    return [
-        (torch.randn(heads, n, width, generator=generator), torch.randn(keys, n, width, generator=generator))
-        for heads, keys, n, width in sizes
-    ]
+def unequal_texts(generator):
+    shapes = [((2, 4, 1), 3), ((3, 3), 2), ((1, 5), 4)]
+    return [([torch.randn(n, width, generator=generator) for n in lengths],) for lengths, width in shapes]
 
 
-shared_keys = Exercise(
-    name="shared_keys",
-    title="Grouped heads by hand",
-    prompt="`queries` are (num_heads, num_tokens, head_dim), and `keys` are (num_kv_heads, num_tokens, head_dim); RoPE "
-    "has already rotated both. Neighbouring query heads share a KV head: with 9 and 3, for example, query heads 0 to 2 "
-    "use KV head 0. Return the causal weights, (num_heads, num_tokens, num_tokens).",
-    solution=grouped_weights,
-    cases=drawn_heads,
-    rows_sum_to_one=True,
+left_padding = Exercise(
+    name="left_padding",
+    title="Pad on the left",
+    deeper=True,
+    prompt="In a batch, short texts get **padding**. `pad_sequence` puts it on the right by default, but for "
+    "generation each text should end in the last row. Return a batch with zeros before short texts, and a boolean "
+    "mask, True where a key is hidden: the future, and padding. Softmax turns a row that sees nothing into NaN, "
+    "torch's fused function into zeros, so let every token see itself, even padding.",
+    solution=pad_left,
+    cases=unequal_texts,
     mistakes={
         (
-            "deals the key heads out in turn",
-            "repeat_interleave(num_heads // len(keys), dim=0)",
-            "repeat(num_heads // len(keys), 1, 1)",
+            "pads on the right",
+            "[n, start:] = text\n        hide[n, :, :start]",
+            "[n, : len(text)] = text\n        hide[n, :, len(text) :]",
         ): """
-            Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
-        ("gives all the first key head", "keys.repeat_interleave(num_heads // len(keys), dim=0)", "keys[:1]"): """
-            All your query heads use KV head 0. Which one belongs to the second group?""",
-        (
-            "takes the mean of the key heads",
-            "repeat_interleave(num_heads // len(keys), dim=0)",
-            "mean(dim=0, keepdim=True)",
-        ): """
-            You average all KV heads. How many of them should a single query head use?""",
-        ("counts the groups from the end", "keys.repeat", "keys.flip(0).repeat"): """
-            Your first group of query heads uses the last KV head. In which order do the groups come?""",
-        ("scales by all heads' width", "head_dim**0.5", "(num_heads * head_dim) ** 0.5"): """
-            You scale by the width of all heads together. How wide are the two vectors in a single dot product?""",
-        ("forgets to scale", " / head_dim**0.5", ""): """
-            The heads are shared correctly, but your softmax is too sharp. What happens to the scores before
-            softmax?""",
-        ("takes the softmax over the queries", "dim=-1", "dim=1"): """
-            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
-        ("shows the future", "scores.masked_fill(future, -torch.inf)", "scores"): """
-            Your tokens read the future. Which scores should softmax never see?""",
+            That's right padding, the default of `pad_sequence`: your texts come first, and the zeros after them. Which
+            row would the next token be predicted from?""",
+        ("leaves rows empty", " & ~torch.eye(longest, dtype=torch.bool)", ""): """
+            The first rows of your short texts have every key hidden. What's the softmax of such a row, and what does it
+            do to gradients?""",
+        ("shows the padding", "\n        hide[n, :, :start] = True", ""): """
+            The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?""",
+        ("shows the future", "torch.ones(longest", "torch.zeros(longest"): """
+            The padding is hidden, but your texts see their own future. Which keys does a causal mask hide?""",
+        ("hides the rows, not the columns", "hide[n, :, :start]", "hide[n, :start]"): """
+            You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the
+            keys?""",
+        ("takes True for keep", "hide & ~", "~hide | "): """
+            Your mask is upside down, as `scaled_dot_product_attention` would like it. What does True mean here?""",
     },
     hints=[
-        "First give each query head its own copy of the keys. After that, it's attention as you know it.",
-        "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = num_heads // num_kv_heads.",
-        "The scores are `queries @ shared.transpose(1, 2) / head_dim**0.5`. Put -inf above the diagonal, and apply "
-        "softmax over the last dimension.",
+        "How many zeros come before a text? So where does it start?",
+        "Start with the mask of the future, once per text. Then hide the columns before the text's start.",
+        "`hide[n, :, :start] = True`, and at the end `hide & ~torch.eye(longest, dtype=torch.bool)`.",
     ],
-    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The rest is "
-    "attention as before, because sharing saves memory for keys and values, but no work on the scores.",
-    moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
+    why="The columns of padding are hidden from all other rows, so no token of a text sees them. A row of padding sees "
+    "only itself, and nobody uses it. With the zeros first, the last row of every text is its last token.",
+    moral="Now `context[:, -1]` is the row from which each text's next token is predicted.",
 )
 
 
-def strongest_heads(scores, count):
-    """The heads with the largest scores, as a list of pairs (layer, head), the largest first."""
-    order = scores.flatten().argsort(descending=True)[:count].tolist()
-    return [divmod(place, scores.shape[1]) for place in order]
-
-
-def with_types(answer, scores, count):
-    """What an answer returns, and whether it holds tensors where numbers belong, which compare equal to numbers."""
-    pairs = answer(scores, count)
-    numbers = [number for pair in pairs if isinstance(pair, (tuple, list)) for number in pair]
-    return {"pairs": pairs, "tensors": any(isinstance(number, torch.Tensor) for number in numbers)}
-
-
-def drawn_scores(generator):
-    return [(torch.rand(*size, generator=generator), count) for size, count in (((5, 3), 4), ((2, 7), 5), ((4, 4), 1))]
-
-
-five_heads = Exercise(
-    name="five_heads",
-    title="Which five?",
-    prompt="`scores` has one score per head, (num_layers, num_heads), and no two are equal. Return the `count` heads "
-    "with the largest, best first, as a list of pairs `(layer, head)` of Python ints that count from 0.",
-    solution=strongest_heads,
-    cases=drawn_scores,
-    call=with_types,
-    mistakes={
-        (
-            "leaves tensors in the pairs",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "[(place // scores.shape[1], place % scores.shape[1]) for place in torch.tensor(order)]",
-        ): """
-            These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different
-            things. What turns a tensor into ints?""",
-        (
-            "returns a tensor",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "torch.tensor([divmod(place, scores.shape[1]) for place in order])",
-        ): """
-            These are the right heads, but you return one tensor. What turns it into a list of pairs?""",
-        ("swaps layer and head", "divmod(place, scores.shape[1])", "divmod(place, scores.shape[1])[::-1]"): """
-            Your pairs are (head, layer). Which of the two does the exercise name first?""",
-        ("gives places in a row of all", "[divmod(place, scores.shape[1]) for place in order]", "order"): """
-            These are positions in the flattened scores. Which layer and which head does each of them belong to?""",
-        ("takes the smallest", "descending=True", ""): """
-            These are the heads with the smallest scores. In which order does `argsort` sort by default?""",
-        ("puts the largest last", "in order", "in reversed(order)"): """
-            These are the right heads in the opposite order. Which one should come first?""",
-        ("divides by the number of layers", "shape[1]", "shape[0]"): """
-            You divide by the number of layers. How many entries does one layer have in the flattened scores?""",
-        (
-            "counts from 1",
-            "divmod(place, scores.shape[1])",
-            "(place // scores.shape[1] + 1, place % scores.shape[1] + 1)",
-        ): """
-            Your layers and heads count from 1. What's the first layer called here?""",
-        (
-            "sorts each layer by itself",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "list(enumerate(scores.argmax(dim=1).tolist()))[:count]",
-        ): """
-            You take the best head of each layer. What if two of the best heads are in the same layer?""",
-    },
-    hints=[
-        "Put all scores into one row with `scores.flatten()`. At which positions are the largest?",
-        "`.argsort(descending=True)[:count].tolist()` or `.topk(count).indices.tolist()` returns them as ints.",
-        "With 9 heads per layer, position 13 is layer 13 // 9 and head 13 % 9, which is `divmod(13, 9)`.",
-    ],
-    why="Flattening puts the layers one after another, each num_heads long, so // gives the layer and % gives the "
-    "head. `.tolist()` turns a tensor into Python ints.",
-    moral="With the induction scores of 270 heads and a count of 5, it finds the five heads of this notebook.",
-)
-
-
-EXERCISES = [previous_token, induction, shared_keys, five_heads]
+EXERCISES = [step_with_cache, mended_window, left_padding]
 progress = Progress(EXERCISES)

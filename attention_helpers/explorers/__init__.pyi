@@ -7,8 +7,8 @@ from .lesson_04 import DropoutExplorer as DropoutExplorer
 from .lesson_05 import WrapperExplorer as WrapperExplorer
 from .lesson_06 import SplitExplorer as SplitExplorer
 from .lesson_07 import LearningExplorer as LearningExplorer
-from .lesson_07_text import TextExplorer as TextExplorer
-from .lesson_08 import CostExplorer as CostExplorer
-from .lesson_09 import VariantsExplorer as VariantsExplorer
-from .lesson_10 import ReadingExplorer as ReadingExplorer
+from .lesson_08 import TextExplorer as TextExplorer
+from .lesson_09 import CostExplorer as CostExplorer
+from .lesson_10 import VariantsExplorer as VariantsExplorer
+from .lesson_13 import ReadingExplorer as ReadingExplorer
 from .playground import Playground as Playground

@@ -1,166 +1,151 @@
-"""Notebook 08: what a layer costs, by formula and as measured."""
+"""Notebook 08: type a text, and see what a masked and a leaky model attend to and predict."""
 
-import math
 from typing import NamedTuple
 
-from ..fast.costs import cache_bytes, flops, flops_per_cached_byte, table_bytes
+import ipywidgets as widgets
+import torch
+
+from ..core import causal_mask
 from ..plots import GREY
 from .base import Explorer, stops
-from .svg import bars, lines
-from .words import size_in_words
+from .ink import weight_limit
+from .svg import arcs, bars, below, scale_of
+from .svg_maps import colour_bar, head_maps
 
-LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
-WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
-BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-MEASURED = {"num_heads": 12, "width": 768, "num_kv_heads": 12, "bytes": 4}  # GPT-2 small, float32
-PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
-
-
-def place(num_tokens):
-    """Where a length is on the axis, one step per doubling."""
-    return math.log2(num_tokens / LENGTHS[0])
+FIRST, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
+MOST_LIKELY = 8  # next characters that are shown
+GETS = {"leaky": "has read it:"}  # for the model that sees what comes
+READS, MAPS = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
 
 
-def divisors(number):
-    """The numbers of heads into which a width can be split, or of KV heads that a number of heads can share."""
-    return [n for n in range(1, min(number, MOST_HEADS) + 1) if number % n == 0]
+class Reading(NamedTuple):
+    """One model's attention and predictions for the text."""
+
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    shares: torch.Tensor  # (characters,), probabilities of the next character
 
 
-class CostState(NamedTuple):
-    """What the picture shows: FLOPs by part and bytes, for one sentence; `measured` is empty for other sizes."""
+class TypedState(NamedTuple):
+    """What the picture shows; the models read all of `text`, and their predictions are those at position `place`."""
 
-    num_tokens: int
-    num_heads: int
-    width: int  # d_in and d_out
-    num_kv_heads: int
-    bytes: int  # per number
-    kv_width: int  # of all KV heads together
-    operations: dict  # FLOPs by part
-    table: int  # the score matrices of all heads
-    cache: int  # keys and values
-    measured: dict  # bytes by number of tokens, by name
+    text: str
+    place: int
+    vocabulary: list
+    readings: dict  # a Reading by the model's name
 
-    quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
-    total = property(lambda self: sum(self.operations.values()))
+    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what actually comes next, or ""
 
 
-class CostExplorer(Explorer):
-    """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
+class TextExplorer(Explorer):
+    """Type a text, and see each model's maps and its predictions for the character after one position.
 
-    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
-    of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
-    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
+    models: CharacterModels by name, all of one size; one named "leaky" has no mask. task: the Characters they were
+    trained on; the models read only the last `window` characters that the task knows. Arrays: a TypedState. Errors: as
+    in Explorer.
     """
 
-    def __init__(self, measured):
-        self.measured = measured
+    def __init__(self, models, task):
+        self.models, self.task = dict(models), task
         super().__init__()
 
     def make_controls(self):
-        width, heads = MEASURED["width"], MEASURED["num_heads"]
-        return {
-            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
-            "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
-            "width": stops("width", WIDTHS, width, "The width of a token's vector before and after the layer"),
-            "num_kv_heads": stops(
-                "num_kv_heads", divisors(heads), heads, "Heads of keys and values, which the query heads share"
-            ),
-            "bytes": stops("dtype", BYTES.items(), 4, "The type of the stored numbers: 4, 2 or 1 bytes each"),
-        }
+        typed = widgets.Text(FIRST, description="text", tooltip="What the models read")
+        back = stops("positions back", [BACK], BACK, "From the end of the text")
+        return {"text": typed, "back": back}
+
+    def known(self, text):
+        """The text without characters that the models never met."""
+        return "".join(character for character in text if character in self.task.vocabulary)
 
     def choices(self, values):
-        heads = divisors(values["width"])
-        num_heads = max(n for n in heads if n <= values["num_heads"])
-        return {"num_heads": heads, "num_kv_heads": divisors(num_heads)}
-
-    def goes_with(self, changes):
-        """If each head has its own keys and values, it still does after num_heads changes."""
-        each = self._wanted["num_kv_heads"] == self._wanted["num_heads"]
-        return ({"num_kv_heads": changes["num_heads"]} if each and "num_heads" in changes else {}) | changes
+        return {"back": range(max(1, min(len(self.known(values["text"])), self.task.window)))[::-1]}
 
     def note(self, wanted, values):
-        said, (heads, shared) = [], (values["num_heads"], values["num_kv_heads"])
-        if wanted["num_heads"] != heads:
-            said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
-        if wanted["num_kv_heads"] not in (shared, wanted["num_heads"]):
-            said.append(f"{wanted['num_kv_heads']} doesn't divide {many(heads)}: {many(shared, 'KV head')} instead.")
-        if self.measured and not values.items() >= MEASURED.items():
-            known = "{num_heads} heads, width {width}".format(**MEASURED)
-            said.append(f"No measured points: they were taken with {known}, float32.")
-        return " ".join(said)
+        text, window = values["text"], self.task.window
+        unknown = [repr(character)[1:-1] for character in dict.fromkeys(text) if character not in self.task.vocabulary]
+        left_out = f"Not in the course's text, so left out: {', '.join(unknown)}." if unknown else ""
+        cut = f"The models read the last {window} characters." if len(self.known(text)) > window else ""
+        return f"{left_out} {cut}".strip()
 
-    def compute(self, num_tokens, num_heads, width, num_kv_heads, bytes):
-        sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_kv_heads, "bytes": bytes}
-        kv_width, measured = width // num_heads * num_kv_heads, self.measured if sizes == MEASURED else {}
-        operations = flops(num_tokens, width, width) | {"q, k, v": 2 * num_tokens * width * (width + 2 * kv_width)}
-        table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, kv_width, 1, bytes)
-        computed = {"kv_width": kv_width, "operations": operations, "table": table, "cache": cache}
-        return CostState(num_tokens, **sizes, **computed, measured=measured)
+    def compute(self, text, back):
+        vocabulary, known = self.task.vocabulary, self.known(text)[-self.task.window :]
+        if not known:
+            raise ValueError(f"text must have a character of the course's text, got {text!r}")
+        place, token_ids = len(known) - 1 - back, torch.tensor([[vocabulary.index(character) for character in known]])
+        readings = {name: read(model, token_ids, place) for name, model in self.models.items()}
+        return TypedState(known, place, vocabulary, readings)
 
     def picture(self, state):
-        shares = {"share": [part / state.total for part in state.operations.values()]}
-        look = {"width": 246, "height": 206, "colours": [GREY]}
-        return [[bars(shares, list(state.operations), "share of the FLOPs", **look), self.memory(state)]]
+        tokens = [visible(character) for character in state.text]
+        future, limit = causal_mask(len(tokens)), weight_limit(len(tokens))
+        bar, rows = colour_bar(limit, height=100, more=limit < 1), []
+        for name, reading in state.readings.items():
+            asked, hidden = f"{name} model: what “{tokens[state.place]}” reads", future & (name != "leaky")
+            far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
+            look = {"width": READS, "height": 60, "far": far}
+            arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
+            maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar)
+            rows.append([below(arcs_of, self.expected(state, name)), maps])
+        return rows
 
-    def memory(self, state):
-        """The chart of bytes by length: scores, keys and values, and what was measured, with its formulas."""
-        kinds = {f"{name} layer's peak": (there, PEAKS.get(name)) for name, there in state.measured.items()}
-        curves = {
-            scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
-            "keys and values": [cache_bytes(n, state.kv_width, 1, state.bytes) for n in LENGTHS],
-            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
-        }
-        points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
-        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
-        look = {"ends": ends, "written": rounded_size, "width": 516, "height": 220}
-        title, names = "memory of one layer" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
-        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
+    def expected(self, state, name):
+        """Bars of a model's most likely next characters, and of the one that comes, which has a tick."""
+        guesses = self.guesses(state, name, MOST_LIKELY)
+        names = [visible(character) + " ✓" * (character == state.written) for character in guesses]
+        title = "probability of the next character" + ", ✓ comes" * bool(state.written)
+        end = scale_of(self.guesses(state, each, MOST_LIKELY).values() for each in state.readings)
+        look = {"width": READS, "height": 60, "colours": [GREY]}
+        return bars({"probability": [*guesses.values()]}, names, title, (0.0, end), **look)
+
+    def guesses(self, state, name, count):
+        """A model's probabilities of its most likely next characters; the last may give way to the one that comes."""
+        _, token_ids = state.readings[name].shares.topk(count)
+        characters = [state.vocabulary[token_id] for token_id in token_ids]
+        if state.written and state.written not in characters:
+            characters[-1] = state.written
+        return {character: probability(state, name, character) for character in characters}
 
     def headline(self, state):
-        parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, "keys and values")]
-        (most, first), (least, second) = sorted(parts, reverse=True)
-        return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
+        if not state.written:
+            best = {name: next(iter(self.guesses(state, name, 1).items())) for name in state.readings}
+            said = [f"{name} expects “{visible(each)}” ({share:.2f})" for name, (each, share) in best.items()]
+            return f"Nothing follows yet: {', '.join(said)}"
+        shares = {name: probability(state, name, state.written) for name in state.readings}
+        said = [f"the {name} model {GETS.get(name, 'gives it')} {share:.2f}" for name, share in shares.items()]
+        return f"“{visible(state.written)}” comes next: {', '.join(said)}"
 
     def readouts(self, state):
-        n, each, measured = f"{state.num_tokens:,}", state.bytes, self.measured_at(state)
-        in_cache = flops_per_cached_byte(state.num_heads, state.num_kv_heads, each)
-        return {
-            "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
-            "with num_tokens squared",
-            "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
-            "keys and values": f"2 × {n} × {state.kv_width:,} × {each} bytes = {size_in_words(state.cache)}",
-            "decoding": f"{in_cache:g} FLOPs per byte of keys and values",
-        } | ({"measured peak": measured} if measured else {})
-
-    def measured_at(self, state):
-        n, measured = state.num_tokens, state.measured
-        return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
+        if not state.written:
+            return {}
+        place = state.vocabulary.index(state.written)
+        losses = {name: -reading.shares[place].log().item() for name, reading in state.readings.items()}
+        said = ", ".join(f"{name} {loss:.2f} nats" for name, loss in losses.items())
+        return {f"loss for “{visible(state.written)}”": said}
 
     def in_words(self, state):
-        measured = self.measured_at(state)
-        return (
-            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads}, num_kv_heads {state.num_kv_heads} and a "
-            f"width of {state.width:,} one pass takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of "
-            f"them for scores and context. In numbers of {state.bytes} bytes the scores take "
-            f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}."
-            + (f" Measured peak: {measured}." if measured else "")
-        )
+        comes = f"comes “{visible(state.written)}”" if state.written else "nothing comes yet"
+        said = []
+        for name in state.readings:
+            guesses = self.guesses(state, name, 5).items()
+            said.append(f"{name}: " + ", ".join(f"{visible(each)}: {share:.2f}" for each, share in guesses))
+        return f"After “{state.text[: state.place + 1]}” {comes}; the models expect: {'. '.join(said)}."
+
+    def _repr_mimebundle_(self, **kwargs):
+        return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
 
 
-def scores_of(num_heads):
-    return f"scores of {many(num_heads)}"
+def read(model, token_ids, place):
+    """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
+    training = model.training
+    shares = model.eval()(token_ids)[0, place].softmax(dim=-1)  # (characters,)
+    weights = model.maps(token_ids)[0]  # (num_heads, num_tokens, num_tokens)
+    model.train(training)
+    return Reading(weights, shares)
 
 
-def many(count, name="head"):
-    return f"{count} {name}{'s' * (count > 1)}"
+def probability(state, name, character):
+    return state.readings[name].shares[state.vocabulary.index(character)].item()
 
 
-def rounded_size(count):
-    """As on an axis: "1 MB"."""
-    return size_in_words(round(count)).replace(".0 ", " ")
-
-
-def peaks(there, tables, rows, state):
-    """A layer's peak memory by formula, at the lengths between the measured ones."""
-    held = [tables * table_bytes(n, state.num_heads) + rows * n * state.width * state.bytes for n in LENGTHS]
-    return [each if min(there) <= n <= max(there) else None for n, each in zip(LENGTHS, held, strict=True)]
+def visible(character):
+    return {" ": "␣", "\n": "⏎"}.get(character, character)

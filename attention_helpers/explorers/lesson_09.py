@@ -1,164 +1,166 @@
-"""Notebook 09: positions, QK-norm, shared KV heads and a window, on up to 16 tokens."""
+"""Notebook 09: what a layer costs, by formula and as measured."""
 
+import math
 from typing import NamedTuple
 
-import ipywidgets as widgets
-import torch
-
-from ..core import attention_weights
-from ..fast.costs import cache_bytes
-from ..modern.layers import ModernAttention
-from ..modern.parts import alibi_bias, window_mask
-from ..modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+from ..fast.costs import cache_bytes, flops, flops_per_cached_byte, table_bytes
 from ..plots import GREY
-from ..seeded import seeded
-from .base import SentenceExplorer, slider, stops
-from .svg import bars
-from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
+from .base import Explorer, stops
+from .svg import bars, lines
 from .words import size_in_words
 
-POSITIONS = ("rotary", "ALiBi", "none")
-SCALINGS = ("none", "linear", "Llama 3", "YaRN")
-FACTOR, ORIGINAL = 4, 16  # of the scaling
-LATENT = 16, 8  # d_latent and d_rope of an MLA layer to compare with
-WIDTH, SEED, LAYERS = 64, 123, 2  # d_out, which the heads share whatever their number
-SHARP = 5.0  # multiplies the initial weights, whose scores are so small that all maps look alike
+LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
+WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+MEASURED = {"num_heads": 12, "width": 768, "num_kv_heads": 12, "bytes": 4}  # GPT-2 small, float32
+PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
 
 
-class VariantsState(NamedTuple):
-    """What the picture shows; `sees` is what a token reads in one layer, `reaches` its receptive field after LAYERS."""
+def place(num_tokens):
+    """Where a length is on the axis, one step per doubling."""
+    return math.log2(num_tokens / LENGTHS[0])
 
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    sees: torch.Tensor  # (num_tokens, num_tokens)
-    reaches: torch.Tensor  # (num_tokens, num_tokens)
+
+def divisors(number):
+    """The numbers of heads into which a width can be split, or of KV heads that a number of heads can share."""
+    return [n for n in range(1, min(number, MOST_HEADS) + 1) if number % n == 0]
+
+
+class CostState(NamedTuple):
+    """What the picture shows: FLOPs by part and bytes, for one sentence; `measured` is empty for other sizes."""
+
+    num_tokens: int
+    num_heads: int
+    width: int  # d_in and d_out
     num_kv_heads: int
-    parameters: int
-    cache: int  # bytes of one layer's KV cache in float32
+    bytes: int  # per number
+    kv_width: int  # of all KV heads together
+    operations: dict  # FLOPs by part
+    table: int  # the score matrices of all heads
+    cache: int  # keys and values
+    measured: dict  # bytes by number of tokens, by name
+
+    quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
+    total = property(lambda self: sum(self.operations.values()))
 
 
-def scaled_frequencies(scaling, width):
-    """Frequencies of rotary positions for `width` entries of a head, and the factor for `rotate`."""
-    plain = rope_frequencies(width)
-    if scaling == "YaRN":
-        return yarn_frequencies(plain, FACTOR, ORIGINAL, base=10_000)
-    scaled = {"none": plain, "linear": plain / FACTOR, "Llama 3": llama3_frequencies(plain, FACTOR, ORIGINAL)}
-    return scaled[scaling], 1.0
+class CostExplorer(Explorer):
+    """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
 
-
-class VariantsExplorer(SentenceExplorer):
-    """Change the positions and their scaling, QK-norm, the query heads, the KV heads that they share, and the window.
-
-    sentence: a Sentence, repeated to fill the tokens. Arrays: a VariantsState. Errors: as in Explorer.
+    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
+    of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
+    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
     """
 
-    def extended(self, tokens, embeddings):
-        times = -(-CELLS_UP_TO // len(embeddings))
-        return (tokens * times)[:CELLS_UP_TO], embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
+    def __init__(self, measured):
+        self.measured = measured
+        super().__init__()
 
     def make_controls(self):
-        switch = widgets.ToggleButtons(options=POSITIONS, value="rotary", description="positions")
-        switch.tooltip = "How a layer knows where a token is"
+        width, heads = MEASURED["width"], MEASURED["num_heads"]
         return {
-            "positions": switch,
-            "scaling": widgets.Dropdown(
-                options=SCALINGS,
-                description="scaling",
-                tooltip=f"Of rotary positions: factor {FACTOR}, {ORIGINAL} tokens",
+            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
+            "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
+            "width": stops("width", WIDTHS, width, "The width of a token's vector before and after the layer"),
+            "num_kv_heads": stops(
+                "num_kv_heads", divisors(heads), heads, "Heads of keys and values, which the query heads share"
             ),
-            "rotated": stops(
-                "share rotated", (("25%", 0.25), ("50%", 0.5), ("100%", 1.0)), 1.0, "How much of each head rotates"
-            ),
-            "qk_norm": widgets.Checkbox(False, description="QK-norm", tooltip="Normalize queries and keys, per head"),
-            "num_heads": stops(
-                "query heads", (1, 2, 4, 8), 4, f"They share d_out = {WIDTH}, so more heads are narrower, KV heads too"
-            ),
-            "num_kv_heads": stops("KV heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
-            "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, including itself"),
-            "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
+            "bytes": stops("dtype", BYTES.items(), 4, "The type of the stored numbers: 4, 2 or 1 bytes each"),
         }
 
-    def unused(self, values):
-        return {"scaling", "rotated"} if values["positions"] != "rotary" else set()
+    def choices(self, values):
+        heads = divisors(values["width"])
+        num_heads = max(n for n in heads if n <= values["num_heads"])
+        return {"num_heads": heads, "num_kv_heads": divisors(num_heads)}
+
+    def goes_with(self, changes):
+        """If each head has its own keys and values, it still does after num_heads changes."""
+        each = self._wanted["num_kv_heads"] == self._wanted["num_heads"]
+        return ({"num_kv_heads": changes["num_heads"]} if each and "num_heads" in changes else {}) | changes
 
     def note(self, wanted, values):
-        if values["positions"] == "rotary":
-            return ""
-        return "scaling and share rotated do nothing here: only rotary positions turn queries and keys."
+        said, (heads, shared) = [], (values["num_heads"], values["num_kv_heads"])
+        if wanted["num_heads"] != heads:
+            said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
+        if wanted["num_kv_heads"] not in (shared, wanted["num_heads"]):
+            said.append(f"{wanted['num_kv_heads']} doesn't divide {many(heads)}: {many(shared, 'KV head')} instead.")
+        if self.measured and not values.items() >= MEASURED.items():
+            known = "{num_heads} heads, width {width}".format(**MEASURED)
+            said.append(f"No measured points: they were taken with {known}, float32.")
+        return " ".join(said)
 
-    @torch.no_grad()
-    def compute(self, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
-        if num_heads % num_kv_heads:
-            heads = counted(num_heads, "query head")
-            fits = f"set KV heads to {num_heads} or less, or query heads to {num_kv_heads} or more"
-            raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: {fits}")
-        head_dim, sizes = WIDTH // num_heads, (self.embeddings.shape[1], WIDTH, num_heads, num_kv_heads)
-        frequencies, factor = scaled_frequencies(scaling, int(head_dim * rotated))
-        options = {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
-        if positions == "rotary":
-            options |= {"frequencies": frequencies, "factor": factor}
-        layer = seeded(ModernAttention, SEED, *sizes, **options)
-        for linear in (layer.W_query, layer.W_key):
-            linear.weight.mul_(SHARP)
-        steps, hide = layer.steps(self.embeddings[None, :num_tokens]), window_mask(num_tokens, window)
-        weights = steps.weights[0]  # (num_heads, num_tokens, num_tokens)
-        if positions == "ALiBi":
-            scaled = steps.scores[0] * head_dim**-0.5
-            weights = attention_weights(scaled + alibi_bias(num_heads, num_tokens), hide)
-        reaches = torch.linalg.matrix_power((~hide).float(), LAYERS) > 0  # (num_tokens, num_tokens)
-        kept = min(num_tokens, window - 1)
-        cache = cache_bytes(kept, num_kv_heads * head_dim) if kept else 0
-        parameters = sum(parameter.numel() for parameter in layer.parameters())
-        return VariantsState(weights, ~hide, reaches, num_kv_heads, parameters, cache)
+    def compute(self, num_tokens, num_heads, width, num_kv_heads, bytes):
+        sizes = {"num_heads": num_heads, "width": width, "num_kv_heads": num_kv_heads, "bytes": bytes}
+        kv_width, measured = width // num_heads * num_kv_heads, self.measured if sizes == MEASURED else {}
+        operations = flops(num_tokens, width, width) | {"q, k, v": 2 * num_tokens * width * (width + 2 * kv_width)}
+        table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, kv_width, 1, bytes)
+        computed = {"kv_width": kv_width, "operations": operations, "table": table, "cache": cache}
+        return CostState(num_tokens, **sizes, **computed, measured=measured)
 
     def picture(self, state):
-        tokens, owners = self.tokens[: state.weights.shape[-1]], served(state)
-        names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
-        if len(owners) > 4:
-            names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
-        room = {"width": 440, "height": 400, "colours": owners, "names": names, "bar": colour_bar(height=200)}
-        return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room), self.cache_bars(state)]]
+        shares = {"share": [part / state.total for part in state.operations.values()]}
+        look = {"width": 246, "height": 206, "colours": [GREY]}
+        return [[bars(shares, list(state.operations), "share of the FLOPs", **look), self.memory(state)]]
 
-    def cache_bars(self, state):
-        """Bytes that one more token adds to a layer's cache in float32: all heads, the chosen KV heads, or a latent."""
-        shared = state.num_kv_heads * WIDTH // len(state.weights)
-        kept = [cache_bytes(1, WIDTH), cache_bytes(1, shared), 4 * sum(LATENT)]
-        look = {"limits": (0, kept[0]), "width": 236, "height": 190, "colours": [GREY], "decimals": 0}
-        return bars({"bytes": kept}, ["MHA", "GQA", "MLA"], "cache bytes per token", **look)
+    def memory(self, state):
+        """The chart of bytes by length: scores, keys and values, and what was measured, with its formulas."""
+        kinds = {f"{name} layer's peak": (there, PEAKS.get(name)) for name, there in state.measured.items()}
+        curves = {
+            scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
+            "keys and values": [cache_bytes(n, state.kv_width, 1, state.bytes) for n in LENGTHS],
+            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
+        }
+        points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
+        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
+        look = {"ends": ends, "written": rounded_size, "width": 516, "height": 220}
+        title, names = "memory of one layer" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
+        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
 
     def headline(self, state):
-        num_heads, num_tokens = state.weights.shape[:2]
-        sees, reaches = int(state.sees[-1].sum()), int(state.reaches[-1].sum())  # by the last token
-        share = f"{counted(num_heads, 'query head')} share {counted(state.num_kv_heads, 'KV head')}"
-        if state.num_kv_heads == num_heads:
-            share = (
-                f"{counted(num_heads, 'query head')} with {'its' if num_heads == 1 else 'their'} own keys and values"
-            )
-        seen = f"the last token sees {sees} of {counted(num_tokens, 'token')}"
-        return f"{share}; {seen}, and after {LAYERS} layers {reaches} of them can reach it."
+        parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, "keys and values")]
+        (most, first), (least, second) = sorted(parts, reverse=True)
+        return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        num_heads, num_tokens = state.weights.shape[:2]
-        full, head_dim = cache_bytes(num_tokens, WIDTH), WIDTH // num_heads
+        n, each, measured = f"{state.num_tokens:,}", state.bytes, self.measured_at(state)
+        in_cache = flops_per_cached_byte(state.num_heads, state.num_kv_heads, each)
         return {
-            "KV cache": f"{size_in_words(state.cache)}, against {size_in_words(full)} without window and sharing",
-            "head_dim": f"{WIDTH} / {num_heads} = {head_dim}",
-            "parameters": f"{state.parameters:,}",
-        }
+            "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
+            "with num_tokens squared",
+            "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
+            "keys and values": f"2 × {n} × {state.kv_width:,} × {each} bytes = {size_in_words(state.cache)}",
+            "decoding": f"{in_cache:g} FLOPs per byte of keys and values",
+        } | ({"measured peak": measured} if measured else {})
+
+    def measured_at(self, state):
+        n, measured = state.num_tokens, state.measured
+        return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
 
     def in_words(self, state):
-        most, keys = state.weights[:, -1].max(dim=-1)  # each (num_heads,)
-        rows = enumerate(zip(served(state), keys.tolist(), most.tolist(), strict=True), 1)
-        return f"{self.headline(state)} For the last token, " + "; ".join(
-            f"query head {head} with KV head {owner + 1} reads token {key + 1}, {self.tokens[key]}, most ({weight:.2f})"
-            for head, (owner, key, weight) in rows
+        measured = self.measured_at(state)
+        return (
+            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads}, num_kv_heads {state.num_kv_heads} and a "
+            f"width of {state.width:,} one pass takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of "
+            f"them for scores and context. In numbers of {state.bytes} bytes the scores take "
+            f"{size_in_words(state.table)}, keys and values {size_in_words(state.cache)}."
+            + (f" Measured peak: {measured}." if measured else "")
         )
 
 
-def counted(number, thing):
-    return f"{number} {thing}{'s' * (number != 1)}"
+def scores_of(num_heads):
+    return f"scores of {many(num_heads)}"
 
 
-def served(state):
-    """For each query head, the KV head that it reads, from 0."""
-    group = len(state.weights) // state.num_kv_heads
-    return [head // group for head in range(len(state.weights))]
+def many(count, name="head"):
+    return f"{count} {name}{'s' * (count > 1)}"
+
+
+def rounded_size(count):
+    """As on an axis: "1 MB"."""
+    return size_in_words(round(count)).replace(".0 ", " ")
+
+
+def peaks(there, tables, rows, state):
+    """A layer's peak memory by formula, at the lengths between the measured ones."""
+    held = [tables * table_bytes(n, state.num_heads) + rows * n * state.width * state.bytes for n in LENGTHS]
+    return [each if min(there) <= n <= max(there) else None for n, each in zip(LENGTHS, held, strict=True)]

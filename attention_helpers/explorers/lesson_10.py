@@ -1,264 +1,164 @@
-"""Notebook 10: all heads of a language model on your own text, with heads to ablate."""
+"""Notebook 10: positions, QK-norm, shared KV heads and a window, on up to 16 tokens."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import ipywidgets as widgets
-import numpy as np
 import torch
-from torch.nn.functional import adaptive_max_pool2d
 
-from ..language_model.head_roles import best_heads, repeated_tokens, weight_at
-from .base import MESSAGE, Explorer, answer_quietly, slider, stops
-from .hatching import hatching
-from .ink import BLACK, HEADS
-from .svg import FRAME, LEAST, LEFT, PALE, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
-from .svg_maps import axis, masked_key, names_beside, pixels
+from ..core import attention_weights
+from ..fast.costs import cache_bytes
+from ..modern.layers import ModernAttention
+from ..modern.parts import alibi_bias, window_mask
+from ..modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+from ..plots import GREY
+from ..seeded import seeded
+from .base import SentenceExplorer, slider, stops
+from .svg import bars
+from .svg_maps import CELLS_UP_TO, colour_bar, head_maps
+from .words import size_in_words
 
-MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
-OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, TILE, ABOVE = 198, 21, 18  # pixels: the side of the map, and of each head in the atlas; above both, for names
-ATLAS = ABOVE + 16  # above the atlas, for its title too
-LILAC = "#9988FF"
-# A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
-TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
-.attention-over .attention-headline {{max-width: 100cqi}}
-.attention-over [role=img] {{overflow: visible}}
-.attention-tiles {{--scale: clamp({LEAST}px, (100cqi - 4px) / WIDTH, 1px); position: absolute; bottom: 2px; margin: 0}}
-.attention-tiles {{left: calc(2px + {LEFT} * var(--scale)); width: auto; overflow: hidden}}
-.attention-tiles .widget-radio-box {{display: grid; margin: 0}}
-.attention-tiles .widget-radio-box {{grid-template-columns: repeat(LAYERS, calc({TILE} * var(--scale)))}}
-.attention-tiles .widget-radio-box label {{width: auto; height: calc({TILE} * var(--scale)); margin: 0; font-size: 0}}
-.attention-tiles .widget-radio-box label {{cursor: pointer}}
-.attention-tiles label:hover {{box-shadow: inset 0 0 0 2px #0077CC}}
-.attention-tiles input {{display: none}}</style>"""
+POSITIONS = ("rotary", "ALiBi", "none")
+SCALINGS = ("none", "linear", "Llama 3", "YaRN")
+FACTOR, ORIGINAL = 4, 16  # of the scaling
+LATENT = 16, 8  # d_latent and d_rope of an MLA layer to compare with
+WIDTH, SEED, LAYERS = 64, 123, 2  # d_out, which the heads share whatever their number
+SHARP = 5.0  # multiplies the initial weights, whose scores are so small that all maps look alike
 
 
-class ReadingState(NamedTuple):
-    """What the picture shows: a text's maps, one head's map, and predictions after one token."""
+class VariantsState(NamedTuple):
+    """What the picture shows; `sees` is what a token reads in one layer, `reaches` its receptive field after LAYERS."""
 
-    words: list  # num_tokens
-    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the chosen heads ablated
-    shares: torch.Tensor  # (2, SHOWN), probabilities of next tokens: with all heads, and with the chosen ones ablated
-    next_words: list  # SHOWN, the most likely with all heads
-    ablate: tuple
-    layer: int
-    head: int
-    token: int
-
-    row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    sees: torch.Tensor  # (num_tokens, num_tokens)
+    reaches: torch.Tensor  # (num_tokens, num_tokens)
+    num_kv_heads: int
+    parameters: int
+    cache: int  # bytes of one layer's KV cache in float32
 
 
-class ReadingExplorer(Explorer):
-    """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
+def scaled_frequencies(scaling, width):
+    """Frequencies of rotary positions for `width` entries of a head, and the factor for `rotate`."""
+    plain = rope_frequencies(width)
+    if scaling == "YaRN":
+        return yarn_frequencies(plain, FACTOR, ORIGINAL, base=10_000)
+    scaled = {"none": plain, "linear": plain / FACTOR, "Llama 3": llama3_frequencies(plain, FACTOR, ORIGINAL)}
+    return scaled[scaling], 1.0
 
-    A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
-    up to MOST tokens. Layers, heads and tokens count from 0. Arrays: a ReadingState. Errors: as in Explorer.
+
+class VariantsExplorer(SentenceExplorer):
+    """Change the positions and their scaling, QK-norm, the query heads, the KV heads that they share, and the window.
+
+    sentence: a Sentence, repeated to fill the tokens. Arrays: a VariantsState. Errors: as in Explorer.
     """
 
-    def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
-        self.model, self.first_text = model, text
-        self.look = lru_cache(KEPT)(self.look)
-        maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, then the same again: see head_roles
-        self.roles = {
-            "induction": best_heads(weight_at(maps, 31, start=32)),
-            "previous token": best_heads(weight_at(maps, 1)),
-        }
-        super().__init__()
-        self._wanted = self._wanted | {"token": MOST - 1}  # the last token of a longer text too
+    def extended(self, tokens, embeddings):
+        times = -(-CELLS_UP_TO // len(embeddings))
+        return (tokens * times)[:CELLS_UP_TO], embeddings.repeat(times, 1)[:CELLS_UP_TO]  # (CELLS_UP_TO, d_in)
 
     def make_controls(self):
-        layers, heads = len(self.model.blocks), self.model.config.num_heads
-        box = widgets.Text(value=self.first_text, description="text", continuous_update=False)
-        box.tooltip = "What the model reads, then press Enter"
-        last = self.num_tokens(self.first_text) - 1
+        switch = widgets.ToggleButtons(options=POSITIONS, value="rotary", description="positions")
+        switch.tooltip = "How a layer knows where a token is"
         return {
-            "text": box,
-            "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
-            "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
-            "token": stops("token", range(last + 1), last, "Whose row is framed, and after which the bars predict"),
-            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated", tooltip="Heads set to zero"),
+            "positions": switch,
+            "scaling": widgets.Dropdown(
+                options=SCALINGS,
+                description="scaling",
+                tooltip=f"Of rotary positions: factor {FACTOR}, {ORIGINAL} tokens",
+            ),
+            "rotated": stops(
+                "share rotated", (("25%", 0.25), ("50%", 0.5), ("100%", 1.0)), 1.0, "How much of each head rotates"
+            ),
+            "qk_norm": widgets.Checkbox(False, description="QK-norm", tooltip="Normalize queries and keys, per head"),
+            "num_heads": stops(
+                "query heads", (1, 2, 4, 8), 4, f"They share d_out = {WIDTH}, so more heads are narrower, KV heads too"
+            ),
+            "num_kv_heads": stops("KV heads", (1, 2, 4, 8), 2, "Heads of keys and values, shared by query heads"),
+            "window": slider("window", 5, 1, CELLS_UP_TO, "How many tokens one token sees, including itself"),
+            "num_tokens": slider("num_tokens", 12, 1, CELLS_UP_TO, "The sentence begins again after its end"),
         }
 
-    def make_view(self):
-        """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
-        layers, heads = len(self.model.blocks), self.model.config.num_heads
-        names = [(f"layer {layer}, head {head}", (layer, head)) for head in range(heads) for layer in range(layers)]
-        self.tiles = widgets.RadioButtons(options=names, value=(self.values["layer"], self.values["head"]))
-        self.tiles.add_class("attention-tiles")
-        self.tiles.observe(self._clicked, names="value")
-        answer_quietly(self.tiles)
-        looks = TILES.replace("LAYERS", str(layers)).replace("WIDTH", str(atlas_width(layers)))
-        looks = widgets.HTML(looks, layout={"display": "none"})
-        over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
-        over.add_class("attention-over")
-        return over
+    def unused(self, values):
+        return {"scaling", "rotated"} if values["positions"] != "rotary" else set()
 
-    def _clicked(self, change):
-        layer, head = change["new"]
-        if (layer, head) != (self.arrays.layer, self.arrays.head):
-            self.set(layer=layer, head=head)
+    def note(self, wanted, values):
+        if values["positions"] == "rotary":
+            return ""
+        return "scaling and share rotated do nothing here: only rotary positions turn queries and keys."
 
-    def choices(self, values):
-        return {"token": range(self.num_tokens(values["text"]))}
-
-    def num_tokens(self, text):
-        """How many tokens of a text are shown; 1 for one that can't be."""
-        try:
-            return min(MOST, self.model.encode(text).shape[1])
-        except ValueError:
-            return 1
-
-    def reported(self, token_ids, ablate):
-        """The model's output; the message shows how far it is. The model keeps no hook of this explorer's."""
-
-        def report(layer):
-            self.message.value = MESSAGE.format(f"layer {layer} of {len(hooks)}")
-
-        blocks = enumerate(self.model.blocks, 1)
-        hooks = [block.register_forward_hook(lambda *_, layer=layer: report(layer)) for layer, block in blocks]
-        try:
-            return self.model.look(token_ids, ablate)
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def look(self, text, ablate):
-        """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; the last few are cached."""
-        token_ids = self.model.encode(text)
-        if token_ids.shape[1] > MOST:
-            raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
-        output = self.reported(token_ids, ablate)
-        return token_ids[0], output.logits[0], output.maps[0]
-
-    def compute(self, text, layer, head, token, ablate):
-        one = {"none": [], "this head": [(layer, head)]}
-        one["its layer"] = [(layer, each) for each in range(self.model.config.num_heads)]
-        silent = tuple((one | self.roles)[ablate])
-        token_ids, logits, _ = self.look(text, ())
-        _, without, maps = self.look(text, silent)
-        best = logits[token].topk(SHOWN).indices
-        shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
-        words = self.model.words(token_ids)
-        return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
-
-    def _draw(self, arrays):
-        super()._draw(arrays)
-        self.tiles.value = arrays.layer, arrays.head
+    @torch.no_grad()
+    def compute(self, positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window, num_tokens):
+        if num_heads % num_kv_heads:
+            heads = counted(num_heads, "query head")
+            fits = f"set KV heads to {num_heads} or less, or query heads to {num_kv_heads} or more"
+            raise ValueError(f"{num_kv_heads} KV heads can't be shared by {heads}: {fits}")
+        head_dim, sizes = WIDTH // num_heads, (self.embeddings.shape[1], WIDTH, num_heads, num_kv_heads)
+        frequencies, factor = scaled_frequencies(scaling, int(head_dim * rotated))
+        options = {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
+        if positions == "rotary":
+            options |= {"frequencies": frequencies, "factor": factor}
+        layer = seeded(ModernAttention, SEED, *sizes, **options)
+        for linear in (layer.W_query, layer.W_key):
+            linear.weight.mul_(SHARP)
+        steps, hide = layer.steps(self.embeddings[None, :num_tokens]), window_mask(num_tokens, window)
+        weights = steps.weights[0]  # (num_heads, num_tokens, num_tokens)
+        if positions == "ALiBi":
+            scaled = steps.scores[0] * head_dim**-0.5
+            weights = attention_weights(scaled + alibi_bias(num_heads, num_tokens), hide)
+        reaches = torch.linalg.matrix_power((~hide).float(), LAYERS) > 0  # (num_tokens, num_tokens)
+        kept = min(num_tokens, window - 1)
+        cache = cache_bytes(kept, num_kv_heads * head_dim) if kept else 0
+        parameters = sum(parameter.numel() for parameter in layer.parameters())
+        return VariantsState(weights, ~hide, reaches, num_kv_heads, parameters, cache)
 
     def picture(self, state):
-        series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        looks = ["currentColor", LILAC][: len(series)]
-        after = f"likely next tokens after {quoted(state.words[state.token])}"
-        names, shown = [plain(word) for word in state.next_words], one_map(state)
-        chart = bars(series, names, after, width=316, height=MAP - 40, colours=looks)
-        # As high with a legend as without one, so that nothing jumps.
-        return [[shown, chart._replace(height=shown.height)], [atlas(state)]]
+        tokens, owners = self.tokens[: state.weights.shape[-1]], served(state)
+        names = [f"query head {n}, KV head {owner + 1}" for n, owner in enumerate(owners, 1)]
+        if len(owners) > 4:
+            names = [f"{n}, KV {owner + 1}" for n, owner in enumerate(owners, 1)]
+        room = {"width": 440, "height": 400, "colours": owners, "names": names, "bar": colour_bar(height=200)}
+        return [[head_maps(state.weights, tokens, 1.0, ~state.sees, **room), self.cache_bars(state)]]
+
+    def cache_bars(self, state):
+        """Bytes that one more token adds to a layer's cache in float32: all heads, the chosen KV heads, or a latent."""
+        shared = state.num_kv_heads * WIDTH // len(state.weights)
+        kept = [cache_bytes(1, WIDTH), cache_bytes(1, shared), 4 * sum(LATENT)]
+        look = {"limits": (0, kept[0]), "width": 236, "height": 190, "colours": [GREY], "decimals": 0}
+        return bars({"bytes": kept}, ["MHA", "GQA", "MLA"], "cache bytes per token", **look)
 
     def headline(self, state):
-        token = quoted(state.words[state.token])
-        if not state.ablate:
-            role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
-            role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
-            most, place = state.row.max(dim=0)
-            reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
-            return f"Layer {state.layer}, head {state.head}{role}: {reads}"
-        before, now = (number(share) for share in state.shares[:, 0].tolist())
-        heads = f"{len(state.ablate)} head{'s' * (len(state.ablate) > 1)}"
-        word = quoted(state.next_words[0])
-        moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
-        return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
+        num_heads, num_tokens = state.weights.shape[:2]
+        sees, reaches = int(state.sees[-1].sum()), int(state.reaches[-1].sum())  # by the last token
+        share = f"{counted(num_heads, 'query head')} share {counted(state.num_kv_heads, 'KV head')}"
+        if state.num_kv_heads == num_heads:
+            share = (
+                f"{counted(num_heads, 'query head')} with {'its' if num_heads == 1 else 'their'} own keys and values"
+            )
+        seen = f"the last token sees {sees} of {counted(num_tokens, 'token')}"
+        return f"{share}; {seen}, and after {LAYERS} layers {reaches} of them can reach it."
 
     def readouts(self, state):
-        return {}  # the atlas must stay the last thing, for the radio buttons over it
+        num_heads, num_tokens = state.weights.shape[:2]
+        full, head_dim = cache_bytes(num_tokens, WIDTH), WIDTH // num_heads
+        return {
+            "KV cache": f"{size_in_words(state.cache)}, against {size_in_words(full)} without window and sharing",
+            "head_dim": f"{WIDTH} / {num_heads} = {head_dim}",
+            "parameters": f"{state.parameters:,}",
+        }
 
     def in_words(self, state):
-        first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum() if len(state.words) > 1 else 0
-        return (
-            f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
-            f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "
-            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
-            f"{shares_in_words(state.next_words, state.shares[1])}. {first} of {state.maps[:, :, 0, 0].numel()} heads "
-            "give the first token more than half."
+        most, keys = state.weights[:, -1].max(dim=-1)  # each (num_heads,)
+        rows = enumerate(zip(served(state), keys.tolist(), most.tolist(), strict=True), 1)
+        return f"{self.headline(state)} For the last token, " + "; ".join(
+            f"query head {head} with KV head {owner + 1} reads token {key + 1}, {self.tokens[key]}, most ({weight:.2f})"
+            for head, (owner, key, weight) in rows
         )
 
 
-VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
+def counted(number, thing):
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
-def plain(word):
-    """A token's text with visible spaces and line ends; unprintable characters become �."""
-    return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
-
-
-def quoted(word):
-    """The same in quotation marks, without the space that most tokens begin with."""
-    return f"“{plain(word.removeprefix(' ') or word)}”"
-
-
-def reads(rows, words):
-    """For each row of a map, a text: the three tokens with the largest weights, and those weights."""
-    shown, best = [plain(word) for word in words], rows.topk(min(3, len(words)))
-    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
-
-
-def shares_in_words(words, shares):
-    return ", ".join(f"{plain(word)} {number(share)}" for word, share in zip(words, shares.tolist(), strict=True))
-
-
-def one_map(state):
-    """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
-    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
-    n = len(words)
-    cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
-    image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
-    hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
-    told, room = reads(state.maps[state.layer, state.head], state.words), {"x": LEFT, "width": MAP, "height": cell}
-    rows = [
-        tag("rect", says=f"{word} reads {said}", y=ABOVE + i * cell, fill="transparent", **room)
-        for i, (word, said) in enumerate(zip(words, told, strict=True))
-    ]
-    framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
-    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
-    hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
-    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
-    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46)
-
-
-def names(words, state, cell):
-    """The names of rows and columns; if they don't fit, of the framed row and of the column that it reads most."""
-    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ABOVE + MAP
-    if cell >= SMALL:
-        return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
-    most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
-    return [text(LEFT - 5, row, shortened(words[state.token]), "end"), text(ends[most], y + 14, shortened(words[most]))]
-
-
-def atlas(state):
-    """All heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
-
-    A map with more tokens than a tile has pixels is max-pooled.
-    """
-    layers, heads, n, _ = state.maps.shape
-    maps = adaptive_max_pool2d(state.maps, TILE) if n > TILE else state.maps
-    sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
-    width, height = layers * TILE, heads * TILE
-    title = f"all {layers * heads} heads: click one to see it above"
-    look = {"look": "auto" if n > TILE / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
-    parts = [moved(title_of(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, ATLAS, width, height, **look)]
-    across = "".join(f"M{LEFT} {ATLAS + head * TILE}h{width}" for head in range(heads + 1))
-    down = "".join(f"M{LEFT + layer * TILE} {ATLAS}v{height}" for layer in range(layers + 1))
-    parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))
-    place = lambda layer, head: {"x": LEFT + layer * TILE, "y": ATLAS + head * TILE, "width": TILE, "height": TILE}  # noqa: E731
-    cover = {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}  # paler than the frame, which can lie on it
-    parts += [tag("rect", **place(*each), **cover) for each in state.ablate]
-    parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 2}))
-    parts += [text(LEFT + (layer + 0.5) * TILE, ATLAS - 5, str(layer)) for layer in range(0, layers, 2)]
-    parts += [text(LEFT - 5, ATLAS + (head + 0.65) * TILE, f"head {head}", "end") for head in range(heads)]
-    parts.append(text(LEFT - 5, ATLAS - 5, "layer →", "end", **PALE))
-    return Drawing("".join(parts), atlas_width(layers), ATLAS + height)
-
-
-def atlas_width(layers):
-    return LEFT + layers * TILE + 2
+def served(state):
+    """For each query head, the KV head that it reads, from 0."""
+    group = len(state.weights) // state.num_kv_heads
+    return [head // group for head in range(len(state.weights))]

@@ -1,1 +1,1 @@
-"""The same attention computed faster, and what it costs (notebook 08)."""
+"""The same attention computed faster, and what it costs (notebooks 09 and 10)."""

@@ -1,1 +1,1 @@
-"""A published language model, loaded from its file, and what its heads do (notebook 10)."""
+"""A published language model, loaded from its file, and what its heads do (notebook 13)."""

@@ -1,1 +1,1 @@
-"""What today's models change: positions, shared KV heads, windows, sinks, and layers built from them (notebook 09)."""
+"""What today's models change: positions, shared KV heads, windows, sinks, layers (notebooks 10 to 12)."""

@@ -1,1 +1,1 @@
-"""The lookup task and the training loop, and character models (notebook 07)."""
+"""The lookup task and the training loop, and character models (notebooks 07 and 08)."""

@@ -1,4 +1,4 @@
-"""What notebook 10 says of the heads of its model, on texts that the notebook doesn't use."""
+"""What notebook 13 says of the heads of its model, on texts that the notebook doesn't use."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Notebook 08's explorer: what a layer of a size costs, with numbers worked out by hand."""
+"""Notebook 09's explorer: what a layer of a size costs, with numbers worked out by hand."""
 
 import pytest
 from explorer_page import SVG, check_claim, figures, readouts, told, tree_of, words_of

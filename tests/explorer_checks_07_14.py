@@ -6,7 +6,7 @@ from explorer_page import check_arcs, check_claim, check_maps, near, numbers, re
 from torch.testing import assert_close
 
 from attention_helpers import causal_mask
-from attention_helpers.explorers.lesson_10 import plain, quoted
+from attention_helpers.explorers.lesson_13 import plain, quoted
 from attention_helpers.explorers.svg import number
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.parts import alibi_bias

@@ -11,8 +11,8 @@ import torch
 from explorer_page import SVG, check_claim, frames, told, tree_of, words_of
 from PIL import Image
 
-from attention_helpers.explorers import ReadingExplorer, lesson_10
-from attention_helpers.explorers.lesson_10 import quoted
+from attention_helpers.explorers import ReadingExplorer, lesson_13
+from attention_helpers.explorers.lesson_13 import quoted
 from attention_helpers.language_model.head_roles import repeated_tokens
 from tools.bench.made import MODEL
 
@@ -27,9 +27,9 @@ def explorer():
 
 def tiles(explorer, **look):
     """The heads whose tiles have a rectangle with some attributes over them."""
-    root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / lesson_10.TILE
+    root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / lesson_13.TILE
     rects = [rect for rect in root.iter(f"{SVG}rect") if look.items() <= rect.attrib.items()]
-    return [(place(rect, "x", 64), place(rect, "y", lesson_10.ATLAS)) for rect in rects]
+    return [(place(rect, "x", 64), place(rect, "y", lesson_13.ATLAS)) for rect in rects]
 
 
 def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(explorer):
@@ -53,9 +53,9 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     alpha = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))[..., 3] / 255
     texts = tree_of(explorer)[1][0].iter(f"{SVG}text")
     at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
-    assert at["0"] == 64 + lesson_10.TILE / 2
+    assert at["0"] == 64 + lesson_13.TILE / 2
     for layer, head in itertools.product(range(2), range(4)):
-        assert 0 < at[f"head {head}"] - lesson_10.ATLAS - head * lesson_10.TILE < lesson_10.TILE
+        assert 0 < at[f"head {head}"] - lesson_13.ATLAS - head * lesson_13.TILE < lesson_13.TILE
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
 
@@ -103,7 +103,7 @@ def test_of_a_long_text_the_token_and_what_it_reads_most_are_named(explorer):
     assert most != least
     assert words_of(tree_of(explorer)[0][0])[-2:] == [TEXT[20], most]
     [(_, y, *_)] = frames(tree_of(explorer)[0][0], "2")
-    assert y == pytest.approx(lesson_10.ABOVE + 20 * lesson_10.MAP / len(TEXT), abs=0.1)
+    assert y == pytest.approx(lesson_13.ABOVE + 20 * lesson_13.MAP / len(TEXT), abs=0.1)
 
 
 def test_the_token_slider_ends_at_the_last_token_and_follows_the_text(explorer):
