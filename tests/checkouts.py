@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-model.txt"]
 REQUIREMENTS += ["docs/requirements.txt", "classroom/requirements.txt"]
-FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml"]
+FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml", "notebooks/course.toml"]
 
 
 def copy_of_checkout(folder):
