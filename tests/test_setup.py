@@ -53,7 +53,7 @@ def test_make_goes_on_with_the_python_that_venv_has(checkout):
 
 @needs_make
 def test_every_lesson_is_in_make_test_and_every_solution_in_make_test_slow(checkout):
-    (checkout / "notebooks").mkdir()
+    (checkout / "notebooks").mkdir(exist_ok=True)
     for name in ("01_a.ipynb", "02_b.ipynb"):
         (checkout / "notebooks" / name).touch()
     _, lessons = (call.split() for call in re.findall("-m pytest (.*)", make(checkout, "-n", "test").stdout))
