@@ -79,8 +79,7 @@ SAYS = {
     "previous_token": "number of all tokens, to itself, everywhere, add up, largest, average over layers, column 0",
     "induction": "duplicate-token, too far back, too early, just before, number of all tokens, add up, everywhere",
     "shared_keys": "in turn, All your, average, last KV head, of all heads, too sharp, columns, the future",
-    "five_heads": "hold tensors, one tensor, Your pairs are, positions, smallest, opposite, number of layers, from 1, "
-    "best head of each",
+    "ablating": "whole tokens, head before, keep these, first number of, every num_heads-th, remove",
 }
 
 

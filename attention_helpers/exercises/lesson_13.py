@@ -1,4 +1,4 @@
-"""Exercises of notebook 13: scores for the roles of heads, grouped heads by hand, and the best of all heads."""
+"""Exercises of notebook 13: scores for the roles of heads, an ablation, and grouped heads by hand."""
 
 import torch
 
@@ -167,78 +167,69 @@ shared_keys = Exercise(
 )
 
 
-def strongest_heads(scores, count):
-    """The heads with the largest scores, as a list of pairs (layer, head), the largest first."""
-    order = scores.flatten().argsort(descending=True)[:count].tolist()
-    return [divmod(place, scores.shape[1]) for place in order]
+def without_heads(context, heads, num_heads):
+    """A copy of context (b, num_tokens, d_model) in which the parts of some heads are 0."""
+    parts = context.unflatten(-1, (num_heads, -1)).clone()  # (b, num_tokens, num_heads, head_dim)
+    parts[:, :, heads] = 0.0
+    return parts.flatten(2)
 
 
-def with_types(answer, scores, count):
-    """What an answer returns, and whether it holds tensors where numbers belong, which compare equal to numbers."""
-    pairs = answer(scores, count)
-    numbers = [number for pair in pairs if isinstance(pair, (tuple, list)) for number in pair]
-    return {"pairs": pairs, "tensors": any(isinstance(number, torch.Tensor) for number in numbers)}
+def drawn_contexts(generator):
+    sizes = [(2, 5, 4, 3, [1, 3]), (1, 9, 9, 2, [0]), (3, 6, 3, 4, [2, 0]), (2, 4, 2, 2, [])]
+    return [
+        (torch.randn(b, n, heads * width, generator=generator), chosen, heads) for b, n, heads, width, chosen in sizes
+    ]
 
 
-def drawn_scores(generator):
-    return [(torch.rand(*size, generator=generator), count) for size, count in (((5, 3), 4), ((2, 7), 5), ((4, 4), 1))]
-
-
-five_heads = Exercise(
-    name="five_heads",
-    title="Which five?",
-    prompt="`scores` has one score per head, (num_layers, num_heads), and no two are equal. Return the `count` heads "
-    "with the largest, best first, as a list of pairs `(layer, head)` of Python ints that count from 0.",
-    solution=strongest_heads,
-    cases=drawn_scores,
-    call=with_types,
+ablating = Exercise(
+    name="ablating",
+    title="Take heads away",
+    prompt="`context`, (b, num_tokens, d_model), holds the outputs of num_heads heads side by side, before `out_proj` "
+    "joins them. Return a copy in which the outputs of some heads are 0. `heads` is a list of their numbers, counted "
+    "from 0. Don't change `context` itself.",
+    solution=without_heads,
+    cases=drawn_contexts,
     mistakes={
+        ("takes tokens for heads", "parts[:, :, heads]", "parts[:, heads]"): """
+            You set whole tokens to 0, in all heads. Which dimension of your tensor counts the heads?""",
+        ("counts from 1", "parts[:, :, heads]", "parts[:, :, [head - 1 for head in heads]]"): """
+            You set the head before each of these to 0. Which number does the first head have?""",
         (
-            "leaves tensors in the pairs",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "[(place // scores.shape[1], place % scores.shape[1]) for place in torch.tensor(order)]",
+            "keeps these and drops the others",
+            "heads] = 0.0",
+            "[n for n in range(num_heads) if n not in heads]] = 0.0",
         ): """
-            These are the right heads, but your pairs hold tensors, and a `set` takes equal tensors for different
-            things. What turns a tensor into ints?""",
-        (
-            "returns a tensor",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "torch.tensor([divmod(place, scores.shape[1]) for place in order])",
-        ): """
-            These are the right heads, but you return one tensor. What turns it into a list of pairs?""",
-        ("swaps layer and head", "divmod(place, scores.shape[1])", "divmod(place, scores.shape[1])[::-1]"): """
-            Your pairs are (head, layer). Which of the two does the exercise name first?""",
-        ("gives places in a row of all", "[divmod(place, scores.shape[1]) for place in order]", "order"): """
-            These are positions in the flattened scores. Which layer and which head does each of them belong to?""",
-        ("takes the smallest", "descending=True", ""): """
-            These are the heads with the smallest scores. In which order does `argsort` sort by default?""",
-        ("puts the largest last", "in order", "in reversed(order)"): """
-            These are the right heads in the opposite order. Which one should come first?""",
-        ("divides by the number of layers", "shape[1]", "shape[0]"): """
-            You divide by the number of layers. How many entries does one layer have in the flattened scores?""",
-        (
-            "counts from 1",
-            "divmod(place, scores.shape[1])",
-            "(place // scores.shape[1] + 1, place % scores.shape[1] + 1)",
-        ): """
-            Your layers and heads count from 1. What's the first layer called here?""",
-        (
-            "sorts each layer by itself",
-            "[divmod(place, scores.shape[1]) for place in order]",
-            "list(enumerate(scores.argmax(dim=1).tolist()))[:count]",
-        ): """
-            You take the best head of each layer. What if two of the best heads are in the same layer?""",
+            You keep these heads and set all others to 0. Which of the two is an ablation?""",
+        ("sets one number per head to 0", "parts[:, :, heads] = 0.0", "parts[:, :, heads, :1] = 0.0"): """
+            You set only the first number of each head to 0. How many numbers does a head have?""",
     },
     hints=[
-        "Put all scores into one row with `scores.flatten()`. At which positions are the largest?",
-        "`.argsort(descending=True)[:count].tolist()` or `.topk(count).indices.tolist()` returns them as ints.",
-        "With 9 heads per layer, position 13 is layer 13 // 9 and head 13 % 9, which is `divmod(13, 9)`.",
+        "First cut d_model into heads, as notebook 06 does. Which shape does that give?",
+        "`context.unflatten(-1, (num_heads, -1))` is (b, num_tokens, num_heads, head_dim), without moving a number.",
+        "Copy it with `.clone()`, set `parts[:, :, heads] = 0.0`, and join the last two dimensions with `.flatten(2)`.",
     ],
-    why="Flattening puts the layers one after another, each num_heads long, so // gives the layer and % gives the "
-    "head. `.tolist()` turns a tensor into Python ints.",
-    moral="With the induction scores of 270 heads and a count of 5, it finds the five heads of this notebook.",
+    why="A head's numbers are next to each other, so cutting the last dimension into num_heads parts puts the heads "
+    "into a dimension of their own, and a list of numbers selects several of them at once.",
+    moral="What `out_proj` makes of zeros is 0, so these heads add nothing to the residual stream.",
 )
 
 
-EXERCISES = [previous_token, induction, shared_keys, five_heads]
+@ablating.mistake
+def cuts_across_the_heads(context, heads, num_heads):
+    """You set every num_heads-th number to 0, but a head's numbers are next to each other. Which dimension comes first
+    when you cut d_model, the heads or the numbers of a head?
+    """
+    parts = context.unflatten(-1, (-1, num_heads)).clone()
+    parts[..., heads] = 0.0
+    return parts.flatten(2)
+
+
+@ablating.mistake
+def removes_the_numbers(context, heads, num_heads):
+    """You remove the heads' numbers, so what's left is too narrow for `out_proj`. What should be in their place?"""
+    parts = context.unflatten(-1, (num_heads, -1))
+    return parts[:, :, [n for n in range(num_heads) if n not in heads]].flatten(2)
+
+
+EXERCISES = [induction, ablating, previous_token, shared_keys]
 progress = Progress(EXERCISES)

@@ -56,7 +56,7 @@ class ReadingExplorer(Explorer):
     up to MOST tokens. Layers, heads and tokens count from 0. Arrays: a ReadingState. Errors: as in Explorer.
     """
 
-    def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom"):
+    def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
         self.model, self.first_text = model, text
         self.look = lru_cache(KEPT)(self.look)
         maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, then the same again: see head_roles
@@ -64,7 +64,7 @@ class ReadingExplorer(Explorer):
             "induction": best_heads(weight_at(maps, 31, start=32)),
             "previous token": best_heads(weight_at(maps, 1)),
         }
-        super().__init__()
+        super().__init__(**first)
         self._wanted = self._wanted | {"token": MOST - 1}  # the last token of a longer text too
 
     def make_controls(self):
