@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny_model import BASE, CONTROL, D_MODEL, EPS, HEADS, LAYERS, drawn_weights, vocabulary, write_gguf
+from tiny_model import BASE, D_MODEL, EPS, HEADS, LAYERS, drawn_weights, write_gguf
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
@@ -15,6 +15,7 @@ from attention_helpers.language_model.head_roles import (
     weight_at,
 )
 from attention_helpers.language_model.model import choose, generate, load_model
+from tools.reference.random_models import CONTROL, vocabulary
 
 HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
 

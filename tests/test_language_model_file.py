@@ -1,29 +1,25 @@
 """Reading a language model's file, and keeping what was decoded: with a tiny model of the same kind."""
 
-from contextlib import suppress
+import io
+import shutil
+import struct
+import time
+import tracemalloc
+from collections import namedtuple
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 import torch
-from tiny_model import (
-    BASE,
-    CONTROL,
-    D_MODEL,
-    EPS,
-    HEADS,
-    INNER,
-    KEY_HEADS,
-    LAYERS,
-    as_files_have_it,
-    drawn_weights,
-    vocabulary,
-    write_gguf,
-)
+from tiny_model import BASE, D_MODEL, EPS, HEADS, INNER, KEY_HEADS, LAYERS, as_files_have_it, drawn_weights, write_gguf
 
 from attention_helpers import max_difference
 from attention_helpers.language_model import model_file as model_files
-from attention_helpers.language_model.gguf_file import ModelConfig, decoded
-from attention_helpers.language_model.model_file import cache_folder, model_file, read_model
+from attention_helpers.language_model.families import ModelConfig
+from attention_helpers.language_model.gguf_file import opened
+from attention_helpers.language_model.model_file import cache_folder, cached_models, model_file, read_model
+from tools.reference.random_models import CONTROL, MERGES, vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +32,15 @@ def tiny(tmp_path_factory, weights):
     return write_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf", weights)
 
 
-def test_a_file_gives_the_numbers_that_were_written(tiny, weights):
-    model = decoded(tiny)
-    assert len(model.weights) == len(weights) + 1, "and the embedding once more, as the read-out"
-    assert model.weights["output_layer.weight"] is model.weights["embedding.weight"]
+def test_a_file_gives_the_numbers_that_were_written(tiny, weights, tmp_path):
+    model = read_model(tiny, tmp_path)
+    assert len(model.weights) == len(weights)
     assert model.weights["norm.weight"].equal(weights["output_norm"])
     assert model.weights["blocks.1.W_down.weight"].equal(weights["blk.1.ffn_down"])
     query = as_files_have_it("attn_q", weights["blk.0.attn_q"])
     assert model.weights["blocks.0.attention.W_query.weight"].equal(query)
-    assert model.config == ModelConfig(
-        len(vocabulary()), D_MODEL, INNER, LAYERS, HEADS, KEY_HEADS, BASE, pytest.approx(EPS), 40, 0
-    )
+    sizes = len(vocabulary()), D_MODEL, INNER, LAYERS, HEADS, KEY_HEADS, D_MODEL // HEADS
+    assert model.config == ModelConfig(*sizes, BASE, pytest.approx(EPS), 40, 0)
 
 
 def test_compressed_weights_come_back_nearly(tmp_path, weights):
@@ -55,7 +49,7 @@ def test_compressed_weights_come_back_nearly(tmp_path, weights):
 
     name = "blk.0.ffn_up"
     path = write_gguf(tmp_path / "small.gguf", weights, kinds={name: GGMLQuantizationType.Q4_1})
-    back = decoded(path).weights["blocks.0.W_up.weight"]
+    back = read_model(path, tmp_path).weights["blocks.0.W_up.weight"]
     assert 0 < max_difference(back, weights[name]) < 0.15
     assert back.dtype == torch.float32
 
@@ -64,34 +58,134 @@ def changed(without="", **more):
     return {name: weight for name, weight in (drawn_weights() | more).items() if name != without}
 
 
+def key(name, value):
+    return {"fields": {name: value}}
+
+
+def merges(*more):
+    return key("tokenizer.ggml.merges", MERGES + list(more))
+
+
+# What's written in place of a file's fields or tensors, and a part of the sentence that refuses it.
 FOREIGN = {
-    "another family": ({"family": "bert"}, "architecture must be 'llama', got 'bert'"),
-    "another tokenizer": ({"pre": "llama-bpe"}, "tokenizer must be 'gpt2' .*'llama-bpe'"),
-    "a layer less than it says": ({"fields": {"llama.block_count": 3}}, r"it lacks blk\.2\.attn_k\.weight"),
+    "another family": ({"family": "bert"}, "architecture must be one of llama, .* got 'bert'"),
+    "unknown scaling": (
+        key("llama.rope.scaling.type", "yarn"),
+        r"scaling\.type must be 'none' or 'linear', got 'yarn'",
+    ),
+    "unknown key": (key("llama.attention.clamp_kqv", 8.0), r"the key llama\.attention\.clamp_kqv, which we don't know"),
+    "a layer less than it says": (key("llama.block_count", 3), r"claims 3 layers, but lacks blk\.2\.attn_norm"),
+    "500,000 blocks": (key("llama.block_count", 500_000), r"claims 500,000 layers, but lacks blk\.499999"),
+    "no head": (key("llama.attention.head_count", 0), r"head_count must be a whole number from 1 .* got 0"),
+    "heads per layer": (
+        key("llama.attention.head_count", [4, 4]),
+        r"head_count must be a whole number .* got \[4, 4\]",
+    ),
+    "groups that don't fit": (key("llama.attention.head_count_kv", 3), "must divide the 4 heads, got 3"),
+    "values of another width": (key("llama.attention.value_length", 4), "value_length must be 8 here, got 4"),
+    "no size": (key("llama.embedding_length", None), r"lacks llama\.embedding_length"),
+    "NaN": (key("llama.attention.layer_norm_rms_epsilon", float("nan")), "epsilon must be a finite .* got nan"),
+    "infinite": (key("llama.rope.freq_base", float("inf")), "freq_base must be a finite number above 0, got inf"),
+    "another tokenizer": (key("tokenizer.ggml.model", "bert"), "tokenizer must be 'gpt2' or 'llama', got 'bert'"),
+    "another split": (key("tokenizer.ggml.pre", "default"), "split like those of gpt-2, .* got 'default'"),
+    "no vocabulary": (key("tokenizer.ggml.tokens", None), r"tokens must be a list"),
+    "merge of unknown tokens": (merges("the cat"), r"tokenizer can't be made: .*cat"),
+    "merge of one token": (merges("the"), "must be two tokens, got 'the'"),
+    "too few kinds of tokens": (key("tokenizer.ggml.token_type", [1, 1]), "one value for each of 263 tokens, got 2"),
+    "end outside the vocabulary": (key("tokenizer.ggml.eos_token_id", 263), "token's id below 263, got 263"),
+    "missing tensor": ({"weights": changed("blk.0.ffn_up")}, r"it lacks blk\.0\.ffn_up\.weight"),
     "a bias": ({"weights": changed(**{"blk.0.attn_k.bias": torch.ones(16)})}, r"holds blk\.0\.attn_k\.bias.*not know"),
     "misshapen": ({"weights": changed(output_norm=torch.ones(33))}, r"must have the shape \(32,\), got \(33,\)"),
+    "other scaling": ({"weights": changed(rope_freqs=torch.ones(5))}, r"rope_freqs\.weight must hold 4 finite"),
+    "whole numbers": ({"weights": changed(output_norm=torch.ones(32).int())}, "compressed as I32, which"),
 }
+
+
+def patched(at, kind, *values):
+    """A change of a file's bytes: numbers in place of those after the first `at`, or at a place."""
+
+    def patch(data):
+        place = at if isinstance(at, int) else data.index(at) + len(at)
+        new = struct.pack(f"<{kind}", *values)
+        return data[:place] + new + data[place + len(new) :]
+
+    return patch
+
+
+ZIP = io.BytesIO()
+np.savez(ZIP, x=1)
+TOKENS, NORM = b"tokenizer.ggml.tokens", b"output_norm.weight"
+DAMAGED = {
+    "empty": (lambda data: b"", "begins with b'GGUF'"),
+    "another format": (lambda data: ZIP.getvalue(), "begins with b'GGUF', and this one with b'PK"),
+    "cut in its first number": (lambda data: data[:6], "cut off within its header"),
+    "cut in its header": (lambda data: data[:2000], "cut off within its header"),
+    "cut in its tensors": (lambda data: data[:-1], r"cut off: the tensor .* ends at byte"),
+    "version 1": (patched(4, "I", 1), "version must be 2 or 3, little-endian, got 1"),
+    "big-endian": (patched(4, "I", 3 << 24), "little-endian, got 50331648"),
+    "10**12 tensors": (patched(8, "Q", 10**12), "claims 1,000,000,000,000 tensors"),
+    "10**12 keys": (patched(16, "Q", 10**12), "claims 1,000,000,000,000 keys"),
+    "a name of 10**12 bytes": (patched(24, "Q", 10**12), "claims 1,000,000,000,000 bytes"),
+    "a list of 10**12": (patched(TOKENS, "IIQ", 9, 8, 10**12), r"1,000,000,000,005 values.*\(at the key 'tokenizer"),
+    "a list of lists": (patched(TOKENS, "II", 9, 9), "a list must hold numbers or texts, got kind 9"),
+    "an unknown kind of value": (patched(TOKENS, "I", 99), "no kind 99 of values"),
+    "a text in other bytes": (patched(b"general.architecture", "IQI", 8, 5, 2**32 - 1), "isn't UTF-8"),
+    "a tensor of 9 dimensions": (patched(NORM, "I", 9), "must have 1 to 4 dimensions, got 9"),
+    "a tensor in another code": (patched(NORM, "IQI", 1, 32, 99), "in a way that we don't know, 99"),
+    "a huge tensor": (patched(NORM, "IQ", 1, 2**62), r"cut off: the tensor 'output_norm\.weight' ends"),
+    "a tensor of parts of blocks": (patched(NORM, "IQI", 1, 33, 8), "rows of whole blocks of 32"),
+    "a tensor beyond the end": (patched(NORM, "IQIQ", 1, 32, 0, 2**40), "cut off: the tensor"),
+    "a tensor between multiples": (patched(NORM, "IQIQ", 1, 32, 0, 33), "begin at a multiple of 32 bytes, got 33"),
+    "a key twice": (lambda data: data.replace(b"llama.context_length", b"llama.rope.freq_base"), "comes twice"),
+}
+
+
+def refused(path, says):
+    """Opening the file fails with one sentence, within 5 seconds and 500 MB."""
+    began = time.perf_counter()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"{path.name} cannot be read: .*{says}") as caught:
+            opened(path)
+        assert tracemalloc.get_traced_memory()[1] < 500e6
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(caught.value)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(("change", "says"), FOREIGN.values(), ids=FOREIGN)
 def test_what_cannot_be_read_is_named(tmp_path, weights, change, says):
-    path = write_gguf(tmp_path / "foreign.gguf", **{"weights": weights} | change)
-    with pytest.raises(ValueError, match=rf"foreign\.gguf cannot be read: .*{says}"):
-        decoded(path)
+    refused(write_gguf(tmp_path / "foreign.gguf", **{"weights": weights} | change), says)
 
 
-@pytest.mark.parametrize("share", [0.02, 0.999])
-def test_a_cut_download_is_one_clear_error_and_leaves_nothing(tmp_path, tiny, share):
-    whole = tiny.read_bytes()
+@pytest.mark.parametrize(("damage", "says"), DAMAGED.values(), ids=DAMAGED)
+def test_damage_is_named(tmp_path, tiny, damage, says):
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(damage(tiny.read_bytes()))
+    refused(path, says)
+
+
+def test_a_file_that_is_refused_leaves_nothing(tmp_path, tiny):
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"cut\.gguf isn't a complete GGUF file; it's damaged, cut or of another kind"):
+    cut.write_bytes(tiny.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="cut off"):
         read_model(cut, tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_without_room_nothing_is_decoded(tmp_path, tiny, monkeypatch, what):
+    room = namedtuple("room", "available free")(1000, 1000)
+    place = (psutil, "virtual_memory") if what == "memory" else (shutil, "disk_usage")
+    monkeypatch.setattr(*place, lambda *_: room)
+    with pytest.raises(ValueError, match=rf"tiny\.gguf has .* weights, which take .* GB of {what}"):
+        read_model(tiny, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_missing_file_is_missing_and_not_damaged(tmp_path):
-    for read in (read_model, decoded):
+    for read in (read_model, opened):
         with pytest.raises(FileNotFoundError, match=r"no\.gguf"):
             read(tmp_path / "no.gguf")
 
@@ -106,36 +200,39 @@ def same(first, second):
 def test_the_second_time_nothing_is_decoded(tmp_path, tiny, monkeypatch):
     folder = tmp_path / "no" / "cache" / "yet"
     first = read_model(tiny, folder)
-    monkeypatch.setattr(model_files, "decoded", lambda path: pytest.fail("it decoded again"))
+    monkeypatch.setattr(model_files, "opened", lambda path: pytest.fail("it decoded again"))
     assert same(first, read_model(tiny, folder))
+    [kept] = cached_models(folder)
+    assert kept.gigabytes == kept.path.stat().st_size / 1e9
 
 
 def test_another_file_of_the_same_name_is_not_taken_for_it_nor_a_copy_of_an_older_layout(tmp_path, tiny, monkeypatch):
-    read_model(tiny, tmp_path / "cache")
+    first = read_model(tiny, tmp_path / "cache")
     other = write_gguf(tmp_path / tiny.name, drawn_weights(seed=1))
-    assert same(read_model(other, tmp_path / "cache"), decoded(other))
+    assert not same(read_model(other, tmp_path / "cache"), first)
     monkeypatch.setattr(model_files, "LAYOUT", model_files.LAYOUT + 1)
     read_model(tiny, tmp_path / "cache")
     assert len(list((tmp_path / "cache").iterdir())) == 3
 
 
 def test_a_damaged_copy_is_decoded_again(tmp_path, tiny):
-    read_model(tiny, tmp_path)
-    [kept] = tmp_path.iterdir()
-    kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
-    assert same(read_model(tiny, tmp_path), decoded(tiny))
-    assert same(model_files.read_kept(kept), decoded(tiny))
+    first = read_model(tiny, tmp_path / "first")
+    [kept] = (tmp_path / "first").iterdir()
+    damaged = tmp_path / kept.name
+    damaged.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
+    assert same(read_model(tiny, tmp_path), first)
+    assert same(model_files.read_kept(damaged), first)
 
 
 @pytest.mark.parametrize("end", [OSError("No space left"), KeyboardInterrupt()], ids=["full disk", "interrupt"])
 def test_a_full_disk_or_an_interrupt_leaves_nothing_half_written(tmp_path, tiny, monkeypatch, end):
-    def save(content, path):
-        path.write_bytes(b"half of it")
+    def half(file):
+        yield "embedding.weight", np.ones((2, 2), np.float32)
         raise end
 
-    monkeypatch.setattr(torch, "save", save)
-    with suppress(KeyboardInterrupt):
-        assert same(read_model(tiny, tmp_path), decoded(tiny))
+    monkeypatch.setattr(model_files, "decoded", half)
+    with pytest.raises(type(end)):
+        read_model(tiny, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -161,7 +258,7 @@ def test_a_model_file_that_is_not_ours_is_refused(monkeypatch, tiny, tmp_path):
 def test_the_tokenizer_joins_pairs_splits_digits_and_keeps_control_tokens(tiny):
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_str(decoded(tiny).tokenizer)
+    tokenizer = Tokenizer.from_str(opened(tiny).tokenizer)
     text = "the theü 19¾" + "".join(CONTROL)
     encoding = tokenizer.encode(text)
     assert encoding.tokens == ["the", "Ġthe", "Ã¼", "Ġ", "1", "9", "Â", "¾", *CONTROL]

@@ -3,15 +3,9 @@
 import numpy as np
 import torch
 
+from tools.reference.random_models import tokenizer_fields, vocabulary, write
+
 LAYERS, D_MODEL, INNER, HEADS, KEY_HEADS, BASE, EPS = 2, 32, 64, 4, 2, 500.0, 1e-5
-CONTROL = ["<|end|>", "<|start|>"]
-MERGES = ["t h", "th e", "Ġ the", "Ã ¼", "1 9"]  # in bytes, so ü is two; digits are split off before they could merge
-
-
-def vocabulary():
-    from tokenizers import pre_tokenizers
-
-    return CONTROL + sorted(pre_tokenizers.ByteLevel.alphabet()) + [merge.replace(" ", "") for merge in MERGES]
 
 
 def drawn_weights(seed=0):
@@ -43,29 +37,18 @@ FIELDS = {
     "llama.attention.head_count": HEADS,
     "llama.attention.head_count_kv": KEY_HEADS,
     "llama.context_length": 40,
+    "llama.rope.freq_base": BASE,
+    "llama.attention.layer_norm_rms_epsilon": EPS,
 }
 
 
-def write_gguf(path, weights, fields=None, pre="smollm", family="llama", kinds=None):
-    """Write such a file. fields: whole numbers that replace ours. kinds: how to compress a tensor."""
-    from gguf import GGUFWriter, quantize
+def write_gguf(path, weights, fields=None, family="llama", kinds=None):
+    """Write such a file. fields: keys that replace ours. kinds: how to compress a tensor."""
+    from gguf import quantize
 
-    writer = GGUFWriter(path, family)
-    for name, value in (FIELDS | (fields or {})).items():
-        writer.add_uint32(name, value)
-    writer.add_float32("llama.rope.freq_base", BASE)
-    writer.add_float32("llama.attention.layer_norm_rms_epsilon", EPS)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list(vocabulary())
-    writer.add_token_types([{CONTROL[0]: 3, CONTROL[1]: 4}.get(word, 1) for word in vocabulary()])  # 4: a user's own
-    writer.add_token_merges(MERGES)
-    writer.add_eos_token_id(0)
+    tensors = {}
     for name, weight in weights.items():
         array, kind = np.ascontiguousarray(as_files_have_it(name, weight)), (kinds or {}).get(name)
-        writer.add_tensor(f"{name}.weight", array if kind is None else quantize(array, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+        full = name if name.endswith((".bias", ".weight")) else f"{name}.weight"
+        tensors[full] = array if kind is None else quantize(array, kind), kind
+    return write(path, family, FIELDS | tokenizer_fields() | (fields or {}), tensors)

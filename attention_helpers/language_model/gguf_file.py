@@ -1,128 +1,93 @@
-"""Decode a GGUF file of the llama family: config, weights under our names, tokenizer; or say what is wrong with it."""
+"""What a GGUF file holds for us: the config, the tokenizer and the weights, decoded some rows at a time."""
 
 from typing import NamedTuple
 
-import torch
+import numpy as np
 
+from .families import DIVISORS, ModelConfig, config_in, layout, order_of
+from .gguf_header import read_header
 from .tokenizer import tokenizer_json
 
-ARCHITECTURE = "llama"
-
-
-class ModelConfig(NamedTuple):
-    """The sizes and constants of a model of the llama family."""
-
-    vocab_size: int  # tokens in the vocabulary
-    d_model: int  # the width of the residual stream
-    d_inner: int  # the hidden width of an MLP
-    num_layers: int
-    num_heads: int  # query heads per layer
-    num_kv_heads: int
-    base: float  # of the rotary positions
-    eps: float  # added to the mean square in RMSNorm
-    context_length: int  # the longest text the model was trained on, in tokens
-    end: int | None  # the id of the token that ends a text
+STEP = 4 * 2**20  # weights that are decoded at a time
 
 
 class ModelFile(NamedTuple):
-    """A model file's contents: weights in float32, named like LanguageModel's parameters; the tokenizer as JSON."""
+    """A model file's contents, except for the weights: what they're called, and where they are."""
 
+    path: object
     config: ModelConfig
-    weights: dict
-    tokenizer: str
+    tokenizer: str  # as JSON
+    shapes: dict  # of the weights, by our names, in the order in which we decode them
+    places: dict  # where they are in the file, by our names
+
+    @property
+    def num_parameters(self):
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
 
-def decoded(path):
-    """A ModelFile from a GGUF file of the llama family, with its weights dequantized.
+def opened(path):
+    """The ModelFile of a GGUF file whose family we know. Decodes no weight.
 
-    The file orders the rows of W_query and W_key for interleaved rotary positions, the layout of
-    `modern.parts.rotate`.
-    Errors: OSError if there is no such file; ValueError if it's damaged, incomplete or of another
-    kind, naming what can't be read.
-    Source: the GGUF format, github.com/ggml-org/ggml, docs/gguf.md.
+    Errors: OSError if there's no such file; ValueError, one sentence, if it's damaged, incomplete or of another kind.
     """
-    from gguf import GGUFReader
-
     try:
-        reader = GGUFReader(path)
-        fields = {name: field.contents() for name, field in reader.fields.items()}
-    except OSError:
-        raise
-    except Exception as error:  # the reader can raise anything if the bytes aren't what it expects
-        raise ValueError(
-            f"{path} isn't a complete GGUF file; it's damaged, cut or of another kind ({error})"
-        ) from error
-    try:
-        config = config_in(fields)
-        return ModelFile(config, weights_in(reader.tensors, layout(config)), tokenizer_json(fields))
+        header = read_header(path)
+        divisors = None
+        if DIVISORS in header.tensors and header.fields.get("general.architecture") == "llama":
+            divisors = np.concatenate([*decoded_rows(path, header.tensors.pop(DIVISORS))]).ravel().tolist()
+        config = config_in(header, divisors)
+        shapes, places = matched(header.tensors, layout(config))
+        return ModelFile(path, config, tokenizer_json(header.fields), shapes, places)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def config_in(fields):
-    """The ModelConfig in a file; ValueError for a family other than llama, or if a size is missing."""
-    family = fields.get("general.architecture")
-    if family != ARCHITECTURE:
-        raise ValueError(f"its general.architecture must be {ARCHITECTURE!r}, got {family!r}")
-    names = {
-        "vocab_size": "tokenizer.ggml.tokens",
-        "d_model": "llama.embedding_length",
-        "d_inner": "llama.feed_forward_length",
-        "num_layers": "llama.block_count",
-        "num_heads": "llama.attention.head_count",
-        "num_kv_heads": "llama.attention.head_count_kv",
-        "base": "llama.rope.freq_base",
-        "eps": "llama.attention.layer_norm_rms_epsilon",
-        "context_length": "llama.context_length",
-        "end": "tokenizer.ggml.eos_token_id",
-    }
-    for name in names.values():
-        if name not in fields:
-            raise ValueError(f"it lacks {name}")
-    found = {ours: fields[theirs] for ours, theirs in names.items()}
-    return ModelConfig(**found | {"vocab_size": len(found["vocab_size"])})
-
-
-def layout(config):
-    """Our name and the shape of every tensor, by its name in the file."""
-    d, inner = config.d_model, config.d_inner
-    keys = config.num_kv_heads * (d // config.num_heads)
-    names = {"token_embd": ("embedding", (config.vocab_size, d)), "output_norm": ("norm", (d,))}
-    for layer in range(config.num_layers):
-        theirs, ours = f"blk.{layer}.", f"blocks.{layer}."
-        names |= {
-            theirs + "attn_norm": (ours + "norm_1", (d,)),
-            theirs + "attn_q": (ours + "attention.W_query", (d, d)),
-            theirs + "attn_k": (ours + "attention.W_key", (keys, d)),
-            theirs + "attn_v": (ours + "attention.W_value", (keys, d)),
-            theirs + "attn_output": (ours + "attention.out_proj", (d, d)),
-            theirs + "ffn_norm": (ours + "norm_2", (d,)),
-            theirs + "ffn_gate": (ours + "W_gate", (inner, d)),
-            theirs + "ffn_up": (ours + "W_up", (inner, d)),
-            theirs + "ffn_down": (ours + "W_down", (d, inner)),
-        }
-    return {f"{theirs}.weight": (f"{ours}.weight", shape) for theirs, (ours, shape) in names.items()}
-
-
-def weights_in(tensors, names):
-    """The weights under our names, float32; ValueError if a tensor is missing, unknown or misshapen.
-
-    The embedding doubles as the output layer.
-    """
-    there = {tensor.name: tensor for tensor in tensors}
-    wrong = [f"lacks {name}" for name in names.keys() - there.keys()]
-    wrong += [f"holds {name}, which our layers do not know" for name in there.keys() - names.keys()]
+def matched(tensors, names):
+    """Shapes and Places by our names; ValueError if a tensor is missing, unknown, misshapen or can't be decoded."""
+    wrong = [f"lacks {name}" for name in names.keys() - tensors.keys()]
+    wrong += [f"holds {name}, which our layers do not know" for name in tensors.keys() - names.keys()]
     if wrong:
         raise ValueError(f"it {min(wrong)}")
-    weights = {names[name][0]: decode(tensor, names[name][1]) for name, tensor in there.items()}
-    return weights | {"output_layer.weight": weights["embedding.weight"]}
+    for name, (_, shape) in names.items():
+        if tensors[name].shape != shape:
+            raise ValueError(f"{name} must have the shape {shape}, got {tensors[name].shape}")
+    for kind in {place.kind for place in tensors.values()}:
+        check_kind(kind)
+    return dict(names.values()), {ours: tensors[theirs] for theirs, (ours, _) in names.items()}
 
 
-def decode(tensor, shape):
-    """One tensor as float32, copied because the file's own memory is read-only."""
+def check_kind(kind):
+    """ValueError unless `gguf` decodes this kind of compression to fractions."""
+    from gguf import GGML_QUANT_SIZES, dequantize
+
+    try:
+        known = np.issubdtype(dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), np.uint8), kind).dtype, np.floating)
+    except NotImplementedError:
+        known = False
+    if not known:
+        raise ValueError(f"some of its weights are compressed as {kind.name}, which gguf doesn't decode")
+
+
+def decoded(file):
+    """The weights one after the other, as pairs of our name and float32 rows; large tensors come in several parts.
+
+    The rows of W_query and W_key are in the order for interleaved rotary positions, the layout of `rotate`.
+    """
+    for name, place in file.places.items():
+        order = order_of(name, file.config, place.shape[0])
+        for rows in decoded_rows(file.path, place, order):
+            yield name, rows
+
+
+def decoded_rows(path, place, order=None):
+    """A tensor's rows as float32 arrays, some at a time; order: of the rows, or of a vector's entries."""
     from gguf import dequantize
 
-    decoded = torch.tensor(dequantize(tensor.data, tensor.tensor_type), dtype=torch.float32)
-    if decoded.shape != shape:
-        raise ValueError(f"{tensor.name} must have the shape {shape}, got {tuple(decoded.shape)}")
-    return decoded
+    *rows, width = place.shape
+    raw = np.memmap(path, np.uint8, "r", place.start, (int(np.prod(rows)), place.size // int(np.prod(rows))))
+    if order is not None and rows:
+        raw = raw[order]
+    step = max(1, STEP // width)
+    for start in range(0, len(raw), step):
+        part = dequantize(raw[start : start + step], place.kind).astype(np.float32, copy=False)
+        yield part if rows or order is None else part[:, order]

@@ -87,9 +87,9 @@ def look_without_path(model, token_ids, head, to="keys"):
         projected = dict(zip(sides, block.attention.project(block.norm_1(x)), strict=True))
         projected[to] = block.attention.project(block.norm_1(x - written))[sides.index(to)]
         steps = block.attention.attend(**projected)
-        added = block.attention.out_proj(steps.context)  # (b, num_tokens, d_model)
+        added = block.written(steps.context)  # (b, num_tokens, d_model)
         if n == layer:
-            written = added - block.attention.out_proj(block.with_heads_ablated(steps.context, {head[1]: 0.0}))
+            written = added - block.written(steps.context, {head[1]: 0.0})
         x = x + added
         x = x + block.mlp(block.norm_2(x))
         maps.append(steps.weights)

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..checks import check_finite, check_size, check_tensor, check_token_ids
 from ..modern.layers import ModernAttention, RollingCache, past_of
+from ..modern.positions import rope_frequencies
+from .families import FAMILIES
 from .model_file import read_model
 
 
@@ -23,18 +24,28 @@ class Block(nn.Module):
     """One layer: attention, then an MLP, each added to the residual stream.
 
     x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x.
-    ablate: by a head's index, what its context is replaced by.
+    layer: its number, from 0. ablate: by a head's index, what its context is replaced by.
     Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020,
-    "GLU Variants Improve Transformer" (arXiv 2002.05202).
+    "GLU Variants Improve Transformer" (arXiv 2002.05202); two more norms, and local layers: Gemma Team 2025,
+    "Gemma 3 Technical Report" (arXiv 2503.19786), section 2.
     """
 
-    def __init__(self, config):
+    def __init__(self, config, layer=0):
         super().__init__()
-        d, inner = config.d_model, config.d_inner
-        self.attention = ModernAttention(d, d, config.num_heads, config.num_kv_heads, base=config.base)
-        self.norm_1, self.norm_2 = nn.RMSNorm(d, eps=config.eps), nn.RMSNorm(d, eps=config.eps)
+        d, inner, family = config.d_model, config.d_inner, FAMILIES[config.family]
+        self.attention = ModernAttention(
+            d, d, config.num_heads, config.num_kv_heads, config.window if config.is_local(layer) else None,
+            head_dim=config.head_dim, bias=family.bias, qk_norm="head" if family.qk_norm else None, scale=config.scale,
+            frequencies=frequencies_of(config, layer),
+        )  # fmt: skip
+        norm = lambda: nn.RMSNorm(d, eps=config.eps)  # noqa: E731
+        self.norm_1, self.norm_2 = norm(), norm()
+        self.after_attention, self.after_mlp = (norm(), norm()) if family.gemma else (nn.Identity(), nn.Identity())
+        if family.qk_norm:
+            self.attention.query_norm.eps = self.attention.key_norm.eps = config.eps
         self.W_gate, self.W_up = nn.Linear(d, inner, bias=False), nn.Linear(d, inner, bias=False)
         self.W_down = nn.Linear(inner, d, bias=False)
+        self.bend = nn.GELU("tanh") if family.gemma else nn.SiLU()
 
     def forward(self, x, ablate=(), cache=None):
         past, attention = past_of(cache), self.attention
@@ -43,15 +54,19 @@ class Block(nn.Module):
             keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_kv_heads, past + num_tokens, head_dim)
             values = torch.cat((cache.values, values), dim=2)
         steps = attention.attend(queries, keys, values)
-        x = x + attention.out_proj(self.with_heads_ablated(steps.context, ablate))
+        x = x + self.written(steps.context, ablate)
         x = x + self.mlp(self.norm_2(x))
         return x, steps.weights, RollingCache(keys, values, past + x.shape[1])
 
     def mlp(self, x):
-        return self.W_down(F.silu(self.W_gate(x)) * self.W_up(x))  # d_inner wide between the two
+        return self.after_mlp(self.W_down(self.bend(self.W_gate(x)) * self.W_up(x)))  # d_inner wide in between
+
+    def written(self, context, ablate=()):
+        """What attention adds to the residual stream, (b, num_tokens, d_model), with some heads' contexts replaced."""
+        return self.after_attention(self.attention.out_proj(self.with_heads_ablated(context, ablate)))
 
     def with_heads_ablated(self, context, ablate):
-        """The context (b, num_tokens, d_model), in which each ablated head's part is replaced."""
+        """The context (b, num_tokens, num_heads * head_dim), in which each ablated head's part is replaced."""
         if not ablate:
             return context
         heads = context.unflatten(-1, (self.attention.num_heads, -1)).clone()  # (b, num_tokens, num_heads, head_dim)
@@ -60,8 +75,18 @@ class Block(nn.Module):
         return heads.flatten(2)
 
 
+def frequencies_of(config, layer):
+    """A layer's rotary frequencies (head_dim / 2,): local layers have a base of their own, and aren't scaled."""
+    if config.is_local(layer):
+        return rope_frequencies(config.head_dim, config.local_base)
+    frequencies = rope_frequencies(config.head_dim, config.base) / config.factor
+    if config.divisors is None:
+        return frequencies
+    return frequencies / torch.tensor(config.divisors, dtype=torch.float64, device="cpu")
+
+
 class LanguageModel(nn.Module):
-    """A model of the llama family: for every token of a text, logits for the next token.
+    """A model of one of the families: for every token of a text, logits for the next token.
 
     token_ids: whole numbers (b, num_tokens), as encode returns them. Returns logits (b, num_tokens,
     vocab_size). ablate: heads whose context is set to 0, pairs (layer, head), both from 0; or a
@@ -76,7 +101,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config, self.tokenizer = config, tokenizer
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
         self.norm = nn.RMSNorm(config.d_model, eps=config.eps)
         self.output_layer = nn.Linear(config.d_model, config.vocab_size, bias=False)
 
@@ -111,12 +136,13 @@ class LanguageModel(nn.Module):
         check_token_ids("token_ids", token_ids, self.config.vocab_size, self.config.context_length - past)
         if token_ids.shape[1] == 0:
             raise ValueError(f"token_ids must hold at least one token, got {tuple(token_ids.shape)}")
-        return self.embedding(token_ids)
+        scale = self.config.d_model**0.5 if FAMILIES[self.config.family].gemma else 1.0
+        return self.embedding(token_ids) * scale
 
     def ablated_heads(self, ablate):
         """The heads to ablate, per layer: a dict from the head to what replaces its context."""
         layers = [{} for _ in range(self.config.num_layers)]
-        vector = (self.config.d_model // self.config.num_heads,)
+        vector = (self.config.head_dim,)
         for pair, replacement in (ablate if isinstance(ablate, dict) else dict.fromkeys(ablate, 0.0)).items():
             layer, head = (check_size("each number of ablate", number, minimum=0) for number in pair)
             if layer >= self.config.num_layers or head >= self.config.num_heads:
@@ -130,7 +156,7 @@ class LanguageModel(nn.Module):
         return layers
 
     def encode(self, text):
-        """The token ids of a text, (1, num_tokens).
+        """The token ids of a text, (1, num_tokens), after the model's beginning token if it has one.
 
         Errors: TypeError unless it's a string; ValueError if it's empty, or holds a character for whose bytes there are
         no tokens (in the course's model, six control characters such as U+0004).
@@ -139,10 +165,17 @@ class LanguageModel(nn.Module):
             raise TypeError(f"text must be a string, got {type(text).__name__}")
         if not text:
             raise ValueError("text must hold at least one token, got ''")
-        token_ids = torch.tensor([self.tokenizer.encode(text).ids])
-        if (back := self.decode(token_ids)) != text:  # the tokenizer drops a byte without a token, and says nothing
+        token_ids, normalizer = self.tokenizer.encode(text).ids, self.tokenizer.normalizer
+        meant = text if normalizer is None else normalizer.normalize_str(text)
+        back = self.decode(token_ids)  # the tokenizer drops a byte without a token, and says nothing
+        if back not in (meant, f" {meant}"):  # some put a space before the first word
             raise ValueError(f"text must hold only what the model has tokens for, got {text!r}, which becomes {back!r}")
-        return token_ids
+        return torch.tensor([[*self.opening, *token_ids]])
+
+    @property
+    def opening(self):
+        """The ids that come before each text: one or none."""
+        return [] if self.config.beginning is None else [self.config.beginning]
 
     def decode(self, token_ids):
         """The text of token ids (num_tokens,); an incomplete character becomes �."""
@@ -157,15 +190,15 @@ class Undrawn(TorchFunctionMode):
     """While active, new layers draw no weights. (On the meta device, drawing would import sympy, which takes 1 s.)"""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        drawing = function in (nn.init.kaiming_uniform_, nn.init.normal_)
+        drawing = function in (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_)
         return kwargs["tensor"] if drawing else function(*args, **kwargs or {})
 
 
 def load_model(path=None, folder=None):
     """The course's language model, in eval mode, with weights that need no gradient.
 
-    path: another GGUF file of the llama family with this tokenizer. folder: where the decoded weights are cached, by
-    default cache_folder(); the first load takes a few seconds, later ones about one.
+    path: another GGUF file, of any of families.FAMILIES. folder: where the decoded weights are cached, by default
+    cache_folder(); the first load takes a few seconds, later ones about one.
     Errors: as in read_model.
     """
     from tokenizers import Tokenizer
@@ -173,8 +206,10 @@ def load_model(path=None, folder=None):
     file = read_model(path, folder)
     with torch.device("meta"), Undrawn():  # only sizes: the weights come from the file
         model = LanguageModel(file.config, Tokenizer.from_str(file.tokenizer))
+    file.weights.setdefault("output_layer.weight", file.weights["embedding.weight"])
     model.load_state_dict(file.weights, assign=True)
-    model.output_layer.weight = model.embedding.weight  # one matrix, as in most small models
+    if file.config.tied:
+        model.output_layer.weight = model.embedding.weight  # one matrix, as in most small models
     return model.requires_grad_(False).eval()
 
 

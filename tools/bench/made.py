@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from attention_helpers import MultiHeadAttention, explorers, load_sentence
-from attention_helpers.language_model.gguf_file import ModelConfig
+from attention_helpers.language_model.families import ModelConfig
 from attention_helpers.language_model.model import LanguageModel
 from attention_helpers.language_model.tokenizer import tokenizer_json
 from attention_helpers.training.characters import CharacterModel, Characters, load_text
@@ -40,7 +40,7 @@ def made_up_model():
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     names = {"model": "gpt2", "pre": "smollm", "tokens": symbols, "merges": []}
     tokenizer = tokenizer_json({f"tokenizer.ggml.{name}": value for name, value in names.items()})
-    config = ModelConfig(len(symbols), 16, 24, 2, 4, 2, 10_000.0, 1e-5, 128, None)
+    config = ModelConfig(len(symbols), 16, 24, 2, 4, 2, 4, 10_000.0, 1e-5, 128)
     torch.manual_seed(0)
     return LanguageModel(config, Tokenizer.from_str(tokenizer)).requires_grad_(False)
 

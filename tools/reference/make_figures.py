@@ -1,6 +1,6 @@
 """Have transformers compute figures of the language model and of today's layers, with which tests compare ours.
 
-make figures     (installs transformers into build/reference, and writes two files in tests)
+make figures     (installs transformers into build/reference, and writes four files in tests)
 """
 
 import json
@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from attention_helpers.language_model.model_file import model_file
 
-from .layers_by_transformers import cases
+from . import families_by_transformers, layers_by_transformers, tokenizers_by_transformers
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
 HEADS = (0, 0), (2, 1), (14, 3), (18, 6), (29, 8)  # (layer, head), both from 0: their maps' last rows are stored
@@ -56,4 +56,6 @@ if __name__ == "__main__":
     how = {"dtype": torch.float32, "attn_implementation": "eager"}
     model, tokenizer = AutoModelForCausalLM.from_pretrained(**file, **how).eval(), AutoTokenizer.from_pretrained(**file)
     store("language_model.json", [figures(model, tokenizer, text) for text in TEXTS])
-    store("modern_layers.json", cases())
+    store("modern_layers.json", layers_by_transformers.cases())
+    store("language_model_families.json", families_by_transformers.cases())
+    store("language_model_tokenizers.json", tokenizers_by_transformers.cases())

@@ -1,0 +1,56 @@
+"""Models of every family, read from GGUF files, against transformers: with its stored figures."""
+
+import json
+import unicodedata
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from attention_helpers import max_difference
+from attention_helpers.language_model.model import load_model
+from attention_helpers.language_model.tokenizer import tokenizer_json
+from tools.reference.random_models import FAMILIES, KINDS, drawn_strings, drawn_texts, write_family
+
+FIGURES = json.loads(Path(__file__).with_name("language_model_families.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("figures", FIGURES, ids=lambda figures: f"{figures['name']} {figures['kind']}")
+def test_logits_and_greedy_tokens_are_those_of_another_implementation(figures, tmp_path):
+    name = figures["name"]
+    model = load_model(write_family(tmp_path / "random.gguf", name, figures["kind"]), tmp_path)
+    for text, (written, best, logits) in zip(drawn_texts(name), figures["texts"], strict=True):
+        found, caches = model.step(torch.tensor([text]))
+        assert max_difference(found[0, best], torch.tensor(logits)) < 1e-4
+        for token_id in written:
+            assert found.argmax() == token_id
+            found, caches = model.step(torch.tensor([[token_id]]), caches)
+
+
+def test_all_families_and_kinds_have_figures():
+    assert {(figures["name"], figures["kind"]) for figures in FIGURES} == {(f, k) for f in FAMILIES for k in KINDS}
+
+
+TOKENIZERS = json.loads(Path(__file__).with_name("language_model_tokenizers.json").read_text(encoding="utf-8"))
+
+
+def fields_of(figures):
+    """A GGUF file's keys for a stored vocabulary."""
+    name, tokens = figures["name"], figures["tokens"]
+    made = {"tokens": tokens, "model": "gpt2", "pre": name, "merges": figures["merges"]}
+    if not figures["merges"]:  # those over characters, named by their family, imply theirs
+        scores = [-float(place) for place in range(len(tokens))]
+        made = {"tokens": tokens, "model": "llama", "pre": "default", "scores": scores, "unknown_token_id": 0}
+    return {"general.architecture": name} | {f"tokenizer.ggml.{key}": value for key, value in made.items()}
+
+
+@pytest.mark.parametrize("figures", TOKENIZERS, ids=lambda figures: figures["name"])
+def test_200_strings_become_the_token_ids_of_another_implementation_and_come_back(figures):
+    tokenizer = Tokenizer.from_str(tokenizer_json(fields_of(figures)))
+    for text, checksum in zip(drawn_strings(), figures["ids"], strict=True):
+        ids = tokenizer.encode(text).ids
+        assert zlib.crc32(json.dumps(ids).encode()) == checksum, text
+        meant = unicodedata.normalize("NFC", text) if figures["name"] == "qwen2" else text
+        assert tokenizer.decode(ids, skip_special_tokens=False) in (meant, f" {meant}")
