@@ -308,6 +308,17 @@ class HeadsAsTokens(Unmasked):
         return (self.scaled(q @ k.transpose(-2, -1), q.shape[-1]).softmax(-1) @ v).flatten(2)
 
 
+class TokensFirst(TorchModuleMasked):
+    """torch's own takes (num_tokens, b, d_in) if nobody says otherwise: its rows are another sentence's."""
+
+    def __init__(self, d_in, num_heads):
+        super().__init__(d_in, num_heads)
+        self.attention.batch_first = False
+
+    def forward(self, x):
+        return self.attention(x, x, x, attn_mask=future(len(x)))
+
+
 class OverFeatures(Causal):
     """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
 
@@ -333,6 +344,33 @@ class Exchanged(Causal):
 
 class ExchangedUnscaled(Exchanged, Unscaled):
     pass
+
+
+class DividedAfterwards(Unscaled):
+    """The root divides what softmax made."""
+
+    def weights(self, scores):
+        return scores.softmax(-1) / math.sqrt(2)
+
+
+class Fading(Causal):
+    """softmax, then less for what's far away: nothing is 0."""
+
+    def weights(self, scores):
+        places = torch.arange(scores.shape[-1])
+        return scores.softmax(-1) * 0.9 ** (places[:, None] - places).abs()
+
+
+class OverHeads(Unmasked):
+    """dim=1 is the queries' of one head's scores, but the heads' of several."""
+
+    def weights(self, scores):
+        return torch.softmax(scores, dim=1)
+
+
+class NoSoftmax(Causal):
+    def weights(self, scores):
+        return scores.tril().nan_to_num()
 
 
 class OneRowEmpty(Causal):
@@ -378,6 +416,34 @@ class AlwaysDropping(Causal):
 
     def weights(self, scores):
         return functional.dropout(scores.softmax(-1), 0.01)
+
+
+class FusedDropping(FusedCausal):
+    def forward(self, x):
+        return self.attended(x, is_causal=True, dropout_p=0.1)
+
+
+class Noisy(Dropping):
+    """Its dropout is off in eval mode, but its noise is not."""
+
+    def parts(self, x):
+        return super().parts(x + torch.randn_like(x))
+
+
+class HeadsInAList(nn.Module):
+    """Neither parameters() nor eval() knows of the heads, so their dropout stays on."""
+
+    def __init__(self, d_in, d_out, num_heads):
+        super().__init__()
+        self.heads = [Dropping(d_in, d_out // num_heads, 1) for _ in range(num_heads)]
+
+    def forward(self, x):
+        return torch.cat([head(x) for head in self.heads], dim=-1)
+
+
+class JoinedAsRows(HeadsInAList):
+    def forward(self, x):
+        return torch.cat([head(x) for head in self.heads], dim=1)
 
 
 class FixedContext(Causal):

@@ -106,6 +106,10 @@ def test_controls_come_from_the_constructor():
     assert len(named.arrays.maps) == 2
     narrow = Sentence(["a", "b"], torch.ones(2, 3))  # two heads can't share its width
     assert LayerExplorer(nn.MultiheadAttention, narrow, batch_first=True).values["num_heads"] == 1
+    begun = LayerExplorer(other_layers.JoinedAsRows, SENTENCE)
+    assert re.search("num_heads=2 doesn.*t fit, so we begin with 1: .* 4 in all, got", begun.message.value)
+    begun.set(d_out=6)
+    assert named.message.value == begun.message.value == ""
 
 
 def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():

@@ -151,6 +151,7 @@ def test_curves_are_where_the_axes_say_and_the_key_has_their_dashes(run, value, 
     left, right = (float(at[step].get("x")) for step in ("0", "200"))
     low, high = float(at["200"].get("y")) - 14, float(at["100%" if of == 1 else "6"].get("y")) - 4
     assert min(right - left, 2 * (low - high)) > 120
+    assert right < float(drawn.get("viewBox").split()[2])  # nor do the axes leave the picture
     spots = {
         "new examples 50%": [(0, 0.1), (200, 0.5)], "training 75%": [(200, 0.75)],
         "new text 0.4": [(0, 0.8), (200, 0.4)], "training 1.2": [(200, 1.2)], "can't look ahead 4.8": [(140, 4.8)],

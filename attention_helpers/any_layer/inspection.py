@@ -166,18 +166,22 @@ def judge(layer, call, operations, moved, random):
     lines = [line for *_, line in watched.operations]
     lines = lines if len(lines) == len(operations) else [""] * len(operations)
     dead, mixing = verdicts.unused_operations(operations, lines), verdicts.mixing_view(operations, lines, num_tokens)
-    unread = [name for name, parameter in parameters_of(layer) if id(parameter) not in watched.read]
+    parameters = {id(parameter): name for name, parameter in parameters_of(layer)}
+    unread = [name for key, name in parameters.items() if key not in watched.read]
+    loose = [tensor for key, tensor in watched.read.items() if tensor.requires_grad and key not in parameters]
     said = {"returned": verdicts.on_returned_weights(watched.maps)} if call.returns_weights else {}
+    if loose and isinstance(layer, torch.nn.Module):
+        said["unregistered"] = verdicts.on_unregistered(sum(tensor.numel() for tensor in loose))
     if random:
-        said["chance"] = verdicts.on_chance(watched.operations)
+        said["chance"] = verdicts.on_chance(watched.drew)
     elif call.rows.isnan().any():
         said["nan"] = verdicts.on_nan(call.rows, watched.nan)
     else:
-        said["future"] = verdicts.on_the_future(output, x, watched.maps, dead, mixing)
+        said["future"] = verdicts.on_the_future(output, x, watched, dead, mixing)
     sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
     if sound and not call.returns_weights:
-        said["past"] = verdicts.on_the_past(x, call.rows, moved, watched.maps, mixing)
-    said["sums"] = verdicts.on_row_sums(watched.maps, num_tokens, random)
+        said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps, mixing)
+    said["sums"] = verdicts.on_row_sums(watched, num_tokens, random)
     said["unused"] = verdicts.on_unused(dead, unread)
     if sound and not call.returns_weights:
         said["course"] = on_the_course(layer, x, call.rows, watched.maps)

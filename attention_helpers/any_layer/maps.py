@@ -16,7 +16,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from ..operations import operation_name, tensors_in
-from .lines import calling_line
+from ..seeded import borrows
+from .lines import calling_line, with_line
 
 NEAR = 1e-3  # how far from 1 a sum of weights can be
 MODULE = "multi_head_attention_forward"
@@ -45,8 +46,10 @@ class Watched(NamedTuple):
     maps: list
     operations: list  # (name, shape of the result, line) of each
     weights: list  # for each tensor in the result, whether it's a table of attention weights
-    read: set  # the ids of all tensors that an operation read or made
+    read: dict  # all tensors that an operation read or made, by their ids
+    drew: list  # (name, line) of each operation that may have drawn random numbers
     nan: tuple | None  # (name, line) of the first operation that made NaN of numbers
+    across: str  # names a softmax that runs over neither keys nor queries; "" if none does
     fewer: Exception | None = None  # what the call with one token fewer raised
 
 
@@ -79,7 +82,8 @@ class _Watcher(TorchFunctionMode):
 
     def __init__(self, num_tokens):
         super().__init__()
-        self.num_tokens, self.operations, self.found, self.nan = num_tokens, [], [], None
+        self.num_tokens, self.operations, self.found, self.drew, self.nan = num_tokens, [], [], [], None
+        self.across = ""
         self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
 
@@ -87,8 +91,8 @@ class _Watcher(TorchFunctionMode):
         with torch.no_grad(), self:
             result = layer(x)
         weights = [id(each) in self.tables or self.holds_weights(each) for each in tensors_in(result)]
-        read = {id(tensor) for tensor in self.kept}
-        return Watched(result, self.maps(), self.operations, weights, read, self.nan)
+        read = {id(tensor): tensor for tensor in self.kept}
+        return Watched(result, self.maps(), self.operations, weights, read, self.drew, self.nan, self.across)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, operation_name(func)
@@ -97,6 +101,12 @@ class _Watcher(TorchFunctionMode):
         if outputs:
             self.kept += inputs + outputs
             self.operations.append((name, tuple(outputs[0].shape), calling_line(sys._getframe(1), self.watch)))
+            if borrows(name) and not ("dropout" in name and torch.equal(inputs[0], outputs[0])):  # which is off
+                self.drew.append((name, self.operations[-1][2]))
+            if name == "softmax" and is_table(outputs[0].shape, self.num_tokens):
+                dim = kwargs.get("dim", [*args, None, None][1])
+                if dim is None or dim % outputs[0].ndim < outputs[0].ndim - 2:
+                    self.across = f"{with_line(name, self.operations[-1][2])} runs over neither keys nor queries"
             if not self.nan and outputs[0].is_floating_point() and outputs[0].isnan().any():
                 self.nan = name, self.operations[-1][2]
             if name in AGAIN:

@@ -6,12 +6,12 @@ layer in eval mode computes for it, and `rows` are its numbers for x, (num_token
 
 import math
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 
 from ..probes import find_leak, rounding
-from ..seeded import borrows
 from .lines import error_line, failure, with_line
 from .maps import NEAR, is_table
 
@@ -53,14 +53,27 @@ def headline(verdicts, name):
         past = verdicts["past"]
         return f"No fault found, but {past.cause}" if past.cause else f"{past.claim}: {past.words}"
     sound = [verdicts[topic].claim for topic in ("future", "past", "sums") if signs[topic] == "✓"]
-    return f"No fault found: {', '.join(claim[0].lower() + claim[1:] for claim in sound)}"
+    but = ", but no attention weights either" * (signs["sums"] == "?")
+    return f"No fault found{but}: {', '.join(claim[0].lower() + claim[1:] for claim in sound)}"
 
 
-def on_chance(operations):
-    """On a layer that's random in eval mode. operations: a Watched's."""
-    drew = [with_line(name, line) for name, _, line in operations if borrows(name) and "attention" not in name]
-    cause = f"{', '.join(dict.fromkeys(drew)) or 'something'} stays on"
-    return Verdict("✗", "It's random in eval mode too", f"{cause}; dropout needs training=self.training", cause)
+def on_chance(drew):
+    """On a layer that's random in eval mode. drew: a Watched's."""
+    drew = [*dict.fromkeys(drew)]
+    drew = [each for each in drew if "attention" not in each[0]] or drew
+    others = [with_line(name, line) for name, line in drew if not re.search("dropout|attention", name)]
+    if others:
+        cause, advice = f"{others[0]} draws at each call", "draw in `__init__`, or only if self.training"
+    else:
+        said = [with_line(name if "dropout" in name else f"the dropout of {name}", line) for name, line in drew]
+        cause, advice = f"{', '.join(said) or 'something'} stays on", "dropout needs training=self.training"
+    return Verdict("✗", "It's random in eval mode too", f"{cause}; {advice}", cause)
+
+
+def on_unregistered(numbers):
+    """On a module that computes with so many trainable numbers of which PyTorch doesn't know."""
+    cause = f"`parameters()` lacks {numbers} trainable numbers, as with layers in a list, not an nn.ModuleList"
+    return Verdict("✗", "Parameters aren't registered", cause)
 
 
 def on_returned_weights(maps):
@@ -69,7 +82,7 @@ def on_returned_weights(maps):
     return Verdict("✗", "It returns its attention weights", f"{made} makes them; return them times the values")
 
 
-def on_the_future(output, x, maps, dead, mixing=""):
+def on_the_future(output, x, watched, dead, mixing=""):
     """Whether an earlier row depends on a later token, as find_leak perturbs them. dead, mixing: what to blame."""
     try:
         leak = find_leak(output, x)
@@ -80,16 +93,17 @@ def on_the_future(output, x, maps, dead, mixing=""):
             "✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no earlier row"
         )
     words = str(leak).replace(" reads the future: it", "")
-    return Verdict("✗", "It reads the future", words, cause_of_leak(leak, maps, dead, x.shape[-2], mixing))
+    return Verdict("✗", "It reads the future", words, cause_of_leak(leak, watched, dead, x.shape[-2], mixing))
 
 
-def cause_of_leak(leak, maps, dead, num_tokens, mixing):
+def cause_of_leak(leak, watched, dead, num_tokens, mixing):
     """What thrown-away results, and the weights above the diagonal, reveal about a layer that reads the future."""
     for name, shape, line in dead:
         if is_table(shape, num_tokens):
             return f"{line.partition(',')[0] or 'it'} computes {name} and throws it away"
+    maps = watched.maps
     if not maps:
-        return ""
+        return watched.across
     used, made = used_and_made(maps)
     if over_queries(made):
         made_by = with_line(maps[0].made_by, maps[0].line)
@@ -109,7 +123,7 @@ def cause_of_leak(leak, maps, dead, num_tokens, mixing):
     return "its mask hides only some of it" if hides else "no weight after the diagonal is 0"
 
 
-def on_the_past(x, rows, moved, maps, mixing=""):
+def on_the_past(output, x, rows, moved, maps, mixing=""):
     """Whether each row depends on its own token and all earlier ones; a sliding window is named.
 
     moved: the influence of one small perturbation per token, (num_tokens, num_tokens); mixing: see mixing_view.
@@ -121,7 +135,10 @@ def on_the_past(x, rows, moved, maps, mixing=""):
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     if torch.equal(read, distance == 0):
-        return Verdict("✗", "Each token reads only itself", "perturbing an earlier token never moved a later row")
+        cause = "perturbing an earlier token never moved a later row"
+        if reads_the_batch(output, x):
+            cause = "it attends over the batch, as nn.MultiheadAttention does without batch_first=True"
+        return Verdict("✗", "Each token reads only itself", cause)
     window = int(distance.where(read, -1).max()) + 1
     if torch.equal(read, (distance >= 0) & (distance < window)):
         before = f"each token reads itself and the {counted(window - 1)} before it"
@@ -135,6 +152,16 @@ def on_the_past(x, rows, moved, maps, mixing=""):
     why = ", though a map has a weight there" if weighs else ""
     advice = f"; does {mixing} need a transpose?" if mixing else ""
     return Verdict("✗", "Tokens miss part of their past", f"{cause}{why}{advice}", f"{cause}{advice}")
+
+
+def reads_the_batch(output, x):
+    """Whether a layer takes (num_tokens, b, d_in): there, later rows move with the first token."""
+    turned = x.reshape(x.shape[-2], 1, -1)
+    poked = turned.clone()
+    poked[0] = 0.0
+    with suppress(Exception):
+        return bool((output(poked) - output(turned))[1:].abs().max() > NEAR)
+    return False
 
 
 def counted(tokens):
@@ -156,8 +183,11 @@ def on_nan(rows, first):
     return Verdict("✗", f"Row {row} is NaN", f"{where} makes the first NaN{why}")
 
 
-def on_row_sums(maps, num_tokens, random=False):
+def on_row_sums(watched, num_tokens, random=False):
     """Whether each row of the weights that average the values sums to 1. random: whether the layer is, in eval mode."""
+    maps = watched.maps
+    if not maps and watched.across:
+        return Verdict("✗", "Rows don't sum to 1", f"{watched.across}; over the keys, it would be dim=-1")
     if not maps:
         what = f"no operation made attention weights (..., {num_tokens}, {num_tokens}) from the tokens"
         return Verdict("?", "Do rows sum to 1?", f"no map found: {what}")
@@ -169,7 +199,10 @@ def on_row_sums(maps, num_tokens, random=False):
         )
     if random and near_one(made.sum(dim=-1)):
         return Verdict("✓", "Rows sum to 1", "before some weights are dropped")
-    why, empty = "after softmax some weights are taken away", (sums == 0).any(dim=0)
+    how = "taken away" if ((used == 0) & (made > 0)).any() else "changed"
+    why, empty = f"after softmax some weights are {how}", (sums == 0).any(dim=0)
+    if (used - sums.max() * made).abs().nan_to_num().max() < NEAR:
+        why = f"after softmax all weights are multiplied by {sums.max():.2g}"
     if empty.any():
         why = f"row {empty.nonzero()[0].item()} has no weight, as where all its keys are hidden"
     if over_queries(made):

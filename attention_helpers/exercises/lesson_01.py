@@ -34,11 +34,11 @@ one_query = Exercise(
             These are the scores. How do you turn them into weights, which are positive and sum to 1?""",
         ("doesn't divide by the sum", " / exponentials.sum()", ""): """
             The exponentials are right, but they don't sum to 1 yet.""",
-        (
-            "takes the cosine instead of the dot product",
-            "inputs @ query",
-            "inputs @ query / (query.norm() * inputs.norm(dim=-1))",
-        ): """
+        ("divides by the sum of the scores", "/ exponentials.sum()", "/ scores.sum()"): """
+            You divide the exponentials by the sum of the scores. Which sum makes them add up to 1?""",
+        ("multiplies without adding up", "inputs @ query", "inputs * query"): """
+            You multiply entry by entry, which is half of a dot product. Which operator also adds the products up?""",
+        ("takes the cosine", "scores.exp()", "(scores / query.norm() / inputs.norm(dim=-1)).exp()"): """
             You divide by the lengths of the vectors, so your scores are cosines. Does a dot product ignore the
             lengths?""",
         ("scales the scores", "scores.exp()", "(scores / len(query) ** 0.5).exp()"): """
@@ -214,6 +214,10 @@ read_the_digit = Exercise(
         ("divides the scores by their sum", "torch.softmax(scores, dim=0)", "scores / scores.sum()"): """
             You divide the scores by their sum, as we did before we had softmax. What would softmax do first?""",
         ("reads the letters", "[3:6]", "[:3]"): "These are the letters A, B and C. At which entry do the digits begin?",
+        ("leaves the digit 3 out", "[3:6]", "[3:5]"): """
+            Your slice ends at entry 4, because Python leaves out the number after the colon. Where's the digit 3?""",
+        ("forgets the softmax", "torch.softmax(scores, dim=0)", "scores"): """
+            You add the embeddings up with raw scores. Which step makes weights of them?""",
         ("begins one entry too late", "[3:6]", "[4:7]"): """
             You begin one entry too late, so the digit 1 is missing and `?` is there. At which number does Python start
             counting?""",

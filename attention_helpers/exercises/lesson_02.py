@@ -36,6 +36,8 @@ keys_by_hand = Exercise(
             A match stands out by 1 only, so softmax leaves the answer blurred. Where does `strength` come in?""",
         ("subtracts only 1 for ?", "-strength", "-1"): """
             You subtract 1 for `?`, but the question's letter adds `strength` to its key. What's left of it?""",
+        ("takes another row for ?", "W_key[-1]", "W_key[num_letters]"): """
+            You change the row after the letters, which is the first digit's. In which row is `?`?""",
         ("adds the row for ?", "-strength", "strength"): """
             Your row for `?` adds to every entry of a question's key. Is a question easier or harder to find then?""",
         ("fills the rows of the digits", "    W_key[-1]", "    W_key[num_letters:] = strength\n    W_key[-1]"): """
@@ -151,6 +153,8 @@ step_by_hand = Exercise(
         ("marks the caller's matrix", "W.clone()", "W"): """
             Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix
             could you mark instead?""",
+        ("takes the loss for its gradient", "rate * W.grad", "rate * loss_of(W.detach())"): """
+            You subtract the loss, one number from all entries. What says in which direction each entry should go?""",
         ("forgets the rate", "rate * W.grad", "W.grad"): """
             Your step is as long as the gradient, whatever the rate. How far should it go?""",
         ("returns only the step", "W.detach() - rate", "-rate"): """

@@ -127,6 +127,8 @@ find_leaks = Exercise(
         ("counts the token's own row", "diagonal=1", ""): """
             You call every function leaky, because you count the row of the perturbed token itself. Can that row move in
             a causal layer?""",
+        ("says the opposite", "> 1e-5", "<= 1e-5"): """
+            Your answers are all the wrong way round. Is it a large or a small number there that shows a leak?""",
         "perturbs only the last token": ...,
     },
     hints=[
@@ -249,6 +251,8 @@ window_mask = Exercise(
             Your tokens see one token too few. With a window of 1, does a token still see itself?""",
         ("lets True mean keep", "ones.triu(diagonal=1) | ones", "~ones.triu(diagonal=1) & ~ones"): """
             Your mask is upside down: it's True in the window, and False outside. What does True mean here?""",
+        ("looks ahead as far as back", "triu(diagonal=1)", "triu(diagonal=window)"): """
+            Your window reaches as far ahead as back. At which diagonal does the future begin, whatever the window?""",
         ("joins with and", " | ", " & "): """
             Nothing is hidden, because no key is both too late and too far back. Which operator means either?""",
         ("forgets the future", "ones.triu(diagonal=1) | ", ""): """

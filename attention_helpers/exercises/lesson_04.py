@@ -88,6 +88,8 @@ dropout_by_hand = Exercise(
         ("does not scale", " / (1 - p)", ""): """
             The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large
             must a weight be when it survives?""",
+        ("drops nothing", " * keep", ""): """
+            Every weight grows, but none is dropped. What does `keep` say about each of them?""",
         ("divides by p", "(1 - p)", "p"): """
             You divide by p, the probability of being dropped. What's the probability of surviving? (At p = 0.5 you
             can't tell the two apart.)""",
@@ -146,6 +148,8 @@ dropout_in_its_place = Exercise(
             Your columns sum to 1, not your rows. Which dimension counts the keys?""",
         ("forgets dropout", "dropout(weights)", "weights"): """
             Nothing is dropped: this is causal attention as in notebook 03. Where do you call `dropout`?""",
+        ("drops the values", "dropout(weights) @ values", "weights @ dropout(values)"): """
+            You drop entries of the values, the same ones for all queries. What does each query have of its own?""",
         ("drops the context", "dropout(weights) @ values", "dropout(weights @ values)"): """
             You drop entries of the context vectors, when every token has already been read. Which step decides how much
             of a token is read?""",

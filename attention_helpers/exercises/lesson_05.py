@@ -42,6 +42,8 @@ heads_side_by_side = Exercise(
         ("stacks the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts)"): """
             `torch.stack` makes a new dimension for the heads. Which function joins tensors along a dimension that they
             already have?""",
+        ("stacks the heads last", "cat(contexts", "stack(contexts"): """
+            Your result has a fourth dimension, which `torch.stack` makes. Which of the three should just grow?""",
         ("adds the heads up", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).sum(dim=0)"): """
             You add the heads up, so nobody can tell any more what came from which head. How can every head keep its own
             columns?""",

@@ -62,6 +62,8 @@ splitting = Exercise(
         ): """
             The shape is right, but your heads take turns, one number each. Where should the second number of each token
             go, to the first head or to the second?""",
+        ("puts the tokens last", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """
+            The heads are right, but your matrices are transposed. Should a token be one of their rows or columns?""",
         ("leaves the tokens before the heads", ".transpose(1, 2)", ""): """
             The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the last
             two dimensions. Which two dimensions still have to change places?""",
@@ -112,23 +114,17 @@ merging = Exercise(
             `view` reads all of the first head before the second, so a row gets the numbers of several tokens (and if
             they are in another order in memory, `view` refuses). In which order should the dimensions be before you
             join two of them?""",
+        ("exchanges tokens and entries", "transpose(1, 2)", "transpose(2, 3)"): """
+            You exchange a head's tokens with its entries. Which two dimensions did the split exchange?""",
         ("views what was only transposed", "reshape", "view"): """
             The order is right, but `view` never copies, and after the transpose the numbers of a token aren't next to
             each other in memory. Which method makes a copy if it has to?""",
         ("lets the heads take turns", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """
             Your heads take turns, one number each. Where should the last number of the first head be, compared with the
             first number of the second?""",
-        (
-            "adds the heads up",
-            "context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)",
-            "context.sum(dim=1)",
-        ): """
+        ("adds the heads up", "return context", "return context.sum(dim=1)  # context"): """
             You add the heads up. How wide should a row be if the heads are side by side?""",
-        (
-            "averages the heads",
-            "context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)",
-            "context.mean(dim=1)",
-        ): """
+        ("averages the heads", "return context", "return context.mean(dim=1)  # context"): """
             You average the heads, and then nobody can tell them apart. How can each head keep its own columns?""",
     },
     hints=[
@@ -185,11 +181,7 @@ transplanting = Exercise(
         ("joins the matrices along dimension 1", "weight for part in parts]", "weight for part in parts], dim=1"): """
             You join along dimension 1, which counts the inputs. Since `nn.Linear` stores (d_out, d_in), where should
             the next head's rows go?""",
-        (
-            "joins along dimension 1, then transposes",
-            "weight for part in parts])",
-            "weight for part in parts], dim=1).T",
-        ): """
+        ("joins, then transposes", "weight for part in parts])", "weight for part in parts], dim=1).T"): """
             You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape
             fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?""",
         "copies three matrices and nothing else": ...,

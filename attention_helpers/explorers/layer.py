@@ -1,7 +1,6 @@
 """Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
 
 import html
-from contextlib import suppress
 
 import ipywidgets as widgets
 
@@ -10,7 +9,7 @@ from ..any_layer.inspection import learners_code, look_at, try_out
 from ..any_layer.signature import kinds_of, name_of
 from ..any_layer.verdicts import headline
 from ..seeded import seeded
-from .base import PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider
+from .base import MESSAGE, PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider
 from .layer_picture import MOST_MAPS, influence, maps_and_context, refusal, result, verdict_list
 from .svg import below, live
 
@@ -36,6 +35,8 @@ class LayerExplorer(SentenceExplorer):
     Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
     If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
     """
+
+    began = ""  # why the first state isn't the one that the class would have had
 
     def __init__(self, attention, sentence, **arguments):
         self.attention, self.arguments = attention, arguments
@@ -64,19 +65,22 @@ class LayerExplorer(SentenceExplorer):
     def find_first_state(self, controls):
         """Start with a number of heads that the class accepts, if any: its default or two, else one or three."""
         for name in [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"]:
-            wanted = controls[name].value
+            wanted, why = controls[name].value, None
             for num_heads in dict.fromkeys([wanted, 1, 3]):
                 controls[name].value = num_heads
-                if self.takes({name: control.value for name, control in controls.items()}):
+                refused = self.refused({name: control.value for name, control in controls.items()})
+                if not refused:
+                    self.began = f"{name}={wanted} doesn't fit, so we begin with {num_heads}: {why}" if why else ""
                     return
+                why = why or refused
             controls[name].value = wanted
 
-    def takes(self, values):
-        """Whether the class makes a layer from the controls' values that accepts the sentence."""
-        with suppress(ValueError):
+    def refused(self, values):
+        """The error that the class raises for the controls' values, or its layer for the sentence; None if neither."""
+        try:
             try_out(self.layer_of(**values)[0], self.embeddings, values["seed"])
-            return True
-        return False
+        except ValueError as error:
+            return error
 
     def layer_of(self, training, seed, **values):
         """The layer that the class makes from the controls' values, and what its constructor printed."""
@@ -103,7 +107,7 @@ class LayerExplorer(SentenceExplorer):
         for name in [name for name in sizes if values[name] != before[name]]:
             value, control = values[name], self.controls[name]
             sides = range(value - 1, control.min - 1, -1), range(value + 1, control.max + 1)
-            fits = [next((n for n in side if self.takes(values | {name: n})), None) for side in sides]
+            fits = [next((n for n in side if not self.refused(values | {name: n})), None) for side in sides]
             fits = [str(n) for n in fits if n is not None]
             if fits:
                 return f"{name}={value} doesn't fit, but {' and '.join(fits)} {'do' if len(fits) > 1 else 'does'}: "
@@ -149,6 +153,7 @@ class LayerExplorer(SentenceExplorer):
         """Show the first state; if the class fails, its line, over the last picture of a class with that name."""
         try:
             super()._begin()
+            self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
         except ValueError as error:
             last, name = LAST.get((name_of(self.attention), *self.tokens)), name_of(self.attention)
             if last:
