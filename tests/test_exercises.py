@@ -81,6 +81,10 @@ SAYS = {
     "shared_keys": "in turn, All your, average, last KV head, of all heads, too sharp, columns, the future",
     "five_heads": "hold tensors, one tensor, Your pairs are, positions, smallest, opposite, number of layers, from 1, "
     "best head of each",
+    "placing": "different outputs, side by side, returns nothing, complete `x`",
+    "merging_blocks": "average the two, already, until the, other's share, multiplies",
+    "zigzagging": "computes most, both kinds, doesn't exist",
+    "sending": "nobody, each time, go round, if the split is by tokens, if the split is by heads, Twice",
 }
 
 

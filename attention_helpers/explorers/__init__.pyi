@@ -11,4 +11,5 @@ from .lesson_07_text import TextExplorer as TextExplorer
 from .lesson_08 import CostExplorer as CostExplorer
 from .lesson_09 import VariantsExplorer as VariantsExplorer
 from .lesson_10 import ReadingExplorer as ReadingExplorer
+from .lesson_14 import MachinesExplorer as MachinesExplorer
 from .playground import Playground as Playground
