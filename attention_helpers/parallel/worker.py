@@ -1,0 +1,84 @@
+"""What each process of a crew runs. Torch is imported late, because a process must be able to end by itself first."""
+
+import os
+import pickle
+import signal
+import socket
+import tempfile
+import threading
+import traceback
+from multiprocessing import connection, parent_process
+
+
+def serve(rank, processes, meeting, link):
+    """Meet the others, then run jobs until somebody ends the process.
+
+    meeting: the path of the file by which the processes find each other. link: where jobs come from, pickled functions
+    with their arguments, and where answers go.
+    """
+    stay_apart()
+    threading.Thread(target=end_with_parent, args=(meeting,), daemon=True).start()
+    link.send_bytes(answer(meet, rank, processes, meeting))
+    while True:
+        link.send_bytes(answer(run, link.recv_bytes()))
+
+
+def stay_apart():
+    """Print nothing, and leave the kernel's group, all of which Jupyter interrupts or, as a last resort, kills."""
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # so that somebody is left to remove the file
+    else:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Windows has no groups
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # gloo doesn't use Python's sys.stdout
+        os.dup2(nowhere, stream)
+
+
+def end_with_parent(meeting):
+    """Wait until the process that started this one is gone, for whatever reason, and end too."""
+    connection.wait([parent_process().sentinel])
+    meeting.unlink(missing_ok=True)
+    os._exit(1)
+
+
+def alone():
+    """The environment in which torch uses one thread, leaves no folder, and talks on the loopback interface only.
+
+    On Windows that has no usual name, and gloo takes the address that belongs to the machine's own name.
+    """
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]  # Linux, macOS
+    cache = tempfile.gettempdir()  # where torch's compiler, which DTensor imports, would make a folder
+    found = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
+    return found | ({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})
+
+
+def meet(rank, processes, meeting):
+    """Join torch's process group."""
+    os.environ.update(alone())
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=processes)
+
+
+def run(job):
+    function, args = pickle.loads(job)
+    return function(*args)
+
+
+def typed(text, name):
+    """A function from the text that somebody typed in a notebook."""
+    import torch
+
+    names = {"torch": torch, "distributed": torch.distributed}
+    exec(text, names)
+    return names[name]
+
+
+def answer(function, *args):
+    """Pickled: whether function(*args) went well, and what it returned, or the error as text."""
+    try:
+        return pickle.dumps((True, function(*args)))
+    except Exception as error:
+        return pickle.dumps((False, f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"))
