@@ -56,8 +56,11 @@ SAYS = {
     "overwrite, follow, shuffle",
     "too_few_heads": "both values, column, heads alternate, between the answers, either position, both answers, per "
     "sentence, single number",
+    "cut_the_future": "the past, last token of the prefix, rounded, token id 0, only the last token, only the first, "
+    "most likely, average",
     "how_much_too_low": "each time, token id 0, all positions, last position, one character at a time, after next, "
     "sign, That's the honest loss., sum, `range`",
+    "shifted_targets": "are the inputs, by itself, tokens before, two tokens, first. Which, overlap, leave out",
     "three_in_one": "doesn't fit, Your matrix is (d_out, only one `x`, Your matrix is (d_in, keys come first, take "
     "turns, add the matrices, without biases, The new layer has, besides the biases, also has a bias, two thirds, "
     "keys' again, always has a bias, gradients, changed `W_query`",

@@ -1,4 +1,4 @@
-"""Notebook 07's explorers: a training run to scrub through, and two models that read what is typed."""
+"""The explorers of notebooks 07 and 08: a training run to scrub through, and two models that read what is typed."""
 
 import base64
 import io
@@ -101,7 +101,7 @@ def test_a_run_that_has_not_run_is_refused():
 
 def test_play_starts_anew_at_the_end_and_stops_there():
     e = explorers.LearningExplorer(RUN)
-    assert e.values == {"step": STEPS[-1], "example": 1}  # it opens where the task is solved
+    assert e.values == {"step": STEPS[-1], "example": 1}  # it opens at the end, unless it's told otherwise
     [play] = e.children[0].children[len(e.controls) :]
     assert (e.link.source, e.link.target) == ((play, "value"), (e.controls["step"], "index"))
     assert (play.min, play.max, play.value, play.repeat) == (0, 4, 4, True)
@@ -110,6 +110,14 @@ def test_play_starts_anew_at_the_end_and_stops_there():
     assert play.playing
     play.value = 4
     assert not play.playing
+
+
+def test_play_begins_where_the_explorer_opens():
+    """On the page, the button moves the slider: one that began elsewhere would move it away at once."""
+    e = explorers.LearningExplorer(RUN, step=STEPS[2], example=3)
+    assert e.values == {"step": STEPS[2], "example": 3}
+    [play] = e.children[0].children[len(e.controls) :]
+    assert play.value == e.controls["step"].index == 2
 
 
 @pytest.fixture

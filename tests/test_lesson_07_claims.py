@@ -1,4 +1,4 @@
-"""Notebook 07's claims about training hold for ten seeds: the one it uses and nine others."""
+"""The claims of notebooks 07 and 08 about training hold for ten seeds: the one they use and nine others."""
 
 import contextlib
 import io
@@ -11,7 +11,9 @@ from course import FREE, LESSONS, code_cells, read, tags, without_measured
 from attention_helpers import plots
 from attention_helpers.training import loop as training
 
-[NOTEBOOK] = [path for path in LESSONS if path.name.startswith("07")]
+each_notebook = pytest.mark.parametrize(
+    "path", [path for path in LESSONS if path.name.startswith(("07", "08"))], ids=lambda path: path.name[:2]
+)
 
 
 def with_seed(source, seed):
@@ -32,16 +34,18 @@ def stored(cell):
     return claims(printed, [text.removeprefix("*Figure:* ") for text in texts if text.startswith("*Figure:* ")])
 
 
-def test_another_seed_stands_where_the_first_one_did():
-    sources = [cell.source for cell in code_cells(read(NOTEBOOK))]
+@each_notebook
+def test_another_seed_stands_where_the_first_one_did(path):
+    sources = [cell.source for cell in code_cells(read(path))]
     changed = [source for source in sources if with_seed(source, 7) != source]
-    assert len(changed) >= 6
+    assert len(changed) >= 3
     assert not [source for source in sources if re.search(r"seed=\d", source)]
 
 
 @pytest.mark.slow
+@each_notebook
 @pytest.mark.parametrize("seed", range(1, 10))
-def test_the_claims_hold(seed, monkeypatch):
+def test_the_claims_hold(path, seed, monkeypatch):
     captions, start = [], training.Training.__init__
 
     def seeded(self, model, task, learning_rate=1e-2, seed=seed, keep=True):
@@ -51,7 +55,7 @@ def test_the_claims_hold(seed, monkeypatch):
     monkeypatch.setattr(plots, "show_figure", lambda figure, caption: captions.append(f"{caption}"))
     monkeypatch.setattr(sys, "stderr", io.StringIO())  # progress bars
     names, differ = {}, []
-    for cell in code_cells(read(NOTEBOOK)):
+    for cell in code_cells(read(path)):
         captions.clear()
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(with_seed(cell.source, seed), cell.id, "exec"), names)

@@ -1,4 +1,4 @@
-"""Exercises of notebook 07: a map, a training step, a control, and too few heads."""
+"""Exercises of notebook 07: a training step, a map, a control, and too few heads."""
 
 import inspect
 
@@ -328,5 +328,5 @@ too_few_heads = Exercise(
 )
 
 
-EXERCISES = [map_to_come, one_training_step, control_run, too_few_heads]
+EXERCISES = [one_training_step, map_to_come, control_run, too_few_heads]
 progress = Progress(EXERCISES)

@@ -33,16 +33,17 @@ class LearningState(NamedTuple):
 class LearningExplorer(Explorer):
     """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
 
-    training: has at least two snapshots. Arrays: a LearningState. Errors: as in Explorer; ValueError for fewer.
+    training: has at least two snapshots. first: the state it opens in, by name; it's the end of the run, unless you say
+    otherwise. Arrays: a LearningState. Errors: as in Explorer; ValueError for fewer.
     """
 
-    def __init__(self, training):
+    def __init__(self, training, **first):
         if len(training.snapshots) < 2:
             raise ValueError(f"training must have run, got {len(training.snapshots)} snapshots: training.run(30)")
         self.snapshots = list(training.snapshots)
         self.steps = [snapshot.step for snapshot in self.snapshots]
         self.words = [training.task.words(x) for x in training.examples[: len(self.snapshots[0].maps)]]
-        super().__init__()
+        super().__init__(**first)
 
     def make_controls(self):
         return {
@@ -53,7 +54,8 @@ class LearningExplorer(Explorer):
     def make_extras(self):
         """A play button, which moves the slider within the page; at the end it stops, then it starts over."""
         last = len(self.steps) - 1
-        play = widgets.Play(value=last, max=last, interval=250, repeat=True, show_repeat=False)
+        now = self.steps.index(self._first["step"])  # or the page would move the slider to where the button begins
+        play = widgets.Play(value=now, max=last, interval=250, repeat=True, show_repeat=False)
         self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
 
         def stop_at_end(change):

@@ -1,11 +1,16 @@
 """A character model around one attention layer, masked or leaky, and the losses that reveal which it is."""
 
+import numpy as np
 import torch
 from torch import nn
 
 from .._data import data_file
 from ..checks import check_flag, check_size, check_token_ids
 from ..layers import MultiHeadAttention
+from ..seeded import seeded
+
+NAMES = "masked", "leaky"
+FILE = data_file("character_models.npz")
 
 
 def load_text():
@@ -90,6 +95,17 @@ class CharacterModel(nn.Module):
     def maps(self, x):
         """The attention weights (b, num_heads, num_tokens, num_tokens)."""
         return self.attention.steps(self.embedded(x)).weights
+
+
+def stored_models(path=FILE):
+    """The masked and the leaky model of notebook 08, trained, by name, and the task. Source: data/README.md."""
+    task, models = Characters(load_text()), {}
+    with np.load(path) as sets:
+        for name in NAMES:
+            models[name] = model = seeded(CharacterModel, 0, task, leaky=name == "leaky")
+            parts = {part: torch.from_numpy(sets[f"{name}: {part}"]).float() for part in model.state_dict()}
+            model.load_state_dict(parts)
+    return models, task
 
 
 @torch.no_grad()
