@@ -20,8 +20,8 @@ COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w
         {"num_tokens": 512},
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 42.5 7.9",
-        "512 tokens, num_heads 12 and a width of 768 … 3.22 billion FLOPs, 0.25 of them for scores and context. … 4 "
-        "bytes the scores take 12.6 MB, … values 3.1 MB, the parameters 9.4 MB. Measured … split 42.5 MB, fused 7.9 MB.",
+        "512 tokens, num_heads 12 and a width of 768 … 3.22 billion FLOPs, 0.25 of them for scores and context. … "
+        "4 bytes the scores take 12.6 MB, … values 3.1 MB, … 9.4 MB. Measured … split 42.5 MB, fused 7.9 MB.",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
