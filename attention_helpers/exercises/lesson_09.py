@@ -241,7 +241,7 @@ block_again = Exercise(
         "Each value was multiplied by its column of weights, so its gradient is `weights.T @ grad_context`.",
     ],
     why="With the logarithm of the sum, each weight can be computed on its own, in any order and without the rest of "
-    "its row. The gradient of `weights @ values` with respect to `values` is `weights.T @ grad_context`, and its rows for "
+    "its row. The gradient of `weights @ values` for `values` is `weights.T @ grad_context`, and its rows for "
     "one block need only that block's columns of weights.",
     moral="The gradients of queries and keys need the same blocks of weights, so nothing has to be kept for them.",
 )
