@@ -28,7 +28,7 @@ CHECKS = {
     "LearningExplorer": later.check_learning,
     "TextExplorer": later.check_text,
     "CostExplorer": later.check_cost,
-    "VariantsExplorer": later.check_variants,
+    "CacheExplorer": later.check_cache,
     "ReadingExplorer": later.check_reading,
     "MachinesExplorer": machines.check_machines,
 }
@@ -57,9 +57,8 @@ def legal(name, state):
         options = [n for n in range(1, 9) if state["d_out"] % n == 0]
         state["num_heads"] = options[state["seed"] % len(options)]
     elif name == "CostExplorer":
-        for part, whole in (("num_heads", "width"), ("num_kv_heads", "num_heads")):
-            fits = [n for n in range(1, min(64, state[whole]) + 1) if state[whole] % n == 0]
-            state[part] = max(n for n in fits if n <= state[part])
+        fits = [n for n in range(1, 65) if state["width"] % n == 0]
+        state["num_heads"] = max(n for n in fits if n <= state["num_heads"])
     elif name == "MachinesExplorer":
         state["num_kv_heads"] = min(state["num_kv_heads"], state["num_heads"])
     elif name == "TextExplorer":
@@ -71,8 +70,6 @@ def legal(name, state):
 
 def impossible(name, state):
     """The error's message, if there is one."""
-    if name == "VariantsExplorer" and state["num_kv_heads"] > state["num_heads"]:
-        return "KV heads can't be shared by"
     return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
 
 

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, tips, told, tree_of, words_of
+from explorer_page import SVG, check_arcs, check_claim, check_maps, near, numbers, readouts, told, tree_of, words_of
 from torch.testing import assert_close
 
 from attention_helpers import causal_mask
 from attention_helpers.explorers.lesson_13 import plain, quoted
 from attention_helpers.explorers.svg import number
-from attention_helpers.modern.layers import ModernAttention
-from attention_helpers.modern.parts import alibi_bias
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import CharacterModel
@@ -107,72 +104,37 @@ def check_text(e, text, back):
     assert e.alt == f"After “{read[: n - back]}” {comes}; the models expect: masked: {best[0]}. leaky: {best[1]}."
 
 
-def check_cost(e, num_tokens, num_heads, width, num_kv_heads, bytes):
+def check_cost(e, num_tokens, num_heads, width, bytes):
     """FLOPs: 2 for each term of a product, of a row of queries, keys, values, scores, context and result for each."""
-    state, kv_width = e.arrays, width // num_heads * num_kv_heads
-    assert state.table == num_heads * num_tokens * num_tokens * bytes
-    assert state.cache == 2 * num_tokens * kv_width * bytes
-    total = 2 * num_tokens * width * (width + 2 * kv_width + num_tokens + num_tokens + width)
+    state, n = e.arrays, num_tokens
+    assert state.table == num_heads * n * n * bytes
+    assert state.cache == 2 * n * width * bytes
+    total = 2 * n * width * (3 * width + n + n + width)
     assert sum(state.operations.values()) == total
-    parts = torch.tensor([*state.operations.values()]) / total
-    assert tips(e, ", share: ") == near(parts, off=1e-4)
-    known = (num_heads, width, num_kv_heads, bytes) == (12, 768, 12, 4)
+    known = (num_heads, width, bytes) == (12, 768, 4)
     assert state.measured == (MEASURED if known else {})
     assert ("peak" in e.svg) == known
-    assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, parts[1:3].sum())
+    assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, 2 * 2 * n * n * width / total)
+    squares = [float(shape.get("width")) for _, shape in told(tree_of(e)) if shape.tag == f"{SVG}rect"]
+    held = (4 * width * width + width) * bytes
+    assert [side**2 / squares[2] ** 2 for side in squares[:2]] == near(state.table / held, state.cache / held, off=0.2)
 
 
-def layer_of_a_variant(positions, scaling, rotated, qk_norm, num_heads, num_kv_heads, window):
-    """Made for 16 tokens and stretched to four times as many; ALiBi's bias is added later."""
-    plain, options = rope_frequencies(int(64 // num_heads * rotated)), {}
-    if positions == "rotary":
-        stretched = {
-            "none": (plain, 1.0),
-            "linear": (plain / 4, 1.0),
-            "Llama 3": (llama3_frequencies(plain, 4, 16), 1.0),
-            "YaRN": yarn_frequencies(plain, 4, 16, 1e4),
-        }
-        options = dict(zip(("frequencies", "factor"), stretched[scaling], strict=True))
-    options |= {"window": window, "base": None, "qk_norm": "head" if qk_norm else None}
-    layer = seeded(ModernAttention, 123, 3, 64, num_heads, num_kv_heads, **options)
-    for matrix in (layer.W_query, layer.W_key):
-        matrix.weight.mul_(5)
-    return layer
-
-
-@torch.no_grad()
-def check_variants(e, window, num_tokens, **values):
-    state, num_heads, num_kv_heads = e.arrays, values["num_heads"], values["num_kv_heads"]
-    distances = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)
-    seen, reaches = ((distances >= 0) & (distances < width) for width in (window, 2 * window - 1))
-    layer = layer_of_a_variant(window=window, **values)
-    steps = layer.steps(e.embeddings[None, :num_tokens])
-    weights = steps.weights[0]
-    if values["positions"] == "ALiBi":
-        biased = steps.scores[0] * (64 // num_heads) ** -0.5 + alibi_bias(num_heads, num_tokens)
-        weights = biased.masked_fill(~seen, -torch.inf).softmax(dim=-1)
-    assert_close(state.weights, weights)
-    assert torch.equal(state.sees, seen)
-    assert torch.equal(state.reaches, reaches)
-    head_dim, kv_width = 64 // num_heads, 64 // num_heads * num_kv_heads
-    parameters = sum(parameter.numel() for parameter in layer.parameters())
-    assert state.cache == 2 * min(num_tokens, window - 1) * kv_width * 4
-    owners = [head * num_kv_heads // num_heads for head in range(num_heads)]
-    colours = [HEAD_COLOURS[owner] for owner in owners]
-    check_maps(e, state.weights, e.tokens[:num_tokens], hidden=~seen, limit=1, colours=colours)
-    shared = [] if num_heads == num_kv_heads else [num_kv_heads]
-    said = [num_heads, *shared, seen[-1].sum(), num_tokens, 2, reaches[-1].sum()]
-    most, keys = state.weights[:, -1].max(dim=-1)
-    each = zip(range(num_heads), owners, keys.tolist(), most.tolist(), strict=True)
-    heads = [number for head, owner, key, weight in each for number in (head + 1, owner + 1, key + 1, weight)]
-    assert numbers(e.said) == near(said)
-    assert numbers(e.alt) == near(said, heads)
-    titles = [numbers(words) for words in words_of(tree_of(e)) if "KV" in words]
-    assert titles == [[head + 1, owner + 1] for head, owner in enumerate(owners)]
-    assert tips(e, ", bytes: ") == [512, 8 * kv_width, 96]
-    found = readouts(e)
-    assert numbers(found["head_dim"]) == [64, num_heads, head_dim]
-    assert numbers(found["parameters"]) == [parameters] == [state.parameters]
+def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
+    """Of 32 layers, whose 32 query heads are 128 wide; of each token it keeps a key and a value per KV head."""
+    kept = [n for n in range(num_tokens) if not window or n < first or n > num_tokens - window]
+    each = 2 * 32 * num_kv_heads * 128 * bytes
+    assert (e.arrays.kept, e.arrays.per_token, e.arrays.total) == (len(kept), each, len(kept) * each)
+    owners = [head * num_kv_heads // 32 for head in range(32)]
+    shown = [words for words, _ in told(tree_of(e))]
+    heads = [(words, shape.get("fill")) for words, shape in told(tree_of(e)) if words.startswith("query head")]
+    reads = [f"query head {head + 1} reads KV head {owner + 1}" for head, owner in enumerate(owners)]
+    assert heads == [(words, HEAD_COLOURS[owner % 8]) for words, owner in zip(reads, owners, strict=True)]
+    assert sum(words.startswith("KV head") for words in shown) == num_kv_heads
+    parts = [numbers(words)[0] for words in shown if "tokens kept: " in words]
+    early = [n for n in kept if window and n < first]
+    assert parts == [len(part) for part in (early, kept[len(early) :]) if part]
+    assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
 
 
 def check_reading(e, text, layer, head, token, ablate):

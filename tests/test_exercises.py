@@ -61,9 +61,6 @@ SAYS = {
     "how_much_too_low": "each time, token id 0, all positions, last position, one character at a time, after next, "
     "sign, That's the honest loss., sum, `range`",
     "shifted_targets": "are the inputs, by itself, tokens before, two tokens, first. Which, overlap, leave out",
-    "three_in_one": "doesn't fit, Your matrix is (d_out, only one `x`, Your matrix is (d_in, keys come first, take "
-    "turns, add the matrices, without biases, The new layer has, besides the biases, also has a bias, two thirds, "
-    "keys' again, always has a bias, gradients, changed `W_query`",
     "counting": "each term, score matrices, for one head, all FLOPs, one more product, stop at the heads, half, only "
     "the pairs, in between, queries meets, one sentence, adding the bias, where d_in is d_out, besides its matrix, "
     "bias for all",
@@ -73,6 +70,7 @@ SAYS = {
     "block_by_block": "still belong, sum of exponentials, weighted sum of values when, a different maximum, last "
     "block only, NaN from, starts at 0, small scores, count the same, three blocks, weighted sum of the values, keep "
     "the blocks, second loop",
+    "block_again": "which never saw, first block, scaled scores, own sum, been divided, not by the sum, own key",
     "turning": "clockwise, half-split, same angle, too fast, count the rows, first entry",
     "scaled_frequencies": "every frequency, keep the slow, radians, above 1, a jump, wavelengths",
     "mended_window": "trim, see too much, see one too many, after them, -0:, for ever, keeps one token",

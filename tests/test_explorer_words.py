@@ -106,21 +106,34 @@ CLAIMS = {
         (THIRD, "said", "“BA ?” reads “B 9” in head 1 (0.96), “A 1” in head 2 (1.00); … 100%, … 100%"),
         (ALONE, "alt", "Cut by view alone. … Head 2: “BC ?” reads … “B 1” alike (0.50), mean entropy 0.90 bits. …"),
     ],
-    "VariantsExplorer": [
-        ({}, "said", "4 query heads share 2 KV heads; … last token sees 5 of 12 tokens, … 2 layers 9 of"),
+    "CacheExplorer": [
+        ({}, "said", "At 131,072 tokens the cache takes 68.7 GB, 524.3 kB for each token"),
+        ({"num_kv_heads": 8, "window": 4096}, "said", "… 131,072 … 536.7 MB: it keeps 4,095, 131.1 kB for each"),
         (
-            {"num_heads": 1, "num_kv_heads": 1, "num_tokens": 1},
+            {"num_tokens": 1024, "window": 1024, "first": 4},
             "said",
-            "1 query head with its own keys and values; … sees 1 of 1 token, … 2 layers 1 of",
+            "At 1,024 … takes 536.9 MB, 524.3 kB for each token",
+        ),
+        ({"num_kv_heads": 1, "bytes": 1}, "per token", "2 × 32 layers × 1 KV head × 128 × 1 bytes = 8.2 kB"),
+        ({"num_kv_heads": 8}, "per token", "2 × 32 layers × 8 KV heads × 128 × 2 bytes = 131.1 kB"),
+        ({"window": 1024, "first": 4}, "read for each new token", "538.4 MB"),
+        ({"num_kv_heads": 8}, "FLOPs per byte that is read", "4"),
+        (
+            {"num_kv_heads": 8},
+            "alt",
+            "32 query heads share 8 KV heads, 4 for each. … 131,072 … 17.2 GB, 131.1 kB … In all, 17.18 GB.",
         ),
         (
-            {"num_heads": 8, "num_kv_heads": 8, "window": 3},
-            "said",
-            "8 query heads with their own keys … 3 of 12 … 2 layers 5 of them",
+            {"window": 4096, "first": 4},
+            "picture",
+            "… 32 query heads 32 KV heads … first tokens kept: 4 last tokens kept: 4,095…",
         ),
-        ({}, "KV cache", "1.0 kB, against 6.1 kB without"),
-        ({"num_kv_heads": 1, "window": 16, "num_tokens": 16}, "KV cache", "1.9 kB, against 8.2 kB"),
-        ({}, "alt", "query head 3 with KV head 2 reads token 9, starts, most (0.47); …"),
+        ({}, "note", "first tokens does nothing …: without a window, every token is kept."),
+        (
+            {},
+            "controls",
+            "num_tokens: The length … KV heads: … shared by … window: … including itself first tokens: … 4, 2 or 1…",
+        ),
     ],
 }
 

@@ -51,7 +51,7 @@ def test_any_state_shows_what_the_layers_compute(explorer, name, most):
     assert fresh.svg == e.svg  # whatever was shown before
 
 
-@pytest.mark.parametrize("name", ["VariantsExplorer"])
+@pytest.mark.parametrize("name", ["CacheExplorer"])
 def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
     e, greyed = explorer(name), set()
     for state in [state for state in states(e, name, 40) if not impossible(name, state)]:
@@ -108,7 +108,6 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
 
 
 IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
-    ("VariantsExplorer", "num_heads", 1, 2, "1 query head: set KV heads to 1 or less, or query heads to 2 or more"),
     ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
     ("ReadingExplorer", "text", "x" * 65, "abc", "text must hold at most 64 tokens, got 65"),
     ("ReadingExplorer", "text", "", "abc", "at least one token"),
@@ -238,14 +237,14 @@ def test_an_explorer_opens_in_the_state_that_it_was_given_and_reset_leads_back()
 def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
     """A page names an option by its number; fast keys can name one that another control has just taken away."""
     e, sent = make("CostExplorer"), []
-    e.set(num_heads=2)
-    monkeypatch.setattr(type(e.controls["num_kv_heads"]), "send_state", lambda self, *_: sent.append(self.index))
+    e.set(width=768)
+    monkeypatch.setattr(type(e.controls["num_heads"]), "send_state", lambda self, *_: sent.append(self.index))
     before = e.values
-    e.controls["num_kv_heads"].set_state({"index": 5})
+    e.controls["num_heads"].set_state({"index": 12})  # the last one of a width of 1600
     assert e.values == before
-    assert sent[-1] == e.controls["num_kv_heads"].index
-    e.controls["num_kv_heads"].set_state({"index": 0})
-    assert e.values == before | {"num_kv_heads": 1}
+    assert sent[-1] == e.controls["num_heads"].index
+    e.controls["num_heads"].set_state({"index": 0})
+    assert e.values == before | {"num_heads": 1}
 
 
 @pytest.mark.parametrize(

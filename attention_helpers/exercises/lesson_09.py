@@ -1,161 +1,8 @@
-"""Exercises of notebook 09: three matrices in one, what a layer costs, and softmax block by block."""
+"""Exercises of notebook 09: what a layer costs, softmax block by block, and a gradient without stored weights."""
 
 import torch
-from torch import nn
 
 from .base import Exercise, Progress
-
-
-def fuse(W_query, W_key, W_value):
-    """One new nn.Linear in place of three of the same sizes: its output is queries, keys and values."""
-    d_out, d_in = W_query.weight.shape
-    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
-    with torch.no_grad():
-        fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))
-        if fused.bias is not None:
-            fused.bias.copy_(torch.cat([W_query.bias, W_key.bias, W_value.bias]))
-    return fused
-
-
-def three_layers(generator):
-    for d_in, d_out, bias in ((3, 2, False), (2, 4, True), (4, 4, True), (5, 1, True), (1, 3, False)):
-        layers = [nn.Linear(d_in, d_out, bias=bias) for _ in range(3)]
-        for parameter in nn.ModuleList(layers).parameters():
-            nn.init.normal_(parameter, generator=generator)
-        yield tuple(layers)
-
-
-def fused_facts(answer, W_query, W_key, W_value):
-    """What the layer is and holds, and the old layers afterwards."""
-    torch.default_generator.manual_seed(0)  # for numbers that weren't set; torch.manual_seed is much slower
-    fused = answer(W_query, W_key, W_value)
-    facts = {"type": fused, "weight": getattr(fused, "weight", None), "bias": getattr(fused, "bias", None)}
-    return facts | {"old W_query": W_query.weight, "old W_key": W_key.weight, "old W_value": W_value.weight}
-
-
-three_in_one = Exercise(
-    name="three_in_one",
-    imports="from torch import nn",
-    title="Three matrices in one",
-    prompt="Three `nn.Linear` of the same size make queries, keys and values. Without changing them, return one new "
-    "`nn.Linear`, whose output `.chunk(3, dim=-1)` cuts into queries, keys and values, in that order. It should "
-    "have a bias only if the three have (if not, their `bias` is None).",
-    solution=fuse,
-    cases=three_layers,
-    call=fused_facts,
-    mistakes={
-        ("joins along dimension 1", "W_value.weight]", "W_value.weight], dim=1"): """
-            You join along dimension 1, which counts the inputs, so the matrix doesn't fit into the layer. `nn.Linear`
-            stores (d_out, d_in). Which of the two should become three times as long?""",
-        (
-            "joins along dimension 1 and puts that in",
-            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))",
-            "fused.weight = nn.Parameter(torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1))",
-        ): """
-            Your matrix is (d_out, 3 * d_in), so it expects an input that's three times as wide. What should become
-            wider, the input or the output?""",
-        "makes the input wider": ...,
-        "joins the transposed matrices": ...,
-        ("mixes up the order", "d_out, d_in", "W_query, W_key = W_key, W_query\n    d_out, d_in"): """
-            All numbers are there, but the keys come first. In which order will the output be cut?""",
-        # Both the weights and the biases end in these brackets.
-        ("lets the three take turns", "]))", "]).unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))"): """
-            Your rows take turns: one for the queries, one for the keys, one for the values. But `chunk` cuts the output
-            into three pieces. Which rows should the first piece come from?""",
-        "adds the three up": ...,
-        ("makes a layer without bias", "bias=W_query.bias is not None", "bias=False"): """
-            That's right for layers without biases. If the three have biases, what should the new layer have?""",
-        (
-            "copies nothing",
-            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))\n        "
-            "if fused.bias is not None",
-            "if False",
-        ): """
-            The new layer has the right shape, but its numbers are still random. Where do you copy the three layers into
-            it?""",
-        (
-            "copies only the biases",
-            "fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))",
-            "pass",
-        ): """
-            The matrix has the right shape, but its numbers are still random. What should be copied besides the
-            biases?""",
-        ("leaves the new bias at random", "if fused.bias is not None", "if False"): """
-            The matrix is right. But the new layer also has a bias, which is still random. What should it contain?""",
-        "leaves the rows of the values at random": ...,
-        ("uses the keys twice", "    d_out, d_in", "    W_value = W_key\n    d_out, d_in"): """
-            The last third of your matrix is the keys' again. Which layer haven't you used?""",
-        "has a bias where there was none": ...,
-        ("copies where gradients are recorded", "with torch.no_grad()", "if True"): """
-            You copy the right numbers, but while PyTorch records gradients, it doesn't let you write into a parameter.
-            Which `with` line stops the recording?""",
-        (
-            "puts all into W_query",
-            "return fused",
-            "W_query.weight, W_query.bias = fused.weight, fused.bias\n    return W_query",
-        ): """
-            The numbers are right, but you changed `W_query` itself, so it can't make queries any more. What can you put
-            the numbers into instead?""",
-    },
-    hints=[
-        "Row i of a stored matrix makes entry i of the output. Whose rows should come first?",
-        "The new layer is `nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)`. Copy under `torch.no_grad()`.",
-        "`fused.weight.copy_(torch.cat([W_query.weight, W_key.weight, W_value.weight]))`, and if `bias` isn't None, "
-        "the same for the biases.",
-    ],
-    why="`nn.Linear` stores (d_out, d_in), and each row makes one entry of the output from the complete input. So if "
-    "you stack the matrices row below row, the outputs come side by side. Each bias goes with its row.",
-    moral="One product replaces three. It takes the same FLOPs, but reads `x` only once.",
-)
-
-
-@three_in_one.mistake
-def makes_the_input_wider(W_query, W_key, W_value):
-    """Your layer takes an input that's three times as wide, but there's only one `x`. What should become wider
-    instead?"""
-    d_out, d_in = W_query.weight.shape
-    fused = nn.Linear(3 * d_in, d_out, bias=W_query.bias is not None)
-    fused.weight.data = torch.cat([W_query.weight, W_key.weight, W_value.weight], dim=1)
-    if fused.bias is not None:
-        fused.bias.data.copy_(torch.cat([W_query.bias, W_key.bias, W_value.bias]))  # stops: they don't fit
-    return fused
-
-
-@three_in_one.mistake
-def joins_the_transposed_matrices(W_query, W_key, W_value):
-    """Your matrix is (d_in, 3 * d_out). That would be right for `x @ W`, but which shape does `nn.Linear` store?"""
-    fused = fuse(W_query, W_key, W_value)
-    fused.weight.data = fused.weight.data.T.contiguous()
-    return fused
-
-
-@three_in_one.mistake
-def leaves_the_rows_of_the_values_at_random(W_query, W_key, W_value):
-    """The first two thirds are right, but the last third is still random. Which of the three layers didn't you copy?"""
-    d_out, d_in = W_query.weight.shape
-    fused = nn.Linear(d_in, 3 * d_out, bias=W_query.bias is not None)
-    for name, parameter in fused.named_parameters():
-        parameter.data[: 2 * d_out] = torch.cat([getattr(W_query, name), getattr(W_key, name)])
-    return fused
-
-
-@three_in_one.mistake
-def adds_the_three_up(W_query, W_key, W_value):
-    """You add the matrices up, so the output is queries + keys + values. Can a cut take a sum apart again?"""
-    fused = fuse(W_query, W_key, W_value)
-    for parameter in fused.parameters():
-        parameter.data = sum(parameter.data.chunk(3))
-    return fused
-
-
-@three_in_one.mistake
-def has_a_bias_where_there_was_none(W_query, W_key, W_value):
-    """The matrix is right, but your layer always has a bias, and `nn.Linear` fills it at random. When should it have
-    one, and what should be in it?"""
-    d_out, d_in = W_query.weight.shape
-    fused = nn.Linear(d_in, 3 * d_out)
-    fused.weight.data = torch.cat([W_query.weight, W_key.weight, W_value.weight])
-    return fused
 
 
 def layer_costs(b, num_tokens, d_in, d_out, num_heads):
@@ -343,5 +190,62 @@ def keeps_the_blocks(blocks):
     return torch.softmax(torch.cat(scores), dim=0) @ torch.cat(values)
 
 
-EXERCISES = [three_in_one, counting, block_by_block]
+def block_gradient(queries, keys, start, log_total, grad_context):
+    """The gradient of a block's values (size, head_dim); its keys belong to the tokens from `start` on."""
+    scores = queries @ keys.T / queries.shape[1] ** 0.5  # (num_tokens, size)
+    positions = start + torch.arange(len(keys))
+    future = positions > torch.arange(len(queries))[:, None]
+    weights = torch.exp(scores - log_total).masked_fill(future, 0.0)
+    return weights.T @ grad_context
+
+
+def one_block(generator):
+    """A block of keys out of a text: the first one, one in the middle, and the last one, which is shorter."""
+    for num_tokens, head_dim, start, size in ((6, 3, 0, 2), (7, 2, 2, 3), (5, 4, 4, 2), (4, 1, 0, 4)):
+        queries, keys, grad_context = torch.randn(3, num_tokens, head_dim, generator=generator)
+        future = torch.ones(num_tokens, num_tokens).triu(1).bool()
+        scores = (queries @ keys.T / head_dim**0.5).masked_fill(future, -torch.inf)
+        block = keys[start : start + size].clone()
+        yield queries, block, start, scores.logsumexp(dim=1, keepdim=True), grad_context
+
+
+block_again = Exercise(
+    name="block_again",
+    title="A gradient without the matrix",
+    prompt="One causal head computed `context = weights @ values` and kept no weights, only `log_total`, (num_tokens, "
+    "1): for each query, the logarithm of the sum of its exponentials. You get all queries, the keys of one block, "
+    "which belong to the tokens `start`, `start + 1` and so on, and the context's gradient, (num_tokens, head_dim). "
+    "Return the gradient of this block's values, (size, head_dim).",
+    solution=block_gradient,
+    cases=one_block,
+    mistakes={
+        ("shows the future", ".masked_fill(future, 0.0)", ""): """
+            Your weights also count queries that come before a key, which never saw it. Which weights should be 0?""",
+        ("takes the block for the first", "start + torch", "torch"): """
+            That's right for the first block. To which tokens do the keys of a later block belong?""",
+        ("forgets to scale", " / queries.shape[1] ** 0.5", ""): """
+            `log_total` comes from scaled scores. What should you divide yours by?""",
+        ("takes a softmax within the block", "torch.exp(scores - log_total)", "torch.softmax(scores, dim=1)"): """
+            Your softmax divides by the block's own sum, so the weights in each block sum to 1. Which sum of all keys
+            do you know already?""",
+        ("forgets the sum", "scores - log_total", "scores"): """
+            Your exponentials haven't been divided by their sum yet. What is `exp(score - log_total)`?""",
+        ("divides by the logarithm", "torch.exp(scores - log_total)", "torch.exp(scores) / log_total"): """
+            You divide by the logarithm of the sum, not by the sum. Which function undoes a logarithm?""",
+        ("hides the diagonal too", "positions >", "positions >="): """
+            You hide each query's own key as well. Which positions are in a query's future?""",
+    },
+    hints=[
+        "First make the block's weights again, (num_tokens, size), from queries and keys.",
+        "A weight is `exp(score) / sum`, which is `exp(score - log_total)`, and 0 where the key comes after the query.",
+        "Each value was multiplied by its column of weights, so its gradient is `weights.T @ grad_context`.",
+    ],
+    why="With the logarithm of the sum, each weight can be computed on its own, in any order and without the rest of "
+    "its row. The gradient of `weights @ values` for `values` is `weights.T @ grad_context`, and its rows for "
+    "one block need only that block's columns of weights.",
+    moral="The gradients of queries and keys need the same blocks of weights, so nothing has to be kept for them.",
+)
+
+
+EXERCISES = [counting, block_by_block, block_again]
 progress = Progress(EXERCISES)

@@ -142,10 +142,6 @@ class Explorer(widgets.VBox):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
         return {}
 
-    def goes_with(self, changes):
-        """A learner's changes of controls, by name, and those that they bring about."""
-        return changes
-
     def note(self, wanted, values):
         """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
         return ""
@@ -170,13 +166,12 @@ class Explorer(widgets.VBox):
     def set_nearest(self, **values):
         """Like set, but values that don't go together give way to the nearest that do, as under a learner's hand."""
         with self._lock:
-            self._wanted = self._wanted | self.goes_with(values)
+            self._wanted = self._wanted | values
             self._show(*self._settled(self._wanted))
 
     def _asked(self, values):
         """The values that are wanted once some controls have moved to `values`."""
-        values, follow = self.goes_with(values), self.choices(self._wanted).keys()
-        wanted = self._wanted | values
+        wanted, follow = self._wanted | values, self.choices(self._wanted).keys()
         for name in sorted(values, key=follow.__contains__):  # what others depend on comes first
             if name not in self.controls:
                 raise ValueError(f"name must be one of {', '.join(self.controls)}, got {name!r}")
@@ -203,7 +198,7 @@ class Explorer(widgets.VBox):
             if self._held:
                 return
             [name] = [name for name, control in self.controls.items() if control is change["owner"]]
-            self._wanted = self._wanted | self.goes_with({name: change["new"]})
+            self._wanted = self._wanted | {name: change["new"]}
             try:
                 self._show(*self._settled(self._wanted))
             except ValueError as error:

@@ -57,6 +57,7 @@ MODELS = character_models()
 MODEL = made_up_model()
 MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 MADE_FROM = {  # all others are made from a sentence alone
+    "CacheExplorer": (),
     "CostExplorer": (MEASURED,),
     "DropoutExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
