@@ -28,6 +28,7 @@ CHECKS = {
     "TextExplorer": later.check_text,
     "CostExplorer": later.check_cost,
     "VariantsExplorer": later.check_variants,
+    "ModelsExplorer": later.check_models,
     "ReadingExplorer": later.check_reading,
 }
 
@@ -58,6 +59,8 @@ def legal(name, state):
         for part, whole in (("num_heads", "width"), ("num_kv_heads", "num_heads")):
             fits = [n for n in range(1, min(64, state[whole]) + 1) if state[whole] % n == 0]
             state[part] = max(n for n in fits if n <= state[part])
+    elif name == "ModelsExplorer" and state["model"] == "GPT-2 124M":
+        state["num_tokens"] = 1024
     elif name == "TextExplorer":
         state["back"] %= min(len(state["text"]), 32)
     elif name == "ReadingExplorer":
