@@ -29,6 +29,7 @@ CHECKS = {
     "TextExplorer": later.check_text,
     "CostExplorer": later.check_cost,
     "CacheExplorer": later.check_cache,
+    "ModelsExplorer": later.check_models,
     "ReadingExplorer": later.check_reading,
     "MachinesExplorer": machines.check_machines,
 }
@@ -61,6 +62,8 @@ def legal(name, state):
         state["num_heads"] = max(n for n in fits if n <= state["num_heads"])
     elif name == "MachinesExplorer":
         state["num_kv_heads"] = min(state["num_kv_heads"], state["num_heads"])
+    elif name == "ModelsExplorer" and state["model"] == "GPT-2 124M":
+        state["num_tokens"] = 1024
     elif name == "TextExplorer":
         state["back"] %= min(len(state["text"]), 32)
     elif name == "ReadingExplorer":

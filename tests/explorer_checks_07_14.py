@@ -1,13 +1,18 @@
 """What the explorers of lessons 7 to 10 must show in any state, recomputed with layers or with torch's functions."""
 
+import html
+import math
+
 import pytest
 import torch
 from explorer_page import SVG, check_arcs, check_claim, check_maps, near, numbers, readouts, told, tree_of, words_of
+from test_published_models import kept_by_hand
 from torch.testing import assert_close
 
 from attention_helpers import causal_mask
 from attention_helpers.explorers.lesson_13 import plain, quoted
 from attention_helpers.explorers.svg import number
+from attention_helpers.modern.published import published_models
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import CharacterModel
@@ -135,6 +140,35 @@ def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
     early = [n for n in kept if window and n < first]
     assert parts == [len(part) for part in (early, kept[len(early) :]) if part]
     assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
+
+
+def check_models(e, model, num_tokens, kind):
+    """A line and a point for each model, at what was worked out by hand; those without the kind of layer are faded."""
+    state, lengths, rows = e.arrays, [2**n for n in range(10, 21)], {row["name"]: row for row in published_models()}
+    by_hand = {name: [kept_by_hand(name, n) for n in lengths[: 1 if name == "GPT-2 124M" else 11]] for name in rows}
+    assert state.kept == by_hand
+    total, at = kept_by_hand(model, num_tokens), lengths.index(num_tokens)
+    unit, size = ("GiB", total / 2**30) if total >= 2**30 else ("MiB", total / 2**20)
+    assert e.said == (
+        f"At {num_tokens:,} tokens {model} keeps {total / num_tokens / 1024:.3g} KiB per token, "
+        f"{size:.{2 if unit == 'GiB' else 1}f} {unit} in all"
+    )
+    circles = {words.partition(":")[0]: (words, shape) for words, shape in told(tree_of(e)) if shape.get("r")}
+    assert {*circles} == {*rows}
+    for name, (words, circle) in circles.items():
+        there = min(at, len(by_hand[name]) - 1)
+        each = by_hand[name][there] / lengths[there] / 1024
+        assert f"{each:.3g} KiB per token at {lengths[there]:,} tokens. Source: {rows[name]['source']}" in words
+        spot = float(circle.get("cx")), float(circle.get("cy"))
+        assert spot == near(64 + there * 44.8, 320 - math.log2(each / 16) * 49, off=0.1)
+        assert circle.get("r") == ("7" if name == model else "4.5")
+    groups = [group for group in tree_of(e).iter() if group.get("opacity")]
+    lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}
+    has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
+    assert lit == has | {model} == state.lit | {model}
+    parts = [numbers(each)[0] * {"G": 1024}.get(each.split()[1][0], 1) for each in [*readouts(e).values()][:-1]]
+    assert sum(parts) == pytest.approx(total / 2**20, rel=1e-2, abs=0.2)
+    assert rows[model]["source"] in html.unescape(e.readout)
 
 
 def check_reading(e, text, layer, head, token, ablate):

@@ -106,6 +106,16 @@ CLAIMS = {
         (THIRD, "said", "“BA ?” reads “B 9” in head 1 (0.96), “A 1” in head 2 (1.00); … 100%, … 100%"),
         (ALONE, "alt", "Cut by view alone. … Head 2: “BC ?” reads … “B 1” alike (0.50), mean entropy 0.90 bits. …"),
     ],
+    "ModelsExplorer": [
+        ({}, "said", "At 131,072 tokens Gemma 4 31B keeps 86.2 KiB per token, 10.78 GiB in all"),
+        ({"model": "Llama 2 7B"}, "32 full", "64.00 GiB, 512 KiB per token"),
+        ({"model": "OLMo 3 7B", "num_tokens": 4096}, "24 sliding (4,096)", "1.50 GiB, 384 KiB per token"),
+        ({"model": "Qwen3.5 9B"}, "24 linear (delta rule)", "24.0 MiB, 0.188 KiB per token"),
+        ({"model": "Qwen3.5 9B"}, "note", ""),
+        ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … 1,024 4,096 … full layers …"),
+        ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24.…"),
+        ({}, "controls", "model: Whose line is marked num_tokens: The length … show: … layers of this kind…"),
+    ],
     "CacheExplorer": [
         ({}, "said", "At 131,072 tokens the cache takes 68.7 GB, 524.3 kB for each token"),
         ({"num_kv_heads": 8, "window": 4096}, "said", "… 131,072 … 536.7 MB: it keeps 4,095, 131.1 kB for each"),

@@ -1,4 +1,4 @@
-"""Exercises of notebook 12: absorbed matrices."""
+"""Exercises of notebook 12: absorbed matrices, and a step of the delta rule."""
 
 import torch
 
@@ -55,5 +55,67 @@ absorbed_matrices = Exercise(
 )
 
 
-EXERCISES = [absorbed_matrices]
+def delta_step(state, key, value, rate, decay):
+    """The state (d_k, d_v) after one more token, with key (d_k,) and value (d_v,); rate and decay are numbers."""
+    faded = decay * state
+    missing = value - key @ faded  # (d_v,), what the key doesn't return yet
+    return faded + rate * key[:, None] * missing
+
+
+def pairs_of(generator):
+    """States of several shapes, and a key of length 1."""
+    for d_k, d_v, rate, decay in ((3, 3, 1.0, 1.0), (4, 2, 0.5, 0.9), (2, 5, 0.9, 1.0), (5, 4, 0.25, 0.5)):
+        state, key, value = (torch.randn(shape, generator=generator) for shape in ((d_k, d_v), d_k, d_v))
+        yield state, key / key.norm(), value, rate, decay
+
+
+overwriting = Exercise(
+    name="overwriting",
+    title="A step of the delta rule",
+    prompt="Return the state after one more token. First multiply the state by `decay`. Then move what the key returns "
+    "towards the value: `rate` says which part of the difference is added, from 0 for nothing to 1 for all of it. "
+    "Don't change `state` itself.",
+    solution=delta_step,
+    cases=pairs_of,
+    mistakes={
+        ("adds the value", "value - key @ faded", "value"): """
+            You add the value, whatever the key returns already. If a key comes twice, what does it return then?""",
+        ("reads before the decay", "key @ faded", "key @ state"): """
+            You query the state before it has decayed. From which state should the old value be subtracted?""",
+        (
+            "lets the new pair decay",
+            "return faded + rate * key[:, None] * missing",
+            "return decay * (state + rate * key[:, None] * (value - key @ state))",
+        ): """
+            In your state, the new pair has decayed, too. Which part of the sum is older than this token?""",
+        ("never decays", "decay * state", "1 * state"): """
+            Nothing fades in your state. Where does `decay` belong?""",
+        ("always overwrites", "rate * key", "key"): """
+            You always add the complete difference. Which part of it does `rate` ask for?""",
+        ("keeps what it should add", "rate * key", "(1 - rate) * key"): """
+            At a rate of 1 your state only decays. Which rate should change nothing?""",
+        ("slows only the value", "rate * key[:, None] * missing", "key[:, None] * (rate * value - key @ faded)"): """
+            You multiply only the value by `rate`, and subtract all of what the key returned. What would a rate of 0
+            do to the old value?""",
+        ("adds the old value", "value - key", "value + key"): """
+            Your key now returns the new value and twice the old one. Should the old value be added?""",
+        ("forgets the rest", "return faded + ", "return "): """
+            You return what this token adds. Where are the pairs of the tokens before it?""",
+        ("turns the state round", "key[:, None] * missing", "key * missing[:, None]"): """
+            Your outer product has a row per entry of the value. Whose entries are the rows of `state`?""",
+    },
+    hints=[
+        "What does the state return for this key? It's `key @ state`, with the state that has decayed.",
+        "The difference is the value minus what the key returns. An outer product of key and difference goes into "
+        "the state.",
+        "For an outer product with a row for each entry of the key, write `key[:, None] * difference`.",
+    ],
+    why="A key of length 1 returns its own outer product's value unchanged. So adding the difference, times the rate, "
+    "moves what the key returns by this part of the way, and at a rate of 1 it returns the new value. The decay comes "
+    "first, so that the difference is taken from what's really left.",
+    moral="A state can change its mind.",
+)
+
+
+EXERCISES = [absorbed_matrices, overwriting]
 progress = Progress(EXERCISES)

@@ -8,6 +8,7 @@ from attention_helpers import MultiHeadAttention, explorers, load_sentence
 from attention_helpers.language_model.families import ModelConfig
 from attention_helpers.language_model.model import LanguageModel
 from attention_helpers.language_model.tokenizer import tokenizer_json
+from attention_helpers.modern.published import published_models
 from attention_helpers.training.characters import CharacterModel, Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Snapshot
@@ -64,6 +65,7 @@ MADE_FROM = {  # all others are made from a sentence alone
     "LearningExplorer": (RUN,),
     "MachinesExplorer": (),
     "MaskExplorer": (),
+    "ModelsExplorer": (published_models(),),
     "Playground": (),
     "QKVExplorer": (),
     "ReadingExplorer": (MODEL,),

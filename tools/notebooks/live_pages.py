@@ -48,6 +48,7 @@ GRIDS = {
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
     "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
+    "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 
