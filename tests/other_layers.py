@@ -319,6 +319,13 @@ class TokensFirst(TorchModuleMasked):
         return self.attention(x, x, x, attn_mask=future(len(x)))
 
 
+class OnlyItself(Causal):
+    """Its mask begins as torch.eye, whose rows sum to 1, too."""
+
+    def hidden(self, n):
+        return ~torch.eye(n).bool()
+
+
 class OverFeatures(Causal):
     """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
 

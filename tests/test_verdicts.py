@@ -65,6 +65,7 @@ LAYERS = {
     "LastRowEmptied": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0.*3$", "there$"),
     "HeadsAsTokens": (0, "✓✗?✓?✓✓", "Each token reads only itself", "an earlier token never moved a later row"),
     "TokensFirst": (0, "✓✗?✓?✓✗", "only itself: it attends over the batch, as nn.Mult.* without batch_first"),
+    "OnlyItself": (2, "✓✗✓✓?✓✓", "Each token reads only itself: perturbing an earlier token never moved a later row"),
     "OverFeatures": (0, "✓✗?✗?✓✓", "Each token reads only itself", "to_q.weight, to_q.bias, to_k.weight, to_k.bias$"),
     # weights and scale
     "Unscaled": (2, "✓✓✓✓✗✓✓", SCALE(0.707), r"they aren't divided by √2 = 1.41"),

@@ -37,6 +37,7 @@ class AttentionMap:
     mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
     context: torch.Tensor | None = None  # (num_maps, num_tokens, head_dim), that product, if we can tell its dimensions
     turned: bool = False  # whether the weights were transposed since they were made
+    constant: bool = False  # whether they're the same for any x: then they're a map only if they average something
 
 
 class Watched(NamedTuple):
@@ -88,6 +89,7 @@ class _Watcher(TorchFunctionMode):
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
 
     def watch(self, layer, x):
+        self.from_x = {id(x)}
         with torch.no_grad(), self:
             result = layer(x)
         weights = [id(each) in self.tables or self.holds_weights(each) for each in tensors_in(result)]
@@ -100,6 +102,8 @@ class _Watcher(TorchFunctionMode):
         outputs = inputs[:1] if name == "setitem" else tensors_in(result)
         if outputs:
             self.kept += inputs + outputs
+            if self.from_x.intersection(map(id, inputs)):
+                self.from_x.update(map(id, outputs))
             self.operations.append((name, tuple(outputs[0].shape), calling_line(sys._getframe(1), self.watch)))
             if borrows(name) and not ("dropout" in name and torch.equal(inputs[0], outputs[0])):  # which is off
                 self.drew.append((name, self.operations[-1][2]))
@@ -117,9 +121,11 @@ class _Watcher(TorchFunctionMode):
     def follow(self, name, args, inputs, output):
         """Note what an operation does to the map among its inputs, or that its output is a new map."""
         known = [(n, self.tables[id(tensor)]) for n, tensor in enumerate(inputs) if id(tensor) in self.tables]
-        if not known:
+        varies = id(output) in self.from_x
+        if not known or (known[0][1].constant and varies and name not in PRODUCTS):
             if self.holds_weights(output):
                 self.tables[id(output)] = self.add(output)
+                self.tables[id(output)].constant = not varies
             return
         place, found = known[0]
         if found.mixed:
@@ -152,6 +158,7 @@ class _Watcher(TorchFunctionMode):
 
     def maps(self):
         shape = -1, self.num_tokens, self.num_tokens
+        self.found = [each for each in self.found if each.mixed or not each.constant]
         for each in self.found:
             each.weights, each.used = each.weights.reshape(shape), each.used.reshape(shape)
             heads, context = len(each.weights), each.context

@@ -93,11 +93,7 @@ softmax_that_survives = Exercise(
         ("works over the first dimension", "dim=-1", "dim=0"): """
             Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?""",
         "subtracts the maximum of the complete matrix": ...,
-        (
-            "adds a small number to the sum",
-            "torch.where(total == 0, torch.ones_like(total), total)",
-            "(total + 1e-3)",
-        ): """
+        ("adds a bit to the sum", "torch.where(total == 0, torch.ones_like(total), total)", "(total + 1e-3)"): """
             A small number in the divisor prevents NaN, but then no row sums to 1 any more. Can you treat the row that's
             all `-inf` separately?""",
     },
@@ -147,11 +143,7 @@ contexts_at_once = Exercise(
             The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?""",
         ("forgets the softmax", "torch.softmax(inputs @ inputs.T, dim=-1)", "inputs @ inputs.T"): """
             You average the inputs with raw scores. Which step is missing between the scores and the average?""",
-        (
-            "divides the scores by their sum",
-            "torch.softmax(inputs @ inputs.T, dim=-1)",
-            "inputs @ inputs.T / (inputs @ inputs.T).sum(dim=-1, keepdim=True)",
-        ): """
+        ("divides the scores by their sum", "torch.softmax(", "(lambda x, dim: x / x.sum(dim, True))("): """
             You divide the scores by their sums, so weights can be negative. What would softmax do first?""",
         ("stops at the weights", ", dim=-1) @ inputs", ", dim=-1)"): """
             These are the weights, one row per query. What do you average with them?""",

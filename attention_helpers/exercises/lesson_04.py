@@ -153,11 +153,7 @@ dropout_in_its_place = Exercise(
         ("drops the context", "dropout(weights) @ values", "dropout(weights @ values)"): """
             You drop entries of the context vectors, when every token has already been read. Which step decides how much
             of a token is read?""",
-        (
-            "hides with zeros after softmax",
-            ".masked_fill(mask, -torch.inf), dim=-1)",
-            ", dim=-1).masked_fill(mask, 0.0)",
-        ): """
+        ("masks after softmax", ".masked_fill(mask, -torch.inf), dim=-1)", ", dim=-1).masked_fill(mask, 0.0)"): """
             You hide keys with zeros after softmax, when they've already taken their share. What did notebook 03 do?""",
     },
     hints=[

@@ -197,11 +197,7 @@ width_from_heads = Exercise(
     mistakes={
         ("gives every head the whole width", "width // num_heads", "width"): """
             Your output is too wide. Whose width does `d_out` mean in this class?""",
-        (
-            "makes one head of the whole width",
-            "width // num_heads, context_length, 0.0, num_heads",
-            "width, context_length, 0.0, 1",
-        ): """
+        ("makes one wide head", " // num_heads, context_length, 0.0, num_heads", ", context_length, 0.0, 1"): """
             The width is right, but it all comes from a single head. How can `num_heads` heads share it?""",
         ("rounds where the heads do not divide the width", "width % num_heads != 0", "False"): """
             If `num_heads` doesn't divide `width`, then `//` rounds down silently and the output is too narrow. How do
