@@ -75,8 +75,8 @@ SAYS = {
     "scaled_frequencies": "every frequency, keep the slow, radians, above 1, a jump, wavelengths",
     "mended_window": "trim, see too much, see one too many, after them, -0:, for ever, keeps one token",
     "absorbed_matrices": "√d_latent, aren't scaled, as they came, runs over the heads, average of the latents",
-    "overwriting": "comes twice, before the state, new pair has, Nothing fades, complete difference, only decays, only "
-    "the value, twice the old, this token adds, row per entry",
+    "overwriting": "comes twice, before it has decayed, new pair has, Nothing fades, complete difference, only "
+    "decays, only the value, twice the old, this token adds, row per entry",
     "left_padding": "right padding, gradients, see the zeros, own future, hide the rows, upside down",
     "distance_bias": "divided by the root, 6 heads, add slope, the future, aren't scaled",
     "previous_token": "number of all tokens, to itself, everywhere, add up, largest, average over layers, column 0",
