@@ -1,0 +1,143 @@
+"""A crew: processes that stand for machines. They start once, and then run functions together, one after the other."""
+
+import pickle
+import signal
+import tempfile
+import time
+import weakref
+from multiprocessing import connection, get_context
+from pathlib import Path
+from uuid import uuid4
+
+from ..checks import check_number, check_size
+from .worker import serve
+
+START = 120  # seconds for importing torch and meeting each other; that takes two or three, or ten on a busy machine
+GRACE = 1.0  # seconds that the others have, after one has failed, to say what went wrong there
+
+
+class CrewError(RuntimeError):
+    """A job failed. `errors` maps each rank that failed to its traceback, or to how its process ended."""
+
+    def __init__(self, message, errors):
+        super().__init__(message)
+        self.errors = errors
+
+
+class Crew:
+    """Several processes, each with one thread, that run a function together: crew.run(function, *args).
+
+    In each of them torch.distributed is ready (gloo, on this machine's loopback interface), so a function asks
+    `torch.distributed.get_rank()` for its part, as it would under torchrun. They start at the first job, and end with
+    `close`, with this object, with the notebook, or after a job that failed. What they print isn't shown.
+
+    processes: how many. Tried on Linux; meant for macOS and Windows as well.
+    Errors: TypeError or ValueError unless processes is a whole number of at least 1.
+
+    We start and watch the processes ourselves, with the standard library's spawn context. torch.multiprocessing and
+    torchrun's agent start processes for one function or script, so each job would cost seconds again;
+    concurrent.futures can't give each process its own part; and with none of them a process notices at once that the
+    notebook's kernel was killed.
+    """
+
+    def __init__(self, processes):
+        self.processes = check_size("processes", processes)
+        self._ending = None  # ends the processes that there are
+
+    def run(self, function, *args, timeout=60):
+        """What function(*args) returns on each rank, as a list.
+
+        function: one that a module has, because other processes can't see what's typed in a cell; arguments and results
+        travel as pickles. timeout: seconds, not counting the start of processes.
+        Errors: CrewError if the function raises an error on a rank, or a process ends; TimeoutError after `timeout`;
+        TypeError or ValueError for a function that no module has, or a timeout that isn't a number above 0. After an
+        error or an interrupt, the next job starts fresh processes.
+        """
+        job, seconds = pickled(function, args), check_number("timeout", timeout)
+        if not seconds > 0:
+            raise ValueError(f"timeout must be above 0 seconds, got {timeout!r}")
+        try:
+            if self._ending is None or not self._ending.alive:
+                self._start()
+            for link in self.links:
+                link.send_bytes(job)
+            return self._answers(function.__qualname__, seconds)
+        except BaseException:  # an interrupt too: how far the processes are, nobody knows
+            self.close()
+            raise
+
+    def close(self):
+        """End the processes, whatever they do, and remove their file. Errors: none."""
+        if self._ending is not None:
+            self._ending()
+
+    def _start(self):
+        context, meeting = get_context("spawn"), Path(tempfile.gettempdir(), f"attention-crew-{uuid4().hex}")
+        self.workers, self.links = [], []
+        self._ending = weakref.finalize(self, end, self.workers, self.links, meeting)  # at exit too
+        for rank in range(self.processes):
+            ours, theirs = context.Pipe()
+            self.links.append(ours)
+            self.workers.append(
+                context.Process(target=serve, args=(rank, self.processes, meeting, theirs), daemon=True)
+            )
+            self.workers[-1].start()
+            theirs.close()  # now only the process has it, so when it ends, reading from ours fails at once
+        self._answers("the start", START)
+
+    def _answers(self, job, seconds):
+        """The result of each rank, once all have answered."""
+        results, raised, ended, until = {}, {}, {}, time.monotonic() + seconds
+        while len(results) + len(raised) + len(ended) < self.processes:
+            waiting = {link: n for n, link in enumerate(self.links) if n not in results | raised | ended}
+            ready = connection.wait(waiting, max(0, until - time.monotonic()))
+            if not ready:
+                break
+            for rank in map(waiting.get, ready):
+                try:
+                    well, answer = pickle.loads(self.links[rank].recv_bytes())
+                    (results if well else raised)[rank] = answer
+                except (EOFError, OSError):
+                    ended[rank] = how_it_ended(self.workers[rank])
+            if raised or ended:
+                until = min(until, time.monotonic() + GRACE)
+        if failed := ended or raised:  # when a process ends, the others raise errors too
+            rank = min(failed)
+            raise CrewError(f"{job} failed on rank {rank} of {self.processes}: {failed[rank]}", raised | ended)
+        if late := [n for n in range(self.processes) if n not in results]:
+            raise TimeoutError(
+                f"{job} took longer than timeout={seconds:g} seconds on rank {', '.join(map(str, late))}"
+            )
+        return [results[rank] for rank in range(self.processes)]
+
+
+def pickled(function, args):
+    """A job's bytes. Tensors travel by value, because memory that processes share would outlive a killed one."""
+    if not callable(function):
+        raise TypeError(f"function must be a function, got {type(function).__name__}")
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", repr(function))
+    if module in (None, "__main__") or "<" in name:
+        raise ValueError(f"function must be one that other processes can import, got {name} of {module}")
+    return pickle.dumps((function, args))
+
+
+def how_it_ended(worker):
+    """Why a process answers no more."""
+    worker.join(GRACE)
+    code = worker.exitcode
+    killed = code is not None and code < 0
+    return (
+        f"the process was killed by {signal.Signals(-code).name}" if killed else f"the process ended with code {code}"
+    )
+
+
+def end(workers, links, meeting):
+    """End the processes of a crew, and leave no file."""
+    started = [worker for worker in workers if worker.pid is not None]
+    for worker in started:
+        worker.kill()
+    for worker in started:
+        worker.join(10)
+    for link in links:
+        link.close()
+    meeting.unlink(missing_ok=True)

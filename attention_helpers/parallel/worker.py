@@ -1,0 +1,65 @@
+"""What each process of a crew runs. Torch is imported late, because a process must be able to end by itself first."""
+
+import os
+import pickle
+import signal
+import socket
+import threading
+import traceback
+from multiprocessing import connection, parent_process
+
+
+def serve(rank, processes, meeting, link):
+    """Meet the others, then run jobs until somebody ends the process.
+
+    meeting: the path of the file by which the processes find each other. link: where jobs come from, pickled functions
+    with their arguments, and where answers go.
+    """
+    stay_apart()
+    threading.Thread(target=end_with_parent, args=(meeting,), daemon=True).start()
+    link.send_bytes(answer(meet, rank, processes, meeting))
+    while True:
+        link.send_bytes(answer(run, link.recv_bytes()))
+
+
+def stay_apart():
+    """Print nothing, and ignore interrupts, which Jupyter sends to all processes of the kernel's group."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # if the group is killed, somebody has to be left to remove the file
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # gloo doesn't use Python's sys.stdout
+        os.dup2(nowhere, stream)
+
+
+def end_with_parent(meeting):
+    """Wait until the process that started this one is gone, for whatever reason, and end too."""
+    connection.wait([parent_process().sentinel])
+    meeting.unlink(missing_ok=True)
+    os._exit(1)
+
+
+def meet(rank, processes, meeting):
+    """Join torch's process group, on the loopback interface and with one thread."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if os.name == "posix":  # lo on Linux, lo0 on macOS; on Windows gloo takes the address of the machine's name
+        names = {name for _, name in socket.if_nameindex()}
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo" if "lo" in names else "lo0"
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=processes)
+
+
+def run(job):
+    function, args = pickle.loads(job)
+    return function(*args)
+
+
+def answer(function, *args):
+    """Pickled: whether function(*args) went well, and what it returned, or the error as text."""
+    try:
+        return pickle.dumps((True, function(*args)))
+    except Exception as error:
+        return pickle.dumps((False, f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"))

@@ -1,0 +1,120 @@
+"""A crew of processes: its errors, its limits, and that nothing is left of it, however its notebook ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import parallel_jobs
+import psutil
+import pytest
+import torch
+
+from attention_helpers.parallel.crew import Crew, CrewError
+
+needs_groups = pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
+TRIAL = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+NOTEBOOK = """
+import time, parallel_jobs, torch
+from attention_helpers.parallel.crew import Crew
+if __name__ == "__main__":
+    crew = Crew(2)
+    if {first_job}:
+        crew.run(parallel_jobs.total, torch.ones(1))
+    print("here", flush=True)
+    crew.run(time.sleep, {seconds})
+"""
+
+
+@pytest.fixture
+def crew(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    crew = Crew(2)
+    yield crew
+    assert len([*tmp_path.iterdir()]) == 1  # by which the processes met
+    crew.close()
+    assert is_gone(crew.workers, tmp_path)
+
+
+def is_gone(workers, folder):
+    return not any(worker.is_alive() for worker in workers) and not [*folder.iterdir()]
+
+
+def works(crew):
+    return [total.item() for total in crew.run(parallel_jobs.total, torch.ones(1))] == [2, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "said"), [("fail", "rank 1 of 2: ValueError: 1 is odd"), ("die", "rank 1 of 2: .* killed by SIGKILL")]
+)
+def test_an_error_on_one_rank_is_told_within_ten_seconds_and_the_next_job_runs(crew, job, said, tmp_path):
+    assert works(crew)
+    before, start = crew.workers, time.monotonic()
+    with pytest.raises(CrewError, match=f"^{job} failed on {said}") as caught:
+        crew.run(getattr(parallel_jobs, job), 1)
+    assert time.monotonic() - start < 10
+    assert 1 in caught.value.errors
+    assert is_gone(before, tmp_path)
+    assert works(crew)
+
+
+@pytest.mark.slow
+def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
+    start = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"sleep took longer than timeout=0\.5 seconds on rank 0, 1"):
+        crew.run(time.sleep, 600, timeout=0.5)
+    assert time.monotonic() - start < 60
+    assert is_gone(crew.workers, tmp_path)
+    assert works(crew)
+
+
+@pytest.mark.parametrize(
+    ("function", "more", "error", "said"),
+    [
+        (lambda: 0, {}, ValueError, "function must be one that other processes can import, got .*<lambda>"),
+        ("total", {}, TypeError, "function must be a function, got str"),
+        (parallel_jobs.total, {"timeout": 0}, ValueError, "timeout must be above 0 seconds, got 0"),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused_before_anything_starts(function, more, error, said):
+    crew = Crew(2)
+    with pytest.raises(error, match=said):
+        crew.run(function, **more)
+    assert not hasattr(crew, "workers")
+
+
+@needs_groups
+@pytest.mark.slow
+@pytest.mark.parametrize("first_job", [False, True])
+@pytest.mark.parametrize("way", ["ends", "is interrupted", "is killed", "is killed with its group"])
+def test_nothing_is_left_when_the_notebook(way, first_job, tmp_path):
+    """Jupyter sends interrupts, and the last signal, to the kernel's group."""
+    script = NOTEBOOK.format(first_job=first_job, seconds=0 if way == "ends" else 600)
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    notebook = subprocess.Popen([sys.executable, "-c", script], env=os.environ | paths, **quiet)
+    assert notebook.stdout.readline() == b"here\n"
+    children = []
+    while len(children) < 3:  # two, and Python's own that tracks resources
+        children = psutil.Process(notebook.pid).children()
+    if way == "is interrupted":
+        os.killpg(notebook.pid, signal.SIGINT)
+    elif way == "is killed":
+        notebook.kill()
+    elif way == "is killed with its group":
+        os.killpg(notebook.pid, signal.SIGKILL)
+    assert psutil.wait_procs([notebook, *children], timeout=30)[1] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_groups
+@pytest.mark.slow
+def test_the_same_code_runs_under_torchrun():
+    command = [*TRIAL, "-m", "attention_helpers.parallel.trial"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(line.endswith("2 processes, same output: True") for line in lines)
