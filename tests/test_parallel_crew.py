@@ -1,5 +1,6 @@
 """A crew of processes: its errors, its limits, and that nothing is left of it, however its notebook ends."""
 
+import linecache
 import os
 import signal
 import subprocess
@@ -28,6 +29,14 @@ if __name__ == "__main__":
 """
 
 
+def of_a_notebook(text):
+    """The function that this text defines, as if it had been typed in a cell."""
+    linecache.cache["<a cell>"] = len(text), None, text.splitlines(keepends=True), "<a cell>"
+    names = {"__name__": "__main__"}
+    made = eval(text, names) if text.startswith("lambda") else exec(compile(text, "<a cell>", "exec"), names)
+    return made or names["typed"]
+
+
 @pytest.fixture
 def crew(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -40,6 +49,15 @@ def crew(monkeypatch, tmp_path):
 
 def is_gone(workers, folder):
     return not any(worker.is_alive() for worker in workers) and not [*folder.iterdir()]
+
+
+@pytest.mark.slow
+def test_a_function_typed_in_a_notebook_runs_on_all_ranks(crew):
+    inner = of_a_notebook("def typed(x):\n    distributed.all_reduce(x)\n    return x\n")
+    assert crew.run(inner, torch.ones(2))[1].tolist() == [2, 2]
+    linecache.clearcache()
+    outer = of_a_notebook("def typed(function):\n    return function(torch.ones(1)).item()\n")
+    assert crew.run(outer, parallel_jobs.total) == [2, 2]
 
 
 def works(crew):
@@ -74,7 +92,7 @@ def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
 @pytest.mark.parametrize(
     ("function", "more", "error", "said"),
     [
-        (lambda: 0, {}, ValueError, "function must be one that other processes can import, got .*<lambda>"),
+        (of_a_notebook("lambda: 0"), {}, ValueError, "function must have a name and a cell of its own, got a lambda"),
         ("total", {}, TypeError, "function must be a function, got str"),
         (parallel_jobs.total, {"timeout": 0}, ValueError, "timeout must be above 0 seconds, got 0"),
     ],

@@ -1,5 +1,7 @@
 """A crew: processes that stand for machines. They start once, and then run functions together, one after the other."""
 
+import inspect
+import io
 import pickle
 import signal
 import tempfile
@@ -7,10 +9,11 @@ import time
 import weakref
 from multiprocessing import connection, get_context
 from pathlib import Path
+from types import FunctionType
 from uuid import uuid4
 
 from ..checks import check_number, check_size
-from .worker import serve
+from .worker import serve, typed
 
 START = 120  # seconds for importing torch and meeting each other; that takes two or three, or ten on a busy machine
 GRACE = 1.0  # seconds that the others have, after one has failed, to say what went wrong there
@@ -47,11 +50,11 @@ class Crew:
     def run(self, function, *args, timeout=60):
         """What function(*args) returns on each rank, as a list.
 
-        function: one that a module has, because other processes can't see what's typed in a cell; arguments and results
-        travel as pickles. timeout: seconds, not counting the start of processes.
+        function: of a module, or typed in a cell, and then it can use torch, torch's distributed, and what it imports
+        itself. Arguments and results are pickled. timeout: seconds, without the start of processes.
         Errors: CrewError if the function raises an error on a rank, or a process ends; TimeoutError after `timeout`;
-        TypeError or ValueError for a function that no module has, or a timeout that isn't a number above 0. After an
-        error or an interrupt, the next job starts fresh processes.
+        TypeError or ValueError for what's no function or has no name, or a timeout that isn't a number above 0. After
+        an error or an interrupt, the next job starts fresh processes.
         """
         job, seconds = pickled(function, args), check_number("timeout", timeout)
         if not seconds > 0:
@@ -111,14 +114,26 @@ class Crew:
         return [results[rank] for rank in range(self.processes)]
 
 
+class Pickler(pickle.Pickler):
+    """Functions typed in a notebook travel as text, because other processes can't import them.
+
+    Tensors travel by value: memory that processes share would outlive a killed one.
+    """
+
+    def reducer_override(self, thing):
+        if isinstance(thing, FunctionType) and thing.__module__ == "__main__":
+            if not thing.__name__.isidentifier():
+                raise ValueError("function must have a name and a cell of its own, got a lambda")
+            return typed, (inspect.getsource(thing), thing.__name__)
+        return NotImplemented
+
+
 def pickled(function, args):
-    """A job's bytes. Tensors travel by value, because memory that processes share would outlive a killed one."""
+    """A job's bytes."""
     if not callable(function):
         raise TypeError(f"function must be a function, got {type(function).__name__}")
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", repr(function))
-    if module in (None, "__main__") or "<" in name:
-        raise ValueError(f"function must be one that other processes can import, got {name} of {module}")
-    return pickle.dumps((function, args))
+    Pickler(job := io.BytesIO()).dump((function, args))
+    return job.getvalue()
 
 
 def how_it_ended(worker):
