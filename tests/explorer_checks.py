@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import explorer_checks_01_06 as first
 import explorer_checks_07_14 as later
+import explorer_checks_14 as machines
 import numpy as np
 import torch
 from explorer_page import SVG, tree_of
@@ -29,6 +30,7 @@ CHECKS = {
     "CostExplorer": later.check_cost,
     "VariantsExplorer": later.check_variants,
     "ReadingExplorer": later.check_reading,
+    "MachinesExplorer": machines.check_machines,
 }
 
 
@@ -58,6 +60,8 @@ def legal(name, state):
         for part, whole in (("num_heads", "width"), ("num_kv_heads", "num_heads")):
             fits = [n for n in range(1, min(64, state[whole]) + 1) if state[whole] % n == 0]
             state[part] = max(n for n in fits if n <= state[part])
+    elif name == "MachinesExplorer":
+        state["num_kv_heads"] = min(state["num_kv_heads"], state["num_heads"])
     elif name == "TextExplorer":
         state["back"] %= min(len(state["text"]), 32)
     elif name == "ReadingExplorer":

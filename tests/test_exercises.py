@@ -80,6 +80,10 @@ SAYS = {
     "induction": "duplicate-token, too far back, too early, just before, number of all tokens, add up, everywhere",
     "shared_keys": "in turn, All your, average, last KV head, of all heads, too sharp, columns, the future",
     "ablating": "whole tokens, head before, keep these, first number of, every num_heads-th, remove",
+    "placing": "different outputs, side by side, returns nothing, complete `x`",
+    "merging_blocks": "average the two, already, until the, other's share, multiplies",
+    "zigzagging": "computes most, both kinds, doesn't exist",
+    "sending": "nobody, each time, go round, if the split is by tokens, if the split is by heads, Twice",
 }
 
 

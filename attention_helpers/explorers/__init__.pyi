@@ -11,4 +11,5 @@ from .lesson_08 import TextExplorer as TextExplorer
 from .lesson_09 import CostExplorer as CostExplorer
 from .lesson_10 import VariantsExplorer as VariantsExplorer
 from .lesson_13 import ReadingExplorer as ReadingExplorer
+from .lesson_14 import MachinesExplorer as MachinesExplorer
 from .playground import Playground as Playground

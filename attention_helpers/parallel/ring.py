@@ -12,12 +12,12 @@ from ..modern.parts import repeat_kv
 
 
 def straight(rank, processes):
-    """The numbers of the chunks that a process holds if a text is cut into as many chunks as there are processes."""
+    """Which chunks a process holds, as a tuple of their numbers, if the tokens are cut into one chunk per process."""
     return (rank,)
 
 
 def zigzag(rank, processes):
-    """The same for twice as many chunks: one counted from the front, and one from the end."""
+    """Which two chunks a process holds, as a tuple of their numbers, if the tokens are cut into two per process."""
     return rank, 2 * processes - 1 - rank
 
 
@@ -47,7 +47,7 @@ def block(queries, keys, values, causal):
 
 
 def merge(context, log_total, other_context, other_log_total):
-    """What `block` returns for two sets of keys together, from what it returned for each."""
+    """Context vectors, and logs of the sums of exponentials, of two blocks of keys together, from those of each."""
     both = torch.logaddexp(log_total, other_log_total)  # the log of the sum of the two sums
     return context * torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both), both
 

@@ -1,0 +1,58 @@
+"""What the explorer of lesson 14 must show in any state, counted again without the package's formulas."""
+
+import pytest
+from explorer_page import check_claim, figures, near, numbers, readouts, tips
+
+from attention_helpers.explorers.words import size_in_words
+
+
+def computed(split, processes):
+    """For each rank and step, how much of the step it computes; and how long the steps take, in chunks of 1 / P."""
+    if split == "heads":
+        return [[1.0]] * processes, [(processes + 1) / 2]
+    chunks = [(n,) if split == "tokens" else (n, 2 * processes - 1 - n) for n in range(processes)]
+    done = [
+        [
+            sum(key <= query for query in chunks[n] for key in chunks[(n - step) % processes])
+            for step in range(processes)
+        ]
+        for n in range(processes)
+    ]
+    longest = [max(done[n][step] for n in range(processes)) for step in range(processes)]
+    shares = [[mine / most for mine, most in zip(own, longest, strict=True)] for own in done]
+    return shares, [most / len(chunks[0]) ** 2 for most in longest]
+
+
+def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
+    state, width, by_heads = e.arrays, 128 * num_heads, split == "heads"
+    kv_heads = max(num_kv_heads / processes, 1) * processes if by_heads else num_kv_heads
+    matrix, rows = 2 * width * (width + 128 * kv_heads) * 2, 2 * num_tokens * width * 2
+    inner = num_tokens * (width + 2 * 128 * kv_heads) * 2
+    arriving = 0 if by_heads or processes == 1 else num_tokens * 2 * 128 * kv_heads * 2
+    held = [
+        matrix / (processes if by_heads else 1),
+        rows / (1 if by_heads else processes),
+        (inner + arriving) / processes,
+    ]
+    assert [*state.held.values()] == pytest.approx(held)
+    passed_on = num_tokens * width * 2 if by_heads else num_tokens * 128 * num_kv_heads * 2
+    assert state.sent == pytest.approx(
+        2 * (processes - 1) * passed_on / processes
+    )  # summed and passed on; keys, values
+    shares, steps = computed(split, processes)
+    assert state.steps == pytest.approx(steps)
+    assert tips(e, " computes: ") == near([share for own in shares for share in own])
+    for name, size in zip(state.held, held, strict=True):
+        told = [float(size_in_words(round(size)).split()[0])] * processes
+        assert tips(e, f", {name}: ") == pytest.approx(told)
+    busy = [sum(a * b for a, b in zip(own, steps, strict=True)) / sum(steps) for own in shares]
+    sizes = [float(size_in_words(round(size)).split()[0]) for size in (*held, state.sent)]
+
+    assert numbers(e.alt) == near([num_tokens, num_heads, num_kv_heads, processes], sizes, busy)
+    total = size_in_words(round(sum(held)))
+    if processes == 1:
+        check_claim(e.said, f"One machine … {total}" + (", more … 80 GB has." if sum(held) > 80e9 else "."))
+    else:
+        check_claim(e.said, f"By … over {processes}… each holds {total} and sends {size_in_words(state.sent)}.")
+    assert numbers(readouts(e)["computes"]) == near(sorted({min(busy), max(busy)}))
+    assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]
