@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from attention_helpers.parallel.crew import Crew, CrewError
+from attention_helpers.parallel.trial import standalone
 
 needs_groups = pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
-TRIAL = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 NOTEBOOK = """
 import time, parallel_jobs, torch
 from attention_helpers.parallel.crew import Crew
@@ -131,8 +131,6 @@ def test_nothing_is_left_when_the_notebook(way, first_job, tmp_path):
 @needs_groups
 @pytest.mark.slow
 def test_the_same_code_runs_under_torchrun():
-    command = [*TRIAL, "-m", "attention_helpers.parallel.trial"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    lines = done.stdout.splitlines()
-    assert len(lines) == 4
+    lines = standalone(2).splitlines()
+    assert len(lines) == 3
     assert all(line.endswith("2 processes, same output: True") for line in lines)

@@ -1,5 +1,8 @@
 """One layer with each split: as a job of a crew, or on machines by torchrun -m attention_helpers.parallel.trial."""
 
+import os
+import subprocess
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -8,8 +11,9 @@ from torch import distributed
 
 from ..layers import MultiHeadAttention
 from .count import bytes_written
-from .heads import by_hand, by_torch
-from .ring import by_tokens, own_tokens, zigzag
+from .heads import by_hand
+from .ring import by_tokens, own_tokens, straight, zigzag
+from .worker import alone
 
 
 class Outcome(NamedTuple):
@@ -32,21 +36,36 @@ def outcome(split, layer, x):
     return Outcome(output.detach(), x.grad, local, sent)
 
 
+def standalone(processes):
+    """What torchrun prints when it runs `main` on this machine alone. Errors: CalledProcessError if it fails."""
+    options = ["--standalone", f"--nproc-per-node={processes}", f"--log-dir={os.devnull}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", __name__]
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": os.environ | alone()}
+    with subprocess.Popen(command, **quiet) as torchrun:
+        try:
+            printed, _ = torchrun.communicate()
+        except BaseException:  # an interrupt: torchrun ends its processes if it's asked to end
+            torchrun.terminate()
+            raise
+    if torchrun.returncode:
+        raise subprocess.CalledProcessError(torchrun.returncode, command, printed)
+    return printed.strip()
+
+
 def main():
-    """Compare all splits with the whole layer; every process has drawn the same one, and rank 0 prints for all."""
+    """Compare the splits with the whole layer; every process has drawn the same one, and rank 0 prints for all."""
     distributed.init_process_group("gloo")
     rank, processes = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
     layer, x = MultiHeadAttention(64, 64, context_length=48, dropout=0.0, num_heads=4), torch.randn(2, 48, 64)
-    ways = {"heads, by hand": by_hand, "heads, by torch": by_torch, "tokens": by_tokens}
-    for name, split in (ways | {"tokens, zigzag": partial(by_tokens, order=zigzag)}).items():
-        expected = layer(x)
-        if name.startswith("tokens"):
-            expected = own_tokens(expected, rank, processes, *split.keywords.values() if name != "tokens" else ())
+    for name, order in (("heads", None), ("tokens", straight), ("tokens in zigzag order", zigzag)):
+        split, expected = partial(by_tokens, order=order) if order else by_hand, layer(x)
+        if order:
+            expected = own_tokens(expected, rank, processes, order)
         off = (outcome(split, layer, x).output - expected).abs().max().detach()
         distributed.all_reduce(off, distributed.ReduceOp.MAX)
         if rank == 0:
-            print(f"{name}: {processes} processes, same output: {off.item() < 1e-5}")
+            print(f"by {name}, {processes} processes, same output: {off.item() < 1e-5}")
     distributed.destroy_process_group()
 
 

@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 import socket
+import tempfile
 import threading
 import traceback
 from multiprocessing import connection, parent_process
@@ -39,12 +40,20 @@ def end_with_parent(meeting):
     os._exit(1)
 
 
+def alone():
+    """The environment in which torch uses one thread, leaves no folder, and talks on the loopback interface only.
+
+    On Windows that has no usual name, and gloo takes the address that belongs to the machine's own name.
+    """
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]  # Linux, macOS
+    cache = tempfile.gettempdir()  # where torch's compiler, which DTensor imports, would make a folder
+    found = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
+    return found | ({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})
+
+
 def meet(rank, processes, meeting):
-    """Join torch's process group, on the loopback interface and with one thread."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    if os.name == "posix":  # lo on Linux, lo0 on macOS; on Windows gloo takes the address of the machine's name
-        names = {name for _, name in socket.if_nameindex()}
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo" if "lo" in names else "lo0"
+    """Join torch's process group."""
+    os.environ.update(alone())
     import torch
     from torch import distributed
 
