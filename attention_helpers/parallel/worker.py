@@ -24,10 +24,11 @@ def serve(rank, processes, meeting, link):
 
 
 def stay_apart():
-    """Print nothing, and ignore interrupts, which Jupyter sends to all processes of the kernel's group."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Print nothing, and leave the kernel's group, all of which Jupyter interrupts or, as a last resort, kills."""
     if hasattr(os, "setpgrp"):
-        os.setpgrp()  # if the group is killed, somebody has to be left to remove the file
+        os.setpgrp()  # so that somebody is left to remove the file
+    else:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Windows has no groups
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # gloo doesn't use Python's sys.stdout
         os.dup2(nowhere, stream)
