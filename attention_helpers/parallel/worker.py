@@ -37,8 +37,10 @@ def stay_apart():
 def end_with_parent(meeting):
     """Wait until the process that started this one is gone, for whatever reason, and end too."""
     connection.wait([parent_process().sentinel])
-    meeting.unlink(missing_ok=True)
-    os._exit(1)
+    try:
+        meeting.unlink(missing_ok=True)
+    finally:  # on Windows, another process may still have the file open
+        os._exit(1)
 
 
 def alone():
