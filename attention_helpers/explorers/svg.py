@@ -37,7 +37,7 @@ class Drawing(NamedTuple):
 
 def tag(kind, inside="", says="", **attributes):
     """An SVG element; says: its tooltip."""
-    words = (f'{name.replace("_", "-")}="{rounded(value)}"' for name, value in attributes.items())
+    words = [f'{name.replace("_", "-")}="{rounded(value)}"' for name, value in attributes.items()]
     told = f"<title>{html.escape(says)}</title>" if says else ""
     return f"<{kind} {' '.join(words)}>{told}{inside}</{kind}>"
 
@@ -47,7 +47,11 @@ def rounded(value):
 
 
 def text(x, y, words, anchor="middle", size=SMALL, **more):
-    return tag("text", html.escape(words), x=x, y=y, text_anchor=anchor, font_size=size, **more)
+    words = html.escape(words)
+    if more:
+        return tag("text", words, x=x, y=y, text_anchor=anchor, font_size=size, **more)
+    look = f'text-anchor="{anchor}" font-size="{rounded(size)}"'  # half the time, for hundreds in a picture
+    return f'<text x="{rounded(x)}" y="{rounded(y)}" {look}>{words}</text>'
 
 
 def line(x1, y1, x2, y2, **more):
