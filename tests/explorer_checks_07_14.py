@@ -140,6 +140,13 @@ def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
     early = [n for n in kept if window and n < first]
     assert parts == [len(part) for part in (early, kept[len(early) :]) if part]
     assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
+    curves = {words: shape.get("d")[1:].split("L") for words, shape in told(tree_of(e)) if shape.get("d")}
+    this, full = (
+        [float(spot.split()[1]) for spot in curves[name]] for name in ("this cache", "32 KV heads, no window")
+    )
+    lengths = torch.tensor([2.0**n for n in range(10, 18)])
+    held = lengths.clamp(max=window - 1 + first) if window else lengths
+    assert this == near(full[0] - (held * num_kv_heads / 32 / 1024).log2() * (full[0] - full[-1]) / 7, off=0.1)
 
 
 def check_models(e, model, num_tokens, kind):

@@ -97,7 +97,7 @@ class CostExplorer(Explorer):
         }
         points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
         ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
-        look = {"ends": ends, "written": rounded_size, "width": 490, "height": 220}
+        look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
         title, names = "memory by length" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
         return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
 
