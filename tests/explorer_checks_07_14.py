@@ -167,7 +167,7 @@ def check_models(e, model, num_tokens, kind):
         each = by_hand[name][there] / lengths[there] / 1024
         assert f"{each:.3g} KiB per token at {lengths[there]:,} tokens. Source: {rows[name]['source']}" in words
         spot = float(circle.get("cx")), float(circle.get("cy"))
-        assert spot == near(64 + there * 44.8, 320 - math.log2(each / 16) * 49, off=0.1)
+        assert spot == pytest.approx((64 + there * 44.8, 320 - math.log2(each / 16) * 49), abs=0.1)
         assert circle.get("r") == ("7" if name == model else "4.5")
     groups = [group for group in tree_of(e).iter() if group.get("opacity")]
     lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}

@@ -112,6 +112,7 @@ CLAIMS = {
         ({"model": "OLMo 3 7B", "num_tokens": 4096}, "24 sliding (4,096)", "1.50 GiB, 384 KiB per token"),
         ({"model": "Qwen3.5 9B"}, "24 linear (delta rule)", "24.0 MiB, 0.188 KiB per token"),
         ({"model": "Qwen3.5 9B"}, "note", ""),
+        ({"model": "GPT-2 124M"}, "note", "num_tokens is 1,024 for now: GPT-2 124M has no more positions."),
         ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … 1,024 4,096 … full layers …"),
         ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24.…"),
         ({}, "controls", "model: Whose line is marked num_tokens: The length … show: … layers of this kind…"),
