@@ -14,9 +14,10 @@ from PIL import Image
 from attention_helpers.explorers import ReadingExplorer, lesson_13
 from attention_helpers.explorers.lesson_13 import quoted
 from attention_helpers.language_model.head_roles import repeated_tokens
+from attention_helpers.language_model.model import LanguageModel
 from tools.bench.made import MODEL
 
-TEXT = "The town lies by a slow green river. It"
+TILE, TEXT = 21, "The town lies by a slow green river. It"
 HEADS = list(itertools.product(range(2), range(4)))
 
 
@@ -25,9 +26,9 @@ def explorer():
     return ReadingExplorer(MODEL, "abcabc")
 
 
-def tiles(explorer, **look):
-    """The heads whose tiles have a rectangle with some attributes over them."""
-    root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / lesson_13.TILE
+def tiles(explorer, tile=TILE, **look):
+    """Columns and rows of the tiles that have a rectangle with some attributes over them."""
+    root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / tile
     rects = [rect for rect in root.iter(f"{SVG}rect") if look.items() <= rect.attrib.items()]
     return [(place(rect, "x", 64), place(rect, "y", lesson_13.ATLAS)) for rect in rects]
 
@@ -53,11 +54,31 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     alpha = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))[..., 3] / 255
     texts = tree_of(explorer)[1][0].iter(f"{SVG}text")
     at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
-    assert at["0"] == 64 + lesson_13.TILE / 2
+    assert at["0"] == 64 + TILE / 2
     for layer, head in itertools.product(range(2), range(4)):
-        assert 0 < at[f"head {head}"] - lesson_13.ATLAS - head * lesson_13.TILE < lesson_13.TILE
+        assert 0 < at[f"head {head}"] - lesson_13.ATLAS - head * TILE < TILE
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
+
+
+def test_the_atlas_scales_within_its_size_and_says_which_heads_it_shows():
+    for layers, heads in ((30, 9), (16, 32), (28, 16), (48, 64)):
+        room = lesson_13.room_for(layers, heads)
+        assert room.tile * layers <= 630
+        assert room.tile * room.rows <= 189
+        assert {head for first in range(heads) for head in room.shown(first)} == set(range(heads))
+    assert lesson_13.room_for(16, 32).rows == 32  # all fit
+    many = MODEL.config._replace(num_heads=64, num_kv_heads=1, d_model=64)
+    explorer = ReadingExplorer(
+        LanguageModel(many, MODEL.tokenizer).requires_grad_(False),
+        "abc",
+    )
+    assert any("heads 0 to 20 of 64" in words for words in words_of(tree_of(explorer)[1][0]))
+    explorer.set(layer=0, head=50)
+    assert any("heads 42 to 62 of 64" in words for words in words_of(tree_of(explorer)[1][0]))
+    assert tiles(explorer, 9, **{"stroke-width": "2"}) == [(0, 8)]
+    explorer.tiles.value = (1, 45)
+    assert (explorer.values["layer"], explorer.values["head"], explorer.tiles.value) == (1, 45, (1, 45))
 
 
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):

@@ -1,13 +1,15 @@
-"""The language model: a tiny one against torch's own functions, in the layout used for training."""
+"""The language model: a tiny one against torch's own functions."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny_model import BASE, D_MODEL, EPS, HEADS, LAYERS, drawn_weights, write_gguf
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import (
     best_heads,
+    find_roles,
     look_without_path,
     loss,
     mean_contexts,
@@ -15,49 +17,53 @@ from attention_helpers.language_model.head_roles import (
     weight_at,
 )
 from attention_helpers.language_model.model import choose, generate, load_model
-from tools.reference.random_models import CONTROL, vocabulary
+from tools.reference.random_models import CONTROL, config_of, drawn_tensors, write_gguf
 
-HEAD_DIM, TEXT = D_MODEL // HEADS, "the cat on the mat"
+CONFIG, TEXT = config_of("tiny"), "the cat on the mat"
+LAYERS, HEADS, HEAD_DIM, D_MODEL = CONFIG.num_layers, CONFIG.num_heads, CONFIG.head_dim, CONFIG.d_model
 
 
 @pytest.fixture(scope="module")
 def weights():
-    return drawn_weights()
+    """Matrices wide enough that heads differ."""
+    return {name: 3 * torch.tensor(array) for name, (array, _) in drawn_tensors(CONFIG).items()}
 
 
 @pytest.fixture(scope="module")
 def model(weights, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    return load_model(write_gguf(folder / "tiny.gguf", weights), folder)
+    tensors = {name: (weight.numpy(), None) for name, weight in weights.items()}
+    return load_model(write_gguf(folder / "tiny.gguf", CONFIG, tensors), folder)
 
 
 @pytest.fixture(scope="module")
 def token_ids():
-    return torch.randint(len(vocabulary()), (2, 9), generator=torch.Generator().manual_seed(0))
+    return torch.randint(CONFIG.vocab_size, (2, 9), generator=torch.Generator().manual_seed(0))
 
 
 def turned(x):
-    """Rotary positions as used in training (half-split): entry i rotates with entry i + head_dim / 2."""
-    frequencies = BASE ** (-torch.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
-    angles = torch.outer(torch.arange(x.shape[-2]), frequencies).repeat(1, 2)
-    return x * angles.cos() + torch.cat((-x[..., HEAD_DIM // 2 :], x[..., : HEAD_DIM // 2]), dim=-1) * angles.sin()
+    """Rotary positions: neighbouring entries as complex numbers, times powers of e."""
+    frequencies = CONFIG.base ** (-torch.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
+    angles = torch.outer(torch.arange(x.shape[-2]), frequencies)
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
 
 
 def by_torch(weights, token_ids, ablate=()):
     """The logits from torch's scaled_dot_product_attention and RMSNorm, without any of our code."""
-    x = weights["token_embd"][token_ids]
+    x, eps = weights["token_embd.weight"][token_ids], CONFIG.eps
     for layer in range(LAYERS):
-        part = {name.rpartition(".")[2]: w for name, w in weights.items() if name.startswith(f"blk.{layer}.")}
-        normed = F.rms_norm(x, (D_MODEL,), part["attn_norm"], EPS)
+        part = {name.split(".")[2]: w for name, w in weights.items() if name.startswith(f"blk.{layer}.")}
+        normed = F.rms_norm(x, (D_MODEL,), part["attn_norm"], eps)
         q, k, v = ((normed @ part[f"attn_{name}"].T).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for name in "qkv")
         context = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=True)
         for head in [head for place, head in ablate if place == layer]:
             context[:, head] = 0
         x = x + context.transpose(1, 2).flatten(2) @ part["attn_output"].T
-        normed = F.rms_norm(x, (D_MODEL,), part["ffn_norm"], EPS)
+        normed = F.rms_norm(x, (D_MODEL,), part["ffn_norm"], eps)
         gate, up = normed @ part["ffn_gate"].T, normed @ part["ffn_up"].T
         x = x + (gate * torch.sigmoid(gate) * up) @ part["ffn_down"].T
-    return F.rms_norm(x, (D_MODEL,), weights["output_norm"], EPS) @ weights["token_embd"].T
+    return F.rms_norm(x, (D_MODEL,), weights["output_norm.weight"], eps) @ weights["token_embd.weight"].T
 
 
 @pytest.mark.parametrize("ablate", [(), [(1, 3), (0, 0), (1, 2)]])
@@ -201,6 +207,35 @@ def test_scores_of_maps_made_for_one_job():
     assert weight_at(maps, 5).tolist() == pytest.approx([0, 1 / 3, 1])
     assert weight_at(maps, 1, start=2).tolist() == [1, 0, 0]
     assert weight_at(maps, 3, start=2).tolist() == weight_at(maps, 3).tolist()
+
+
+def one_job_each(token_ids):
+    """Maps of one layer: its heads read the previous token, what came after an earlier copy, the first, and all."""
+    n = token_ids.shape[1]
+    maps = torch.zeros(len(token_ids), 1, 4, n, n)
+    maps[:, :, 3] = torch.ones(n, n).tril() / torch.arange(1, n + 1)[:, None]
+    for b, tokens in enumerate(token_ids.tolist()):
+        for i, token in enumerate(tokens):
+            reads = max(i - 1, 0), tokens.index(token) + 1 if token in tokens[:i] else 0, 0
+            maps[b, 0, torch.arange(3), i, torch.tensor(reads)] = 1
+    return SimpleNamespace(maps=maps)
+
+
+@pytest.mark.parametrize("opening", [[], [7]])
+def test_roles_are_found_and_an_even_head_has_none(opening):
+    made = SimpleNamespace(opening=opening, look=one_job_each, config=SimpleNamespace(vocab_size=10**6))
+    roles = {role.name: role for role in find_roles(made)}
+    assert roles["induction"].heads() == [(0, 1)]
+    assert roles["previous token"].heads() == [(0, 0)]
+    assert roles["sink"].heads() == [(0, 1), (0, 2)]  # nothing in a new text came before
+    assert all(role.scores[0, 3] - role.controls[0, 3] < 0.02 for role in roles.values())
+
+
+def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(weights, tmp_path):
+    tensors = {name: (weight.numpy(), None) for name, weight in weights.items()}
+    fields = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_bos_token": True}
+    model = load_model(write_gguf(tmp_path / "opened.gguf", CONFIG, tensors, fields), tmp_path)
+    assert model.words(model.encode("the the")[0]) == [CONTROL[1], "the", " the"]
 
 
 def test_best_heads_are_named_by_layer_and_head():

@@ -19,9 +19,8 @@ FIGURES = json.loads(Path(__file__).with_name("language_model_families.json").re
 
 @pytest.mark.parametrize("figures", FIGURES, ids=lambda figures: f"{figures['name']} {figures['kind']}")
 def test_logits_and_greedy_tokens_are_those_of_another_implementation(figures, tmp_path):
-    name = figures["name"]
-    model = load_model(write_family(tmp_path / "random.gguf", name, figures["kind"]), tmp_path)
-    for text, (written, best, logits) in zip(drawn_texts(name), figures["texts"], strict=True):
+    model = load_model(write_family(tmp_path / "random.gguf", figures["name"], figures["kind"]), tmp_path)
+    for text, (written, best, logits) in zip(drawn_texts(), figures["texts"], strict=True):
         found, caches = model.step(torch.tensor([text]))
         assert max_difference(found[0, best], torch.tensor(logits)) < 1e-4
         for token_id in written:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import best_heads, loss, repeated_tokens, weight_at
+from attention_helpers.language_model.head_roles import best_heads, find_roles, loss, repeated_tokens, weight_at
 from attention_helpers.language_model.model import generate, next_tokens
 
 FIGURES = json.loads(Path(__file__).with_name("language_model.json").read_text(encoding="utf-8"))
@@ -55,6 +55,7 @@ def test_heads_are_found_by_their_jobs_and_switched_off(language_model):
     assert set(found) == INDUCTION
     assert set(best_heads(weight_at(maps, 1), 2)) == {(16, 0), (11, 1)}
     assert best_heads(weight_at(maps, 32, start=32), 1) == [(14, 3)]
+    assert set(find_roles(language_model, texts=2)[0].heads()[:5]) == INDUCTION
     assert loss(language_model, token_ids, 33, found) > loss(language_model, token_ids, 33) + 5
     ordinary = language_model.encode(FIGURES[2]["text"])
     assert abs(loss(language_model, ordinary, ablate=found) - loss(language_model, ordinary)) < 0.5

@@ -12,50 +12,51 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from tiny_model import BASE, D_MODEL, EPS, HEADS, INNER, KEY_HEADS, LAYERS, as_files_have_it, drawn_weights, write_gguf
 
 from attention_helpers import max_difference
 from attention_helpers.language_model import model_file as model_files
-from attention_helpers.language_model.families import ModelConfig
 from attention_helpers.language_model.gguf_file import opened
 from attention_helpers.language_model.model_file import cache_folder, cached_models, model_file, read_model
-from tools.reference.random_models import CONTROL, MERGES, vocabulary
+from tools.reference.random_models import CONTROL, MERGES, config_of, drawn_tensors, write_family, write_gguf
+
+CONFIG = config_of("tiny")
 
 
 @pytest.fixture(scope="module")
-def weights():
-    return drawn_weights()
+def tensors():
+    return drawn_tensors(CONFIG)
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory, weights):
-    return write_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf", weights)
+def tiny(tmp_path_factory):
+    return write_family(tmp_path_factory.mktemp("gguf") / "tiny.gguf", "tiny")
 
 
-def test_a_file_gives_the_numbers_that_were_written(tiny, weights, tmp_path):
+def test_a_file_gives_the_numbers_that_were_written(tiny, tensors, tmp_path):
     model = read_model(tiny, tmp_path)
-    assert len(model.weights) == len(weights)
-    assert model.weights["norm.weight"].equal(weights["output_norm"])
-    assert model.weights["blocks.1.W_down.weight"].equal(weights["blk.1.ffn_down"])
-    query = as_files_have_it("attn_q", weights["blk.0.attn_q"])
-    assert model.weights["blocks.0.attention.W_query.weight"].equal(query)
-    sizes = len(vocabulary()), D_MODEL, INNER, LAYERS, HEADS, KEY_HEADS, D_MODEL // HEADS
-    assert model.config == ModelConfig(*sizes, BASE, pytest.approx(EPS), 40, 0)
+    assert len(model.weights) == len(tensors)
+    names = {"norm": "output_norm", "blocks.1.W_down": "blk.1.ffn_down", "blocks.0.attention.W_query": "blk.0.attn_q"}
+    for ours, theirs in names.items():
+        assert model.weights[f"{ours}.weight"].numpy().tolist() == tensors[f"{theirs}.weight"][0].tolist()
+    assert model.config._replace(eps=CONFIG.eps) == CONFIG
+    assert model.config.eps == pytest.approx(CONFIG.eps)
 
 
-def test_compressed_weights_come_back_nearly(tmp_path, weights):
+def test_compressed_weights_come_back_nearly(tmp_path, tensors):
     """Q4_1 is what the course's file uses."""
-    from gguf import GGMLQuantizationType
+    from gguf import GGMLQuantizationType, quantize
 
-    name = "blk.0.ffn_up"
-    path = write_gguf(tmp_path / "small.gguf", weights, kinds={name: GGMLQuantizationType.Q4_1})
-    back = read_model(path, tmp_path).weights["blocks.0.W_up.weight"]
-    assert 0 < max_difference(back, weights[name]) < 0.15
+    array, kind = tensors["blk.0.ffn_up.weight"][0], GGMLQuantizationType.Q4_1
+    small = tensors | {"blk.0.ffn_up.weight": (quantize(array, kind), kind)}
+    back = read_model(write_gguf(tmp_path / "small.gguf", CONFIG, small), tmp_path).weights["blocks.0.W_up.weight"]
+    assert 0 < max_difference(back, torch.tensor(array)) < 0.06
     assert back.dtype == torch.float32
 
 
 def changed(without="", **more):
-    return {name: weight for name, weight in (drawn_weights() | more).items() if name != without}
+    """Other tensors; dots in their names are written as two underscores."""
+    more = {f"{name.replace('__', '.')}": (np.ascontiguousarray(array), None) for name, array in more.items()}
+    return {"tensors": {name: value for name, value in (drawn_tensors(CONFIG) | more).items() if name != without}}
 
 
 def key(name, value):
@@ -82,7 +83,10 @@ FOREIGN = {
         r"head_count must be a whole number .* got \[4, 4\]",
     ),
     "groups that don't fit": (key("llama.attention.head_count_kv", 3), "must divide the 4 heads, got 3"),
-    "values of another width": (key("llama.attention.value_length", 4), "value_length must be 8 here, got 4"),
+    "values of another width": (
+        key("llama.attention.value_length", 4),
+        "value_length must be 8, a head.s width, got 4",
+    ),
     "no size": (key("llama.embedding_length", None), r"lacks llama\.embedding_length"),
     "NaN": (key("llama.attention.layer_norm_rms_epsilon", float("nan")), "epsilon must be a finite .* got nan"),
     "infinite": (key("llama.rope.freq_base", float("inf")), "freq_base must be a finite number above 0, got inf"),
@@ -93,11 +97,11 @@ FOREIGN = {
     "merge of one token": (merges("the"), "must be two tokens, got 'the'"),
     "too few kinds of tokens": (key("tokenizer.ggml.token_type", [1, 1]), "one value for each of 263 tokens, got 2"),
     "end outside the vocabulary": (key("tokenizer.ggml.eos_token_id", 263), "token's id below 263, got 263"),
-    "missing tensor": ({"weights": changed("blk.0.ffn_up")}, r"it lacks blk\.0\.ffn_up\.weight"),
-    "a bias": ({"weights": changed(**{"blk.0.attn_k.bias": torch.ones(16)})}, r"holds blk\.0\.attn_k\.bias.*not know"),
-    "misshapen": ({"weights": changed(output_norm=torch.ones(33))}, r"must have the shape \(32,\), got \(33,\)"),
-    "other scaling": ({"weights": changed(rope_freqs=torch.ones(5))}, r"rope_freqs\.weight must hold 4 finite"),
-    "whole numbers": ({"weights": changed(output_norm=torch.ones(32).int())}, "compressed as I32, which"),
+    "missing tensor": (changed("blk.0.ffn_up.weight"), r"it lacks blk\.0\.ffn_up\.weight"),
+    "a bias": (changed(blk__0__attn_k__bias=np.ones(16, "f")), r"holds blk\.0\.attn_k\.bias.*not know"),
+    "misshapen": (changed(output_norm__weight=np.ones(33, "f")), r"must have the shape \(32,\), got \(33,\)"),
+    "other scaling": (changed(rope_freqs__weight=np.ones(5, "f")), r"rope_freqs\.weight must hold 4 finite"),
+    "whole numbers": (changed(output_norm__weight=np.ones(32, np.int32)), "compressed as I32, which"),
 }
 
 
@@ -155,8 +159,8 @@ def refused(path, says):
 
 
 @pytest.mark.parametrize(("change", "says"), FOREIGN.values(), ids=FOREIGN)
-def test_what_cannot_be_read_is_named(tmp_path, weights, change, says):
-    refused(write_gguf(tmp_path / "foreign.gguf", **{"weights": weights} | change), says)
+def test_what_cannot_be_read_is_named(tmp_path, tensors, change, says):
+    refused(write_gguf(tmp_path / "foreign.gguf", CONFIG, **{"tensors": tensors} | change), says)
 
 
 @pytest.mark.parametrize(("damage", "says"), DAMAGED.values(), ids=DAMAGED)
@@ -208,7 +212,7 @@ def test_the_second_time_nothing_is_decoded(tmp_path, tiny, monkeypatch):
 
 def test_another_file_of_the_same_name_is_not_taken_for_it_nor_a_copy_of_an_older_layout(tmp_path, tiny, monkeypatch):
     first = read_model(tiny, tmp_path / "cache")
-    other = write_gguf(tmp_path / tiny.name, drawn_weights(seed=1))
+    other = write_family(tmp_path / tiny.name, "tiny", seed=1)
     assert not same(read_model(other, tmp_path / "cache"), first)
     monkeypatch.setattr(model_files, "LAYOUT", model_files.LAYOUT + 1)
     read_model(tiny, tmp_path / "cache")

@@ -1,5 +1,6 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_max_pool2d
 
-from ..language_model.head_roles import best_heads, repeated_tokens, weight_at
+from ..language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
 from .base import MESSAGE, Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import BLACK, HEADS
@@ -17,8 +18,11 @@ from .svg_maps import axis, masked_key, names_beside, pixels
 
 MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, TILE, ABOVE = 198, 21, 18  # pixels: the side of the map, and of each head in the atlas; above both, for names
+MAP, ABOVE = 198, 18  # pixels: the side of the map; above it and the atlas, for names
 ATLAS = ABOVE + 16  # above the atlas, for its title too
+WIDEST, HIGHEST = 630, 189  # the atlas at most, unless there are more than 126 layers
+LARGEST, PARTLY, SMALLEST = 21, 9, 5  # a head's tile: at most, if not all heads fit, and at least
+KEPT_MAPS = 4000  # of cached forward passes together
 LILAC = "#9988FF"
 # A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
 TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
@@ -27,8 +31,8 @@ TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; conta
 .attention-tiles {{--scale: clamp({LEAST}px, (100cqi - 4px) / WIDTH, 1px); position: absolute; bottom: 2px; margin: 0}}
 .attention-tiles {{left: calc(2px + {LEFT} * var(--scale)); width: auto; overflow: hidden}}
 .attention-tiles .widget-radio-box {{display: grid; margin: 0}}
-.attention-tiles .widget-radio-box {{grid-template-columns: repeat(LAYERS, calc({TILE} * var(--scale)))}}
-.attention-tiles .widget-radio-box label {{width: auto; height: calc({TILE} * var(--scale)); margin: 0; font-size: 0}}
+.attention-tiles .widget-radio-box {{grid-template-columns: repeat(LAYERS, calc(TILE * var(--scale)))}}
+.attention-tiles .widget-radio-box label {{width: auto; height: calc(TILE * var(--scale)); margin: 0; font-size: 0}}
 .attention-tiles .widget-radio-box label {{cursor: pointer}}
 .attention-tiles label:hover {{box-shadow: inset 0 0 0 2px #0077CC}}
 .attention-tiles input {{display: none}}</style>"""
@@ -47,6 +51,28 @@ class ReadingState(NamedTuple):
     token: int
 
     row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
+    room = property(lambda self: room_for(*self.maps.shape[:2]))  # of the atlas
+
+
+class Room(NamedTuple):
+    """How the atlas shows a model's heads: the side of a tile in pixels, and how many heads of each layer at once."""
+
+    layers: int
+    heads: int
+    tile: int
+    rows: int
+
+    def shown(self, head):
+        """The heads that are shown together with one of them."""
+        first = min(head // self.rows * self.rows, self.heads - self.rows)
+        return range(first, first + self.rows)
+
+
+def room_for(layers, heads):
+    """Tiles as large as the atlas has room for; if they'd be too small, larger ones of some of the heads."""
+    fits = HIGHEST // heads
+    tile = max(SMALLEST, min(LARGEST, WIDEST // layers, fits if fits >= SMALLEST else PARTLY))
+    return Room(layers, heads, tile, min(heads, HIGHEST // tile))
 
 
 class ReadingExplorer(Explorer):
@@ -58,10 +84,12 @@ class ReadingExplorer(Explorer):
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
         self.model, self.first_text = model, text
-        self.look = lru_cache(KEPT)(self.look)
-        maps = model.look(repeated_tokens(model)).maps[0]  # 32 tokens, then the same again: see head_roles
+        self.room = room_for(len(model.blocks), model.config.num_heads)
+        self.look = lru_cache(max(2, min(KEPT, KEPT_MAPS // (self.room.layers * self.room.heads))))(self.look)
+        token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
+        maps = model.look(token_ids).maps[0]
         self.roles = {
-            "induction": best_heads(weight_at(maps, 31, start=32)),
+            "induction": best_heads(weight_at(maps, 31, start=32 + len(model.opening))),
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__(**first)
@@ -82,17 +110,24 @@ class ReadingExplorer(Explorer):
 
     def make_view(self):
         """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
-        layers, heads = len(self.model.blocks), self.model.config.num_heads
-        names = [(f"layer {layer}, head {head}", (layer, head)) for head in range(heads) for layer in range(layers)]
+        layers, tile = self.room.layers, self.room.tile
+        names = self.tile_names(self.values["head"])
         self.tiles = widgets.RadioButtons(options=names, value=(self.values["layer"], self.values["head"]))
         self.tiles.add_class("attention-tiles")
+        self.tiles.add_class(f"tiles-{layers}-{tile}")  # two models may be on one page
         self.tiles.observe(self._clicked, names="value")
         answer_quietly(self.tiles)
-        looks = TILES.replace("LAYERS", str(layers)).replace("WIDTH", str(atlas_width(layers)))
+        looks = TILES.replace("attention-tiles", f"tiles-{layers}-{tile}").replace("LAYERS", str(layers))
+        looks = looks.replace("WIDTH", str(LEFT + layers * tile + 2)).replace("TILE", str(tile))
         looks = widgets.HTML(looks, layout={"display": "none"})
         over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
         over.add_class("attention-over")
         return over
+
+    def tile_names(self, head):
+        """A name and a place for each tile that's shown together with a head's, row by row."""
+        rows, layers = self.room.shown(head), range(self.room.layers)
+        return [(f"layer {layer}, head {row}", (layer, row)) for row in rows for layer in layers]
 
     def _clicked(self, change):
         layer, head = change["new"]
@@ -144,7 +179,11 @@ class ReadingExplorer(Explorer):
 
     def _draw(self, arrays):
         super()._draw(arrays)
+        self.tiles.unobserve(self._clicked, names="value")  # new options choose the first of them
+        if self.tiles.options != (names := tuple(self.tile_names(arrays.head))):
+            self.tiles.options = names
         self.tiles.value = arrays.layer, arrays.head
+        self.tiles.observe(self._clicked, names="value")
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
@@ -236,29 +275,35 @@ def names(words, state, cell):
 
 
 def atlas(state):
-    """All heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
+    """Heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
 
-    A map with more tokens than a tile has pixels is max-pooled.
+    A map with more tokens than a tile has pixels is max-pooled. Of very many heads, only some are shown.
     """
-    layers, heads, n, _ = state.maps.shape
-    maps = adaptive_max_pool2d(state.maps, TILE) if n > TILE else state.maps
+    layers, heads, tile, rows = state.room
+    shown, n = state.room.shown(state.head), len(state.words)
+    maps = state.maps[:, shown.start : shown.stop]
+    maps = adaptive_max_pool2d(maps, tile) if n > tile else maps
     sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
-    width, height = layers * TILE, heads * TILE
+    width, height, right = layers * tile, rows * tile, LEFT + layers * tile
     title = f"all {layers * heads} heads: click one to see it above"
-    look = {"look": "auto" if n > TILE / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
+    if rows < heads:
+        title = f"heads {shown[0]} to {shown[-1]} of {heads} in each layer; the slider leads to the others"
+    look = {"look": "auto" if n > tile / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
     parts = [moved(title_of(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, ATLAS, width, height, **look)]
-    across = "".join(f"M{LEFT} {ATLAS + head * TILE}h{width}" for head in range(heads + 1))
-    down = "".join(f"M{LEFT + layer * TILE} {ATLAS}v{height}" for layer in range(layers + 1))
+    across = "".join(f"M{LEFT} {ATLAS + row * tile}h{width}" for row in range(rows + 1))
+    down = "".join(f"M{x} {ATLAS}v{height}" for x in range(LEFT, right + 1, tile))
     parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))
-    place = lambda layer, head: {"x": LEFT + layer * TILE, "y": ATLAS + head * TILE, "width": TILE, "height": TILE}  # noqa: E731
-    cover = {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}  # paler than the frame, which can lie on it
-    parts += [tag("rect", **place(*each), **cover) for each in state.ablate]
+    place = lambda layer, head: {"x": LEFT + layer * tile, "y": ATLAS + (head - shown[0]) * tile} | side  # noqa: E731
+    side, cover = {"width": tile, "height": tile}, {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}
+    parts += [tag("rect", **place(*each), **cover) for each in state.ablate if each[1] in shown]  # paler than the frame
     parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 2}))
-    parts += [text(LEFT + (layer + 0.5) * TILE, ATLAS - 5, str(layer)) for layer in range(0, layers, 2)]
-    parts += [text(LEFT - 5, ATLAS + (head + 0.65) * TILE, f"head {head}", "end") for head in range(heads)]
+    named = (
+        range(0, layers, max(2, math.ceil(24 / tile))),
+        shown[:: math.ceil(12 / tile)],
+    )  # as many as there's room for
+    parts += [text(LEFT + (layer + 0.5) * tile, ATLAS - 5, str(layer)) for layer in named[0]]
+    parts += [
+        text(LEFT - 5, ATLAS + (head - shown[0]) * tile + tile / 2 + 4, f"head {head}", "end") for head in named[1]
+    ]
     parts.append(text(LEFT - 5, ATLAS - 5, "layer →", "end", **PALE))
-    return Drawing("".join(parts), atlas_width(layers), ATLAS + height)
-
-
-def atlas_width(layers):
-    return LEFT + layers * TILE + 2
+    return Drawing("".join(parts), right + 2, ATLAS + height)

@@ -33,7 +33,7 @@ FOLLOWED = {
     "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
 }  # fmt: skip
 IDLE = {"vocab_size", "rope.scaling.original_context_length", "rope.scaling.finetuned", "tensor_data_layout"}
-MOST_WIDE, MOST_CONTEXT = 2**20, 2**31
+MOST = 2**31  # of any size
 DIVISORS = "rope_freqs.weight"  # Llama 3's scaling: what each pair's frequency is divided by
 GEMMA_27B = 62  # layers; only the largest of its family scales scores by another width, and no key says so
 
@@ -72,41 +72,22 @@ class ModelConfig(NamedTuple):
         return (self.d_model / self.num_heads if by_width else self.head_dim) ** -0.5
 
 
-class Keys:
-    """Reads a family's keys; ValueError that names a key if it's missing or its value can't be right."""
-
-    def __init__(self, fields, family):
-        self.fields, self.family = fields, family
-
-    def __contains__(self, key):
-        return f"{self.family}.{key}" in self.fields
-
-    def get(self, key, default=None):
-        name = f"{self.family}.{key}"
-        if name not in self.fields and default is None:
-            raise ValueError(f"it lacks {name}")
-        return name, self.fields.get(name, default)
-
-    def size(self, key, most=MOST_WIDE, default=None):
-        name, value = self.get(key, default)
-        if type(value) is not int or not 1 <= value <= most:
-            raise ValueError(f"{name} must be a whole number from 1 to {most:,}, got {shown(value)}")
-        return value
-
-    def number(self, key, default=None):
-        name, value = self.get(key, default)
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a finite number above 0, got {shown(value)}")
-        return float(value)
-
-    def same(self, key, expected):
-        name, value = self.get(key, expected)
-        if value != expected:
-            raise ValueError(f"{name} must be {expected} here, got {shown(value)}")
-
-
 def shown(value):
     return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
+
+
+def number(fields, name, default=None, most=None):
+    """A number among a file's keys: whole and from 1 to `most`, or without it, finite and above 0.
+
+    Errors: ValueError that names the key if it's missing or its value is another one.
+    """
+    value = fields.get(name, default)
+    if value is None:
+        raise ValueError(f"it lacks {name}")
+    kinds, rule = ((int,), f"whole number from 1 to {most:,}") if most else ((int, float), "finite number above 0")
+    if type(value) not in kinds or not 0 < value < math.inf or value > (most or value):
+        raise ValueError(f"{name} must be a {rule}, got {shown(value)}")
+    return value
 
 
 def config_in(header, divisors=None):
@@ -118,67 +99,62 @@ def config_in(header, divisors=None):
     family = fields.get("general.architecture")
     if not isinstance(family, str) or family not in FAMILIES:
         raise ValueError(f"its general.architecture must be one of {', '.join(FAMILIES)}, got {shown(family)}")
-    known = FOLLOWED | IDLE | FAMILIES[family].keys
-    for name in fields:
-        if name.startswith(f"{family}.") and name.removeprefix(f"{family}.") not in known:
-            raise ValueError(f"it has the key {name}, which we don't know how to follow")
-    keys, tokens = Keys(fields, family), tokens_in(fields)
+    known = {f"{family}.{key}" for key in FOLLOWED | IDLE | FAMILIES[family].keys}
+    if unknown := [name for name in fields if name.startswith(f"{family}.") and name not in known]:
+        raise ValueError(f"it has the key {unknown[0]}, which we don't know how to follow")
+    size = lambda key, default=None: number(fields, f"{family}.{key}", default, MOST)  # noqa: E731
+    real = lambda key, default=None: float(number(fields, f"{family}.{key}", default))  # noqa: E731
+    tokens, width, heads = tokens_in(fields), size("embedding_length"), size("attention.head_count")
+    window = FAMILIES[family].gemma and f"{family}.attention.sliding_window" in fields
     config = ModelConfig(
         vocab_size=len(tokens),
-        d_model=(width := keys.size("embedding_length")),
-        d_inner=keys.size("feed_forward_length"),
-        num_layers=keys.size("block_count"),
-        num_heads=(heads := keys.size("attention.head_count", MOST_WIDE)),
-        num_kv_heads=keys.size("attention.head_count_kv", default=heads),
-        head_dim=keys.size("attention.key_length", default=max(width // heads, 1)),
-        base=keys.number("rope.freq_base", default=10_000.0 if family == "llama" else None),
-        eps=keys.number("attention.layer_norm_rms_epsilon"),
-        context_length=keys.size("context_length", MOST_CONTEXT),
+        d_model=width,
+        d_inner=size("feed_forward_length"),
+        num_layers=size("block_count"),
+        num_heads=heads,
+        num_kv_heads=size("attention.head_count_kv", heads),
+        head_dim=size("attention.key_length", max(width // heads, 1)),
+        base=real("rope.freq_base", 10_000.0 if family == "llama" else None),
+        eps=real("attention.layer_norm_rms_epsilon"),
+        context_length=size("context_length"),
         end=token_at(fields, "eos_token_id", len(tokens)),
         beginning=token_at(fields, "bos_token_id", len(tokens)) if wants_beginning(fields) else None,
         family=family,
         tied="output.weight" not in header.tensors,
-        factor=scaling_in(keys),
+        factor=real("rope.scaling.factor", 1.0) if is_scaled(fields, family) else 1.0,
         divisors=divisors,
+        window=size("attention.sliding_window") if window else None,
+        local_base=real("rope.freq_base_swa", 10_000.0),
+        period=size("attention.sliding_window_pattern", 6),
     )
-    return checked(with_window(config, keys), keys, header)
+    check_sizes(config, fields, header.tensors)
+    return config
 
 
-def scaling_in(keys):
-    """What linear scaling divides frequencies by, 1.0 without scaling; ValueError for another kind."""
-    name, kind = keys.get("rope.scaling.type", "linear")
+def is_scaled(fields, family):
+    """Whether frequencies may be scaled, linearly; ValueError for another kind of scaling."""
+    kind = fields.get(f"{family}.rope.scaling.type", "linear")
     if kind not in ("none", "linear"):
-        raise ValueError(f"{name} must be 'none' or 'linear', got {shown(kind)}")
-    return keys.number("rope.scaling.factor", 1.0) if kind == "linear" else 1.0
+        raise ValueError(f"{family}.rope.scaling.type must be 'none' or 'linear', got {shown(kind)}")
+    return kind == "linear"
 
 
-def with_window(config, keys):
-    if not FAMILIES[config.family].gemma or "attention.sliding_window" not in keys:
-        return config
-    return config._replace(
-        window=keys.size("attention.sliding_window", MOST_CONTEXT),
-        local_base=keys.number("rope.freq_base_swa", 10_000.0),
-        period=keys.size("attention.sliding_window_pattern", default=6),
-    )
-
-
-def checked(config, keys, header):
-    """The same config; ValueError if its sizes can't go together."""
-    heads, kv_heads, width = config.num_heads, config.num_kv_heads, config.head_dim
-    if heads % kv_heads:
-        raise ValueError(f"{keys.family}.attention.head_count_kv must divide the {heads} heads, got {kv_heads}")
+def check_sizes(config, fields, tensors):
+    """ValueError if a config's sizes can't go together."""
+    width, layers = config.head_dim, config.num_layers
+    if config.num_heads % config.num_kv_heads:
+        raise ValueError(f"its KV heads must divide the {config.num_heads} heads, got {config.num_kv_heads}")
     if width % 2:
         raise ValueError(f"a head's width must be even, got {width}")
-    keys.same("attention.value_length", width)
-    keys.same("rope.dimension_count", width)
+    for name in (f"{config.family}.attention.value_length", f"{config.family}.rope.dimension_count"):
+        if fields.get(name, width) != width:
+            raise ValueError(f"{name} must be {width}, a head's width, got {shown(fields[name])}")
     if config.divisors is not None and not (
         len(config.divisors) == width // 2 and all(0 < divisor < math.inf for divisor in config.divisors)
     ):
         raise ValueError(f"{DIVISORS} must hold {width // 2} finite numbers above 0")
-    last = f"blk.{config.num_layers - 1}.attn_norm.weight"
-    if last not in header.tensors:  # before any list of its length is made
-        raise ValueError(f"it claims {config.num_layers:,} layers, but lacks {last}")
-    return config
+    if (last := f"blk.{layers - 1}.attn_norm.weight") not in tensors:  # before any list of its length is made
+        raise ValueError(f"it claims {layers:,} layers, but lacks {last}")
 
 
 def layout(config):

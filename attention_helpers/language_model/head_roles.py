@@ -1,5 +1,7 @@
 """Find out what a language model's heads do: repeated texts, scores for each role, ablation, and path patching."""
 
+from typing import NamedTuple
+
 import torch
 from torch.nn import functional as F
 
@@ -39,6 +41,44 @@ def best_heads(scores, count=5):
     check_tensor("scores", scores, (2,), "(num_layers, num_heads)")
     order = scores.flatten().argsort(descending=True, stable=True)[: check_size("count", count)]
     return [divmod(place, scores.shape[1]) for place in order.tolist()]
+
+
+def after_opening(model, token_ids):
+    """The same texts (b, num_tokens), after the token that the model expects at the beginning, if it has one."""
+    return torch.cat((torch.tensor([model.opening], dtype=torch.long).expand(len(token_ids), -1), token_ids), dim=1)
+
+
+class Role(NamedTuple):
+    """A role, and how much weight each head gives to what the role reads, compared with a control."""
+
+    name: str
+    scores: torch.Tensor  # (num_layers, num_heads), mean weights
+    control: str  # what the control reads
+    controls: torch.Tensor  # (num_layers, num_heads), mean weights there
+
+    def heads(self, least=0.3):
+        """The heads, as pairs (layer, head), whose score is larger than its control by `least`; the best first."""
+        above = self.scores - self.controls
+        return [head for head in best_heads(above, above.numel()) if above[head] >= least]
+
+
+def find_roles(model, num_tokens=32, texts=4, seed=0):
+    """The Roles of a model's heads: induction heads, previous-token heads and those that rest on a sink.
+
+    Measured on random tokens, whose repetition is all that's predictable. An induction head's control is the same
+    distance in texts that repeat nothing; a previous-token head's, the token two before; a sink's, the second token.
+    Errors: as in repeated_tokens and the model.
+    Source: Olsson et al. 2022 (arXiv 2209.11895); sinks: Xiao et al. 2023 (arXiv 2309.17453).
+    """
+    twice = repeated_tokens(model, num_tokens, seed, texts)
+    once = repeated_tokens(model, 2 * num_tokens, seed + 1, texts)[:, : 2 * num_tokens]
+    start, back = num_tokens + len(model.opening), num_tokens - 1
+    again, new = (model.look(after_opening(model, each)).maps.mean(dim=0) for each in (twice, once))
+    return [
+        Role("induction", weight_at(again, back, start), "the same in a new text", weight_at(new, back, start)),
+        Role("previous token", weight_at(new, 1), "two before", weight_at(new, 2)),
+        Role("sink", new[..., 2:, 0].mean(dim=-1), "the second token", new[..., 2:, 1].mean(dim=-1)),
+    ]
 
 
 def loss(model, token_ids, start=1, ablate=()):

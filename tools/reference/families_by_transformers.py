@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from .random_models import FAMILIES, KINDS, SCALING, drawn_texts, tiny_config, write_family
+from .random_models import FAMILIES, KINDS, SCALING, config_of, drawn_texts, write_family
 
 WRITTEN, BEST = 4, 3  # tokens written after each text; its last token's largest logits
 
 
 def configuration(file, name):
     """What transformers reads from a file's header, and what it can't know from it."""
-    config, ours = AutoConfig.from_pretrained(**file), tiny_config(name)
+    config, ours = AutoConfig.from_pretrained(**file), config_of(name)
     config.head_dim = ours.head_dim
     if ours.divisors:
         long = {"original_max_position_embeddings": SCALING["original"], "factor": SCALING["factor"]}
@@ -33,7 +33,7 @@ def case(folder, name, kind):
     file = {"pretrained_model_name_or_path": folder, "gguf_file": path.name}
     how = {"config": configuration(file, name), "dtype": torch.float32, "attn_implementation": "eager"}
     model, texts = AutoModelForCausalLM.from_pretrained(**file, **how).eval(), []
-    for text in drawn_texts(name):
+    for text in drawn_texts():
         token_ids, first = torch.tensor([text]), None
         for _ in range(WRITTEN):
             logits = model(token_ids, use_cache=False).logits[0, -1]
