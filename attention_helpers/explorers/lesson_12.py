@@ -38,14 +38,13 @@ class ModelsExplorer(Explorer):
         super().__init__(**first)
 
     def make_controls(self):
-        shown = widgets.ToggleButtons(options=("all", *KINDS), value="all", description="show")
-        shown.tooltip = "Models with layers of this kind; the others fade"
+        names = [*self.models]
+        listed = {"options": names, "value": names[-1], "tooltip": "Whose line is marked"}
+        shown = {"options": ("all", *KINDS), "tooltip": "Models with layers of this kind; the others fade"}
         return {
-            "model": widgets.Dropdown(
-                options=[*self.models], value=[*self.models][-1], description="model", tooltip="Whose line is marked"
-            ),
+            "model": widgets.Dropdown(description="model", **listed),
             "num_tokens": stops("num_tokens", LENGTHS, 2**17, "The length of one text"),
-            "kind": shown,
+            "kind": widgets.Dropdown(description="show", **shown),
         }
 
     def choices(self, values):
