@@ -49,7 +49,7 @@ GRIDS = {
     "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
     "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
-    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**17, 2**20], "num_kv_heads": [8, 128]},
+    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [8192, 2**17, 2**20], "num_kv_heads": [8, 128]},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 

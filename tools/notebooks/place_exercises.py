@@ -25,6 +25,10 @@ INTRODUCTION = """## Exercises
 
 Write your answer, then run the cell. Stuck? The [solutions](solutions/{number}_solutions.ipynb) explain
 every answer."""
+NO_MORE = """## Exercises
+
+This notebook's exercises are where their ideas come up. The [solutions](solutions/{number}_solutions.ipynb) explain every
+answer."""
 SOLUTIONS = """# Solutions to notebook {number}
 
 ![{alternative}](../{picture})
@@ -90,9 +94,9 @@ def exercise_cells(number, turns, deeper):
 def lesson_cells(number, turns):
     """Pairs (kind, source): the cells between a lesson's core and "Going deeper", and those at its end."""
     solved = "How many you've solved ([Help](help.ipynb#Your-progress) shows the whole course):"
-    first = ("markdown", INTRODUCTION.format(number=number)), *exercise_cells(number, turns, deeper=False)
-    last = exercise_cells(number, turns, deeper=True)
-    return [*first, ("markdown", solved), ("code", "practice.progress()")], [*last]
+    first, last = ([*exercise_cells(number, turns, deeper)] for deeper in (False, True))
+    introduction = "markdown", (INTRODUCTION if first else NO_MORE).format(number=number)
+    return [introduction, *first, ("markdown", solved), ("code", "practice.progress()")], last
 
 
 def lesson_of(number):
