@@ -19,7 +19,7 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models figures bench upgrade clean
+	refresh lookup-models rotary-models figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,10 @@ refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 
 lookup-models: ## train data/lookup_models.npz again, the weights that explorers offer as trained (a minute)
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_lookup_models
+
+rotary-models: ## train data/rotary_models.npz again, which notebook 11 reads past their training length (half a minute)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.train_rotary_models
 
 figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, 100 MB)
 	$(ENSURE) test

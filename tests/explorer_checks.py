@@ -28,6 +28,7 @@ CHECKS = {
     "TextExplorer": later.check_text,
     "CostExplorer": later.check_cost,
     "VariantsExplorer": later.check_variants,
+    "LengthExplorer": later.check_length,
     "ReadingExplorer": later.check_reading,
 }
 

@@ -10,5 +10,6 @@ from .lesson_07 import LearningExplorer as LearningExplorer
 from .lesson_08 import TextExplorer as TextExplorer
 from .lesson_09 import CostExplorer as CostExplorer
 from .lesson_10 import VariantsExplorer as VariantsExplorer
+from .lesson_11 import LengthExplorer as LengthExplorer
 from .lesson_13 import ReadingExplorer as ReadingExplorer
 from .playground import Playground as Playground

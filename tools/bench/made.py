@@ -61,6 +61,7 @@ MADE_FROM = {  # all others are made from a sentence alone
     "DropoutExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
+    "LengthExplorer": (),
     "MaskExplorer": (),
     "Playground": (),
     "QKVExplorer": (),
