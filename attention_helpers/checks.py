@@ -139,7 +139,7 @@ def autocast_is_on(device):
     return device.type != "meta" and torch.is_autocast_enabled(device.type)  # autocast doesn't know "meta"
 
 
-def check_token_ids(name, value, vocab_size, longest, symbols=()):
+def check_token_ids(name, value, vocab_size, longest=math.inf, symbols=()):
     """Check an embedding's input: token ids (b, num_tokens, *symbols), whole numbers from 0 to vocab_size - 1.
 
     longest: the most tokens. symbols: further dimensions, if each token consists of several symbols.

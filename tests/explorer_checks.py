@@ -29,6 +29,7 @@ CHECKS = {
     "TextExplorer": later.check_text,
     "CostExplorer": later.check_cost,
     "CacheExplorer": later.check_cache,
+    "LengthExplorer": later.check_length,
     "ModelsExplorer": later.check_models,
     "ReadingExplorer": later.check_reading,
     "MachinesExplorer": machines.check_machines,

@@ -15,6 +15,7 @@ from attention_helpers.explorers.svg import number
 from attention_helpers.modern.published import published_models
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded
+from attention_helpers.training import rotary
 from attention_helpers.training.characters import CharacterModel
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from tools.bench.made import MEASURED, MODEL, MODELS, RUN
@@ -176,6 +177,38 @@ def check_models(e, model, num_tokens, kind):
     parts = [numbers(each)[0] * {"G": 1024}.get(each.split()[1][0], 1) for each in [*readouts(e).values()][:-1]]
     assert sum(parts) == pytest.approx(total / 2**20, rel=1e-2, abs=0.2)
     assert rows[model]["source"] in html.unescape(e.readout)
+
+
+@torch.no_grad()
+def check_length(e, length, window, factor, rule, pair):
+    """A pair's part of a score is the dot product of its two entries, after both were rotated."""
+    state, larger_base = e.arrays, 10_000 * factor ** (16 / 14)
+    plain = 10_000 ** -(torch.arange(8, dtype=torch.float64) / 8)
+    scaled, more = {
+        "linear": (plain / factor, 1),
+        "NTK-aware": (larger_base ** -(torch.arange(8, dtype=torch.float64) / 8), 1),
+        "Llama 3": (llama3_frequencies(plain, factor, 32), 1),
+        "YaRN": yarn_frequencies(plain, factor, 32, 10_000),
+    }[rule]
+    model = rotary.trained().change(frequencies=scaled, factor=more, window=window)
+    x = rotary.held_out_windows(rotary.short_texts(), 256)[:, : length + 1]
+    logits, steps = model.steps(x[:, :-1])
+    right = logits.log_softmax(dim=-1).gather(-1, x[:, 1:, None])[..., 0]  # (windows, length)
+    assert_close(state.losses, -right.mean(dim=0).double(), atol=1e-4, rtol=1e-4)
+    entries = slice(None) if pair == "all" else slice(2 * int(pair), 2 * int(pair) + 2)
+    queries, keys = (each[:, 3, :, entries].double() for each in (steps[1].queries, steps[1].keys))
+    farthest = min(length, window) - 1
+    for distance in {0, 1, min(31, farthest), farthest}:
+        parts = queries[:, distance:] * keys[:, : length - distance]
+        assert state.scores[distance].item() == pytest.approx(parts.sum(dim=-1).mean().item() / 4, abs=1e-3)
+    assert len(state.scores) == farthest + 1
+    far = steps[1].weights[:, 3, -1, : length - 32].sum(dim=-1).mean()
+    followed = 2 if pair == "all" else int(pair)
+    angles = [farthest * scaled[followed], 31 * plain[followed]]
+    ends = [32, 32, state.losses[:32].mean()] + [32, length, state.losses[-32:].mean()] * (length > 32)
+    assert numbers(e.said) == near(ends)
+    assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, far, 31, off=6e-3)
+    assert numbers(readouts(e)[f"pair {followed}"]) == near(*angles)
 
 
 def check_reading(e, text, layer, head, token, ablate):

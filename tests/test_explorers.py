@@ -51,7 +51,7 @@ def test_any_state_shows_what_the_layers_compute(explorer, name, most):
     assert fresh.svg == e.svg  # whatever was shown before
 
 
-@pytest.mark.parametrize("name", ["CacheExplorer"])
+@pytest.mark.parametrize("name", ["CacheExplorer", "LengthExplorer"])
 def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
     e, greyed = explorer(name), set()
     for state in [state for state in states(e, name, 40) if not impossible(name, state)]:

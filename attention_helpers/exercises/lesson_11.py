@@ -142,7 +142,6 @@ def heads_of_queries(generator):
 distance_bias = Exercise(
     name="distance_bias",
     title="A penalty for distance",
-    deeper=True,
     prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
     "each *scaled* score. The first n heads, with n the largest power of two that isn't above their number, have the "
     "slopes `2 ** (-8 * h / n)` for h = 1 to n. Any others get h = 0.5, 1.5, 2.5 and so on. Return the causal weights.",

@@ -10,6 +10,7 @@ from .lesson_07 import LearningExplorer as LearningExplorer
 from .lesson_08 import TextExplorer as TextExplorer
 from .lesson_09 import CostExplorer as CostExplorer
 from .lesson_10 import CacheExplorer as CacheExplorer
+from .lesson_11 import LengthExplorer as LengthExplorer
 from .lesson_12 import ModelsExplorer as ModelsExplorer
 from .lesson_13 import ReadingExplorer as ReadingExplorer
 from .lesson_14 import MachinesExplorer as MachinesExplorer

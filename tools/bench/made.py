@@ -63,6 +63,7 @@ MADE_FROM = {  # all others are made from a sentence alone
     "DropoutExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
+    "LengthExplorer": (),
     "MachinesExplorer": (),
     "MaskExplorer": (),
     "ModelsExplorer": (published_models(),),

@@ -32,6 +32,11 @@ RUNS = {
     "steps too small": {"num_heads": 1, "learning_rate": 0.0001},
     "steps too large": {"num_heads": 1, "learning_rate": 0.1},
 }
+RESCUES = {
+    "none": {"factor": 1, "window": 256},
+    "window of 32": {"factor": 1, "window": 32},
+    **{f"{rule}, factor 4": {"rule": rule, "factor": 4, "window": 256} for rule in ("linear", "NTK-aware", "Llama 3")},
+}
 # By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
 # dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
 GRIDS = {
@@ -48,8 +53,9 @@ GRIDS = {
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
     "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
+    "LengthExplorer": {"length": [32, 64, 128, 256], "rescue": RESCUES, "pair": ["all", "0", "2"]},
     "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
-    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [8192, 2**17, 2**20], "num_kv_heads": [8, 128]},
+    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**17], "num_kv_heads": [8, 128]},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 
