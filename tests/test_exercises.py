@@ -30,7 +30,7 @@ SAYS = {
     "weights_that_are_scaled": "itself, plain, multiply, tokens, transposed, columns, no longer, scaled scores",
     "step_by_hand": "slope, grad_fn, caller, one number, the rate, itself",
     "weights_into_v1": "You copy, You use, reshaping, memory, created",
-    "hide_the_future": "diagonal too, visible, the past, is False, e^0, already, paper, copy, -100, Your columns",
+    "hide_the_future": "diagonal too, visible, the past, is False, e^0, already, paper, copy, -100, by 100, Your col",
     "find_leaks": "rows after, token itself, all the wrong, only the last",
     "mend_the_leak": "itself, past is hidden, gets scores, shorter, sum to 1, scaling",
     "window_mask": "too many, too few, upside down, as back, Nothing, is open, causal mask",

@@ -63,6 +63,8 @@ hide_the_future = Exercise(
         ("fills with -100", "-torch.inf", "-100.0"): """
             -100 is a score like any other, and here one row has only scores near -1000. Which value is below every
             score?""",
+        ("subtracts 100", "scores.masked_fill(future, -torch.inf)", "scores - 100.0 * future"): """
+            You make hidden scores smaller by 100, but one of them is 1000. Which value hides a score of any size?""",
         ("sums the columns", "dim=-1", "dim=0"): """
             Your columns sum to 1, but a token's weights are a row. Along which dimension does softmax go?""",
     },
