@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from attention_helpers import causal_mask
 from attention_helpers.explorers.lesson_13 import plain, quoted
 from attention_helpers.explorers.svg import number
+from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
 from attention_helpers.modern.published import published_models
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded

@@ -27,8 +27,8 @@ Write your answer, then run the cell. Stuck? The [solutions](solutions/{number}_
 every answer."""
 NO_MORE = """## Exercises
 
-This notebook's exercises are where their ideas come up. The [solutions](solutions/{number}_solutions.ipynb) explain every
-answer."""
+This notebook's exercises are where their ideas come up. The
+[solutions](solutions/{number}_solutions.ipynb) explain every answer."""
 SOLUTIONS = """# Solutions to notebook {number}
 
 ![{alternative}](../{picture})
