@@ -73,16 +73,15 @@ def install_proxy():
 def decode_model():
     """Decode the language model where all may read it and none but root may write; some seconds at the first time.
 
-    Where it can't be kept, end here: each learner would decode it again, into 0.5 GB of memory.
+    Where it can't be kept, end here: no learner could read it.
     """
     from attention_helpers.language_model.model_file import read_model
 
     folder = BUILD / "model"
-    read_model(folder=folder)
-    if not folder.is_dir() or not any(folder.iterdir()):
-        sys.exit(
-            f"The decoded language model of notebook 13 (0.5 GB) doesn't fit into {folder}: make room on the disk."
-        )
+    try:
+        read_model(folder=folder)
+    except (OSError, ValueError) as error:
+        sys.exit(f"The language model of notebook 13 can't be decoded into {folder}: {error}")
     open_to_readers(folder)
 
 

@@ -12,6 +12,7 @@ from explorer_page import SVG, check_claim, frames, told, tree_of, words_of
 from PIL import Image
 
 from attention_helpers.explorers import ReadingExplorer, lesson_13
+from attention_helpers.explorers.atlas import TOP, room_for
 from attention_helpers.explorers.lesson_13 import quoted
 from attention_helpers.language_model.head_roles import repeated_tokens
 from attention_helpers.language_model.model import LanguageModel
@@ -30,7 +31,7 @@ def tiles(explorer, tile=TILE, **look):
     """Columns and rows of the tiles that have a rectangle with some attributes over them."""
     root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / tile
     rects = [rect for rect in root.iter(f"{SVG}rect") if look.items() <= rect.attrib.items()]
-    return [(place(rect, "x", 64), place(rect, "y", lesson_13.ATLAS)) for rect in rects]
+    return [(place(rect, "x", 64), place(rect, "y", TOP)) for rect in rects]
 
 
 def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(explorer):
@@ -56,18 +57,18 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
     assert at["0"] == 64 + TILE / 2
     for layer, head in itertools.product(range(2), range(4)):
-        assert 0 < at[f"head {head}"] - lesson_13.ATLAS - head * TILE < TILE
+        assert 0 < at[f"head {head}"] - TOP - head * TILE < TILE
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
 
 
 def test_the_atlas_scales_within_its_size_and_says_which_heads_it_shows():
     for layers, heads in ((30, 9), (16, 32), (28, 16), (48, 64)):
-        room = lesson_13.room_for(layers, heads)
+        room = room_for(layers, heads)
         assert room.tile * layers <= 630
         assert room.tile * room.rows <= 189
         assert {head for first in range(heads) for head in room.shown(first)} == set(range(heads))
-    assert lesson_13.room_for(16, 32).rows == 32  # all fit
+    assert room_for(16, 32).rows == 32  # all fit
     many = MODEL.config._replace(num_heads=64, num_kv_heads=1, d_model=64)
     explorer = ReadingExplorer(
         LanguageModel(many, MODEL.tokenizer).requires_grad_(False),

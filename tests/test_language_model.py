@@ -226,6 +226,7 @@ def test_roles_are_found_and_an_even_head_has_none(opening):
     made = SimpleNamespace(opening=opening, look=one_job_each, config=SimpleNamespace(vocab_size=10**6))
     roles = {role.name: role for role in find_roles(made)}
     assert roles["induction"].heads() == [(0, 1)]
+    assert roles["induction"].scores[0, 1] == 1  # a beginning token moves where the repetition starts
     assert roles["previous token"].heads() == [(0, 0)]
     assert roles["sink"].heads() == [(0, 1), (0, 2)]  # nothing in a new text came before
     assert all(role.scores[0, 3] - role.controls[0, 3] < 0.02 for role in roles.values())

@@ -1,27 +1,23 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
 import torch
-from torch.nn.functional import adaptive_max_pool2d
 
 from ..language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
+from .atlas import atlas, room_for
 from .base import MESSAGE, Explorer, answer_quietly, slider, stops
 from .hatching import hatching
-from .ink import BLACK, HEADS
-from .svg import FRAME, LEAST, LEFT, PALE, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
+from .ink import HEADS
+from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels
 
 MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, ABOVE = 198, 18  # pixels: the side of the map; above it and the atlas, for names
-ATLAS = ABOVE + 16  # above the atlas, for its title too
-WIDEST, HIGHEST = 630, 189  # the atlas at most, unless there are more than 126 layers
-LARGEST, PARTLY, SMALLEST = 21, 9, 5  # a head's tile: at most, if not all heads fit, and at least
+MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
 KEPT_MAPS = 4000  # of cached forward passes together
 LILAC = "#9988FF"
 # A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
@@ -52,27 +48,6 @@ class ReadingState(NamedTuple):
 
     row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
     room = property(lambda self: room_for(*self.maps.shape[:2]))  # of the atlas
-
-
-class Room(NamedTuple):
-    """How the atlas shows a model's heads: the side of a tile in pixels, and how many heads of each layer at once."""
-
-    layers: int
-    heads: int
-    tile: int
-    rows: int
-
-    def shown(self, head):
-        """The heads that are shown together with one of them."""
-        first = min(head // self.rows * self.rows, self.heads - self.rows)
-        return range(first, first + self.rows)
-
-
-def room_for(layers, heads):
-    """Tiles as large as the atlas has room for; if they'd be too small, larger ones of some of the heads."""
-    fits = HIGHEST // heads
-    tile = max(SMALLEST, min(LARGEST, WIDEST // layers, fits if fits >= SMALLEST else PARTLY))
-    return Room(layers, heads, tile, min(heads, HIGHEST // tile))
 
 
 class ReadingExplorer(Explorer):
@@ -113,11 +88,10 @@ class ReadingExplorer(Explorer):
         layers, tile = self.room.layers, self.room.tile
         names = self.tile_names(self.values["head"])
         self.tiles = widgets.RadioButtons(options=names, value=(self.values["layer"], self.values["head"]))
-        self.tiles.add_class("attention-tiles")
-        self.tiles.add_class(f"tiles-{layers}-{tile}")  # two models may be on one page
+        self.tiles.add_class(own := f"attention-tiles-{layers}-{tile}")  # a page may have two models
         self.tiles.observe(self._clicked, names="value")
         answer_quietly(self.tiles)
-        looks = TILES.replace("attention-tiles", f"tiles-{layers}-{tile}").replace("LAYERS", str(layers))
+        looks = TILES.replace("attention-tiles", own).replace("LAYERS", str(layers))
         looks = looks.replace("WIDTH", str(LEFT + layers * tile + 2)).replace("TILE", str(tile))
         looks = widgets.HTML(looks, layout={"display": "none"})
         over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
@@ -272,38 +246,3 @@ def names(words, state, cell):
         return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
     most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
     return [text(LEFT - 5, row, shortened(words[state.token]), "end"), text(ends[most], y + 14, shortened(words[most]))]
-
-
-def atlas(state):
-    """Heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
-
-    A map with more tokens than a tile has pixels is max-pooled. Of very many heads, only some are shown.
-    """
-    layers, heads, tile, rows = state.room
-    shown, n = state.room.shown(state.head), len(state.words)
-    maps = state.maps[:, shown.start : shown.stop]
-    maps = adaptive_max_pool2d(maps, tile) if n > tile else maps
-    sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
-    width, height, right = layers * tile, rows * tile, LEFT + layers * tile
-    title = f"all {layers * heads} heads: click one to see it above"
-    if rows < heads:
-        title = f"heads {shown[0]} to {shown[-1]} of {heads} in each layer; the slider leads to the others"
-    look = {"look": "auto" if n > tile / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
-    parts = [moved(title_of(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, ATLAS, width, height, **look)]
-    across = "".join(f"M{LEFT} {ATLAS + row * tile}h{width}" for row in range(rows + 1))
-    down = "".join(f"M{x} {ATLAS}v{height}" for x in range(LEFT, right + 1, tile))
-    parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))
-    place = lambda layer, head: {"x": LEFT + layer * tile, "y": ATLAS + (head - shown[0]) * tile} | side  # noqa: E731
-    side, cover = {"width": tile, "height": tile}, {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}
-    parts += [tag("rect", **place(*each), **cover) for each in state.ablate if each[1] in shown]  # paler than the frame
-    parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 2}))
-    named = (
-        range(0, layers, max(2, math.ceil(24 / tile))),
-        shown[:: math.ceil(12 / tile)],
-    )  # as many as there's room for
-    parts += [text(LEFT + (layer + 0.5) * tile, ATLAS - 5, str(layer)) for layer in named[0]]
-    parts += [
-        text(LEFT - 5, ATLAS + (head - shown[0]) * tile + tile / 2 + 4, f"head {head}", "end") for head in named[1]
-    ]
-    parts.append(text(LEFT - 5, ATLAS - 5, "layer →", "end", **PALE))
-    return Drawing("".join(parts), right + 2, ATLAS + height)

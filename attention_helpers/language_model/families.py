@@ -90,8 +90,8 @@ def number(fields, name, default=None, most=None):
     return value
 
 
-def config_in(header, divisors=None):
-    """The ModelConfig in a file's Header; divisors: what Llama 3's scaling divides frequencies by, if it has them.
+def config_in(header):
+    """The ModelConfig in a file's Header, except for the divisors, which are a tensor.
 
     Errors: ValueError for another family, a key that we don't know or a value that can't be right.
     """
@@ -122,7 +122,6 @@ def config_in(header, divisors=None):
         family=family,
         tied="output.weight" not in header.tensors,
         factor=real("rope.scaling.factor", 1.0) if is_scaled(fields, family) else 1.0,
-        divisors=divisors,
         window=size("attention.sliding_window") if window else None,
         local_base=real("rope.freq_base_swa", 10_000.0),
         period=size("attention.sliding_window_pattern", 6),
@@ -149,10 +148,6 @@ def check_sizes(config, fields, tensors):
     for name in (f"{config.family}.attention.value_length", f"{config.family}.rope.dimension_count"):
         if fields.get(name, width) != width:
             raise ValueError(f"{name} must be {width}, a head's width, got {shown(fields[name])}")
-    if config.divisors is not None and not (
-        len(config.divisors) == width // 2 and all(0 < divisor < math.inf for divisor in config.divisors)
-    ):
-        raise ValueError(f"{DIVISORS} must hold {width // 2} finite numbers above 0")
     if (last := f"blk.{layers - 1}.attn_norm.weight") not in tensors:  # before any list of its length is made
         raise ValueError(f"it claims {layers:,} layers, but lacks {last}")
 
@@ -198,7 +193,6 @@ def order_of(name, config, rows):
     name: ours. A head's rows come as two halves in most families' files. Attention scores don't change if the rows of
     queries, of keys and of their norms move together.
     """
-    turned = any(part in name for part in ("W_query", "W_key", "query_norm", "key_norm"))
-    if not turned or not FAMILIES[config.family].halves:
+    if not FAMILIES[config.family].halves or name.split(".")[-2] not in ("W_query", "W_key", "query_norm", "key_norm"):
         return None
     return np.arange(rows).reshape(-1, 2, config.head_dim // 2).swapaxes(1, 2).ravel()  # (rows,)

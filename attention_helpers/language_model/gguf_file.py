@@ -32,14 +32,22 @@ def opened(path):
     """
     try:
         header = read_header(path)
-        divisors = None
-        if DIVISORS in header.tensors and header.fields.get("general.architecture") == "llama":
-            divisors = np.concatenate([*decoded_rows(path, header.tensors.pop(DIVISORS))]).ravel().tolist()
-        config = config_in(header, divisors)
+        config = config_in(header)
+        if DIVISORS in header.tensors and config.family == "llama":
+            config = config._replace(divisors=divisors_at(path, header.tensors.pop(DIVISORS), config.head_dim // 2))
         shapes, places = matched(header.tensors, layout(config))
         return ModelFile(path, config, tokenizer_json(header.fields), shapes, places)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def divisors_at(path, place, count):
+    """What Llama 3's scaling divides each pair's frequency by, a list; ValueError if it can't be."""
+    check_kind(place.kind)
+    divisors = np.concatenate([*decoded_rows(path, place)]).ravel().tolist() if place.shape == (count,) else [0]
+    if not all(0 < divisor < np.inf for divisor in divisors):
+        raise ValueError(f"{DIVISORS} must hold {count} finite numbers above 0")
+    return divisors
 
 
 def matched(tensors, names):

@@ -100,19 +100,11 @@ def read_header(path):
     for count, most, what in ((num_tensors, MOST_TENSORS, "tensors"), (num_fields, MOST_FIELDS, "keys")):
         if count > most:
             raise ValueError(f"it claims {count:,} {what}, more than {most:,}")
-    fields = dict(once("key", (read_field(reader) for _ in range(num_fields))))
-    tensors = dict(once("tensor", [read_place(reader) for _ in range(num_tensors)]))
-    return Header(fields, placed(tensors, reader, alignment_in(fields)))
-
-
-def once(what, pairs):
-    """Pairs of a name and a value; ValueError if a name comes twice."""
-    seen = set()
-    for name, value in pairs:
-        if name in seen:
-            raise ValueError(f"the {what} {name!r} comes twice")
-        seen.add(name)
-        yield name, value
+    fields = dict(read_field(reader) for _ in range(num_fields))
+    tensors = dict(read_place(reader) for _ in range(num_tensors))
+    if len(fields) + len(tensors) < num_fields + num_tensors:
+        raise ValueError("one of its keys or tensors comes twice")
+    return Header(fields, placed(tensors, reader, fields.get("general.alignment", 32)))
 
 
 def read_field(reader):
@@ -139,16 +131,13 @@ def read_place(reader):
     return name, Place(tuple(shape[::-1]), known[kind], start, math.prod(shape) // block * length)
 
 
-def alignment_in(fields):
-    """Each tensor begins at a multiple of so many bytes."""
-    alignment = fields.get("general.alignment", 32)
+def placed(tensors, reader, alignment):
+    """The Places, counted from the file's beginning; ValueError for one that isn't within the file.
+
+    alignment: each tensor begins at a multiple of so many bytes.
+    """
     if not isinstance(alignment, int) or not 1 <= alignment <= MIB:
         raise ValueError(f"general.alignment must be a whole number from 1 to {MIB:,}, got {alignment!r}")
-    return alignment
-
-
-def placed(tensors, reader, alignment):
-    """The Places, counted from the file's beginning; ValueError for one that isn't within the file."""
     begin = math.ceil(reader.at / alignment) * alignment
     for name, place in tensors.items():
         if place.start % alignment:

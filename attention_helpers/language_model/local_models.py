@@ -63,14 +63,12 @@ def models_in(program, folder):
 def in_ollama(folder):
     """Names and paths: manifests/HOST/OWNER/MODEL/TAG lists a model's parts, which are in blobs, by their checksums."""
     for manifest in (folder / "manifests").rglob("*"):
+        if not manifest.is_file() or manifest.stat().st_size > LONGEST_MANIFEST:
+            continue
         try:
-            parts = json.loads(manifest.read_text(encoding="utf-8")) if fits(manifest) else {}
+            parts = json.loads(manifest.read_text(encoding="utf-8"))
             digests = [part["digest"] for part in parts.get("layers", []) if part.get("mediaType") == MODEL_LAYER]
         except (ValueError, KeyError, AttributeError, TypeError):  # another file in the same folder
             continue
         for digest in digests:
             yield f"{manifest.parent.name}:{manifest.name}", folder / "blobs" / digest.replace(":", "-")
-
-
-def fits(manifest):
-    return manifest.is_file() and manifest.stat().st_size <= LONGEST_MANIFEST

@@ -133,7 +133,7 @@ def keep(file, path, quiet):
     text = json.dumps([file.config, file.tokenizer, file.shapes]).encode()
     text += b" " * (-(8 + len(text)) % 64)  # so that the weights begin where a processor likes to read
     size = WEIGHT * file.num_parameters
-    says = f"decoding {path.name}, {size / 1e9:.1f} GB of memory and disk"
+    says = f"{Path(file.path).name}: {size / 1e9:.1f} GB of memory and disk"
     part = path.with_suffix(f".{os.getpid()}.part")  # two notebooks may decode at the same time
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

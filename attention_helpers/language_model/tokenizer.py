@@ -138,5 +138,5 @@ def implied_merges(words, scores):
     for word, score in zip(words, scores, strict=True):
         pairs = ((word[:cut], word[cut:]) for cut in range(len(word) - 1, 0, -1))
         merges += [(score, first, second) for first, second in pairs if first in there and second in there]
-    merges.sort(key=lambda merge: (-merge[0], -len(merge[1]), -len(merge[2])))
+    merges.sort(key=lambda merge: -merge[0])
     return [(first, second) for _, first, second in merges]
