@@ -13,7 +13,7 @@ from types import FunctionType
 from uuid import uuid4
 
 from ..checks import check_number, check_size
-from .worker import serve, typed
+from .worker import remove, serve, typed
 
 START = 120  # seconds for importing torch and meeting each other; that takes two or three, or ten on a busy machine
 GRACE = 1.0  # seconds that the others have, after one has failed, to say what went wrong there
@@ -147,12 +147,15 @@ def how_it_ended(worker):
 
 
 def end(workers, links, meeting):
-    """End the processes of a crew, and leave no file."""
+    """End the processes of a crew, and leave no file, even if this is interrupted, or killed."""
     started = [worker for worker in workers if worker.pid is not None]
-    for worker in started:
-        worker.kill()
-    for worker in started:
-        worker.join(10)
-    for link in links:
-        link.close()
-    meeting.unlink(missing_ok=True)
+    try:
+        remove(meeting)  # first, while there are processes that would do it
+        for worker in started:
+            worker.kill()
+        for worker in started:
+            worker.join(10)
+        for link in links:
+            link.close()
+    finally:
+        remove(meeting)  # which those that hadn't met yet may have made again

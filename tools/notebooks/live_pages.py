@@ -48,7 +48,7 @@ GRIDS = {
     "VariantsExplorer": {"positions": EVERY, "num_kv_heads": [1, 2, 4], "window": [2, 5, 8, 12]},
     "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
-    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**17, 2**20], "num_kv_heads": [8, 128]},
+    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**20], "num_kv_heads": [8, 128]},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 
