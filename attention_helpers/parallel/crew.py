@@ -38,9 +38,9 @@ class Crew:
     Errors: TypeError or ValueError unless processes is a whole number of at least 1.
 
     We start and watch the processes ourselves, with the standard library's spawn context. torch.multiprocessing and
-    torchrun's agent start processes for one function or script, so each job would cost seconds again;
-    concurrent.futures can't give each process its own part; and with none of them a process notices at once that the
-    notebook's kernel was killed.
+    torchrun's agent start processes for one function or script, so each job would cost seconds again, and
+    concurrent.futures can't give each process its own part. A killed kernel would leave processes behind with all of
+    these, except torch.multiprocessing on Linux.
     """
 
     def __init__(self, processes):
