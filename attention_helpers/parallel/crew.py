@@ -13,7 +13,7 @@ from types import FunctionType
 from uuid import uuid4
 
 from ..checks import check_number, check_size
-from .worker import serve, typed
+from .worker import remove, serve, typed
 
 START = 120  # seconds for importing torch and meeting each other; that takes two or three, or ten on a busy machine
 GRACE = 1.0  # seconds that the others have, after one has failed, to say what went wrong there
@@ -38,9 +38,9 @@ class Crew:
     Errors: TypeError or ValueError unless processes is a whole number of at least 1.
 
     We start and watch the processes ourselves, with the standard library's spawn context. torch.multiprocessing and
-    torchrun's agent start processes for one function or script, so each job would cost seconds again;
-    concurrent.futures can't give each process its own part; and with none of them a process notices at once that the
-    notebook's kernel was killed.
+    torchrun's agent start processes for one function or script, so each job would cost seconds again, and
+    concurrent.futures can't give each process its own part. A killed kernel would leave processes behind with all of
+    these, except torch.multiprocessing on Linux.
     """
 
     def __init__(self, processes):
@@ -147,12 +147,15 @@ def how_it_ended(worker):
 
 
 def end(workers, links, meeting):
-    """End the processes of a crew, and leave no file."""
+    """End the processes of a crew, and leave no file, even if this is interrupted, or killed."""
     started = [worker for worker in workers if worker.pid is not None]
-    for worker in started:
-        worker.kill()
-    for worker in started:
-        worker.join(10)
-    for link in links:
-        link.close()
-    meeting.unlink(missing_ok=True)
+    try:
+        remove(meeting)  # first, while there are processes that would do it
+        for worker in started:
+            worker.kill()
+        for worker in started:
+            worker.join(10)
+        for link in links:
+            link.close()
+    finally:
+        remove(meeting)  # which those that hadn't met yet may have made again

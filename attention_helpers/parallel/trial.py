@@ -30,6 +30,7 @@ def outcome(split, layer, x):
     x, before = x.detach().requires_grad_(), bytes_written()
     output, part = split(layer, x)
     sent = None if before is None else bytes_written() - before
+    part.zero_grad()  # of what ran before
     output.square().sum().backward()
     grads = {name: parameter.grad for name, parameter in part.named_parameters()}
     local = {name: getattr(grad, "to_local", lambda grad=grad: grad)() for name, grad in grads.items()}

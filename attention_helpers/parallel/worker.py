@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 import traceback
+from contextlib import suppress
 from multiprocessing import connection, parent_process
 
 
@@ -37,10 +38,14 @@ def stay_apart():
 def end_with_parent(meeting):
     """Wait until the process that started this one is gone, for whatever reason, and end too."""
     connection.wait([parent_process().sentinel])
-    try:
-        meeting.unlink(missing_ok=True)
-    finally:  # on Windows, another process may still have the file open
-        os._exit(1)
+    remove(meeting)
+    os._exit(1)
+
+
+def remove(meeting):
+    """Remove the file if it's there, and nobody has it open, which Windows would mind."""
+    with suppress(OSError):
+        meeting.unlink()
 
 
 def alone():

@@ -55,7 +55,7 @@ GRIDS = {
     "TextExplorer": {"back": EVERY},
     "LengthExplorer": {"length": [32, 64, 128, 256], "rescue": RESCUES, "pair": ["all", "0", "2"]},
     "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
-    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**17], "num_kv_heads": [8, 128]},
+    "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**20], "num_kv_heads": [8, 128]},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 
