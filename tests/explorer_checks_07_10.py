@@ -200,7 +200,7 @@ def check_reading(e, text, layer, head, token, ablate):
     said += f". Next, with all heads: {whole}; with {len(state.ablate)} ablated: {without}. "
     check_claim(e.alt, f"{said}{first} of 8 heads give the first token more than half…")
     shown, title = " ".join(words_of(tree_of(e))), f"likely next tokens after “{words[token]}”"
-    assert all(each in shown for each in (f"layer {layer}, head {head}", title, "layer →", "all 8 heads"))
+    assert all(each in shown for each in (f"layer {layer}, head {head}", title, "layer →", "all 8 heads: click one"))
     assert ("masked" in shown) == (len(words) > 1)
     assert ("key →" in shown) == (len(words) < 19)  # more names than fit
 
