@@ -1,5 +1,7 @@
 """What the explorers of lessons 7 to 10 must show in any state, recomputed with layers or with torch's functions."""
 
+import re
+
 import pytest
 import torch
 from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, tips, told, tree_of, words_of
@@ -61,7 +63,8 @@ def check_learning(e, step, example):
     first, second = [f"{pair[-1]} (from {pair})" for pair in state.asked]
     check_claim(readouts(e)["right answers"], f"{first} and {second}")
     check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
-    check_claim(e.alt, f"After {step} of … loss is … nats; the accuracy is … question {words[6]} reads. By head 1: …")
+    said = f"After {step} of … loss is {snapshot.loss:.2f} nats; the accuracy is …"
+    check_claim(e.alt, f"{said} question {words[6]} reads. By head 1: …")
 
 
 def likeliest(shares, comes, count):
@@ -93,6 +96,9 @@ def check_text(e, text, back):
     heads = [*HEAD_COLOURS[: len(maps[0])]]
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(hidden), colours=2 * heads)
     check_arcs(e, [weights[:, state.place] for weights in maps], names, state.place)
+    assert (
+        min(float(y) for y in re.findall(r"[QC]\S+ (-?[\d.]+) ", e.svg)) > -35
+    )  # no arc leaves its 60 px, twice as high
     shown = [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words]
     assert shown == [f"{sign}, probability: {number(share, 4)}" for sign, share in bars]
     comes = "nothing comes yet"

@@ -21,7 +21,7 @@ COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 0.5 42.5 7.9",
         "512 tokens, num_heads 12, num_kv_heads 12 … width of 768 … 3.22 billion FLOPs, 0.25 of them for scores and "
-        "context. … 4 bytes the scores take 12.6 MB, … values 3.1 MB. Measured peak: split 42.5 MB, fused 7.9 MB.",
+        "context. … 4 bytes the scores … 12.6 MB, keys and values 3.1 MB. Measured peak: split 42.5 MB, fused 7.9 MB.",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
@@ -43,7 +43,8 @@ def test_figures_of_a_cost(cost, state, said, rows, alt):
     cost.set(**state)
     check_claim(cost.said, said)
     assert figures(" ".join(readouts(cost).values())) == rows.split()
-    about = "FLOPs … billion; … of them, for scores and context, … squared scores … bytes = … keys and values … bytes ="
+    about = "FLOPs … billion; … of them, for scores and context, grow with num_tokens squared"
+    about += " scores … × … × … × … bytes = … keys and values 2 × … × … × … bytes ="
     about += " … decoding … FLOPs per byte of keys and values…" + " measured peak …" * ("peak" in alt)
     check_claim(" ".join(map(" ".join, readouts(cost).items())), about)
     check_claim(cost.alt, alt)
@@ -78,7 +79,7 @@ def test_the_curves_are_those_of_the_sizes_that_are_set(cost):
     assert curves["scores of 32 heads"] == close({n: 32 * n * n * 2 for n in LENGTHS})
     assert curves["keys and values"] == close({n: 2 * n * 8 * 128 * 2 for n in LENGTHS})
     assert points == {}
-    check_claim(Markup(cost.message.value), "No measured points: … 12 heads, width 768, float32.")
+    check_claim(Markup(cost.message.value), "No measured points: … with 12 heads, width 768, float32.")
     [x] = [float(text.get("x")) for text in tree_of(cost).iter(f"{SVG}text") if text.text == "64"]
     assert f"M{x:.1f} " in cost.svg  # the line at the length that is set
     cost.measured = {}
@@ -99,6 +100,7 @@ def test_heads_keep_their_own_keys_until_some_are_shared(cost):
     def state():
         return tuple(cost.values[name] for name in ("width", "num_heads", "num_kv_heads"))
 
+    assert cost.controls["num_heads"].options[-1] == 64  # no more, though 96 divides 768 too
     cost.controls["num_heads"].value = 48
     assert state() == (768, 48, 48)
     cost.controls["width"].value = 1600  # 1600 / 48 isn't whole, 1600 / 40 is

@@ -126,6 +126,11 @@ CLAIMS = {
         ({}, "alt", "query head 3 with KV head 2 reads token 9, starts, most (0.47); …"),
     ],
 }
+CLAIMS["CostExplorer"] = [
+    ({}, "controls", "num_tokens: … num_heads: How many heads share … width: The width of a token's vector before …"),
+    ({}, "controls", "before and after the layer num_kv_heads: Heads of keys and values, which the query heads …"),
+]
+CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
 CLAIMS["ReadingExplorer"] = [
     ({}, "controls", "text: What the model reads, … layer: One of the layers, … head: One of the layer's heads, …"),
     ({}, "controls", "token: Whose row is framed, and after which the bars predict ablated: Heads set …"),
