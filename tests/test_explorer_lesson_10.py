@@ -56,6 +56,7 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     assert at["0"] == 64 + lesson_10.TILE / 2
     width, height = 2 * lesson_10.TILE, 4 * lesson_10.TILE
     assert (image.get("width"), image.get("height")) == (str(width), str(height))
+    assert explorer._rows[1][0].width == 64 + width + 2  # with the whole frame of the last tile
     lines = [f"M64 {lesson_10.ATLAS + head * lesson_10.TILE}h{width}" for head in range(5)]
     assert "".join(lines) + f"M64 {lesson_10.ATLAS}v{height}" in explorer.svg
     for layer, head in itertools.product(range(2), range(4)):

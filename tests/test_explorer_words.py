@@ -43,7 +43,7 @@ CLAIMS = {
         ({"made": "row missing"}, "said", "“B ?” gives 0.498 of its weight to “B 1” and 0.498 to itself"),
         (MATRICES, "weight that “B 1” gives to “B ?”", "0.003"),
         ({}, "scores of “B ?”", "0.00, 1.00, 0.00, 2.00"),
-        (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, … it reads: 0.99, 0.00…"),
+        (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, B 1: 0.99, … reads: 0.99…"),
         ({}, "controls", "made from: What makes queries, keys, values"),
         (MATRICES, "picture", "queries A 3 … token ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
     ],
@@ -57,7 +57,7 @@ CLAIMS = {
         ({"scaling": True}, "variance entering softmax", "1.1415 = 73.0556 / 64"),
         ({}, "mean entropy", "0.60 bits of at most 2.58"),
         ({}, "picture", "-2.3 … scores Your … weights Your … entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
-        ({}, "controls", "d_k: The width of queries and keys … divide by √d_k: Scale …"),
+        ({}, "controls", "d_k: The width of queries and keys … √d_k: Scale the scores before …"),
         ({}, "alt", "Scores from -20.72 to 16.22. Largest weight of each row: Your → step 0.52, … entropy 0.60 bits…"),
     ],
     "MaskExplorer": [
