@@ -8,14 +8,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-model.txt"]
 REQUIREMENTS += ["docs/requirements.txt", "classroom/requirements.txt"]
-FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml", "notebooks/course.toml"]
+FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml"]
 
 
 def copy_of_checkout(folder):
     """Copy what the set-up needs; the folder's name is one that careless quoting and globbing trip over."""
     checkout = folder / "a course [1]"
     shutil.copytree(ROOT / "tools", checkout / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
+    for name in [*FILES, "notebooks/course.toml"]:
         (checkout / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
     return checkout

@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 
 import pytest
 import torch
@@ -65,7 +66,8 @@ def check_learning(e, step, example):
     first, second = [f"{pair[-1]} (from {pair})" for pair in state.asked]
     check_claim(readouts(e)["right answers"], f"{first} and {second}")
     check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
-    check_claim(e.alt, f"After {step} of … loss is … nats; the accuracy is … question {words[6]} reads. By head 1: …")
+    said = f"After {step} of … loss is {snapshot.loss:.2f} nats; the accuracy is …"
+    check_claim(e.alt, f"{said} question {words[6]} reads. By head 1: …")
 
 
 def likeliest(shares, comes, count):
@@ -97,6 +99,9 @@ def check_text(e, text, back):
     heads = [*HEAD_COLOURS[: len(maps[0])]]
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(hidden), colours=2 * heads)
     check_arcs(e, [weights[:, state.place] for weights in maps], names, state.place)
+    assert (
+        min(float(y) for y in re.findall(r"[QC]\S+ (-?[\d.]+) ", e.svg)) > -35
+    )  # no arc leaves its 60 px, twice as high
     shown = [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words]
     assert shown == [f"{sign}, probability: {number(share, 4)}" for sign, share in bars]
     comes = "nothing comes yet"
@@ -237,7 +242,7 @@ def check_reading(e, text, layer, head, token, ablate):
     said += f". Next, with all heads: {whole}; with {len(state.ablate)} ablated: {without}. "
     check_claim(e.alt, f"{said}{first} of 8 heads give the first token more than half…")
     shown, title = " ".join(words_of(tree_of(e))), f"likely next tokens after “{words[token]}”"
-    assert all(each in shown for each in (f"layer {layer}, head {head}", title, "layer →", "all 8 heads"))
+    assert all(each in shown for each in (f"layer {layer}, head {head}", title, "layer →", "all 8 heads: click one"))
     assert ("masked" in shown) == (len(words) > 1)
     assert ("key →" in shown) == (len(words) < 19)  # more names than fit
 

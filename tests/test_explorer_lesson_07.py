@@ -38,6 +38,8 @@ def test_the_headline_tells_what_each_head_reads_most_or_of_many_the_strongest(h
     row, right = e.arrays.weights[:, -1], [f"{share:.0%}" for share in e.arrays.accuracy.tolist()]
     each = range(len(heads)) if len(heads) < 3 else [row.amax(dim=1).argmax().item()]
     reads = [(f"{head + 1}", *figures(e.arrays.tokens[row[head].argmax()]), f"{row[head].max():.2f}") for head in each]
+    shades = [part.get("fill") for part in tree_of(e).iter(f"{SVG}g") if part.get("transform") == "translate(0,26)"]
+    assert shades == [HEAD_COLOURS[0] if len(heads) == 1 else "currentColor"]  # of the colour bar, for all heads
     assert figures(e.said) == ["2", *dict.fromkeys(right), *(figure for read in reads for figure in read)]
 
 
@@ -86,10 +88,12 @@ def test_the_strips_show_what_the_question_read_in_the_run_and_the_step_is_frame
 def test_the_chart_shows_the_accuracy_of_both_answers(learning):
     tree = tree_of(learning)
     ticks = {text.text: float(text.get("y")) for text in tree.iter(f"{SVG}text") if (text.text or "").endswith("%")}
+    columns = [float(text.get("x")) for text in tree.iter(f"{SVG}text") if text.text in map(str, STEPS)][-5:]
     curves = dict(told(tree))
     for answer, (name, dashes) in enumerate((("first answer", "none"), ("second answer", "6 4"))):
         assert curves[name].get("stroke-dasharray") == dashes
-        heights = [float(spot.split()[1]) for spot in curves[name].get("d")[1:].split("L")]
+        across, heights = zip(*(map(float, spot.split()) for spot in curves[name].get("d")[1:].split("L")), strict=True)
+        assert [*across] == near(columns, off=0.1)
         shares = (ticks["0%"] - 4 - np.array(heights)) / (ticks["0%"] - ticks["100%"])
         assert shares.tolist() == near([snapshot.accuracy[answer] for snapshot in RUN.snapshots], off=0.01)
 
@@ -144,6 +148,8 @@ def test_the_position_goes_with_the_letters_that_are_read(typed):
     typed.controls["text"].value = "hßave"  # four letters are left
     assert list(typed.controls["back"].options) == [3, 2, 1, 0]
     assert (typed.values["back"], typed.arrays.place) == (3, 0)
+    typed.controls["text"].value = "h"
+    assert list(typed.controls["back"].options) == [0]
     typed.controls["text"].value = "have a jar"
     assert (typed.values["back"], typed.arrays.place) == (5, 4)
 

@@ -78,7 +78,7 @@ def test_the_curves_are_those_of_the_sizes_that_are_set(cost):
     assert curves["scores of 32 heads"] == close({n: 32 * n * n * 2 for n in LENGTHS})
     assert curves["keys and values"] == close({n: 2 * n * 4096 * 2 for n in LENGTHS})
     assert points == {}
-    check_claim(Markup(cost.message.value), "No measured points: … 12 heads, width 768, float32.")
+    check_claim(Markup(cost.message.value), "No measured points: … with 12 heads, width 768, float32.")
     [x] = [float(text.get("x")) for text in tree_of(cost).iter(f"{SVG}text") if text.text == "64"]
     assert f"M{x:.1f} " in cost.svg  # the line at the length that is set
     cost.measured = {}

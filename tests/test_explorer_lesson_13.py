@@ -56,6 +56,11 @@ def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
     texts = tree_of(explorer)[1][0].iter(f"{SVG}text")
     at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
     assert at["0"] == 64 + TILE / 2
+    width, height = 2 * TILE, 4 * TILE
+    assert (image.get("width"), image.get("height")) == (str(width), str(height))
+    assert explorer._rows[1][0].width == 64 + width + 2  # with the whole frame of the last tile
+    lines = [f"M64 {TOP + head * TILE}h{width}" for head in range(5)]
+    assert "".join(lines) + f"M64 {TOP}v{height}" in explorer.svg
     for layer, head in itertools.product(range(2), range(4)):
         assert 0 < at[f"head {head}"] - TOP - head * TILE < TILE
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
@@ -112,17 +117,27 @@ def test_roles_are_those_of_a_text_that_comes_twice(explorer):
 def test_what_ablation_changes_is_said_in_its_direction(explorer):
     explorer.set(ablate="its layer")
     for before, now, moves in ((0.5, 0.4, "falls from 0.50 to 0.40"), (0.4, 0.5, "rises from 0.40 to 0.50")):
-        state = explorer.arrays._replace(shares=torch.tensor([[before] + 4 * [0.1], [now] + 4 * [0.05]]))
-        assert f" {moves}" in explorer.headline(state)
+        shares = torch.tensor([[before] + 4 * [0.1], [now] + 4 * [0.05]])
+        state = explorer.arrays._replace(shares=shares, ablate=((0, 0), (1, 0)))
+        check_claim(explorer.headline(state), f"With 2 heads ablated, … {moves}.…")
         check_claim(
-            explorer.in_words(state), f"all heads: … {before:.2f}, … 0.10; with 4 ablated: … {now:.2f}, … 0.05. …"
+            explorer.in_words(state), f"all heads: … {before:.2f}, … 0.10; with 2 ablated: … {now:.2f}, … 0.05. …"
         )
+
+
+def test_rows_and_columns_have_their_names(explorer):
+    spots = tree_of(explorer)[0][0].iter(f"{SVG}text")
+    found = [(spot.text, float(spot.get("x")), float(spot.get("y"))) for spot in spots if spot.text in "abc"]
+    cell, top = lesson_10.MAP / 6, lesson_10.ABOVE
+    rows = [(name, 59, top + (n + 0.5) * cell + 4) for n, name in enumerate("abcabc")]
+    assert found == rows + [(name, 64 + (n + 0.5) * cell, top + lesson_10.MAP + 14) for n, name in enumerate("abcabc")]
 
 
 def test_of_a_long_text_the_token_and_what_it_reads_most_are_named(explorer):
     explorer.set(text=TEXT, layer=0, head=0, token=20)
     most, least = (TEXT[place(explorer.arrays.row[:21])] for place in (torch.argmax, torch.argmin))
     assert most != least
+    assert "image-rendering:auto" in explorer.svg  # or tiles with fewer pixels than tokens lose rows
     assert words_of(tree_of(explorer)[0][0])[-2:] == [TEXT[20], most]
     [(_, y, *_)] = frames(tree_of(explorer)[0][0], "2")
     assert y == pytest.approx(lesson_13.ABOVE + 20 * lesson_13.MAP / len(TEXT), abs=0.1)

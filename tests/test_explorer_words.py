@@ -33,9 +33,9 @@ CLAIMS = {
             "alt",
             "Query Your. Scores: Your: 1.00, … Weights at temperature 0.1: Your: 0.45, … Context vector: 0.50, …",
         ),
-        (STARTS, "picture", "weights of all … or more scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
+        (STARTS, "picture", "weights of all queries … scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
         (STARTS, "picture", "entry 0 entry 1 entry 2 embedding context …"),
-        ({}, "controls", "query: … looks at … temperature: Divides …"),
+        ({}, "controls", "query: The token … tokens temperature: Divides the scores before softmax"),
     ],
     "QKVExplorer": [
         ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
@@ -43,7 +43,8 @@ CLAIMS = {
         ({"made": "row missing"}, "said", "“B ?” gives 0.498 of its weight to “B 1” and 0.498 to itself"),
         (MATRICES, "weight that “B 1” gives to “B ?”", "0.003"),
         ({}, "scores of “B ?”", "0.00, 1.00, 0.00, 2.00"),
-        (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, … 0.99, 0.00, 0.00…"),
+        (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, B 1: 0.99, … reads: 0.99…"),
+        ({}, "controls", "made from: What makes queries, keys, values"),
         (MATRICES, "picture", "queries A 3 … token ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
     ],
     "ScalingExplorer": [
@@ -51,11 +52,13 @@ CLAIMS = {
         ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (“one” reads itself)"),
         ({"d_k": 8, "seed": 47}, "said", "variance 3.8: “journey” reads almost only “one”, 0.92"),
         ({"d_k": 8, "seed": 8}, "said", "variance 9.2: the largest weight is 0.87 (“step” reads “with”)"),
+        ({"d_k": 1, "seed": 1}, "said", "variance 0.14: the largest weight is 0.29 (“Your” reads “journey”)"),
+        ({"d_k": 1, "seed": 1}, "picture", "0.00 … scores Your …"),
         ({"scaling": True}, "variance entering softmax", "1.1415 = 73.0556 / 64"),
         ({}, "mean entropy", "0.60 bits of at most 2.58"),
-        ({}, "picture", "scores Your … weights Your … or more entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
-        ({}, "controls", "d_k: The width … divide by √d_k: Scale …"),
-        ({}, "alt", "Scores from -20.72 to 16.22. Largest … row: Your → step 0.52, … Mean entropy 0.60 bits…"),
+        ({}, "picture", "-2.3 … scores Your … weights Your … entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
+        ({}, "controls", "d_k: The width of queries and keys … √d_k: Scale the scores before …"),
+        ({}, "alt", "Scores from -20.72 to 16.22. Largest weight of each row: Your → step 0.52, … entropy 0.60 bits…"),
     ],
     "MaskExplorer": [
         ({"place": 2}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
@@ -64,9 +67,9 @@ CLAIMS = {
         ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
         ({}, "weight of “B ?” on later tokens", "0.994"),
         ({"mask": True}, "weight of “B ?” on later tokens", "0.000"),
-        ({"mask": True}, "alt", "A 3, … Scores … 0.00, 0.00, -inf, -inf. … B ?: 0.50, … 1, 2, 3 by 0.00, 0.00…"),
+        ({"mask": True}, "alt", "A 3, … Scores … 0.00, 0.00, -inf, -inf. Its weights: A 3: 0.50, … reads digits 1, …"),
         ({}, "picture", "5.8 … scores ÷ √3 A 3 … 0.994 0.000 … weights … digits that “B ?” reads … 0.99 … 1 2 3 …"),
-        ({}, "controls", "Hide later … come before …"),
+        ({}, "controls", "mask: Hide later tokens before … B ?: How many tokens come before …"),
     ],
     "DropoutExplorer": [
         ({}, "said", "Step 300, p = 0: loss ≈ 0.39 on the training sequences, ≈ 0.66 on new ones"),
@@ -74,7 +77,7 @@ CLAIMS = {
         ({"step": 15}, "lowest on new ones so far", "≈ 0.12, at step 15"),
         ({}, "lowest on new ones so far", "≈ 0.12, at step 15"),
         ({}, "always answering 0", "≈ 0.40 on new ones"),
-        ({}, "of dropout p", "The share of weights dropped …"),
+        ({}, "controls", "step: Steps of training dropout p: The share of weights dropped in each step"),
         ({}, "alt", "… Weights of day 6: day 1: 0.00, … day 4: 0.19, day 5: 0.58, … drops 0 of 21 weights.…"),
     ],
     "WrapperExplorer": [
@@ -147,6 +150,15 @@ CLAIMS = {
         ),
     ],
 }
+CLAIMS["CostExplorer"] = [
+    ({}, "controls", "num_tokens: … num_heads: How many heads share … width: The width of a token's vector before …"),
+    ({}, "controls", "before and after the layer num_kv_heads: Heads of keys and values, which the query heads …"),
+]
+CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
+CLAIMS["ReadingExplorer"] = [
+    ({}, "controls", "text: What the model reads, … layer: One of the layers, … head: One of the layer's heads, …"),
+    ({}, "controls", "token: Whose row is framed, and after which the bars predict ablated: Heads set …"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +208,7 @@ def test_a_single_token_reads_itself():
     e = explorers.ScoresExplorer(Sentence(["one"], torch.tensor([[-0.23, 1.0, 1.0]])))
     check_claim(e.said, "“one” reads almost only itself: 1.00")
     assert "-0.3" in words_of(tree_of(e))  # where its vectors' axis begins
+    e = explorers.ScoresExplorer(Sentence(["zero"], torch.zeros(1, 3)))
+    assert words_of(tree_of(e)).count("0.1") == 2  # where axes of nothing but zeros end
+    e = explorers.ScalingExplorer(Sentence(["one"], torch.ones(1, 3)))
+    check_claim(e.said, "Scores have variance 0: … nearly even, at most 1.00")

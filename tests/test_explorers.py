@@ -109,7 +109,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
 
 IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
     ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
-    ("ReadingExplorer", "text", "x" * 65, "abc", "text must hold at most 64 tokens, got 65"),
+    ("ReadingExplorer", "text", "x" * 65, "x" * 64, "text must hold at most 64 tokens, got 65"),
     ("ReadingExplorer", "text", "", "abc", "at least one token"),
     ("LayerExplorer", "context_length", 5, 6, "x must hold at most context_length=5 tokens"),
 ]

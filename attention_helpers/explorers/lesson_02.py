@@ -115,7 +115,7 @@ class ScalingExplorer(SentenceExplorer):
 
     def picture(self, state):
         tokens, most, limit = self.tokens, largest(state.scores), weight_limit(len(self.tokens))
-        decimals = 2 if most < 9.995 else 1 if most < 99.95 else 0  # five characters fit a cell
+        decimals = 2 if most < 9.995 else 1  # five characters fit a cell
         signed = {"limit": most, "ink": SIGNED, "tell": "{} meets {}", "decimals": decimals}
         scores = heatmap(state.scores, tokens, tokens, "scores", side=SIDE, **signed)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=SIDE, limit=limit, beside=False)

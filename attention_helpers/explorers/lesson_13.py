@@ -186,7 +186,7 @@ class ReadingExplorer(Explorer):
         return {}  # the atlas must stay the last thing, for the radio buttons over it
 
     def in_words(self, state):
-        first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum() if len(state.words) > 1 else 0
+        first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum()  # none if there's only one token: its mean is NaN
         return (
             f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
             f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "

@@ -52,7 +52,7 @@ def variants(node):
                 yield ast.Call(function, arguments[:n] + arguments[n + 1 :], keywords)
 
 
-def changed(tree):
+def changed(tree, variants):
     """Each variant of each node, as (node, variant, the program that has it in the node's place)."""
     for parent in ast.walk(tree):
         for field, value in ast.iter_fields(parent):
@@ -65,11 +65,11 @@ def changed(tree):
                     yield child, new, text
 
 
-def mutants(source):
+def mutants(source, variants=variants):
     """Pairs of what was changed, in words, and the changed program, each program once."""
     tree = ast.parse(textwrap.dedent(source))
     seen = {ast.unparse(tree)}
-    for old, new, text in changed(tree):
+    for old, new, text in changed(tree, variants):
         if text not in seen:
             seen.add(text)
             first_line = ast.unparse(old).partition("\n")[0]
