@@ -152,7 +152,6 @@ CLAIMS = {
 }
 CLAIMS["CostExplorer"] = [
     ({}, "controls", "num_tokens: … num_heads: How many heads share … width: The width of a token's vector before …"),
-    ({}, "controls", "before and after the layer num_kv_heads: Heads of keys and values, which the query heads …"),
 ]
 CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
 CLAIMS["ReadingExplorer"] = [
