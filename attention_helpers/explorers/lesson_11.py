@@ -68,7 +68,7 @@ class LengthExplorer(Explorer):
             "length": stops("length", LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
             "window": stops("window", widths, LONGEST, "How many characters each one sees, including itself"),
             "factor": stops("factor", (1, 2, 4, 8), 1, "The text is to be how many times longer; 1 scales nothing"),
-            "rule": widgets.ToggleButtons(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
+            "rule": widgets.Dropdown(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
             "pair": stops("pair", ("all", *map(str, range(8))), "all", "Whose part of the scores is shown"),
         }
 

@@ -97,7 +97,8 @@ class Live:
         made = shown_by(codes)
         self.explorer = getattr(made, "explorer", made)  # the playground's is behind its door
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
-        if unknown := [name for name in GRIDS[kind] if name not in self.controls and not self.trains]:
+        named = {name for name, values in GRIDS[kind].items() if not isinstance(values, dict)}
+        if unknown := [name for name in named if name not in self.controls and not self.trains]:
             raise ValueError(f"GRIDS in live_pages.py must name controls of {kind}, got {', '.join(unknown)}")
         grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
         self.grid = {name: offered for name, offered in grid.items() if len(offered) > 1}
