@@ -69,4 +69,6 @@ def test_the_command_writes_what_the_notebook_reads_and_trains(tmp_path, monkeyp
     for name, part in rotary.trained().named_parameters():
         assert (part - untrained.get_parameter(name)).abs().max() < 0.01  # two steps of AdamW at 0.003
     assert not torch.allclose(rotary.trained().embed.weight, untrained.embed.weight, atol=1e-3)
-    assert rotary.trained("none").attention[0].frequencies is None
+    rotated, plain = (rotary.trained(positions).attention[0] for positions in ("rotary", "none"))
+    assert plain.frequencies is None
+    assert not torch.equal(rotated.W_query.weight, plain.W_query.weight)  # they began alike

@@ -17,7 +17,7 @@ RULES = ("linear", "NTK-aware", "Llama 3", "YaRN")
 SEEN, LENGTHS, LONGEST = 32, (32, 48, 64, 96, 128, 192, 256), 256  # characters: in training, and here
 EACH = 8  # positions per point of the loss's curve
 PLAIN, HEAD = rope_frequencies(16), 4  # the model's frequencies, and the head of the second layer that is shown
-WIDE, TALL = 395, 200  # of a chart
+WIDE, TALL = 380, 200  # of a chart
 
 
 class LengthState(NamedTuple):
@@ -133,7 +133,7 @@ def chart(title, xlabel, marks, spots, level=None):
     parts += [tag("rect", **new), text(right - 4, top + 13, "never in training", "end", **PALE)]
     if level:
         parts.append(line(LEFT, y_of(level), right, y_of(level), **AXIS, stroke_dasharray="4 3"))
-        parts.append(text(right - 4, y_of(level) - 5, "equal probabilities", "end", **PALE))
+        parts.append(text(LEFT + 4, y_of(level) - 5, "equal probabilities", "start", **PALE))
     parts.append(curve([(x_of(place), y_of(value)) for place, value in spots], title))
     parts.append(text(right, bottom + 30, f"{xlabel} →", "end", **PALE))
     return Drawing("".join(parts), WIDE, bottom + 36)

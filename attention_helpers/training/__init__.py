@@ -1,1 +1,1 @@
-"""The lookup task and the training loop, and character models (notebooks 07 and 08)."""
+"""The lookup task and the training loop (notebook 07), and character models (08, and 11 with rotary positions)."""

@@ -13,8 +13,8 @@ from tools.notebooks.figures import drawings, drawn
 
 SITE = ROOT / "build" / "site"
 MOST = 150_000  # bytes of a page with its figures, compressed
-# A figure's letters in pixels, and the ids of the page.
-SEEN = """() => [
+# A figure's letters in pixels, also of one below a prediction that hides it, and the ids of the page.
+SEEN = """() => document.querySelectorAll('details').forEach((each) => (each.open = true)) || [
     [...document.querySelectorAll('svg.figure')].map((figure) => {
         const scale = figure.getBoundingClientRect().width / figure.viewBox.baseVal.width;
         const letters = [...figure.querySelectorAll('text, tspan')].filter((text) => text.textContent.trim());
