@@ -45,7 +45,8 @@ def test_every_target_and_file_that_a_page_names_is_there(page):
 def course(tmp_path):
     checkout = copy_of_checkout(tmp_path)
     for name in ("notebooks", "attention_helpers"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        left_out = shutil.ignore_patterns("__pycache__", ".*")
+        shutil.copytree(ROOT / name, checkout / name, ignore=left_out, dirs_exist_ok=True)
     return checkout
 
 
