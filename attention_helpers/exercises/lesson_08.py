@@ -83,8 +83,8 @@ cut_the_future = Exercise(
         "them with 1e-4.",
     ],
     why="After a cut, the rest of the future can't be read, because it isn't there. If all logits stay the same, up to "
-    "rounding, no token of this input used it. A leak can be anywhere, and as small as you like, so we look at the "
-    "largest change over all cuts.",
+    "rounding, no token of this input used it. A leak can be at any place, so we look at the largest change over all "
+    "cuts. (One that's smaller than 1e-4 passes, because rounding changes logits a little, too.)",
     moral="It needs only the model's input and output, so it works on any model that accepts shorter inputs.",
 )
 

@@ -114,9 +114,9 @@ scaled_frequencies = Exercise(
         "`keep = ((turns - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
         "`frequencies * (keep + (1 - keep) / factor)` adds both shares.",
     ],
-    why="A pair that has completed a turn in training has shown the model all its angles, so it can stay. A slower one "
-    "would reach new angles in a longer text. Divided by the factor, it reaches none in a text that's `factor` times "
-    "as long.",
+    why="A pair that completes several turns in training has shown the model all its angles, so it can stay. One that "
+    "doesn't complete a turn would reach new angles in a longer text. Divided by the factor, it reaches none in a text "
+    "that's `factor` times as long. In between, the rule blends.",
     moral="Llama 3.1 uses this with a factor of 8, and the ends 1 and 4.",
 )
 
