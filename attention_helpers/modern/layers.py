@@ -180,8 +180,8 @@ class CrossAttention(nn.Module):
     """Attention to another text: queries from x, keys and values from `other`, no future to hide.
 
     x: (b, num_tokens, d_in); other: (b, num_others, d_other); mask: boolean, True hides, any shape
-    that broadcasts to (b, num_heads, num_tokens, num_others), like a padding_mask. Returns
-    (b, num_tokens, d_out).
+    that broadcasts to (b, num_heads, num_tokens, num_others), such as padding, (b, 1, 1,
+    num_others). Returns (b, num_tokens, d_out).
     Errors: as in MultiHeadAttention; also TypeError or ValueError if `other` or mask doesn't fit.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3 (encoder-decoder
     attention).
