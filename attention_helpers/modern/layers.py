@@ -57,7 +57,9 @@ class ModernAttention(nn.Module):
             frequencies = rope_frequencies(self.head_dim, base)
         self.frequencies = None if frequencies is None else check_frequencies(frequencies, self.head_dim)
         self.factor = check_finite("factor", factor)
-        self.qk_norm = check_qk_norm(qk_norm)
+        if qk_norm not in (None, "head", "width"):
+            raise ValueError(f"qk_norm must be None, 'head' or 'width', got {qk_norm!r}")
+        self.qk_norm = qk_norm
         width, kv_width = num_heads * self.head_dim, num_kv_heads * self.head_dim
         self.W_query = nn.Linear(d_in, width, bias=check_flag("bias", bias))
         self.W_key = nn.Linear(d_in, kv_width, bias=bias)
@@ -160,12 +162,6 @@ class ModernAttention(nn.Module):
         """ValueError unless the cache holds what `past` tokens leave behind and fits the `new` keys."""
         kept = past if self.window is None else min(past, self.window - 1)
         check_cached(cache, new, "(b, num_kv_heads, kept, head_dim)", kept)
-
-
-def check_qk_norm(qk_norm):
-    if qk_norm not in (None, "head", "width"):
-        raise ValueError(f"qk_norm must be None, 'head' or 'width', got {qk_norm!r}")
-    return qk_norm
 
 
 def width_of_head(d_out, num_heads, head_dim):
