@@ -6,6 +6,7 @@ the solution (running.py). What they return is compared (compare.py). Where it d
 """
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import torch
 
 from . import record
 from .compare import alike, finding, in_words
-from .mistakes import Mistake, edited, paragraph, written
+from .mistakes import Mistake, edited, paragraph
 from .reply import Progress, Reply
 from .running import Interrupted, kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
@@ -86,8 +87,8 @@ class Exercise:
         """
         if isinstance(wrong, str):
             return lambda function: self.mistake(function, wrong)
-        mistake = written(wrong, name)
-        self.written_mistakes[mistake.name] = mistake
+        name = name or re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", wrong.__name__).lower()
+        self.written_mistakes[name] = Mistake(name, wrong, paragraph(wrong.__doc__))
         return wrong
 
     @cached_property
