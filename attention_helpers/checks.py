@@ -144,8 +144,7 @@ def check_token_ids(name, value, vocab_size, longest=math.inf, symbols=()):
 
     longest: the most tokens. symbols: further dimensions, if each token consists of several symbols.
     """
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    check_plain(name, value)
     if value.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"{name} must hold whole numbers, torch.int64 or torch.int32, got {value.dtype}")
     if value.ndim != 2 + len(symbols) or value.shape[2:] != symbols:

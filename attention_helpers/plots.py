@@ -105,12 +105,12 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     y_label, x_label = labels or ("query: who reads", "key: who is read")
     ax.set(title=title, xlabel=x_label, ylabel=y_label)
     ax.figure.colorbar(image, ax=ax, shrink=0.85)
-    numbers = []
-    if max(values.shape) <= NUMBERS_UP_TO:
-        numbers = [ax.text(j, i, "", ha="center", va="center", fontsize=9) for i, j in np.ndindex(values.shape)]
-    heatmap = Heatmap(image, numbers, hatch)
-    write_numbers(heatmap, values, hide)
-    return heatmap
+    colours, numbers = cmap(image.norm(values)), []
+    light = luminance(1 - colours[..., 3:] * (1 - colours[..., :3]))  # on white
+    for i, j in np.ndindex(values.shape) if max(values.shape) <= NUMBERS_UP_TO else ():
+        look = {"color": "black" if light[i, j] > 0.179 else "white", "ha": "center", "va": "center", "fontsize": 9}
+        numbers.append(ax.text(j, i, "" if hide[i, j] else f"{values[i, j]:.2f}", **look))
+    return Heatmap(image, numbers, hatch)
 
 
 def draw_influence(ax, values, tokens, title="", *, limits=None):
@@ -150,15 +150,6 @@ def span(values):
 def luminance(rgb):
     """WCAG's relative luminance, 0 to 1, of sRGB colours (..., 3). Above 0.179, black text is easier to read."""
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
-
-
-def write_numbers(heatmap, values, hide):
-    """Write each number in its cell, dark on light or light on dark; hidden cells get none."""
-    colours = heatmap.image.cmap(heatmap.image.norm(values))
-    light = luminance(1 - colours[..., 3:] * (1 - colours[..., :3]))  # on white
-    for text, (i, j) in zip(heatmap.numbers, np.ndindex(values.shape), strict=False):
-        text.set_text("" if hide[i, j] else f"{values[i, j]:.2f}")
-        text.set_color("black" if light[i, j] > 0.179 else "white")
 
 
 def draw_bars(ax, series, labels, title="", ylabel="", *, colours=SERIES):

@@ -11,7 +11,6 @@ an account that owns nothing else. Only `collect` starts as root, to read the wo
 writes anything.
 """
 
-import importlib
 import os
 import pwd
 import re
@@ -25,19 +24,10 @@ import nbformat
 COURSE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(COURSE))  # where tools lies
 
-from attention_helpers.exercises import NUMBERS  # noqa: E402 (after the path)
-from tools.notebooks.manifest import LESSONS  # noqa: E402
+from attention_helpers.exercises import NUMBERS, practice  # noqa: E402 (after the path)
+from tools.notebooks.manifest import lesson_of  # noqa: E402
 
 POINTS = 1  # for each exercise
-
-
-def exercises_of(number):
-    return importlib.import_module(f"attention_helpers.exercises.lesson_{number}").EXERCISES
-
-
-def path_of(number):
-    """Where the course has this lesson."""
-    return next(lesson.path for lesson in LESSONS if lesson.number == number)
 
 
 def graded(exercise):
@@ -73,31 +63,28 @@ def with_marks(notebook, exercises):
 
 def put(text, folder, number):
     """Write a lesson, given as the text of a notebook, with marks into one of nbgrader's folders."""
-    notebook = with_marks(nbformat.reads(text, as_version=4), exercises_of(number))
+    notebook = with_marks(nbformat.reads(text, as_version=4), practice(number).EXERCISES)
     folder.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, folder / path_of(number).name)
+    nbformat.write(notebook, folder / lesson_of(number).path.name)
 
 
 def make(folder, number):
     """Write an assignment for a lesson, and enter it in nbgrader's gradebook."""
-    refuse_root()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # nbgrader lets everybody read what it writes
-    put(path_of(number).read_text(encoding="utf-8"), folder / "source" / number, number)
+    put(lesson_of(number).path.read_text(encoding="utf-8"), folder / "source" / number, number)
     if nbgrader(folder, "generate_assignment", number, "--force"):
         sys.exit("nbgrader could not make the assignment, for the reason printed above.")
 
 
 def grade(folder, number):
     """Have nbgrader run what was handed in, and write all marks into grades.csv, also where some cannot be run."""
-    refuse_root()
     if [nbgrader(folder, *job) for job in (("autograde", number, "--force"), ("export",))] != [0, 0]:
         sys.exit("nbgrader could not do all of it, for the reason printed above. What it could is in grades.csv.")
 
 
 def feedback(folder, number):
     """Have nbgrader write a page for each learner whose notebook was graded, with every exercise and its mark."""
-    refuse_root()
     if nbgrader(folder, "generate_feedback", number, "--force"):
         sys.exit("nbgrader could not write every page, for the reason printed above.")
 
@@ -134,7 +121,7 @@ def collect(folder, number, *names):
     It is read as its account, so that a link leads nowhere where the account cannot go, and written as the folder's
     owner, who this process then is for good.
     """
-    file, texts = Path("workbook", path_of(number).name), {}
+    file, texts = Path("workbook", lesson_of(number).path.name), {}
     for name in names:
         account = pwd.getpwnam(name)
         own = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
@@ -156,6 +143,7 @@ def main(arguments):
         case [_, _, number, *_] if number not in NUMBERS:
             sys.exit(f"{number} is no lesson with exercises: give one of {', '.join(NUMBERS)}.")
         case [job, folder, number] if job in JOBS:
+            refuse_root()
             JOBS[job](Path(folder), number)
         case ["collect", folder, number, *names] if names:
             collect(Path(folder), number, *names)

@@ -29,7 +29,7 @@ from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAtten
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
-from attention_helpers.modern.parts import best_keys_mask, padding_mask, repeat_kv, sink_weights, window_mask
+from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
@@ -171,10 +171,6 @@ PARTS = [
     (lambda: best_keys_mask(SCORES, 0), ValueError, "k must", "got 0", LEAST),
     (lambda: repeat_kv(SCORES, 5), ValueError, "num_kv_heads", "got num_kv_heads=2", "divide num_heads"),
     (lambda: window_mask(3, 2, -1), ValueError, "past", "got -1", "at least 0"),
-    (lambda: padding_mask([1, 4], 3), ValueError, "lengths", "got [1, 4]", "at most 3"),
-    (lambda: padding_mask([], 3), ValueError, "lengths", "got []", "at least one length"),
-    (lambda: padding_mask([1.5], 3), TypeError, "lengths", "got [1.5]", WHOLE),
-    (lambda: padding_mask([1], 3, "top"), ValueError, "side", "got 'top'", "'left' or 'right'"),
     (lambda: sink_weights(SCORES, ones(3)), ValueError, "sink", "got (3,)", "each of 2 heads"),
     (lambda: sink_weights(SCORES, ones(2), ones(4) > 0), ValueError, "mask", "got (4,)", "broadcast to scores"),
 ]

@@ -28,8 +28,8 @@ def set_up():
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_each_exercise_of_each_lesson_gets_its_mark_right_after_its_check(marks, number):
-    exercises = marks.exercises_of(number)
-    notebook = marks.with_marks(nbformat.read(marks.path_of(number), as_version=4), exercises)
+    exercises = marks.practice(number).EXERCISES
+    notebook = marks.with_marks(nbformat.read(marks.lesson_of(number).path, as_version=4), exercises)
     kinds = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
     graded = [place for place, kind in enumerate(kinds) if kind.get("grade")]
     assert [kinds[place]["grade_id"] for place in graded] == [exercise.name for exercise in exercises]
@@ -42,7 +42,7 @@ def test_each_exercise_of_each_lesson_gets_its_mark_right_after_its_check(marks,
 
 
 def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_end(marks):
-    exercises = marks.exercises_of("03")
+    exercises = marks.practice("03").EXERCISES
     own = marks.marked(nbformat.v4.new_code_cell("assert True"), exercises[0].name, grade=True, points=99)
     notebook = marks.with_marks(nbformat.v4.new_notebook(cells=[own]), exercises)
     assert "nbgrader" not in notebook.cells[0].metadata

@@ -10,8 +10,14 @@ from attention_helpers import influence, max_difference
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention
 from attention_helpers.modern.linear import delta_rule, linear_attention
-from attention_helpers.modern.parts import padding_mask
 from attention_helpers.modern.positions import rotate
+
+
+def hidden_padding(lengths, num_tokens, side="right"):
+    """A mask (b, 1, 1, num_tokens) for texts of these lengths; side: where their padding is."""
+    positions = torch.arange(num_tokens)
+    positions = positions.flip(0) if side == "left" else positions
+    return (positions >= torch.tensor(lengths)[:, None])[:, None, None]
 
 
 def made(seed, *sizes, layer_class=ModernAttention, **options):
@@ -90,7 +96,7 @@ def test_it_is_torchs_function_on_what_was_rotated(layer, num_tokens, seed):
 def test_padding_never_changes_another_tokens_row(layer, lengths, side):
     """Each text gives the same result as on its own, for any padding content; nothing is NaN."""
     longest = max(*lengths, 1)
-    hide = padding_mask(lengths, longest, side)
+    hide = hidden_padding(lengths, longest, side)
     x = (100 * drawn(len(lengths), longest, 5)).requires_grad_()
     result = layer(x, hide & ~torch.eye(longest, dtype=torch.bool))  # each sees itself: no row is empty
     assert result.isfinite().all()
@@ -172,7 +178,7 @@ def test_cross_attention_is_torchs_function(sizes):
     d_other, num_others = 1 + sizes.seed % 5, 1 + sizes.seed % 7
     layer = made(sizes.seed, sizes.d_in, d_other, sizes.d_out, sizes.num_heads, layer_class=CrossAttention)
     x, other = sizes.x().requires_grad_(), sizes.draw(sizes.b, num_others, d_other).requires_grad_()
-    hide = padding_mask([1 + (sizes.seed + n) % num_others for n in range(sizes.b)], num_others)
+    hide = hidden_padding([1 + (sizes.seed + n) % num_others for n in range(sizes.b)], num_others)
     q, k, v = (
         part.unflatten(-1, (sizes.num_heads, -1)).transpose(1, 2)
         for part in (layer.W_query(x), layer.W_key(other), layer.W_value(other))

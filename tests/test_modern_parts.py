@@ -9,10 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import attention_scores, causal_mask, context_vectors, max_difference
 from attention_helpers.modern.parts import (
-    alibi_bias,
-    alibi_slopes,
     best_keys_mask,
-    padding_mask,
     repeat_kv,
     sink_weights,
     window_mask,
@@ -81,30 +78,6 @@ def test_a_window_shows_a_token_itself_and_those_just_before(sizes):
     for row, hidden in enumerate(window_mask(sizes.num_tokens, window, past), start=past):
         seen = [key for key in range(past + sizes.num_tokens) if row - window < key <= row]
         assert (~hidden).nonzero().flatten().tolist() == seen
-
-
-def test_alibi_falls_with_the_distance_by_each_heads_slope():
-    bias = alibi_bias(6, 4)
-    for head, slope in enumerate(alibi_slopes(6).tolist()):
-        assert bias[head, 2].tolist() == [-2 * slope, -slope, 0, -slope]
-    assert bias.shape == (6, 4, 4)
-    assert bias.dtype == torch.float32
-
-
-def test_alibis_slopes_are_those_of_the_paper():
-    assert alibi_slopes(8).tolist() == [2**-n for n in range(1, 9)]
-    assert alibi_slopes(1).tolist() == [2**-8]
-    assert alibi_slopes(3).tolist() == [2**-4, 2**-8, 2**-2]  # as Bloom has them
-    assert alibi_slopes(6).tolist() == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_is_at_its_side(side):
-    hide = padding_mask([3, 1, 0, 2], 3, side)
-    assert hide.shape == (4, 1, 1, 3)
-    rows = {"right": ["...", ".xx", "xxx", "..x"], "left": ["...", "xx.", "xxx", "x.."]}[side]
-    assert ["".join(".x"[h] for h in row) for row in hide[:, 0, 0].tolist()] == rows
-    assert torch.equal(hide, padding_mask(torch.tensor([3, 1, 0, 2]), 3, side))
 
 
 @over_sizes

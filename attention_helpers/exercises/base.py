@@ -6,6 +6,7 @@ the solution (running.py). What they return is compared (compare.py). Where it d
 """
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import torch
 
 from . import record
 from .compare import alike, finding, in_words
-from .mistakes import Mistake, edited, paragraph, written
+from .mistakes import Mistake, edited, paragraph
 from .reply import Progress, Reply
 from .running import Interrupted, kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
@@ -29,6 +30,11 @@ def call_directly(answer, *case):
     return answer(*case)
 
 
+def normal(generator, *shapes):
+    """Tensors of these shapes with normally distributed entries, as a tuple: a case, or a part of one."""
+    return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+
 @dataclass(kw_only=True)
 class Exercise:
     """One exercise. Shapes: those of its prompt.
@@ -37,7 +43,7 @@ class Exercise:
     cases(generator): the arguments of several calls, the same each time, as tuples; random ones are drawn from the
     generator.
     call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries
-    of them. It runs inside `kept_state`, so it can seed and draw as it likes.
+    of them. What it draws is the same each time, and leaves the notebook's random numbers alone: see `running.run`.
     mistakes: from edits of the solution, (name, old, new), to the replies: `old` is replaced by `new` everywhere in the
     solution's source. A mistake that isn't an edit is a function or class under `@exercise.mistake`; it comes last, or
     where its name is in this dictionary, with `...` for the reply. The first one that fits is named, so order counts.
@@ -81,8 +87,8 @@ class Exercise:
         """
         if isinstance(wrong, str):
             return lambda function: self.mistake(function, wrong)
-        mistake = written(wrong, name)
-        self.written_mistakes[mistake.name] = mistake
+        name = name or re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", wrong.__name__).lower()
+        self.written_mistakes[name] = Mistake(name, wrong, paragraph(wrong.__doc__))
         return wrong
 
     @cached_property
@@ -195,4 +201,4 @@ class Exercise:
         return Reply(None, "\n".join(["| if your answer … | the check says |", "| --- | --- |", *rows]))
 
 
-__all__ = ["Exercise", "Progress", "Reply"]
+__all__ = ["Exercise", "Progress", "Reply", "normal"]

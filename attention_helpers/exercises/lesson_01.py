@@ -4,11 +4,7 @@ import math
 
 import torch
 
-from .base import Exercise, Progress
-
-
-def vectors(generator, *shape, scale=1.0):
-    return torch.randn(*shape, generator=generator) * scale
+from .base import Exercise, Progress, normal
 
 
 def weights_for_query(query, inputs):
@@ -24,7 +20,7 @@ one_query = Exercise(
     prompt="Write both steps for any query: its scores with all rows of `inputs`, then its weights. Use `x.exp()`, the "
     "exponential of every entry of `x`, and `x.sum()`.",
     solution=weights_for_query,
-    cases=lambda g: [(vectors(g, d), vectors(g, n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
+    cases=lambda g: [normal(g, d, (n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,
     mistakes={
         ("divides the scores by their sum", "scores.exp()", "scores"): """
@@ -69,12 +65,13 @@ def stable_softmax(scores):
 
 
 def hard_scores(generator):
-    rows = vectors(generator, 5, 4, scale=3.0)
+    rows = 3.0 * torch.randn(5, 4, generator=generator)
     rows[1] += 1000
     rows[2, 1:] = -math.inf
     rows[3] = -math.inf
     rows[4] -= 1000
-    return [(vectors(generator, 3, 6),), (rows,), (vectors(generator, 7),), (vectors(generator, 2, 3, 5, scale=40.0),)]
+    matrix, row, batch = normal(generator, (3, 6), 7, (2, 3, 5))
+    return [(matrix,), (rows,), (row,), (40.0 * batch,)]
 
 
 softmax_that_survives = Exercise(
@@ -86,7 +83,9 @@ softmax_that_survives = Exercise(
     solution=stable_softmax,
     cases=hard_scores,
     mistakes={
-        "overflows": ...,
+        ("overflows", "largest = scores", "return scores.exp() / scores.exp().sum(dim=-1, keepdim=True)  # scores"): """
+            `exp(1000)` is larger than any float32, so it becomes inf, and inf divided by inf is NaN. Which number could
+            you subtract from every score of a row without changing its weights?""",
         ("gives NaN for a row of -inf", "torch.where(total == 0, torch.ones_like(total), total)", "total"): """
             Almost. A row in which every score is `-inf` still becomes NaN, as it does in torch. What do you divide by
             there, and how can the result be zeros?""",
@@ -111,14 +110,6 @@ softmax_that_survives = Exercise(
 
 
 @softmax_that_survives.mistake
-def overflows(scores):
-    """`exp(1000)` is larger than any float32, so it becomes inf, and inf divided by inf is NaN. Which number could you
-    subtract from every score of a row without changing its weights?"""
-    exponentials = torch.exp(scores)
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax_that_survives.mistake
 def subtracts_the_maximum_of_the_complete_matrix(scores):
     """You subtract the same maximum from all rows. If a row is far below it, its exponentials all become 0, and then
     you divide 0 by 0. Which maximum does each row need?"""
@@ -137,7 +128,7 @@ contexts_at_once = Exercise(
     prompt="Compute the context vectors of all tokens of `inputs` at once. Every token is a query, a key and a value, "
     "and you don't need a loop.",
     solution=all_contexts,
-    cases=lambda g: [(vectors(g, n, d),) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
+    cases=lambda g: [normal(g, (n, d)) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
     mistakes={
         ("averages by columns", "dim=-1", "dim=0"): """
             The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?""",

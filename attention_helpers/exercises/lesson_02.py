@@ -4,13 +4,9 @@ import torch
 from torch import nn
 
 from ..layers import SelfAttention_v1, SelfAttention_v2
-from .base import Exercise, Progress
+from .base import Exercise, Progress, normal
 
 MATRICES = ("W_query", "W_key", "W_value")
-
-
-def normal(generator, *shapes):
-    return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
 
 def key_matrix(num_letters, num_digits, strength):
@@ -44,7 +40,8 @@ keys_by_hand = Exercise(
             Your digits change the keys. If every pair has a digit, which pairs does the question find?""",
         ("transposes the matrix", "return W_key", "return W_key.T"): """
             Your matrix is transposed. In `x @ W_key`, which of its dimensions has to be as long as an embedding?""",
-        "fixes the sizes of the notebook": ...,
+        ("fixes the sizes of the notebook", "    W_key =", "    num_letters = num_digits = 3\n    W_key ="): """
+            Right for three letters and three digits. Is a 3, a 6 or a 7 written in your code?""",
     },
     hints=[
         "Each row is what one symbol adds to the key of a token. Which rows stay 0, and which row makes up for a "
@@ -57,15 +54,6 @@ keys_by_hand = Exercise(
     "the row for `?` cancels it, and negative elsewhere, so no query prefers it. The rows of the digits stay 0.",
     moral="With a strength of 10, `B ?` will give 0.9908 of its weight to its pair.",
 )
-
-
-@keys_by_hand.mistake
-def fixes_the_sizes_of_the_notebook(num_letters, num_digits, strength):
-    """Right for three letters and three digits. Is a 3, a 6 or a 7 written in your code?"""
-    W_key = torch.zeros(7, 3)
-    W_key[:3] = strength * torch.eye(3)
-    W_key[6] = -strength
-    return W_key
 
 
 def scaled_weights(queries, keys):
@@ -190,7 +178,6 @@ def layers_without_bias(generator):
 
 def moved(answer, v2):
     """What a v1 made from v2 holds and, if its numbers are right, what v2 holds when that v1 is changed."""
-    torch.default_generator.manual_seed(0)  # a v1 left as it was drawn is then the same each time
     v1 = answer(v2)
     found = dict.fromkeys(("layer", *MATRICES, "list of trainable matrices", "v2 afterwards")) | {"layer": v1}
     if isinstance(v1, SelfAttention_v1):

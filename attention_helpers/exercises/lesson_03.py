@@ -16,20 +16,16 @@ def causal_weights(scores):
     return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
 
 
-def lookup_scores():
-    """Scaled scores of the lookup, (2, 4, 4): the question before its pair, and after it."""
+def scaled_scores(generator):
+    """The lookup with the question before its pair and after it, extreme scores, and a single token."""
     x = load_sentence("lookup").embeddings  # entries: A B C 1 2 3 ?
     both = torch.stack((x[[0, 3, 2, 1]], x))  # (2, 4, 7)
-    keys = 10 * (both[..., :3] - both[..., 6:])  # a question isn't found
-    return both[..., :3] @ keys.transpose(1, 2) / 3**0.5
-
-
-def scaled_scores(generator):
-    """The lookups, extreme scores, and a single token."""
+    keys = 10 * (both[..., :3] - both[..., 6:])  # (2, 4, 3), a question isn't found
+    lookups = both[..., :3] @ keys.transpose(1, 2) / 3**0.5  # (2, 4, 4)
     wide = torch.randn(6, 6, generator=generator)
     wide[0, 3] = 1000.0  # hidden
     wide[4] -= 990.0  # far below 0, the visible ones too
-    return [(scores,) for scores in (*lookup_scores(), wide, torch.ones(1, 1))]
+    return [(scores,) for scores in (*lookups, wide, torch.ones(1, 1))]
 
 
 hide_the_future = Exercise(
@@ -131,7 +127,9 @@ find_leaks = Exercise(
             a causal layer?""",
         ("says the opposite", "> 1e-5", "<= 1e-5"): """
             Your answers are all the wrong way round. Is it a large or a small number there that shows a leak?""",
-        "perturbs only the last token": ...,
+        ("perturbs only the last token", ".triu(diagonal=1).max()", "[:-1, -1].sum()"): """
+            You perturb only the last token. But two masks here have one hole each, through which one token moves one
+            earlier row. Which tokens could that be?""",
     },
     hints=[
         "Which entries of an influence map show that a later token moves an earlier row?",
@@ -143,15 +141,6 @@ find_leaks = Exercise(
     "room for rounding.",
     moral="It works for any function with one row per token.",
 )
-
-
-@find_leaks.mistake
-def perturbs_only_the_last_token(f, x):
-    """You perturb only the last token. But two masks here have one hole each, through which one token moves one earlier
-    row. Which tokens could that be?"""
-    perturbed = x.clone()
-    perturbed[-1] += 1.0
-    return (f(perturbed) - f(x))[:-1].abs().sum().item() > 1e-5
 
 
 class MaskedAttention(nn.Module):
@@ -173,11 +162,6 @@ class MaskedAttention(nn.Module):
         return torch.softmax(scaled, dim=-1) @ values  # (b, num_tokens, d_out)
 
 
-def run_layer(answer, x, d_out, context_length):
-    torch.default_generator.manual_seed(d_out)
-    return answer(x.shape[-1], d_out, context_length)(x)
-
-
 mend_the_leak = Exercise(
     name="mend_the_leak",
     imports="from torch import nn\nfrom attention_helpers import influence, trace",
@@ -187,7 +171,7 @@ mend_the_leak = Exercise(
     "`influence(MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)).perturbation`.",
     solution=MaskedAttention,
     stub=inspect.getsource(MaskedAttention).replace("triu(1)", "triu(2)"),
-    call=run_layer,
+    call=lambda answer, x, d_out, context_length: answer(x.shape[-1], d_out, context_length)(x),
     cases=lambda g: [
         (3 * torch.randn(*shape, generator=g), d_out, longest)
         for *shape, d_out, longest in [(1, 6, 3, 2, 6), (2, 4, 3, 5, 6), (1, 1, 2, 2, 1), (3, 5, 6, 4, 9)]
@@ -203,7 +187,13 @@ mend_the_leak = Exercise(
         ("takes the whole mask", "self.mask[:num_tokens, :num_tokens]", "self.mask"): """
             That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask does
             a shorter sentence need?""",
-        "masks after softmax": ...,
+        (
+            "masks after softmax",
+            "torch.softmax(scaled, dim=-1)",
+            "torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1).masked_fill(scaled.isinf(), 0)",
+        ): """
+            The future is hidden, but the rows of your weights no longer sum to 1. Did you mask before softmax, or
+            after?""",
         ("loses the scaling", "scaled.masked_fill", "scores.masked_fill"): """
             The leak is fixed, but the scaling is lost. Which scores do you mask, those before the division by
             $\\sqrt{d_k}$ or those after it?""",
@@ -218,18 +208,6 @@ mend_the_leak = Exercise(
     moral="Look at `influence` again: now all cells above the diagonal are 0. It was a small leak, but it would have "
     "shown a model every answer.",
 )
-
-
-@mend_the_leak.mistake
-class MasksAfterSoftmax(MaskedAttention):
-    """The future is hidden, but the rows of your weights no longer sum to 1. Did you mask before softmax, or after?"""
-
-    def forward(self, x):
-        num_tokens = x.shape[1]
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)
-        weights = torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1)
-        return weights.masked_fill(self.mask[:num_tokens, :num_tokens], 0) @ values
 
 
 def sliding_window_mask(num_tokens, window):

@@ -3,7 +3,7 @@
 import torch
 
 from ..dropout import Dropout
-from .base import Exercise, Progress
+from .base import Exercise, Progress, normal
 
 
 def random_weights(generator, *shape):
@@ -20,11 +20,6 @@ def random_mask(weights, p):
     return torch.rand(weights.shape, dtype=torch.float64) < 1 - p
 
 
-def from_one_seed(answer, weights, p):
-    torch.default_generator.manual_seed(1)
-    return answer(weights, p)
-
-
 a_random_mask = Exercise(
     name="a_random_mask",
     title="A random mask",
@@ -34,7 +29,6 @@ a_random_mask = Exercise(
     cases=lambda g: [
         (random_weights(g, *shape), p) for *shape, p in ((6, 6, 0.2), (3, 5, 0.7), (1, 8, 0.5), (2, 3, 4, 0.1))
     ],
-    call=from_one_seed,
     mistakes={
         ("is True where a weight is dropped", "< 1 - p", ">= 1 - p"): """
             Your mask is True where a weight is dropped, as in a causal mask. What should True mean here?""",
@@ -122,9 +116,8 @@ def context_with_dropout(scores, mask, values, dropout):
 def places(generator):
     sizes = (6, 6, 3, 0.5), (3, 5, 5, 0.2), (2, 4, 4, 4, 0.3), (1, 1, 2, 0.0), (5, 5, 1, 0.6)
     for *batch, queries, keys, d, p in sizes:
-        scores = torch.randn(*batch, queries, keys, generator=generator)
+        scores, values = normal(generator, (*batch, queries, keys), (*batch, keys, d))
         mask = torch.ones(queries, keys, dtype=torch.bool).triu(diagonal=1)
-        values = torch.randn(*batch, keys, d, generator=generator)
         yield scores, mask, values, Dropout(p, generator=torch.Generator().manual_seed(queries)).train(queries != 3)
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ..layers import MultiHeadAttentionWrapper
-from .base import Exercise, Progress
+from .base import Exercise, Progress, normal
 
 
 def side_by_side(heads, x):
@@ -19,8 +19,7 @@ SIZES = [(2, 2, 6, 3, 3), (3, 1, 4, 3, 3), (4, 3, 1, 1, 1), (1, 2, 5, 4, 4)]  # 
 def tokens_and_matrices(generator):
     """For each call x, (b, num_tokens, d_in), and a matrix (d_in, head_dim) for each head."""
     for num_heads, b, num_tokens, d_in, head_dim in SIZES:
-        shapes = [(b, num_tokens, d_in)] + [(d_in, head_dim)] * num_heads
-        yield [torch.randn(shape, generator=generator) for shape in shapes]
+        yield normal(generator, (b, num_tokens, d_in), *[(d_in, head_dim)] * num_heads)
 
 
 heads_side_by_side = Exercise(
@@ -94,7 +93,6 @@ def questions(generator, b, n):
 
 def last_contexts(program, x):
     """The shapes of the matrices that an answer has set and, if they fit, the context vector of the last token."""
-    torch.default_generator.manual_seed(0)  # for matrices that were not set
     n = x.shape[-1] // 4
     wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
     program(wrapper, n)

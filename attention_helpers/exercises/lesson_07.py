@@ -187,11 +187,6 @@ def control_batch(task, generator):
     return x, answers
 
 
-def batch_of(answer, questions, letters, digits, pairs, batch_size):
-    task = LookupTask(questions, letters, digits, pairs, batch_size)
-    return answer(task, torch.Generator().manual_seed(pairs))
-
-
 control_run = Exercise(
     name="control_run",
     title="A control",
@@ -201,7 +196,9 @@ control_run = Exercise(
     solution=control_batch,
     stub=inspect.getsource(control_batch).replace("x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)", "...  # your code"),
     cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
-    call=batch_of,
+    call=lambda answer, questions, letters, digits, pairs, batch_size: answer(
+        LookupTask(questions, letters, digits, pairs, batch_size), torch.Generator().manual_seed(pairs)
+    ),
     mistakes={
         ("moves nothing", "x[:, :-1, 1] = ", ""): """
             Your batch is the original one. `gather` makes a new tensor, so where do its digits have to go?""",

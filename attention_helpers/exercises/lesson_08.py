@@ -174,11 +174,6 @@ def windows_and_targets(token_ids, window):
     return x, targets
 
 
-def token_ids_to_cut(generator):
-    for n, window in ((13, 4), (12, 4), (9, 2), (5, 4), (10, 1)):
-        yield torch.randperm(3 * n, generator=generator)[:n], window
-
-
 shifted_targets = Exercise(
     name="shifted_targets",
     title="Windows and targets",
@@ -186,7 +181,9 @@ shifted_targets = Exercise(
     "and with them `targets`, of the same shape: for every token the one that comes after it in the text. Leave out "
     "what's left at the end if it isn't a complete window with all of its targets.",
     solution=windows_and_targets,
-    cases=token_ids_to_cut,
+    cases=lambda g: [
+        (torch.randperm(3 * n, generator=g)[:n], window) for n, window in ((13, 4), (12, 4), (9, 2), (5, 4), (10, 1))
+    ],
     mistakes={
         ("forgets the shift", "token_ids[1 : count * window + 1]", "token_ids[: count * window]"): """
             Your targets are the inputs themselves. Every token sees itself, with any mask, so which loss can a model

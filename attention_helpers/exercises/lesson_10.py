@@ -109,11 +109,9 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
 def chunks(generator):
     """New tokens after a cache: one, several, more than the window; a window of one, an empty cache."""
     sizes = [(4, 2, 3, 4), (1, 2, 3, 2), (5, 0, 3, 3), (2, 3, 4, 1), (3, 0, 1, 2), (2, 1, 5, 4)]
-    cases = []
     for new, past, window, head_dim in sizes:
         q, k, v = torch.randn(3, past + new, head_dim, generator=generator)
-        cases.append((q[past:], k[past:], v[past:], k[:past].clone(), v[:past].clone(), window))
-    return cases
+        yield q[past:], k[past:], v[past:], k[:past].clone(), v[:past].clone(), window
 
 
 mended_window = Exercise(

@@ -134,11 +134,6 @@ def alibi(queries, keys):
     return torch.softmax(scores.masked_fill(distances < 0, -torch.inf), dim=-1)
 
 
-def heads_of_queries(generator):
-    shapes = [(2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2)]
-    return [tuple(2 * torch.randn(2, *shape, generator=generator)) for shape in shapes]
-
-
 distance_bias = Exercise(
     name="distance_bias",
     title="A penalty for distance",
@@ -146,7 +141,10 @@ distance_bias = Exercise(
     "each *scaled* score. The first n heads, with n the largest power of two that isn't above their number, have the "
     "slopes `2 ** (-8 * h / n)` for h = 1 to n. Any others get h = 0.5, 1.5, 2.5 and so on. Return the causal weights.",
     solution=alibi,
-    cases=heads_of_queries,
+    cases=lambda g: [
+        tuple(2 * torch.randn(2, *shape, generator=g))
+        for shape in ((2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2))
+    ],
     rows_sum_to_one=True,
     mistakes={
         ("scales the penalty too", " * distances", " * distances / head_dim**0.5"): """

@@ -2,7 +2,7 @@
 
 import torch
 
-from .base import Exercise, Progress
+from .base import Exercise, Progress, normal
 
 
 def absorbed_step(queries, latents, W_key, W_value):
@@ -14,14 +14,6 @@ def absorbed_step(queries, latents, W_key, W_value):
     return absorbed, torch.einsum("hvc,hc->hv", W_value, mixed)
 
 
-def latents_of(generator):
-    sizes = [(2, 4, 3, 3, 5), (3, 1, 2, 2, 4), (1, 6, 4, 2, 3), (4, 5, 3, 5, 3)]
-    return [
-        tuple(torch.randn(shape, generator=generator) for shape in ((h, k), (n, c), (h, k, c), (h, v, c)))
-        for h, n, k, v, c in sizes
-    ]
-
-
 absorbed_matrices = Exercise(
     name="absorbed_matrices",
     title="MLA without a key",
@@ -29,7 +21,10 @@ absorbed_matrices = Exercise(
     "makes keys from latents, and a `W_value`. Return the queries with `W_key` absorbed, and the context. Divide "
     "scores by √d_key.",
     solution=absorbed_step,
-    cases=latents_of,
+    cases=lambda g: [
+        normal(g, (h, k), (n, c), (h, k, c), (h, v, c))
+        for h, n, k, v, c in ((2, 4, 3, 3, 5), (3, 1, 2, 2, 4), (1, 6, 4, 2, 3), (4, 5, 3, 5, 3))
+    ],
     mistakes={
         ("scales by the latent's width", "queries.shape[1] ** 0.5", "latents.shape[1] ** 0.5"): """
             The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing
@@ -65,7 +60,7 @@ def delta_step(state, key, value, rate, decay):
 def pairs_of(generator):
     """States of several shapes, and a key of length 1."""
     for d_k, d_v, rate, decay in ((3, 3, 1.0, 1.0), (4, 2, 0.5, 0.9), (2, 5, 0.9, 1.0), (5, 4, 0.25, 0.5)):
-        state, key, value = (torch.randn(shape, generator=generator) for shape in ((d_k, d_v), d_k, d_v))
+        state, key, value = normal(generator, (d_k, d_v), d_k, d_v)
         yield state, key / key.norm(), value, rate, decay
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from .base import Exercise, Progress
+from .base import Exercise, Progress, normal
 
 
 def previous_token_scores(maps):
@@ -111,14 +111,6 @@ def grouped_weights(queries, keys):
     return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
 
 
-def drawn_heads(generator):
-    sizes = [(9, 3, 5, 4), (4, 2, 3, 6), (6, 2, 4, 2), (8, 4, 6, 3)]
-    return [
-        (torch.randn(heads, n, width, generator=generator), torch.randn(keys, n, width, generator=generator))
-        for heads, keys, n, width in sizes
-    ]
-
-
 shared_keys = Exercise(
     name="shared_keys",
     title="Grouped heads by hand",
@@ -126,7 +118,10 @@ shared_keys = Exercise(
     "has already rotated both. Neighbouring query heads share a KV head: with 9 and 3, for example, query heads 0 to 2 "
     "use KV head 0. Return the causal weights, (num_heads, num_tokens, num_tokens).",
     solution=grouped_weights,
-    cases=drawn_heads,
+    cases=lambda g: [
+        normal(g, (heads, n, width), (keys, n, width))
+        for heads, keys, n, width in ((9, 3, 5, 4), (4, 2, 3, 6), (6, 2, 4, 2), (8, 4, 6, 3))
+    ],
     rows_sum_to_one=True,
     mistakes={
         (
@@ -176,9 +171,7 @@ def without_heads(context, heads, num_heads):
 
 def drawn_contexts(generator):
     sizes = [(2, 5, 4, 3, [1, 3]), (1, 9, 9, 2, [0]), (3, 6, 3, 4, [2, 0]), (2, 4, 2, 2, [])]
-    return [
-        (torch.randn(b, n, heads * width, generator=generator), chosen, heads) for b, n, heads, width, chosen in sizes
-    ]
+    return [(*normal(generator, (b, n, heads * width)), chosen, heads) for b, n, heads, width, chosen in sizes]
 
 
 ablating = Exercise(

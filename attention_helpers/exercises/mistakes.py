@@ -1,7 +1,6 @@
 """Known mistakes: a wrong solution, which is mostly the right one with an edit, and the reply to who made it."""
 
 import inspect
-import re
 import textwrap
 from typing import Any, NamedTuple
 
@@ -25,12 +24,6 @@ def edited(solution, old, new):
     names = dict(vars(inspect.getmodule(solution)))
     exec(source.replace(old, new), names)
     return names[solution.__name__]
-
-
-def written(wrong, name=None):
-    """The mistake that a function or class makes whose docstring is the reply."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", wrong.__name__).lower()
-    return Mistake(name or words, wrong, paragraph(wrong.__doc__))
 
 
 def paragraph(text):

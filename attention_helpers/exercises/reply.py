@@ -16,8 +16,6 @@ class Reply(NamedTuple):
     def __repr__(self):
         return self.text
 
-    __str__ = __repr__
-
     def _repr_markdown_(self):
         return self.text + folded(self.hints)
 

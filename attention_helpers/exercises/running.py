@@ -32,12 +32,13 @@ class Interrupted(KeyboardInterrupt):
 def run(call, answer, fresh, cases):
     """The outcome of call(answer, *case) for each case. fresh: the same cases, which no call has touched.
 
-    Only the first call's prints show. Errors: none, except KeyboardInterrupt.
+    Each call draws from the same seed, and only the first one's prints show. Errors: none, except KeyboardInterrupt.
     """
     outcomes = []
     for before, case in zip(fresh, cases, strict=True):
         value = error = None
         with kept_state(), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
+            torch.default_generator.manual_seed(0)
             try:
                 value = call(answer, *case)
             except Exception as raised:

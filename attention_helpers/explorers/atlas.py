@@ -58,10 +58,8 @@ def atlas(state):
     side, cover = {"width": tile, "height": tile}, {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}
     parts += [tag("rect", **place(*each), **cover) for each in state.ablate if each[1] in shown]  # paler than the frame
     parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 2}))
-    numbers, names = (
-        range(0, layers, max(2, math.ceil(24 / tile))),
-        shown[:: math.ceil(12 / tile)],
-    )  # where there's room
+    numbers = range(0, layers, max(2, math.ceil(24 / tile)))  # where there's room, as for the names
+    names = shown[:: math.ceil(12 / tile)]
     parts += [text(LEFT + (layer + 0.5) * tile, TOP - 5, str(layer)) for layer in numbers]
     down = tile / 2 + 3.15 - shown[0] * tile
     parts += [text(LEFT - 5, TOP + head * tile + down, f"head {head}", "end") for head in names]

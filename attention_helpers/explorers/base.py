@@ -247,26 +247,20 @@ class Explorer(widgets.VBox):
 
 
 class SentenceExplorer(Explorer):
-    """An explorer of a Sentence of at most `most` tokens; it uses the embeddings as float32, without gradients."""
-
-    most = 8
+    """An explorer of a Sentence of at most 8 tokens; it uses the embeddings as float32, without gradients."""
 
     def __init__(self, sentence, **first):
         if not isinstance(sentence, Sentence) or not all(isinstance(token, str) for token in sentence.tokens):
             raise TypeError(f"sentence must be a Sentence with str tokens, got {type(sentence).__name__}: {sentence!r}")
         tokens, embeddings = list(sentence.tokens), sentence.embeddings
         check_tensor("sentence.embeddings", embeddings, (2,), "(num_tokens, d_in)")
-        if not 1 <= len(tokens) <= self.most or len(tokens) != len(embeddings):
+        if not 1 <= len(tokens) <= 8 or len(tokens) != len(embeddings):
             got = f"{len(tokens)} tokens and embeddings {tuple(embeddings.shape)}"
-            raise ValueError(f"sentence must have 1 to {self.most} tokens and an embedding for each, got {got}")
+            raise ValueError(f"sentence must have 1 to 8 tokens and an embedding for each, got {got}")
         if not embeddings.isfinite().all():
             raise ValueError(f"sentence.embeddings must be finite, got {embeddings!r}")
-        self.tokens, self.embeddings = self.extended(tokens, embeddings.detach().float().cpu())  # (num_tokens, d_in)
+        self.tokens, self.embeddings = tokens, embeddings.detach().float().cpu()  # (num_tokens, d_in)
         super().__init__(**first)
-
-    def extended(self, tokens, embeddings):
-        """The tokens and embeddings to show; by default the sentence's own."""
-        return tokens, embeddings
 
 
 def answer_quietly(control):

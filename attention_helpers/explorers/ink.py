@@ -100,11 +100,6 @@ class Palette:
         steps = self.lifted[np.minimum(fine, FINE, out=fine).astype(int)]
         return steps + (steps > 0) * np.asarray(which * self.steps, np.uint8)
 
-    def signed(self, values, limit):
-        """The same for a palette of two colours, of which the first is for negative values."""
-        values = as_array(values)
-        return self.indices(abs(values), limit, (values > 0).astype(np.uint8))
-
     def png(self, sheet):
         """The address of an image of indices (rows, columns); Pillow would take three times as long to write it."""
         height, width = sheet.shape
@@ -120,4 +115,4 @@ def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-HEADS, SIGNS, BLACK = Palette(*HEAD_COLOURS), Palette(BELOW, ABOVE), Palette("#000000")
+HEADS, BLACK = Palette(*HEAD_COLOURS), Palette("#000000")

@@ -10,7 +10,7 @@ from ..core import causal_mask
 from ..plots import ABOVE, as_array, as_table, head_colour
 from . import svg as draw
 from .hatching import hatching, outline
-from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, SIGNS, WEIGHTS, head_ink, largest, levels
+from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
 
 FEW = 16  # columns of a strip whose tooltips have four decimals: wide ones are trained, and CPUs differ in the fourth
@@ -116,13 +116,13 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
 
 
-def influence_map(influence, tokens, title="", *, side, beside=True, **look):
+def influence_map(influence, tokens, *, side, **look):
     """How far each row moves with each token: grey, since it isn't a weight, and the future outlined in red."""
-    future, left, each = causal_mask(len(tokens)), LEFT if beside else 0, side / len(tokens)
+    future, each = causal_mask(len(tokens)), side / len(tokens)
     look |= {"labels": ("row", "perturbed token"), "ink": NEUTRAL, "tell": "perturbing {1} moves {0} by"}
-    table = heatmap(influence, tokens, tokens, title, side=side, beside=beside, **look)
+    table = heatmap(influence, tokens, tokens, side=side, **look)
     red = outline(future, each, each, stroke=ABOVE, stroke_width=2) if future.any() else ""
-    return table._replace(svg=table.svg + moved(red, left, TOP))
+    return table._replace(svg=table.svg + moved(red, LEFT, TOP))
 
 
 def axis(names, places, y, room, end, label):
@@ -151,23 +151,22 @@ def masked_key(y):
     return moved(slanted, LEFT - 59, y + 2) + text(LEFT - 7, y + 10, "masked", "end", **draw.PALE)
 
 
-def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, colours=None, names=None,
-              signed=False, tell="{} reads {}", bar=None):  # fmt: skip
+def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, names=None,
+              bar=None):  # fmt: skip
     """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
     limit: the value with full colour. hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to
-    frame in each map; colours: the number of each head's colour, by default its own; names: of the heads; signed: red
-    and blue instead; bar: a colour bar, drawn to the right of the maps in extra space. Up to CELLS_UP_TO tokens, each
-    cell is a shape with a tooltip; above that, all maps are one image, which takes no longer than one map.
+    frame in each map; names: of the heads; bar: a colour bar, drawn to the right of the maps in extra space. Up to
+    CELLS_UP_TO tokens, each cell is a shape with a tooltip; above that, all maps are one image, which takes no longer
+    than one map.
     """
     maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
     taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
-    colours = range(count) if colours is None else colours
     corners, side, last = places_of(count, n, width, height)
     parts = [text(LEFT - 5, HEAD - 7, "query ↓", "end", **draw.PALE)]
     for head, (x, y) in enumerate(corners):
         name = names[head] if names else f"head {head + 1}"
-        parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(colours[head])))
+        parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
         parts.append(text(x + 12, y - 7, name, "start", 12))
     framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
     parts.append(axis([], [], corners[-1][1] + side, side / n, corners[-1][0] + side, "key").svg if n > 16 else "")
@@ -180,12 +179,11 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
         framed += moved(bar.svg, last + GAP, 0)
         width += GAP + bar.width
     if n > CELLS_UP_TO:
-        parts.append(as_image(maps, limit, hidden, taken, corners, side / n, colours, signed))
+        parts.append(as_image(maps, limit, hidden, taken, corners, side / n))
         return Drawing("".join(parts) + framed, width, height)
-    grid = Grid(tokens, tokens, side, side, hidden, tell)
-    for (x, y), weights, gone, head in zip(corners, maps, taken, colours, strict=True):
-        shade = SIGNED if signed else head_ink(head)
-        parts += [moved(grid.draw(weights, gone, 2, limit, shade), x, y)]
+    grid = Grid(tokens, tokens, side, side, hidden)
+    for head, ((x, y), weights, gone) in enumerate(zip(corners, maps, taken, strict=True)):
+        parts += [moved(grid.draw(weights, gone, 2, limit, head_ink(head)), x, y)]
         parts += names_beside(tokens, y, grid.h) if x == LEFT else []
         if y == corners[-1][1]:
             ends = [x + (k + 0.5) * grid.w for k in range(n)]
@@ -212,19 +210,18 @@ def frame(x, y, width, height, stroke):
     return tag("rect", x=x, y=y, width=width, height=height, stroke_width=stroke, **FRAME)
 
 
-def as_image(maps, limit, hidden, taken, corners, cell, colours, signed):
+def as_image(maps, limit, hidden, taken, corners, cell):
     """All heads as one image, one pixel per cell; hidden cells are hatched, cells that dropout removed are empty."""
-    n, palette = maps.shape[1], SIGNS if signed else HEADS
+    n = maps.shape[1]
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
     sheet = np.zeros([max(side) + n for side in zip(*places, strict=True)], np.uint8)
-    which = np.reshape([head % 8 for head in colours], (-1, 1, 1))
-    blocks = SIGNS.signed(maps, limit) if signed else HEADS.indices(maps, limit, which)
+    blocks = HEADS.indices(maps, limit, np.arange(len(maps)).reshape(-1, 1, 1) % 8)
     blocks[taken | (hidden != 0)] = 0
     for block, (y, x) in zip(blocks, places, strict=True):
         sheet[y : y + n, x : x + n] = block
     hatched = hatching(hidden, cell, cell, edge=True)
     over = "".join(moved(hatched + frame(0, 0, n * cell, n * cell, 0.5), x, y) for x, y in corners)
-    return pixels(sheet, palette, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0]) + over
+    return pixels(sheet, HEADS, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0]) + over
 
 
 def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):

@@ -110,23 +110,12 @@ class FusedMultiHeadAttention(nn.Module):
         """
         if not isinstance(split, MultiHeadAttention):
             raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
-        fused = cls(*sizes(split), split.dropout.p, split.num_heads, split.W_query.bias is not None)
+        sizes = split.d_in, split.d_out, split.context_length
+        fused = cls(*sizes, split.dropout.p, split.num_heads, split.W_query.bias is not None)
         fused.to(split.W_query.weight)
         fused.join([getattr(split, name) for name in PARTS])
         fused.out_proj.load_state_dict(split.out_proj.state_dict())
         return fused.train(split.training)
-
-    @torch.no_grad()
-    def to_split(self):
-        """The MultiHeadAttention with exactly the same weights, dropout, mode, device and dtype. Errors: none."""
-        bias = self.W_qkv.bias is not None
-        split = MultiHeadAttention(*sizes(self), self.dropout, self.num_heads, bias).to(self.W_qkv.weight)
-        for name, weight in zip(PARTS, self.W_qkv.weight.chunk(3), strict=True):
-            getattr(split, name).weight.copy_(weight)
-        for name, part in zip(PARTS, self.W_qkv.bias.chunk(3) if bias else (), strict=bias):
-            getattr(split, name).bias.copy_(part)
-        split.out_proj.load_state_dict(self.out_proj.state_dict())
-        return split.train(self.training)
 
 
 class TorchAttention(nn.Module):
@@ -158,8 +147,3 @@ class TorchAttention(nn.Module):
     def forward(self, x):
         hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask, because a boolean one takes a slower path
         return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]
-
-
-def sizes(layer):
-    """The first arguments of both constructors."""
-    return layer.d_in, layer.d_out, layer.context_length

@@ -57,7 +57,9 @@ class ModernAttention(nn.Module):
             frequencies = rope_frequencies(self.head_dim, base)
         self.frequencies = None if frequencies is None else check_frequencies(frequencies, self.head_dim)
         self.factor = check_finite("factor", factor)
-        self.qk_norm = check_qk_norm(qk_norm)
+        if qk_norm not in (None, "head", "width"):
+            raise ValueError(f"qk_norm must be None, 'head' or 'width', got {qk_norm!r}")
+        self.qk_norm = qk_norm
         width, kv_width = num_heads * self.head_dim, num_kv_heads * self.head_dim
         self.W_query = nn.Linear(d_in, width, bias=check_flag("bias", bias))
         self.W_key = nn.Linear(d_in, kv_width, bias=bias)
@@ -162,12 +164,6 @@ class ModernAttention(nn.Module):
         check_cached(cache, new, "(b, num_kv_heads, kept, head_dim)", kept)
 
 
-def check_qk_norm(qk_norm):
-    if qk_norm not in (None, "head", "width"):
-        raise ValueError(f"qk_norm must be None, 'head' or 'width', got {qk_norm!r}")
-    return qk_norm
-
-
 def width_of_head(d_out, num_heads, head_dim):
     """head_dim, or by default the heads' share of d_out; ValueError if num_heads doesn't divide that."""
     if head_dim is not None:
@@ -180,8 +176,8 @@ class CrossAttention(nn.Module):
     """Attention to another text: queries from x, keys and values from `other`, no future to hide.
 
     x: (b, num_tokens, d_in); other: (b, num_others, d_other); mask: boolean, True hides, any shape
-    that broadcasts to (b, num_heads, num_tokens, num_others), like a padding_mask. Returns
-    (b, num_tokens, d_out).
+    that broadcasts to (b, num_heads, num_tokens, num_others), such as padding, (b, 1, 1,
+    num_others). Returns (b, num_tokens, d_out).
     Errors: as in MultiHeadAttention; also TypeError or ValueError if `other` or mask doesn't fit.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3 (encoder-decoder
     attention).

@@ -1,39 +1,12 @@
-"""What today's models add to attention, as small functions: ALiBi, shared KV heads, a window, padding, a sink.
+"""What today's models add to attention, as small functions: shared KV heads, a window, the best keys, a sink.
 
-Every mask is boolean and True hides, as in `core`, so you can combine masks with `|`. A bias is added to the scaled
-scores: `attention_weights(scores * scale + bias, mask)`.
+Every mask is boolean and True hides, as in `core`, so you can combine masks with `|`.
 """
 
 import torch
 
 from ..checks import check_finite, check_mask, check_size, check_tensor
 from ..core import attention_weights
-
-SIDES = "left", "right"
-
-
-def alibi_slopes(num_heads, device=None):
-    """How much a head's scores fall per token of distance: 2 ** (-8 h / n), h from 1 to n, if n, num_heads, is 2 ** k.
-
-    Otherwise n is the largest power of two below num_heads, and the others get every second slope of 2 n heads: the
-    released code's rule. Returns (num_heads,), float32. Errors: as in causal_mask, for num_heads.
-    Source: Press et al. 2021, "Train short, test long" (arXiv 2108.12409), section 3, and its released code.
-    """
-    power = 2 ** (check_size("num_heads", num_heads).bit_length() - 1)
-    heads = torch.arange(1, power + 1, dtype=torch.float32, device=device)
-    between = heads[: num_heads - power] - 0.5
-    return 2.0 ** (-8.0 * torch.cat((heads, between)) / power)
-
-
-def alibi_bias(num_heads, num_tokens, device=None):
-    """ALiBi: -slope * distance, 0 for a token's own key. Add it to scores that are already scaled.
-
-    Returns (num_heads, num_tokens, num_tokens), float32.
-    Errors: as in causal_mask, for num_heads and num_tokens.
-    Source: as for alibi_slopes.
-    """
-    distances = distances_of(num_tokens, 0, device).abs()  # (num_tokens, num_tokens)
-    return alibi_slopes(num_heads, device)[:, None, None] * -distances
 
 
 def repeat_kv(x, num_heads):
@@ -69,28 +42,6 @@ def distances_of(num_tokens, past, device):
     num_tokens, past = check_size("num_tokens", num_tokens), check_size("past", past, minimum=0)
     positions = torch.arange(past + num_tokens, device=device)
     return positions[past:, None] - positions
-
-
-def padding_mask(lengths, num_tokens, side="right", device=None):
-    """Boolean mask for a batch of texts of different lengths: True where a key is padding.
-
-    lengths: how many tokens each text has, b whole numbers from 0 to num_tokens; side: where the
-    padding is, "left" or "right". Returns (b, 1, 1, num_tokens), for all heads and queries.
-    Errors: TypeError if a size isn't a whole number; ValueError for no lengths, a length above
-    num_tokens, or any other side.
-    """
-    num_tokens = check_size("num_tokens", num_tokens)
-    try:
-        lengths = [check_size("each of lengths", length, minimum=0) for length in lengths]
-    except TypeError as error:
-        raise TypeError(f"lengths must hold a whole number for each text, got {lengths!r}") from error
-    if not lengths or max(lengths) > num_tokens:
-        raise ValueError(f"lengths must hold at least one length, each at most {num_tokens}, got {lengths}")
-    if side not in SIDES:
-        raise ValueError(f"side must be 'left' or 'right', got {side!r}")
-    positions = torch.arange(num_tokens, device=device)
-    positions = positions.flip(0) if side == "left" else positions  # counted from the unpadded side
-    return (positions >= torch.tensor(lengths, device=device)[:, None])[:, None, None]  # (b, 1, 1, num_tokens)
 
 
 def best_keys_mask(scores, k, mask=None):

@@ -25,7 +25,7 @@ if LACKING and not REQUIRED:
     pytest.skip(LACKING, allow_module_level=True)
 
 PRIVATE = ["HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
-RIGHT = {each.name: inspect.getsource(each.solution) for each in marks.exercises_of("03")}
+RIGHT = {each.name: inspect.getsource(each.solution) for each in marks.practice("03").EXERCISES}
 ANSWERS = {
     "ada": RIGHT,
     "ben": {  # one right of four: a known mistake, what is no Python, and one that is as it was shipped
@@ -43,8 +43,8 @@ KNOWN = {"ada": 4, "ben": 1, "dan": 0}
 
 def answered(answers):
     """Notebook 03 with a learner's answers, by exercise, in place of what it ships; the others are left as they are."""
-    notebook = nbformat.read(marks.path_of("03"), as_version=4)
-    for exercise in marks.exercises_of("03"):
+    notebook = nbformat.read(marks.lesson_of("03").path, as_version=4)
+    for exercise in marks.practice("03").EXERCISES:
         if exercise.name in answers:
             [cell] = [cell for cell in notebook.cells if cell.source.endswith(exercise.cell)]
             imports, check = cell.source.removesuffix(exercise.cell), exercise.cell.splitlines()[-1]

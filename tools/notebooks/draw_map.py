@@ -94,6 +94,5 @@ def drawing(lit):
     ]
     size = f'width="{total:g}" height="122" viewBox="0 0 {total:g} 122"'
     title = f"<title>{escape(alternative(lit))}</title>"
-    return "\n".join(
-        [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT} fill="#000">', title, *shapes, "</svg>\n"]
-    )
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT} fill="#000">'
+    return "\n".join([start, title, *shapes, "</svg>\n"])

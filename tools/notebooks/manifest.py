@@ -81,12 +81,16 @@ def minutes_of(kind, source):
     """How long a cell takes: a minute for 150 words or for a prediction, half a minute for code and what it draws."""
     if kind == "code":
         return 0.5
-    words = re.findall(
-        r"[A-Za-z][\w'’-]*", re.sub(r"\$\$.*?\$\$|```.*?```|\]\([^)]*\)|<[^>]+>", " ", source, flags=re.S)
-    )
+    prose = re.sub(r"\$\$.*?\$\$|```.*?```|\]\([^)]*\)|<[^>]+>", " ", source, flags=re.S)
+    words = re.findall(r"[A-Za-z][\w'’-]*", prose)
     return len(words) / 150 + source.count("<b>Predict:")
 
 
 COURSE = [Notebook(**entry) for entry in MANIFEST["notebook"]]
 START, *LESSONS = COURSE
 HELP = NOTEBOOKS / MANIFEST["help"]
+
+
+def lesson_of(number):
+    """A lesson by its number, such as "03"."""
+    return next(lesson for lesson in LESSONS if lesson.number == number)

@@ -6,11 +6,11 @@ The notebooks' files stay as they are: what is added is added to their text as S
 import html
 import json
 import re
-from importlib import import_module
 
 from sphinx.util import logging
 
 from attention_helpers import show_source
+from attention_helpers.exercises import practice
 
 from .figures import drawings
 from .formulas import in_a
@@ -102,8 +102,7 @@ def with_solution(cell, number):
         output["data"]["text/markdown"] = re.sub(NOT_YET, "", "".join(output["data"]["text/markdown"]))
     if cell["id"].startswith(TURN):
         return [cell]
-    practice = import_module(f"attention_helpers.exercises.lesson_{number}")
-    exercise = getattr(practice, name[1])
+    exercise = getattr(practice(number), name[1])
     code = show_source(exercise.solution).data.split("\n\n", 1)[1]
     return [cell, {**markdown(cell, SOLUTION.format(code=code, why=exercise.why)), "id": f"{cell['id']}-solution"}]
 

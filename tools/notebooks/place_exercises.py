@@ -8,17 +8,16 @@ before "Going deeper", or its summary; their cells' ids begin with "exercise". N
 outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
 """
 
-import importlib
 import inspect
 import sys
 import textwrap
 
 import nbformat
 
-from attention_helpers.exercises import NUMBERS
+from attention_helpers.exercises import NUMBERS, practice
 
 from . import draw_map
-from .manifest import LESSONS, NOTEBOOKS
+from .manifest import NOTEBOOKS, lesson_of
 from .refresh_notebooks import METADATA
 
 INTRODUCTION = """## Exercises
@@ -49,10 +48,6 @@ ANSWER = """<details><summary>An answer that works</summary>
 </details>"""
 TURN = "turn-"  # how the id of a cell begins that belongs to a Your turn
 MADE = ("-code", "-answer")  # how the ids of those end that follow the first
-
-
-def practice(number):
-    return importlib.import_module(f"attention_helpers.exercises.lesson_{number}")
 
 
 def import_line(number):
@@ -99,24 +94,11 @@ def lesson_cells(number, turns):
     return [introduction, *first, ("markdown", solved), ("code", "practice.progress()")], last
 
 
-def lesson_of(number):
-    """The lesson as the manifest has it."""
-    return next(lesson for lesson in LESSONS if lesson.number == number)
-
-
 def solution_cells(number):
     """The cells of a notebook of solutions."""
     lesson = lesson_of(number)
-    yield (
-        "markdown",
-        SOLUTIONS.format(
-            number=number,
-            title=lesson.name,
-            file=lesson.file,
-            alternative=draw_map.alternative(lesson.here),
-            picture=lesson.picture,
-        ),
-    )
+    drawn = {"alternative": draw_map.alternative(lesson.here), "picture": lesson.picture}
+    yield "markdown", SOLUTIONS.format(number=number, title=lesson.name, file=lesson.file, **drawn)
     yield "code", f"from attention_helpers import show_source\n{import_line(number)}"
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
         yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"

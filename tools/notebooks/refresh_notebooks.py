@@ -11,7 +11,6 @@ import io
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
@@ -19,9 +18,9 @@ from nbclient.exceptions import CellExecutionError
 from nbdime import diff_notebooks
 from nbdime.prettyprint import PrettyPrintConfig, pretty_print_notebook_diff
 
+from .manifest import NOTEBOOKS
 from .own_sockets import AsyncKernelManager
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDTH = 160  # of a line that is printed
 METADATA = {

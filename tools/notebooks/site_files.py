@@ -25,9 +25,8 @@ def draw_icons(app, error):
     if error:
         return
     theme, static = Path(find_spec("pydata_sphinx_theme").origin).parent, Path(app.outdir, "_static")
-    code = (theme / "theme" / "pydata_sphinx_theme" / "static" / "scripts" / "fontawesome.js").read_text(
-        encoding="utf-8"
-    )
+    script = theme / "theme" / "pydata_sphinx_theme" / "static" / "scripts" / "fontawesome.js"
+    code = script.read_text(encoding="utf-8")
     end = code.index('"fa-solid",b)')
     solid = code[code.rindex("var b={", 0, end) : end]
     drawn = re.findall(rf'[{{,]"?({ICONS.replace(" ", "|")})"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]', solid)

@@ -41,12 +41,9 @@ class Trees:
         def whole(n):
             return [parts[n][0], *map(written, parts[n][1:])]
 
-        tags = [[name, attributes_of(words)] for name, words in self.tags]
+        pairs = ((name, ATTRIBUTE.findall(words)) for name, words in self.tags)
+        tags = [[name, {key: html.unescape(value) for key, value in attributes}] for name, attributes in pairs]
         return {"tags": tags, "nodes": [whole(n) for n in shared], "states": [written(n) for n in self.roots]}
-
-
-def attributes_of(words):
-    return {name: html.unescape(value) for name, value in ATTRIBUTE.findall(words)}
 
 
 def unpacked(found, node):

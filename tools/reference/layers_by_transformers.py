@@ -6,6 +6,7 @@ for x, and the gradient of the sum of its squares with respect to x.
 
 import importlib
 import random
+from functools import partial
 
 import numpy as np
 import torch
@@ -37,23 +38,15 @@ def deepseek(chance, seed):
     )
 
 
-def partial(share):
-    return lambda chance, seed: plain(chance, seed, partial_rotary_factor=share)
-
-
-def untruncated(chance, seed):
-    return yarn(chance, seed, truncate=False)
-
-
 # Family, module, config class, prefix of the layer's and rotary classes, what its rope is, other settings of its own.
 FAMILIES = {
     "llama3": ("llama", "LlamaConfig", "Llama", llama3, {}),
     "qwen3": ("qwen3", "Qwen3Config", "Qwen3", plain, {}),
     "olmo2": ("olmo2", "Olmo2Config", "Olmo2", plain, {"rms_norm_eps": 1e-6}),
     "gemma3": ("gemma3", "Gemma3TextConfig", "Gemma3", plain, {"query_pre_attn_scalar": 7, "sliding_window": 3}),
-    "gpt_oss": ("gpt_oss", "GptOssConfig", "GptOss", untruncated, {"sliding_window": 3}),
-    "phi": ("phi", "PhiConfig", "Phi", partial(0.5), {}),
-    "qwen3_next": ("qwen3_next", "Qwen3NextConfig", "Qwen3Next", partial(0.25), {}),
+    "gpt_oss": ("gpt_oss", "GptOssConfig", "GptOss", partial(yarn, truncate=False), {"sliding_window": 3}),
+    "phi": ("phi", "PhiConfig", "Phi", partial(plain, partial_rotary_factor=0.5), {}),
+    "qwen3_next": ("qwen3_next", "Qwen3NextConfig", "Qwen3Next", partial(plain, partial_rotary_factor=0.25), {}),
     "deepseek": ("deepseek_v3", "DeepseekV3Config", "DeepseekV3", deepseek, {}),
 }
 

@@ -21,10 +21,7 @@ STEPS = 600
 def trained_set(width, num_heads, steps):
     """The parameters of a LookupModel after so many steps, by name, in half precision."""
     torch.manual_seed(0)
-    training = Training(LookupModel(TASK, width, num_heads), TASK, keep=False)
-    for _ in range(steps):
-        training.take_step()
-    state = training.model.state_dict()
+    state = Training(LookupModel(TASK, width, num_heads), TASK, keep=False).run(steps).model.state_dict()
     return {f"{width} wide, {num_heads} heads: {name}": part.half().numpy() for name, part in state.items()}
 
 

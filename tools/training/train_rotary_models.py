@@ -19,18 +19,15 @@ def trained_model(positions, seed=0, steps=500):
     """A RotaryModel with these positions after so many steps, its parameters in half precision."""
     torch.manual_seed(seed)
     task = short_texts()
-    training = Training(RotaryModel(task, base=BASES[positions]), task, learning_rate=3e-3, seed=seed, keep=False)
-    for _ in range(steps):
-        training.take_step()
-    return training.model.half().eval()
+    model = RotaryModel(task, base=BASES[positions])
+    return Training(model, task, learning_rate=3e-3, seed=seed, keep=False).run(steps).model.half().eval()
 
 
 def main(path=FILE, **options):
     torch.set_num_threads(1)  # models as small as these gain nothing from a second core
     models = {positions: trained_model(positions, **options).state_dict() for positions in BASES}
-    np.savez(
-        path, **{f"{positions}: {name}": part.numpy() for positions, of in models.items() for name, part in of.items()}
-    )
+    sets = {f"{positions}: {name}": part.numpy() for positions, of in models.items() for name, part in of.items()}
+    np.savez(path, **sets)
 
 
 if __name__ == "__main__":

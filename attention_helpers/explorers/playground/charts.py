@@ -72,8 +72,7 @@ def maps(weights, tokens, asks, hidden, limit):
         drawn = [grid.draw(each, None, None, limit, head_ink(head)) for head, each in enumerate(weights)]
         parts += [moved(each, x, y) for each, (x, y) in zip(drawn, corners, strict=True)]
     else:
-        none = np.zeros(weights.shape, bool)
-        parts.append(as_image(weights, limit, hidden, none, corners, cell, range(count), signed=False))
+        parts.append(as_image(weights, limit, hidden, np.zeros(weights.shape, bool), corners, cell))
     room = 0 if small else 2  # around a row that the frame would hide
     for head, (x, y) in enumerate(corners):
         parts.append(tag("rect", x=x, y=y - 15, width=8, height=10, fill=head_colour(head)))
