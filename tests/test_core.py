@@ -51,11 +51,6 @@ def test_fully_hidden_row_is_nan_and_zero_in_torchs_function_and_the_others_are_
     assert torchs[0, 0].tolist() == [[0, 0], [1, 1]]
 
 
-def test_causal_mask_hides_later_keys_only():
-    assert causal_mask(1).tolist() == [[False]]
-    assert causal_mask(3).tolist() == [[False, True, True], [False, False, True], [False, False, False]]
-
-
 def test_under_autocast_the_verbs_may_get_two_dtypes_for_torch_casts_them():
     queries, keys = torch.ones(4, 2), torch.ones(4, 2).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
