@@ -51,22 +51,7 @@ def test_fully_hidden_row_is_nan_and_zero_in_torchs_function_and_the_others_are_
     assert torchs[0, 0].tolist() == [[0, 0], [1, 1]]
 
 
-def test_causal_mask_hides_later_keys_only():
-    assert causal_mask(1).tolist() == [[False]]
-    assert causal_mask(3).tolist() == [[False, True, True], [False, False, True], [False, False, False]]
-
-
 def test_under_autocast_the_verbs_may_get_two_dtypes_for_torch_casts_them():
     queries, keys = torch.ones(4, 2), torch.ones(4, 2).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert attention_scores(queries, keys).dtype == context_vectors(torch.ones(4, 4), keys).dtype == torch.bfloat16
-
-
-def test_gradients_match_finite_differences():
-    torch.manual_seed(0)
-    queries, keys, values = torch.randn(3, 4, 2, dtype=torch.float64).requires_grad_().unbind()
-
-    def attend(queries, keys, values):
-        return context_vectors(attention_weights(attention_scores(queries, keys), causal_mask(4), 0.7), values)
-
-    assert torch.autograd.gradcheck(attend, (queries, keys, values))

@@ -272,11 +272,7 @@ def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
         ((ONE, 2), (ONE, 3), "Part 2 of the result is 3"),
         ({"a": ONE}, {"a": 2 * ONE}, "the result's a differ, the first at [0]: 2 where 1 belongs"),
         (ONE > 0, ONE < 0, "False where True belongs"),
-        (
-            torch.tensor([1, 2]),
-            torch.tensor([1, 1769472]),
-            "1 of 2 entries of the result differ, the first at [1]: 17",
-        ),
+        (torch.tensor([1, 2]), torch.tensor([1, 1769472]), "1 of 2 entries of the result differ, the first at [1]: 17"),
         (torch.tensor([1, 2]), torch.tensor([3, 4]), "the first at [0]: 3 where 1 belongs"),
         (ONE.sum(), 3 * ONE.sum(), "3 where 1 belongs"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),

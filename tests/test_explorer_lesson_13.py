@@ -75,10 +75,7 @@ def test_the_atlas_scales_within_its_size_and_says_which_heads_it_shows():
         assert {head for first in range(heads) for head in room.shown(first)} == set(range(heads))
     assert room_for(16, 32).rows == 32  # all fit
     many = MODEL.config._replace(num_heads=64, num_kv_heads=1, d_model=64)
-    explorer = ReadingExplorer(
-        LanguageModel(many, MODEL.tokenizer).requires_grad_(False),
-        "abc",
-    )
+    explorer = ReadingExplorer(LanguageModel(many, MODEL.tokenizer).requires_grad_(False), "abc")
     assert any("heads 0 to 20 of 64" in words for words in words_of(tree_of(explorer)[1][0]))
     explorer.set(layer=0, head=50)
     assert any("heads 42 to 62 of 64" in words for words in words_of(tree_of(explorer)[1][0]))

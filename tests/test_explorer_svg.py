@@ -166,12 +166,6 @@ def test_drawings_of_a_row_wrap_where_a_page_is_narrow_and_are_printed_in_one_li
     assert int(said.get("height")) > 117
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: cells.heatmap(TABLE[0], NAMES, NAMES), r"values must be a table .* got the shape \(3,\)"),
-    ],
-)
-def test_bad_input_is_named(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()
+def test_values_that_are_no_table_are_refused():
+    with pytest.raises(ValueError, match=r"values must be a table .* got the shape \(3,\)"):
+        cells.heatmap(TABLE[0], NAMES, NAMES)

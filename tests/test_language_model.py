@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import (
-    best_heads,
     find_roles,
     look_without_path,
     loss,
@@ -212,12 +211,6 @@ def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(tensors, 
     fields = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_bos_token": True}
     model = load_model(write_gguf(tmp_path / "opened.gguf", CONFIG, tensors, fields), tmp_path)
     assert model.words(model.encode("the the")[0]) == [CONTROL[1], "the", " the"]
-
-
-def test_best_heads_are_named_by_layer_and_head():
-    scores = torch.tensor([[0.1, 0.9], [0.5, 0.9], [0.2, 0.0]])
-    assert best_heads(scores, 3) == [(0, 1), (1, 1), (1, 0)]
-    assert len(best_heads(scores, 99)) == 6
 
 
 def test_loss_is_the_mean_over_the_tokens_that_were_asked_for(model, token_ids):

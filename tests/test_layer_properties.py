@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from sizes import ALL, CAUSAL, UNMASKED, build, over_sizes
 
 
@@ -78,15 +77,3 @@ def test_half_precision_is_finite_for_inputs_within_10(name, dtype, sizes):
         y = layer(x.to(dtype))
         assert y.dtype == dtype
         assert y.isfinite().all()
-
-
-@pytest.mark.parametrize("name", ["SelfAttention_v1", "SelfAttention_v2", "CausalAttention"])
-@over_sizes
-def test_one_head_is_scaled_dot_product_attention(name, sizes):
-    layer, x = build(name, sizes).double(), sizes.x()
-    if name == "SelfAttention_v1":
-        queries, keys, values = (x @ matrix for matrix in (layer.W_query, layer.W_key, layer.W_value))
-    else:
-        queries, keys, values = layer.W_query(x), layer.W_key(x), layer.W_value(x)
-    expected = F.scaled_dot_product_attention(queries, keys, values, is_causal=name in CAUSAL)
-    torch.testing.assert_close(layer(x), expected, rtol=1e-10, atol=1e-10)

@@ -12,7 +12,7 @@ from attention_helpers import MultiHeadAttention
 from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
 from attention_helpers.parallel.crew import Crew
 from attention_helpers.parallel.heads import by_hand, by_torch, fewer_heads, part_of
-from attention_helpers.parallel.ring import block, by_tokens, merge, own_tokens, pairs, straight, zigzag
+from attention_helpers.parallel.ring import by_tokens, own_tokens, pairs, straight, zigzag
 from attention_helpers.parallel.trial import outcome
 from attention_helpers.seeded import seeded
 
@@ -97,17 +97,6 @@ def test_the_bytes_measured_are_those_of_the_formula(crew):
     numbers = 12_000 * processes  # a large sum is sent in more pieces
     for more, less in zip(crew.run(written_by_sum, 10 * numbers), crew.run(written_by_sum, numbers), strict=True):
         assert more - less == pytest.approx(bytes_sent(processes, 9 * numbers, 1), rel=1e-3)
-
-
-def test_merged_blocks_are_attention_over_all_keys():
-    queries, keys, values = torch.randn(3, 2, 3, 8, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = torch.softmax(queries @ keys.mT / 2, dim=-1) @ values
-    for at in range(1, 8):
-        halves = [block(queries, keys[..., part, :], values[..., part, :], causal=False)
-                  for part in (slice(0, at), slice(at, 8))]  # fmt: skip
-        merged, log_total = merge(*halves[0], *halves[1])
-        assert_close(merged, whole)
-        assert_close(log_total[..., 0], (queries @ keys.mT / 2).logsumexp(dim=-1))
 
 
 def test_the_zigzag_evens_the_work():

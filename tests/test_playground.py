@@ -113,12 +113,6 @@ def test_no_step_of_any_seed_trains_on_the_held_out_examples():
     assert min(drawn_at) >= 10_000
 
 
-def test_each_control_is_called_what_it_moves(ground):
-    names = {name: control.description.replace(" ", "_") for name, control in ground.controls.items()}
-    assert names == {name: name for name in names} | {"num_heads": "heads"}
-    assert ground.controls["mask"].tooltip == "leaky: no mask"
-
-
 def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
     assert not shown(ground.controls["mask"])  # it does nothing there
     ground.set(task="next character", mask="leaky")

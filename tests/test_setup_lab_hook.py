@@ -84,12 +84,6 @@ def test_a_progress_bar_is_stored_as_its_last_words():
     assert saved["content"]["metadata"] == {}
 
 
-def dashboard():
-    """Widgets that aren't the course's: a slider, a bar, and drawings of someone else's."""
-    texts = [ipywidgets.HTML(text) for text in ("<svg><path/></svg>", "<div role='img'>a</div>", "a<br>b")]
-    return ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.FloatProgress(0.5), *texts])
-
-
 def test_widgets_that_no_output_shows_are_left_out():
     """After a page was loaded again, Lab still knows the kernel's widgets, although pictures have taken their place."""
     saved = model({"output_type": "display_data", "metadata": {}, "data": dict(PICTURE)}, held=[make("ScoresExplorer")])
@@ -98,7 +92,8 @@ def test_widgets_that_no_output_shows_are_left_out():
 
 
 def test_of_a_notebook_with_both_only_the_courses_widgets_are_left_out():
-    other, (explorer, shown) = dashboard(), moved("ScoresExplorer")
+    texts = [ipywidgets.HTML(text) for text in ("<svg><path/></svg>", "<div role='img'>a</div>", "a<br>b")]
+    other, (explorer, shown) = ipywidgets.VBox([ipywidgets.IntSlider(3), *texts]), moved("ScoresExplorer")
     theirs = output(other.model_id, **{"text/plain": "VBox(...)"})
     saved, alone = model(shown, copy.deepcopy(theirs), held=[explorer, other]), model(theirs, held=[other])
     assert VIEW not in stored(saved)

@@ -55,18 +55,10 @@ def contents(workbook):
     return {name: "".join("".join(cell["source"]) for cell in each) for name, each in cells.items()}
 
 
-def write_mine(workbook, words="mine"):
-    put(workbook.WORKBOOK / LESSON, words)
-
-
-def new_version(workbook):
-    put(workbook.NOTEBOOKS / LESSON, "newer")
-
-
 def test_fill_copies_what_is_missing_and_overwrites_nothing(workbook, capsys):
     put(workbook.WORKBOOK / "00_start_here.ipynb", "mine")
     (workbook.WORKBOOK / LESSON).unlink()
-    new_version(workbook)
+    put(workbook.NOTEBOOKS / LESSON, "newer")
     workbook.fill()
     assert contents(workbook) == {"00_start_here.ipynb": "mine", LESSON: "newer"}
     assert capsys.readouterr().out == "", "the learner's edits are not a newer version of the course"
@@ -99,17 +91,17 @@ def test_a_damaged_copy_is_set_aside_and_stops_nothing(workbook, call, capsys):
 
 @pytest.mark.parametrize("name", ["3", "03", LESSON])
 def test_a_newer_version_is_told_at_each_call_and_reset_brings_it_and_keeps_the_old(workbook, name, capsys):
-    write_mine(workbook)
+    put(workbook.WORKBOOK / LESSON, "mine")
     workbook.reset("00")
     assert capsys.readouterr().out == "workbook/00_start_here.ipynb is the course's newest version.\n"
-    new_version(workbook)
+    put(workbook.NOTEBOOKS / LESSON, "newer")
     for _ in range(2):
         workbook.fill()
         (line,) = capsys.readouterr().out.splitlines()
         assert line.startswith(LESSON)
         assert "make reset NOTEBOOK=03 brings it" in line
     for mine in ("mine", "mine again"):
-        write_mine(workbook, mine)
+        put(workbook.WORKBOOK / LESSON, mine)
         workbook.main(["reset", name])
     workbook.main(["reset", name])  # nothing to keep now
     capsys.readouterr()
@@ -125,13 +117,13 @@ def test_a_newer_version_is_told_at_each_call_and_reset_brings_it_and_keeps_the_
 
 def test_lost_record_is_told_once_and_loses_nothing(workbook, capsys):
     """As when a learner moves the notebooks, but not the hidden record, to a newer course."""
-    write_mine(workbook)
+    put(workbook.WORKBOOK / LESSON, "mine")
     workbook.VERSIONS.unlink()
     workbook.fill()
     assert capsys.readouterr().out.startswith(f"{LESSON}: the course may have a newer version")
     workbook.fill()
     assert capsys.readouterr().out == ""
-    new_version(workbook)
+    put(workbook.NOTEBOOKS / LESSON, "newer")
     workbook.fill()
     assert capsys.readouterr().out.startswith(f"{LESSON}: the course has a newer version")
     assert contents(workbook)[LESSON] == "mine"

@@ -1,6 +1,5 @@
 """The training loop: what a step does, what it stores, and how it's stopped and resumed."""
 
-import copy
 import signal
 from contextlib import suppress
 
@@ -125,17 +124,6 @@ def test_a_run_is_the_textbooks_loop():
     assert training.losses == losses
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), model.parameters(), strict=True))
-
-
-def test_a_step_drops_and_a_snapshot_does_not():
-    torch.manual_seed(1)
-    task = LookupTask(batch_size=16)
-    model = Dropping(task)
-    start = copy.deepcopy(model).eval()
-    training = Training(model, task).run(1)
-    assert training.snapshots[0].loss == task.loss(start(training.examples), training.answers)
-    x, answers = training.drawn(0)
-    assert training.losses[0] != task.loss(start(x), answers)
 
 
 @pytest.mark.parametrize("options", [{}, {"betas": (0.5, 0.8), "eps": 0.1, "weight_decay": 0.5}])
