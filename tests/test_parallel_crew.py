@@ -80,6 +80,16 @@ def test_an_error_on_one_rank_is_told_within_ten_seconds_and_the_next_job_runs(c
 
 
 @pytest.mark.slow
+def test_a_process_that_ended_between_two_jobs_is_told(crew):
+    assert works(crew)
+    crew.workers[1].kill()
+    crew.workers[1].join()
+    with pytest.raises(CrewError, match="total failed on rank 1 of 2: the process was killed by SIGKILL"):
+        works(crew)
+    assert works(crew)
+
+
+@pytest.mark.slow
 def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
     start = time.monotonic()
     with pytest.raises(TimeoutError, match=r"sleep took longer than timeout=0\.5 seconds on rank 0, 1"):

@@ -7,6 +7,7 @@ import signal
 import tempfile
 import time
 import weakref
+from contextlib import suppress
 from multiprocessing import connection, get_context
 from pathlib import Path
 from types import FunctionType
@@ -63,7 +64,8 @@ class Crew:
             if self._ending is None or not self._ending.alive:
                 self._start()
             for link in self.links:
-                link.send_bytes(job)
+                with suppress(OSError):  # of a process that ended after the last job; _answers says how
+                    link.send_bytes(job)
             return self._answers(function.__qualname__, seconds)
         except BaseException:  # an interrupt too: how far the processes are, nobody knows
             self.close()
@@ -139,11 +141,9 @@ def pickled(function, args):
 def how_it_ended(worker):
     """Why a process answers no more."""
     worker.join(GRACE)
-    code = worker.exitcode
-    killed = code is not None and code < 0
-    return (
-        f"the process was killed by {signal.Signals(-code).name}" if killed else f"the process ended with code {code}"
-    )
+    if (code := worker.exitcode) is not None and code < 0:
+        return f"the process was killed by {signal.Signals(-code).name}"
+    return f"the process ended with code {code}"
 
 
 def end(workers, links, meeting):

@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     output: torch.Tensor  # of all tokens by heads, of its own by tokens
     x_grad: torch.Tensor  # in the shape of x
     weight_grads: dict  # by name: of its own rows and columns by heads, through its own tokens by tokens
-    sent: int | None  # bytes in the forward pass, as the operating system counts them
+    sent: int | None  # bytes in the forward pass, as the system counts them; by_torch adds weights, and sums later
 
 
 def outcome(split, layer, x):
