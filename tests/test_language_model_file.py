@@ -3,6 +3,8 @@
 import io
 import shutil
 import struct
+import time
+import tracemalloc
 from collections import namedtuple
 from pathlib import Path
 
@@ -134,10 +136,17 @@ DAMAGED = {
 
 
 def refused(path, says):
-    """Opening the file fails with one sentence."""
-    with pytest.raises(ValueError, match=rf"{path.name} cannot be read: .*{says}") as caught:
-        opened(path)
+    """Opening the file fails with one sentence, within 5 seconds and 500 MB, whatever it claims."""
+    began = time.perf_counter()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"{path.name} cannot be read: .*{says}") as caught:
+            opened(path)
+        assert tracemalloc.get_traced_memory()[1] < 500e6
+    finally:
+        tracemalloc.stop()
     assert "\n" not in str(caught.value)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(("change", "says"), FOREIGN.values(), ids=FOREIGN)
