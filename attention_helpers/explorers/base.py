@@ -25,9 +25,11 @@ LOOKS = (
     STYLE
     + """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
+.attention-explorer .widget-toggle-buttons button {padding: 0 8px}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 4px}
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 6px 24px; line-height: 1.4}
 .attention-explorer :is(.widget-html-content, [role=img]) {min-width: 0}
+.attention-explorer [role=img] svg {overflow: visible}
 .attention-explorer .attention-readouts:empty {display: none}
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed, .attention-explorer.jupyter-widgets-disconnected > * {opacity: 0.4}

@@ -63,7 +63,7 @@ class WrapperExplorer(HeadsExplorer):
         named = {"label": "digit", "columns": [*"123"] * num_heads} if state.accuracy is None else {}
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **named)
         both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
-        return [[maps], [both._replace(height=153)]]  # the same with and without numbers below the entries
+        return [[maps], [both._replace(height=167)]]  # the same with upright and with slanted numbers below the entries
 
     def headline(self, state):
         reads = last_token_reads(state.weights, state.tokens)

@@ -9,8 +9,8 @@ STYLE = """<style>.Playground {container-type: inline-size}
 @container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
     .Playground .attention-headline {min-height: 0}}
 @container (min-width: 950px) {.Playground .attention-loading {min-height: 32px}}
-.Playground .widget-readout {min-width: 3em}
-.Playground .slider-container {min-width: 100px}
+.Playground .widget-readout {min-width: 3.6em}
+.Playground .slider-container {min-width: 90px}
 .Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
 .Playground .attention-shown {display: none}</style>"""
 # Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.
