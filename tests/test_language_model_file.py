@@ -15,6 +15,7 @@ import torch
 
 from attention_helpers import max_difference
 from attention_helpers.language_model import model_file as model_files
+from attention_helpers.language_model import tokenizer as tokenizers
 from attention_helpers.language_model.gguf_file import opened
 from attention_helpers.language_model.model_file import cache_folder, cached_models, model_file, read_model
 from tools.reference.random_models import CONTROL, MERGES, config_of, drawn_tensors, write_family, write_gguf
@@ -72,8 +73,14 @@ FOREIGN = {
     "another family": ({"family": "bert"}, "architecture must be one of llama, .* got 'bert'"),
     "unknown scaling": (key("llama.rope.scaling.type", "yarn"), "type must be 'none' or 'linear', got 'yarn'"),
     "unknown key": (key("llama.attention.clamp_kqv", 8.0), r"the key llama\.attention\.clamp_kqv, which we don't know"),
-    "a layer less than it says": (key("llama.block_count", 3), r"claims 3 layers, but lacks blk\.2\.attn_norm"),
-    "500,000 blocks": (key("llama.block_count", 500_000), r"claims 500,000 layers, but lacks blk\.499999"),
+    "a layer less than it says": (key("llama.block_count", 3), r"lacks blk\.2\.attn_k"),
+    "500,000 blocks": (
+        changed(blk__499999__attn_norm__weight=np.ones(32, "f")) | key("llama.block_count", 500_000),
+        "claims 500,000 layers, but has only 21 tensors",
+    ),
+    "a line end": (key("llama.a\nb", 1), r"the key llama\.a b, which"),
+    "a long value": (key("tokenizer.ggml.model", "x" * 10**5), "got 'xxx"),
+    "a huge vocabulary": (key("tokenizer.ggml.tokens", [f"{n:0512}" for n in range(8000)]), "4,000,000 characters in"),
     "no head": (key("llama.attention.head_count", 0), r"head_count must be a whole number from 1 .* got 0"),
     "heads per layer": (key("llama.attention.head_count", [4, 4]), r"head_count must be a whole .* got \[4, 4\]"),
     "groups that don't fit": (key("llama.attention.head_count_kv", 3), "must divide the 4 heads, got 3"),
@@ -146,6 +153,7 @@ def refused(path, says):
     finally:
         tracemalloc.stop()
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 400
     assert time.perf_counter() - began < 5
 
 
@@ -171,7 +179,15 @@ def test_without_room_nothing_is_decoded(tmp_path, tiny, monkeypatch, what):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_missing_file_is_missing_and_not_damaged(tmp_path):
+def test_a_vocabulary_that_can_be_joined_in_too_many_ways_is_refused(monkeypatch):
+    monkeypatch.setattr(tokenizers, "MOST_MERGES", 2)
+    with pytest.raises(ValueError, match="from two others in more than 2 ways"):
+        tokenizers.implied_merges(["a", "aa", "aaa"], [0.0] * 3)
+
+
+def test_a_missing_file_is_missing_and_not_damaged_and_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ValueError, match="path must be a file, got the folder"):
+        read_model(tmp_path)
     for read in (read_model, opened):
         with pytest.raises(FileNotFoundError, match=r"no\.gguf"):
             read(tmp_path / "no.gguf")

@@ -72,10 +72,6 @@ class ModelConfig(NamedTuple):
         return (self.d_model / self.num_heads if by_width else self.head_dim) ** -0.5
 
 
-def shown(value):
-    return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
-
-
 def number(fields, name, default=None, most=None):
     """A number among a file's keys: whole and from 1 to `most`, or without it, finite and above 0.
 
@@ -86,7 +82,7 @@ def number(fields, name, default=None, most=None):
         raise ValueError(f"it lacks {name}")
     kinds, rule = ((int,), f"whole number from 1 to {most:,}") if most else ((int, float), "finite number above 0")
     if type(value) not in kinds or not 0 < value < math.inf or value > (most or value):
-        raise ValueError(f"{name} must be a {rule}, got {shown(value)}")
+        raise ValueError(f"{name} must be a {rule}, got {value!r}")
     return value
 
 
@@ -98,7 +94,7 @@ def config_in(header):
     fields = header.fields
     family = fields.get("general.architecture")
     if not isinstance(family, str) or family not in FAMILIES:
-        raise ValueError(f"its general.architecture must be one of {', '.join(FAMILIES)}, got {shown(family)}")
+        raise ValueError(f"its general.architecture must be one of {', '.join(FAMILIES)}, got {family!r}")
     known = {f"{family}.{key}" for key in FOLLOWED | IDLE | FAMILIES[family].keys}
     if unknown := [name for name in fields if name.startswith(f"{family}.") and name not in known]:
         raise ValueError(f"it has the key {unknown[0]}, which we don't know how to follow")
@@ -134,7 +130,7 @@ def is_scaled(fields, family):
     """Whether frequencies may be scaled, linearly; ValueError for another kind of scaling."""
     kind = fields.get(f"{family}.rope.scaling.type", "linear")
     if kind not in ("none", "linear"):
-        raise ValueError(f"{family}.rope.scaling.type must be 'none' or 'linear', got {shown(kind)}")
+        raise ValueError(f"{family}.rope.scaling.type must be 'none' or 'linear', got {kind!r}")
     return kind == "linear"
 
 
@@ -147,9 +143,9 @@ def check_sizes(config, fields, tensors):
         raise ValueError(f"a head's width must be even, got {width}")
     for name in (f"{config.family}.attention.value_length", f"{config.family}.rope.dimension_count"):
         if fields.get(name, width) != width:
-            raise ValueError(f"{name} must be {width}, a head's width, got {shown(fields[name])}")
-    if (last := f"blk.{layers - 1}.attn_norm.weight") not in tensors:  # before any list of its length is made
-        raise ValueError(f"it claims {layers:,} layers, but lacks {last}")
+            raise ValueError(f"{name} must be {width}, a head's width, got {fields[name]!r}")
+    if layers > len(tensors):  # before any list of its length is made
+        raise ValueError(f"it claims {layers:,} layers, but has only {len(tensors):,} tensors")
 
 
 def layout(config):

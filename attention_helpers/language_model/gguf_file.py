@@ -38,7 +38,8 @@ def opened(path):
         shapes, places = matched(header.tensors, layout(config))
         return ModelFile(path, config, tokenizer_json(header.fields), shapes, places)
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+        said = " ".join(str(error).split())  # names and values in the file may be long, and have line ends
+        raise ValueError(f"{path} cannot be read: {said:.300}") from None
 
 
 def divisors_at(path, place, count):

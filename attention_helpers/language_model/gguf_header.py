@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 MIB = 2**20
-LONGEST, MOST_VALUES, MOST_TENSORS, MOST_FIELDS = 64 * MIB, 2_000_000, 20_000, 5_000  # of one header
+LONGEST, MOST_VALUES, MOST_TENSORS, MOST_FIELDS = 64 * MIB, 1_000_000, 20_000, 5_000  # of one header
 LONGEST_TEXT, LONGEST_NAME, MOST_DIMENSIONS = MIB, 65_535, 4  # such as a chat's template; a key or tensor's name
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9  # a value's kinds besides numbers

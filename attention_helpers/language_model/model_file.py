@@ -79,10 +79,12 @@ def read_model(path=None, folder=None):
     The weights are decoded once, into a file in the cache that stays memory-mapped. For a file of your own, a bar shows
     how far it is, and how much it takes.
     path: the GGUF file; by default the course's. folder: the cache, by default cache_folder().
-    Errors: as in model_file and opened; ValueError too if there isn't enough memory or disk, or if the course's file is
-    damaged; OSError if the cache can't be written.
+    Errors: as in model_file and opened; ValueError too if path is a folder, there isn't enough memory or disk, or the
+    course's file is damaged; OSError if the cache can't be written.
     """
     ours, path = path is None, Path(model_file() if path is None else path)
+    if path.is_dir():
+        raise ValueError(f"path must be a file, got the folder {path}")
     checksum = checksum_of(path)
     if ours and checksum != CHECKSUM:
         raise ValueError(

@@ -5,7 +5,7 @@ splitting from the published tokenizers, and refuse the others.
 """
 
 CONTROL, USER_DEFINED = 3, 4  # kinds of tokens that are never split
-LONGEST_TOKEN, MOST_CHARACTERS = 512, 4_000_000
+LONGEST_TOKEN, MOST_CHARACTERS, MOST_MERGES = 512, 4_000_000, 700_000
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -31,6 +31,8 @@ def tokens_in(fields):
     tokens = listed(fields, "tokens", str)
     if (longest := max(map(len, tokens))) > LONGEST_TOKEN:
         raise ValueError(f"a token must have at most {LONGEST_TOKEN} characters, got {longest:,}")
+    if (total := sum(map(len, tokens))) > MOST_CHARACTERS:
+        raise ValueError(f"its tokens must have at most {MOST_CHARACTERS:,} characters in all, got {total:,}")
     return tokens
 
 
@@ -132,11 +134,11 @@ def over_characters(fields, words):
 
 def implied_merges(words, scores):
     """Every way to make a token from two others: better tokens first, then those with the longer first part."""
-    if (total := sum(map(len, words))) > MOST_CHARACTERS:  # each of them takes a look-up
-        raise ValueError(f"its tokens must have at most {MOST_CHARACTERS:,} characters in all, got {total:,}")
     there, merges = set(words), []
     for word, score in zip(words, scores, strict=True):
         pairs = ((word[:cut], word[cut:]) for cut in range(len(word) - 1, 0, -1))
         merges += [(score, first, second) for first, second in pairs if first in there and second in there]
+        if len(merges) > MOST_MERGES:
+            raise ValueError(f"its tokens can be made from two others in more than {MOST_MERGES:,} ways")
     merges.sort(key=lambda merge: -merge[0])
     return [(first, second) for _, first, second in merges]
