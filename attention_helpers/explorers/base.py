@@ -30,6 +30,7 @@ LOOKS = (
 .attention-explorer .attention-page {display: flex; flex-wrap: wrap; gap: 6px 24px; line-height: 1.4}
 .attention-explorer :is(.widget-html-content, [role=img]) {min-width: 0}
 .attention-explorer [role=img] svg {overflow: visible}
+.attention-explorer .attention-message .widget-html-content {line-height: 1.3}
 .attention-explorer .attention-readouts:empty {display: none}
 .attention-explorer .attention-readouts {flex: 1 1 260px; min-width: 0}
 .attention-explorer .attention-dimmed, .attention-explorer.jupyter-widgets-disconnected > * {opacity: 0.4}
@@ -102,7 +103,7 @@ class Explorer(widgets.VBox):
         self._first = self._wanted = self._asked(first)
         self.view, self.message = widgets.HTML(), widgets.HTML()
         self.message.add_class("attention-message")  # what's written there is read aloud: see access.py
-        self.message.layout = {"flex": "1", "margin": "2px 0 2px 12px"}
+        self.message.layout = {"flex": "1", "align_self": "center", "margin": "2px 0 2px 12px"}
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(self._reset)
         for control in self.controls.values():
