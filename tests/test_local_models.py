@@ -31,10 +31,8 @@ def home(tmp_path, monkeypatch):
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"GGUF" * 5_000_000 if "blobs/sha256-12" in name else b"GGUF")
-    layers = [
-        {"mediaType": module.MODEL_LAYER, "digest": "sha256:12ab"},
-        {"mediaType": "text", "digest": "sha256:99ff"},
-    ]
+    kinds = {module.MODEL_LAYER: "sha256:12ab", "text": "sha256:99ff"}
+    layers = [{"mediaType": kind, "digest": digest} for kind, digest in kinds.items()]
     for name, text in {"1b": json.dumps({"layers": layers}), "notes": "[1]", "broken": "{"}.items():
         manifest = tmp_path / ".ollama/models/manifests/registry/library/tiny" / name
         manifest.parent.mkdir(parents=True, exist_ok=True)
