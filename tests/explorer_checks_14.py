@@ -55,4 +55,5 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     else:
         check_claim(e.said, f"By … over {processes}… each holds {total} and sends {size_in_words(state.sent)}.")
     assert numbers(readouts(e)["computes"]) == near(sorted({min(busy), max(busy)}))
+    assert ("waits" in readouts(e)["computes"]) == (min(busy) < 0.999)
     assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]

@@ -133,9 +133,10 @@ class MachinesExplorer(Explorer):
         n, kv = f"{state.num_tokens:,}", state.num_kv_heads
         size = f"{n} × {state.num_heads} × 128" if state.split == "heads" else f"{n} × {kv} × 128"
         who = f"{min(state.busy):.0%} to {max(state.busy):.0%}" if len({*state.busy}) > 1 else f"{state.busy[0]:.0%}"
+        rest = "" if min(state.busy) == 1 else ", and waits for the others in the rest"
         return {
             "sends": f"2 × {state.processes - 1}/{state.processes} × {size} × 2 bytes = {size_in_words(state.sent)}",
-            "computes": f"{who} of the time, and waits for the others in the rest",
+            "computes": f"{who} of the time{rest}",
         }
 
     def in_words(self, state):
