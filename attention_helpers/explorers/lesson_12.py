@@ -81,8 +81,8 @@ class ModelsExplorer(Explorer):
             drawn = self.line_of(name, kept, state)
             if len(kept) == len(LENGTHS):
                 place = max(place + APART, end)
-                drawn += line(RIGHT - 8, end, RIGHT + 14, place, stroke="currentColor", stroke_opacity=0.4)
-                drawn += text(RIGHT + 17, place + 4, name, "start", font_weight=weight_of(name, state))
+                drawn += line(RIGHT - 8, end, RIGHT + 20, place, stroke="currentColor", stroke_opacity=0.4)
+                drawn += text(RIGHT + 23, place + 4, name, "start", font_weight=weight_of(name, state))
             else:
                 at = x_of(LENGTHS[len(kept) - 1])
                 drawn += text(at, end + 18, name, "start", font_weight=weight_of(name, state))
