@@ -180,6 +180,7 @@ def check_models(e, model, num_tokens, kind):
     lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
     assert lit == has | {model} == state.lit | {model}
+    assert {*e.alt.partition("Faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
     parts = [numbers(each)[0] * {"G": 1024}.get(each.split()[1][0], 1) for each in [*readouts(e).values()][:-1]]
     assert sum(parts) == pytest.approx(total / 2**20, rel=1e-2, abs=0.2)
     assert rows[model]["source"] in html.unescape(e.readout)

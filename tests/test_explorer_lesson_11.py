@@ -29,6 +29,12 @@ def test_what_the_stored_model_does(length, state, said, turns):
     check_claim(Markup(length.message.value), "" if "factor" in state else "rule does nothing here: factor 1 …")
 
 
+def test_a_window_no_narrower_than_the_text_is_said_to_do_nothing(length):
+    for window in (16, 32):
+        length.set(**length._first | {"length": 32, "window": window, "factor": 2})
+        assert ("window does nothing here" in length.message.value) == (window == 32)
+
+
 def curves(explorer):
     """The two charts' curves, as lists of (place, value), read with the labels on their axes."""
     for chart, (low, high) in zip(tree_of(explorer).iter(f"{SVG}svg"), (("-20", "15"), ("0", "5")), strict=True):
@@ -43,12 +49,12 @@ def curves(explorer):
 
 
 def test_the_curves_are_scores_by_distance_and_means_of_eight_losses(length):
-    length.set(**length._first | {"length": 96, "window": 64, "pair": "2"})
+    length.set(**length._first | {"length": 96, "window": 48, "pair": "2"})
     scores, losses = curves(length)
     assert scores == [pytest.approx((n, value), abs=0.1) for n, value in enumerate(length.arrays.scores.tolist())]
     means = length.arrays.losses.view(12, 8).mean(dim=1).tolist()
     assert losses == [pytest.approx((8 * n + 3.5, value), abs=0.1) for n, value in enumerate(means)]
-    assert len(scores) == 64
+    assert len(scores) == 48
 
 
 def test_the_grey_ground_begins_where_training_ended_and_the_line_is_the_loss_of_knowing_nothing(length):

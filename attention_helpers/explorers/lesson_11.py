@@ -63,7 +63,7 @@ class LengthExplorer(Explorer):
     """
 
     def make_controls(self):
-        widths = [(str(width), width) for width in (16, 32, 64)] + [("none", LONGEST)]
+        widths = [(str(width), width) for width in (16, 32, 48)] + [("none", LONGEST)]
         return {
             "length": stops("length", LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
             "window": stops("window", widths, LONGEST, "How many characters each one sees, including itself"),
@@ -76,7 +76,9 @@ class LengthExplorer(Explorer):
         return {"rule"} if values["factor"] == 1 else set()
 
     def note(self, wanted, values):
-        return "rule does nothing here: factor 1 keeps all frequencies." if values["factor"] == 1 else ""
+        rule = "rule does nothing here: factor 1 keeps all frequencies." if values["factor"] == 1 else ""
+        wide = values["length"] <= values["window"] < LONGEST
+        return " ".join(filter(None, [rule, "window does nothing here: the text isn't longer." if wide else ""]))
 
     def compute(self, length, window, factor, rule, pair):
         losses, parts, far = read(length, window, factor, rule if factor > 1 else RULES[0])

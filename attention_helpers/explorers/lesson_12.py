@@ -117,7 +117,8 @@ class ModelsExplorer(Explorer):
         at = LENGTHS.index(state.num_tokens)
         there = {name: kept[at] / state.num_tokens / 1024 for name, kept in state.kept.items() if len(kept) > at}
         said = ", ".join(f"{name} {each:.2f}" for name, each in there.items())
-        return f"{self.headline(state)}. In KiB per token: {said}."
+        faded = [name for name in state.kept if name not in state.lit | {state.model}]
+        return f"{self.headline(state)}. In KiB per token: {said}." + f" Faded: {', '.join(faded)}." * bool(faded)
 
 
 def kinds_of(model):
