@@ -113,6 +113,8 @@ def test_controls_come_from_the_constructor():
     assert len(named.arrays.maps) == 2
     narrow = Sentence(["a", "b"], torch.ones(2, 3))  # two heads can't share its width
     assert LayerExplorer(nn.MultiheadAttention, narrow, batch_first=True).values["num_heads"] == 1
+    mixed = LayerExplorer(lambda d_in, num_heads=2: other_layers.HeadsMixed(d_in, 3, num_heads), SENTENCE)
+    assert mixed.values["num_heads"] == 3  # with one head, its fault doesn't show
     begun = LayerExplorer(other_layers.JoinedAsRows, SENTENCE)
     assert re.search("num_heads=2 doesn.*t fit, so we begin with 1: .* 4 in all, got", begun.message.value)
     begun.set(d_out=6)

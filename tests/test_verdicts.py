@@ -107,6 +107,21 @@ def test_the_verdicts_on_a_layer_that_is_not_ours(name):
         assert re.search(key, told, re.MULTILINE)
 
 
+STEPS = [  # one changed step of Causal, and what the headline says
+    ("weights", lambda _, s: s.masked_fill(other_layers.future(len(s[0, 0]), 0), -1e9).softmax(-1), "diagonal too ear"),
+    ("parts", lambda self, x: (self.to_q(x), self.to_v(x), self.to_k(x)), "Keys and values are exchanged: with"),
+    ("scaled", lambda self, s, _: functional.dropout(s, 0.1, self.training), r"before softmax: dropout in line \d+ d"),
+    ("join", lambda _, c: functional.batch_norm(c[:, 0].mT, *torch.eye(2)).mT, r"^In training, .*: batch_norm in line"),
+    ("forward", lambda _, x, mask=None: (x @ x.mT).softmax(-1) @ x, "diagonal is 0, and `forward` got no `mask`$"),
+]
+
+
+@pytest.mark.parametrize(("method", "change", "said"), STEPS)
+def test_a_fault_of_one_step_is_named(method, change, said):
+    layer = made(type("Faulty", (other_layers.Causal,), {method: change}))
+    assert re.search(said, headline(judged(layer, X[:3]), "Faulty"))
+
+
 LINES = {  # for each layer, the code of the line that its headline names
     "MaskThrownAway": "scores.masked_fill(future(scores.shape[-1]), -torch.inf)",
     "OverTime": "return torch.softmax(scores, dim=-2)",

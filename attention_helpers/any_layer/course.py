@@ -77,7 +77,7 @@ def on_the_course(layer, x, result, maps):
 
     x: one sentence; result: what the layer returns for it, (num_tokens, width); maps: its attention maps, one per head.
     If it doesn't, we look in the maps for a factor by which its scores are too large, and compute the course's layer
-    with such scores, or with keys @ queries.T, to see whether that's the only difference.
+    with such scores, or with two of the three exchanged, to see whether that's the only difference.
     """
     x = x.flatten(0, -2)
     qkv, last = projections(layer, x.shape[-1])
@@ -93,15 +93,16 @@ def on_the_course(layer, x, result, maps):
             return Verdict("?", "As in the course?", f"its parameters fit {name}, but it returns another shape")
         gaps.append(max_difference(result, expected))
         if gaps[-1] <= 1e-5 * max(1.0, result.abs().max().item()):
-            if swapped and {0, 1} <= {*map(role, matrices(layer))}:  # else their order is the author's choice
-                return exchanged(name, factor)
+            if {*swapped} <= {*map(role, matrices(layer))} and swapped:  # else their order is the author's choice
+                return exchanged(name, swapped, factor)
             return equal(name) if factor == 1 else other_scale(name, factor, len(qkv[0][0]) // num_heads)
     return Verdict("?", "As in the course?", f"its parameters fit {name}, but the numbers differ by {gaps[0]:.2g}")
 
 
 def attempts(x, qkv, num_heads, causal, made):
-    """Contexts by the course: (from keys @ queries.T?, factor of the scores, context). made: weights that show it."""
-    for swapped, parts in ((False, qkv), (True, [qkv[1], qkv[0], qkv[2]])):
+    """Contexts by the course: (roles that are exchanged, factor of the scores, context). made: weights that show it."""
+    for swapped, order in (((), (0, 1, 2)), ((0, 1), (1, 0, 2)), ((1, 2), (0, 2, 1))):
+        parts = [qkv[n] for n in order]
         weights, context = computed(x, parts, num_heads, causal)
         yield swapped, 1.0, context
         factor = factor_between(made, weights)
@@ -124,10 +125,12 @@ def equal(name):
     return Verdict("✓", "As in the course", same, f"computes what the course's {name} computes")
 
 
-def exchanged(name, factor):
-    """The Verdict on a layer that is like `name` for scores from keys @ queries.T, too large by `factor`."""
+def exchanged(name, swapped, factor):
+    """The Verdict on a layer that is like `name` with two roles exchanged, and scores too large by `factor`."""
     times = f" times {1 / factor:.3g}" * (factor != 1)
-    return Verdict("✗", "Queries and keys are exchanged", f"with `queries @ keys.T`{times}, it would match {name}")
+    right = f"`queries @ keys.T`{times}{' and then `weights @ values`' * (swapped == (1, 2))}"
+    claim = "Queries and keys are exchanged" if swapped == (0, 1) else "Keys and values are exchanged"
+    return Verdict("✗", claim, f"with {right}, it would match {name}")
 
 
 def other_scale(name, factor, head_dim):

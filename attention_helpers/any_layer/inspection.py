@@ -14,6 +14,7 @@ from . import verdicts
 from .course import on_the_course, parameters_of
 from .lines import error_line, first_line, with_line
 from .maps import find_maps
+from .verdicts import Verdict
 
 
 class LayerState(NamedTuple):
@@ -48,6 +49,7 @@ class Taking:
         self.layer, x = layer, x.clone()  # the layer may write into it
         parameters = inspect.signature(getattr(layer, "forward", layer)).parameters.values()
         needed = [each.name[0] for each in parameters if each.default is each.empty and each.kind != each.VAR_KEYWORD]
+        self.mask = next((each.name for each in parameters if "mask" in each.name), "")
         self.times = 3 if needed == ["q", "k", "v"] else 1
         with learners_code() as printed, eval_mode(layer):
             try:
@@ -177,10 +179,17 @@ def judge(layer, call, operations, moved, random):
     elif call.rows.isnan().any():
         said["nan"] = verdicts.on_nan(call.rows, watched.nan)
     else:
-        said["future"] = verdicts.on_the_future(output, x, watched, dead, mixing)
+        said["future"] = verdicts.on_the_future(output, x, watched, dead, mixing, call.mask)
     sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
     if sound and not call.returns_weights:
         said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps, mixing)
+    for name, shape, line in watched.operations:
+        if name == "batch_norm" and shape[1] != num_tokens:  # else it has a mean for each token
+            said["norm"] = Verdict(
+                "✗", "In training, it reads the future", f"{with_line(name, line)} averages all tokens"
+            )
+    if watched.early:
+        said["early"] = Verdict("✗", "Dropout comes before softmax", f"{watched.early} drops scores, not weights")
     said["sums"] = verdicts.on_row_sums(watched, num_tokens, random)
     said["unused"] = verdicts.on_unused(dead, unread)
     if sound and not call.returns_weights:

@@ -51,6 +51,7 @@ class Watched(NamedTuple):
     drew: list  # (name, line) of each operation that may have drawn random numbers
     nan: tuple | None  # (name, line) of the first operation that made NaN of numbers
     across: str  # names a softmax that runs over neither keys nor queries; "" if none does
+    early: str  # names a dropout whose result goes into softmax; "" if none does
     fewer: Exception | None = None  # what the call with one token fewer raised
 
 
@@ -75,7 +76,7 @@ def find_maps(layer, x):
         return watched
     kept = [found for found in watched.maps if found.made_by in AGAIN or is_table(shorter[found.operation][1], fewer)]
     weights = [all(both) for both in zip(watched.weights, again.weights, strict=True)]
-    return watched._replace(maps=kept, weights=weights)
+    return watched._replace(maps=kept, weights=weights, early=again.early and watched.early)
 
 
 class _Watcher(TorchFunctionMode):
@@ -84,7 +85,8 @@ class _Watcher(TorchFunctionMode):
     def __init__(self, num_tokens):
         super().__init__()
         self.num_tokens, self.operations, self.found, self.drew, self.nan = num_tokens, [], [], [], None
-        self.across = ""
+        self.across = self.early = ""
+        self.dropped = {}  # id of a table of scores -> names the dropout that changed them
         self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
 
@@ -94,7 +96,9 @@ class _Watcher(TorchFunctionMode):
             result = layer(x)
         weights = [id(each) in self.tables or self.holds_weights(each) for each in tensors_in(result)]
         read = {id(tensor): tensor for tensor in self.kept}
-        return Watched(result, self.maps(), self.operations, weights, read, self.drew, self.nan, self.across)
+        return Watched(
+            result, self.maps(), self.operations, weights, read, self.drew, self.nan, self.across, self.early
+        )
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, operation_name(func)
@@ -111,12 +115,23 @@ class _Watcher(TorchFunctionMode):
                 dim = kwargs.get("dim", [*args, None, None][1])
                 if dim is None or dim % outputs[0].ndim < outputs[0].ndim - 2:
                     self.across = f"{with_line(name, self.operations[-1][2])} runs over neither keys nor queries"
+            self.watch_dropout(name, inputs, outputs[0])
             if not self.nan and outputs[0].is_floating_point() and outputs[0].isnan().any():
                 self.nan = name, self.operations[-1][2]
             if name in AGAIN:
                 self.add(AGAIN[name](*args, **kwargs), None if name == MODULE else outputs[0].clone())
             self.follow(name, args, inputs, outputs[0])
         return result
+
+    def watch_dropout(self, name, inputs, output):
+        """Note a dropout of scores, and whether they go into softmax."""
+        found = next((self.dropped[id(tensor)] for tensor in inputs if id(tensor) in self.dropped), "")
+        if "dropout" in name and is_table(output.shape, self.num_tokens) and id(inputs[0]) not in self.tables:
+            found = with_line(name, self.operations[-1][2])
+        if found and name == "softmax":
+            self.early = found
+        elif found and is_table(output.shape, self.num_tokens):
+            self.dropped[id(output)] = found
 
     def follow(self, name, args, inputs, output):
         """Note what an operation does to the map among its inputs, or that its output is a new map."""

@@ -82,8 +82,8 @@ def on_returned_weights(maps):
     return Verdict("✗", "It returns its attention weights", f"{made} makes them; return them times the values")
 
 
-def on_the_future(output, x, watched, dead, mixing=""):
-    """Whether an earlier row depends on a later token, as find_leak perturbs them. dead, mixing: what to blame."""
+def on_the_future(output, x, watched, dead, mixing="", mask=""):
+    """Whether an earlier row depends on a later token, as find_leak perturbs them. Blame: dead, mixing, mask."""
     try:
         leak = find_leak(output, x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
@@ -93,7 +93,9 @@ def on_the_future(output, x, watched, dead, mixing=""):
             "✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no earlier row"
         )
     words = str(leak).replace(" reads the future: it", "")
-    return Verdict("✗", "It reads the future", words, cause_of_leak(leak, watched, dead, x.shape[-2], mixing))
+    cause = cause_of_leak(leak, watched, dead, x.shape[-2], mixing)
+    unmasked = f", and `forward` got no `{mask}`" if mask and cause.endswith("is 0") else ""
+    return Verdict("✗", "It reads the future", words, f"{cause}{unmasked}")
 
 
 def cause_of_leak(leak, watched, dead, num_tokens, mixing):
@@ -114,11 +116,13 @@ def cause_of_leak(leak, watched, dead, num_tokens, mixing):
             return "its mask comes after softmax, which has counted the future"
         if leak.change == torch.inf:
             return "a large score there takes all: mask the scores before exp"
-        return f"its maps don't, so does {mixing or 'a view or reshape'} mix the rows?"
+        return f"its maps don't, so does {mixing or 'a view, a reshape, a mean or a norm'} mix the rows?"
     if not used.tril(-1).any():
         return "its mask hides the past instead"
     if not used.triu(2).any():
         return "its mask begins one diagonal too late"
+    if not used[:, 1:].triu(1).any() and near_one(used[:, 0] * num_tokens):
+        return "its mask begins one diagonal too early, so row 0 has no key and averages over all tokens"
     hides = (used == 0).triu(1).any()
     return "its mask hides only some of it" if hides else "no weight after the diagonal is 0"
 

@@ -49,6 +49,9 @@ hide_the_future = Exercise(
             `masked_fill` find True?""",
         ("fills with 0", "-torch.inf", "0.0"): """
             You fill in 0, but softmax gives a score of 0 a share too, because $e^0 = 1$. Which score gets nothing?""",
+        ("fills with plus infinity", "-torch.inf", "torch.inf"): """
+            You give the future the largest score there is, and softmax divides infinity by infinity. Which sign makes
+            an exponential 0?""",
         ("masks after softmax", ".masked_fill(future, -torch.inf), dim=-1)", ", dim=-1).masked_fill(future, 0.0)"): """
             You mask after softmax, when the hidden tokens have already taken their part of the row. What do your rows
             sum to?""",

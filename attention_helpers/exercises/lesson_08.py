@@ -73,8 +73,8 @@ cut_the_future = Exercise(
         ): """
             You compare the most likely characters, which a small leak doesn't change. What would it change?""",
         ("averages the changes", ".abs().max()", ".mean()"): """
-            You average the changes, so those up and those down cancel, and one token's leak is diluted by all the
-            others. Which number of a table tells that one entry changed?""",
+            You miss changes: in an average, those up and those down cancel, and without `abs`, one that goes down isn't
+            large. Which number of a table tells that one entry changed?""",
     },
     hints=[
         "A token that doesn't read the future has the same logits with and without it. Which two calls do you compare?",

@@ -43,6 +43,9 @@ turning = Exercise(
         ("rotates all pairs alike", " * base ** (-2 * pair / head_dim)", ""): """
             All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in
             the exponent?""",
+        ("loses the sign of the exponent", "(-2 * pair", "(2 * pair"): """
+            Each of your pairs rotates faster than the one before, and should be slower. Which sign has the
+            exponent?""",
         ("halves the exponent", "(-2 * pair", "(-pair"): """
             Pair 0 is right, but the others rotate too fast. Which factor is missing in the exponent?""",
         ("counts the rows for positions", "angles = positions", "angles = torch.arange(len(x))"): """

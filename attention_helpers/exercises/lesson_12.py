@@ -29,6 +29,8 @@ absorbed_matrices = Exercise(
         ("scales by the latent's width", "queries.shape[1] ** 0.5", "latents.shape[1] ** 0.5"): """
             The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing
             mustn't change a score: which width did the keys have?""",
+        ("forgets the root", "queries.shape[1] ** 0.5", "queries.shape[1]"): """
+            The absorbed queries are right, but you divide by d_key itself. Which number does the prompt divide by?""",
         ("doesn't scale", " / queries.shape[1] ** 0.5", ""): """
             The absorbed queries are right, but the scores aren't scaled. What are they divided by?""",
         ("returns the queries as they were", "return absorbed", "return queries"): """

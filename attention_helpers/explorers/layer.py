@@ -1,6 +1,7 @@
 """Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
 
 import html
+from contextlib import suppress
 
 import ipywidgets as widgets
 
@@ -63,17 +64,20 @@ class LayerExplorer(SentenceExplorer):
         return controls
 
     def find_first_state(self, controls):
-        """Start with a number of heads that the class accepts, if any: its default or two, else one or three."""
+        """Start with a number of heads that fits, if any: the default or two; one; or three, if one hides a fault."""
         for name in [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"]:
-            wanted, why = controls[name].value, None
+            wanted, why, fits = controls[name].value, None, []  # of these: is it without a fault, and the number
             for num_heads in dict.fromkeys([wanted, 1, 3]):
                 controls[name].value = num_heads
-                refused = self.refused({name: control.value for name, control in controls.items()})
-                if not refused:
-                    self.began = f"{name}={wanted} doesn't fit, so we begin with {num_heads}: {why}" if why else ""
+                values = {name: control.value for name, control in controls.items()}
+                why = why or self.refused(values)
+                if not why:
                     return
-                why = why or refused
-            controls[name].value = wanted
+                with suppress(ValueError):
+                    verdicts = self.compute(**values).verdicts.values()
+                    fits.append(("✗" not in {verdict.sign for verdict in verdicts}, num_heads))
+            controls[name].value = min(fits, default=(False, wanted))[1]
+            self.began = f"{name}={wanted} doesn't fit, so we begin with {controls[name].value}: {why}" if fits else ""
 
     def refused(self, values):
         """The error that the class raises for the controls' values, or its layer for the sentence; None if neither."""
