@@ -29,16 +29,11 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     matrix, rows = 2 * width * (width + 128 * kv_heads) * 2, 2 * num_tokens * width * 2
     inner = num_tokens * (width + 2 * 128 * kv_heads) * 2
     arriving = 0 if by_heads or processes == 1 else num_tokens * 2 * 128 * kv_heads * 2
-    held = [
-        matrix / (processes if by_heads else 1),
-        rows / (1 if by_heads else processes),
-        (inner + arriving) / processes,
-    ]
+    shared = (processes, 1) if by_heads else (1, processes)
+    held = [matrix / shared[0], rows / shared[1], (inner + arriving) / processes]
     assert [*state.held.values()] == pytest.approx(held)
     passed_on = num_tokens * width * 2 if by_heads else num_tokens * 128 * num_kv_heads * 2
-    assert state.sent == pytest.approx(
-        2 * (processes - 1) * passed_on / processes
-    )  # summed and passed on; keys, values
+    assert state.sent == pytest.approx(2 * (processes - 1) * passed_on / processes)  # a sum passed on; keys, values
     shares, steps = computed(split, processes)
     assert state.steps == pytest.approx(steps)
     assert tips(e, " computes: ") == near([share for own in shares for share in own])

@@ -49,10 +49,7 @@ def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_
     assert [cell.source for cell in notebook.cells[1:]] == [marks.graded(exercise) for exercise in exercises]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [(["make", "folder", "00"], "00 .*01, .*10"), (["mark"], "usage")],
-)
+@pytest.mark.parametrize(("arguments", "says"), [(["make", "folder", "00"], "00 .*01, .*10"), (["mark"], "usage")])
 def test_a_wrong_call_is_one_sentence(marks, arguments, says):
     with pytest.raises(SystemExit, match=says):
         marks.main(arguments)

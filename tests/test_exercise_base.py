@@ -275,6 +275,8 @@ def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
         (torch.tensor([1, 2]), torch.tensor([1, 1769472]), "1 of 2 entries of the result differ, the first at [1]: 17"),
         (torch.tensor([1, 2]), torch.tensor([3, 4]), "the first at [0]: 3 where 1 belongs"),
         (ONE.sum(), 3 * ONE.sum(), "3 where 1 belongs"),
+        (torch.tensor([[1, 2, 3]]), torch.tensor([[1], [2], [3]]), "its dimensions are in another order"),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.5, 3.0]), "Each number is 1.5 times what belongs"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
         (nn.Linear(1, 1), nn.ReLU(), "a Linear, but is a ReLU"),
     ],

@@ -151,7 +151,7 @@ CLAIMS = {
     ],
 }
 CLAIMS["CostExplorer"] = [
-    ({}, "controls", "num_tokens: … num_heads: How many heads share … width: The width of a token's vector before …"),
+    ({}, "controls", "num_tokens: … num_heads: How many heads share … width: The width of a token's vector before …")
 ]
 CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
 CLAIMS["ReadingExplorer"] = [

@@ -75,10 +75,7 @@ def test_without_the_path_to_the_keys_no_induction_head_finds_its_token(language
 
 @pytest.mark.parametrize(
     "heads",
-    [
-        [(16, 2)],
-        pytest.param([(layer, head) for layer in (14, 15, 16) for head in range(9)], marks=pytest.mark.slow),
-    ],
+    [[(16, 2)], pytest.param([(layer, head) for layer in (14, 15, 16) for head in range(9)], marks=pytest.mark.slow)],
     ids=["one", "all"],
 )
 def test_without_another_heads_path_to_the_keys_they_still_do(language_model, heads):

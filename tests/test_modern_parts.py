@@ -8,12 +8,7 @@ from sizes import over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import attention_scores, causal_mask, context_vectors, max_difference
-from attention_helpers.modern.parts import (
-    best_keys_mask,
-    repeat_kv,
-    sink_weights,
-    window_mask,
-)
+from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 
 

@@ -1,6 +1,7 @@
 """Say in words how an outcome differs from what was expected, coarse before fine: error, kind, shape, dtype, values."""
 
 import math
+from itertools import permutations
 from numbers import Integral, Number, Real
 
 import torch
@@ -79,7 +80,8 @@ def tensor_difference(expected, got, tolerance, rows, name):
     if not isinstance(got, torch.Tensor):
         return should_be(name, "a tensor", got)
     if got.shape != expected.shape:
-        return sentence(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
+        wrong = f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}."
+        return sentence(wrong) + in_common(expected.double(), got.double(), tolerance)
     if got.dtype != expected.dtype:
         return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
     lost = got.isnan() & ~expected.isnan()
@@ -93,7 +95,21 @@ def tensor_difference(expected, got, tolerance, rows, name):
     here = tuple(far.nonzero()[0].tolist())
     many = f"{int(far.sum())} of {far.numel()} entries of {name} differ, the first{at(far)}: "
     values = f"{shown(got[here])} where {shown(expected[here])} belongs."
-    return sentence((many if here else f"{name} differs: ") + values)
+    return sentence(
+        (many if here else f"{name} differs: ") + values + in_common(expected.double(), got.double(), tolerance)
+    )
+
+
+def in_common(expected, got, tolerance):
+    """One more sentence if the numbers are right but for the order of the dimensions, or but for a factor; or ""."""
+    same = {"rtol": tolerance, "atol": tolerance}
+    orders = [got.permute(order) for order in permutations(range(got.dim())) if got.dim() <= 4]
+    if any(each.shape == expected.shape and torch.allclose(each, expected, **same) for each in orders):
+        return " Its numbers are right, but its dimensions are in another order."
+    factor = (got * expected).sum() / expected.square().sum() if got.shape == expected.shape else torch.tensor(math.nan)
+    if expected.count_nonzero() > 1 and factor.abs() > tolerance and torch.allclose(got, factor * expected, **same):
+        return f" Each number is {factor:.4g} times what belongs."
+    return ""
 
 
 def rows_difference(total, tolerance, name):

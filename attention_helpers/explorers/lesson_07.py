@@ -122,10 +122,7 @@ class LearningExplorer(Explorer):
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
-        return {
-            "right answer" + "s" * (len(state.asked) > 1): f"{digits}",
-            "loss": f"{state.loss:.3f} nats",
-        }
+        return {"right answer" + "s" * (len(state.asked) > 1): f"{digits}", "loss": f"{state.loss:.3f} nats"}
 
     def in_words(self, state):
         rows = enumerate(state.weights[:, -1], 1)
