@@ -122,7 +122,7 @@ CLAIMS = {
     ],
     "CacheExplorer": [
         ({}, "said", "At 131,072 tokens the cache takes 68.7 GB, 524.3 kB for each token"),
-        ({"num_kv_heads": 8, "window": 4096}, "said", "At 131,072 tokens the cache takes 536.7 MB: it keeps 4,095, 131.1 …"),
+        ({"num_kv_heads": 8, "window": 4096}, "said", "At 131,072 tokens the cache takes 536.7 MB: it keeps 4,095…"),
         (
             {"num_tokens": 1024, "window": 1024, "first": 4},
             "said",
