@@ -127,7 +127,10 @@ def check_cost(e, num_tokens, num_heads, width, bytes):
     assert state.measured == (MEASURED if known else {})
     assert ("peak" in e.svg) == known
     assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, 2 * 2 * n * n * width / total)
-    squares = [float(shape.get("width")) for _, shape in told(tree_of(e)) if shape.tag == f"{SVG}rect"]
+    rects = [shape for _, shape in told(tree_of(e)) if shape.tag == f"{SVG}rect"]
+    x, y, squares = ([float(rect.get(name)) for rect in rects] for name in ("x", "y", "width"))
+    assert x[0] + squares[0] < x[1] == x[2]
+    assert y[1] + squares[1] < y[2]
     held = (4 * width * width + width) * bytes
     assert [side**2 / squares[2] ** 2 for side in squares[:2]] == near(state.table / held, state.cache / held, off=0.2)
 

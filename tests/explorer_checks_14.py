@@ -1,7 +1,7 @@
 """What the explorer of lesson 14 must show in any state, counted again without the package's formulas."""
 
 import pytest
-from explorer_page import check_claim, figures, near, numbers, readouts, tips
+from explorer_page import SVG, check_claim, figures, near, numbers, readouts, tips, told, tree_of
 
 from attention_helpers.explorers.words import size_in_words
 
@@ -36,10 +36,15 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     assert state.sent == pytest.approx(2 * (processes - 1) * passed_on / processes)  # a sum passed on; keys, values
     shares, steps = computed(split, processes)
     assert state.steps == pytest.approx(steps)
-    assert tips(e, " computes: ") == near([share for own in shares for share in own])
+    done = [(n, step, share) for n, own in enumerate(shares) for step, share in enumerate(own, 1)]
+    works = ["rank {}, step {}, computes: {:.2f} of the time".format(*part) for part in done]
+    assert [words for words, _ in told(tree_of(e)) if "computes" in words] == works
+    filled = [rect for rect in tree_of(e).iter(f"{SVG}rect") if rect.get("stroke") and rect.get("fill") != "none"]
+    expected = [400 / processes * steps[step - 1] * share for _, step, share in done if share]
+    assert [float(rect.get("width")) for rect in filled] == near(expected)
     for name, size in zip(state.held, held, strict=True):
-        told = [float(size_in_words(round(size)).split()[0])] * processes
-        assert tips(e, f", {name}: ") == pytest.approx(told)
+        each = float(size_in_words(round(size)).split()[0])
+        assert tips(e, f", {name}: ") == pytest.approx([each] * processes)
     busy = [sum(a * b for a, b in zip(own, steps, strict=True)) / sum(steps) for own in shares]
     sizes = [float(size_in_words(round(size)).split()[0]) for size in (*held, state.sent)]
 

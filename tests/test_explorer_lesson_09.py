@@ -20,14 +20,14 @@ COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w
         {"num_tokens": 512},
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 42.5 7.9",
-        "512 tokens, num_heads 12 and a width of 768 … 3.22 billion FLOPs, 0.25 of them for scores and context. … "
-        "4 bytes the scores take 12.6 MB, … values 3.1 MB, … 9.4 MB. Measured … split 42.5 MB, fused 7.9 MB.",
+        "512 tokens, num_heads 12 and a width of 768 one pass … 3.22 billion FLOPs, 0.25 of them for scores … "
+        "4 bytes the scores take 12.6 MB, keys and values 3.1 MB, … 9.4 MB. … split 42.5 MB, fused 7.9 MB.",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
         "At 32 tokens keys and values take 196.6 kB, the scores of 1 head 4.1 kB",
         "0.15 2% 1 32 32 4 4.1 2 32 768 4 196.6",
-        "32 tokens, num_heads 1 … 768 … 0.15 … 0.02 … 4 bytes … 4.1 kB, … values 196.6 kB, … 9.4 MB.",
+        "32 tokens, num_heads 1 … 768 … 0.15 … 0.02 … and context. … 4 bytes … 4.1 kB, … values 196.6 kB, … 9.4 MB.",
     ),
     (
         {"num_tokens": 2048, "width": 4096, "num_heads": 32, "bytes": 2},
@@ -43,8 +43,8 @@ def test_figures_of_a_cost(cost, state, said, rows, alt):
     cost.set(**state)
     check_claim(cost.said, said)
     assert figures(" ".join(readouts(cost).values())) == rows.split()
-    about = "FLOPs … billion; … of them, for scores and context, … squared scores … bytes = … keys and values … bytes ="
-    about += " …" + " measured peak …" * ("peak" in alt)
+    about = "FLOPs … billion; … of them, for scores and context, grow with num_tokens squared scores … × … × … × … "
+    about += "bytes = … keys and values 2 × … × … × … bytes = …" + " measured peak …" * ("peak" in alt)
     check_claim(" ".join(map(" ".join, readouts(cost).items())), about)
     check_claim(cost.alt, alt)
 
@@ -73,9 +73,9 @@ def close(expected):
 
 
 def test_the_curves_are_those_of_the_sizes_that_are_set(cost):
-    cost.set(num_tokens=64, width=4096, num_heads=32, bytes=2)
+    cost.set(num_tokens=64, width=4096, num_heads=64, bytes=2)
     curves, points = chart_of(cost)
-    assert curves["scores of 32 heads"] == close({n: 32 * n * n * 2 for n in LENGTHS})
+    assert curves["scores of 64 heads"] == close({n: 64 * n * n * 2 for n in LENGTHS})
     assert curves["keys and values"] == close({n: 2 * n * 4096 * 2 for n in LENGTHS})
     assert points == {}
     check_claim(Markup(cost.message.value), "No measured points: … with 12 heads, width 768, float32.")

@@ -16,6 +16,8 @@ TWO = {"num_heads": 2}
 ALONE = TWO | {"cut": "view alone"}
 STARTS = {"query": 2}
 MATRICES = {"made": "matrices"}
+OVER_8 = {"processes": 8, "num_tokens": 2**15, "num_heads": 32, "num_kv_heads": 4}
+OVER_2 = OVER_8 | {"split": "tokens", "processes": 2, "num_heads": 64}
 CLAIMS = {
     "ScoresExplorer": [
         ({}, "said", "“journey” reads itself most: 0.24, … equal weights … 0.17"),
@@ -149,9 +151,34 @@ CLAIMS = {
             "num_tokens: The length … KV heads: … shared by … window: … including itself first tokens: … 4, 2 or 1…",
         ),
     ],
+    "MachinesExplorer": [
+        ({}, "said", "One machine alone holds 108.5 GB, more than a GPU with 80 GB has."),
+        (OVER_8, "said", "By heads over 8: each holds 597.7 MB and sends 469.8 MB."),
+        (OVER_8, "sends", "2 × 7/8 × 32,768 × 32 × 128 × 2 bytes = 469.8 MB"),
+        (OVER_8, "computes", "100% of the time"),
+        (OVER_8, "note", "There are fewer KV heads than processes, so 2 processes hold the same one."),
+        (OVER_8 | {"num_kv_heads": 8}, "note", ""),
+        (OVER_2, "said", "By tokens over 2: each holds 1.2 GB and sends 33.6 MB."),
+        (OVER_2, "sends", "2 × 1/2 × 32,768 × 4 × 128 × 2 bytes = 33.6 MB"),
+        (OVER_2, "computes", "50% to 100% of the time, and waits for the others in the rest"),
+        (OVER_2 | {"split": "zigzag"}, "said", "By tokens over 2, in zigzag order: … 1.2 GB and sends 33.6 MB."),
+        (
+            OVER_2,
+            "alt",
+            "32,768 tokens, 64 heads and 4 KV heads. … over 2: … weights 285.2 MB, input and output 536.9 MB, "
+            "queries, keys, values 335.5 MB, and sends 33.6 MB. Shares … compute: 0.50, 1.00.",
+        ),
+        ({}, "picture", "memory … 0 bytes 100.0 GB 200.0 GB 0 … values 80 GB filled: … rank 0 rank 0, weights: …"),
+        (OVER_8, "picture", "memory … 0 bytes 500.0 MB 1.0 GB 0 1 … rank 7 Then all wait for the sum. rank 0, …"),
+        (OVER_2, "picture", "… values filled: … rank 1 Between two steps, keys and values move on. rank 0, …"),
+        ({}, "controls", "split: … heads, or tokens in one of two … share the layer num_tokens: The length of one …"),
+        ({}, "controls", "num_heads: Heads of queries; … num_kv_heads: Heads of keys and values, … queries share…"),
+    ],
 }
 CLAIMS["CostExplorer"] = [
-    ({}, "controls", "num_tokens: … num_heads: How many heads share … width: The width of a token's vector before …")
+    ({}, "controls", "num_tokens: The length of one … num_heads: How many heads share … width: The width …"),
+    ({}, "controls", "width: The width of a token's vector before and after the layer …"),
+    ({"num_heads": 2}, "picture", "memory, to scale scores of 2 heads: 536.9 MB … memory by length …"),
 ]
 CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
 CLAIMS["ReadingExplorer"] = [

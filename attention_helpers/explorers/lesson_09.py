@@ -24,7 +24,7 @@ def place(num_tokens):
 
 def divisors(number):
     """The numbers of heads into which a width can be split."""
-    return [n for n in range(1, min(number, MOST_HEADS) + 1) if number % n == 0]
+    return [n for n in range(1, MOST_HEADS + 1) if number % n == 0]
 
 
 class CostState(NamedTuple):

@@ -13,6 +13,7 @@ from .words import size_in_words
 
 SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
 HEADS, PROCESSES = (8, 16, 32, 64, 128), (1, 2, 4, 8)
+KV_HEADS = (1, 2, 4, *HEADS)
 LENGTHS = tuple(2**n for n in range(10, 21))
 HEAD_DIM, GPU = 128, 80e9  # those of Llama 3, and the bytes of an A100 or H100
 TALL, ROW = 200, 24  # pixels: of the bars, and of a process's row
@@ -59,13 +60,11 @@ class MachinesExplorer(Explorer):
             "processes": stops("processes", PROCESSES, 1, "How many machines share the layer"),
             "num_tokens": stops("num_tokens", [(f"{n:,}", n) for n in LENGTHS], LENGTHS[-1], "The length of one text"),
             "num_heads": stops("num_heads", HEADS, 128, "Heads of queries; each is 128 wide"),
-            "num_kv_heads": stops(
-                "num_kv_heads", (1, 2, 4, *HEADS), 8, "Heads of keys and values, which queries share"
-            ),
+            "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),
         }
 
     def choices(self, values):
-        return {"num_kv_heads": [n for n in (1, 2, 4, *HEADS) if n <= values["num_heads"]]}
+        return {"num_kv_heads": [n for n in KV_HEADS if n <= values["num_heads"]]}
 
     def note(self, wanted, values):
         copies = values["processes"] // values["num_kv_heads"]
@@ -100,8 +99,8 @@ class MachinesExplorer(Explorer):
             parts += [tag("rect", x=66, y=y - 9, width=9, height=9, fill=colour), text(80, y, name, "start")]
             below += size
         if top > GPU:
-            look = {"stroke": "currentColor", "stroke_dasharray": "4 3"}
-            parts += [line(66, y_of(GPU), 262, y_of(GPU), **look), text(266, y_of(GPU) + 4, "80 GB", "start")]
+            parts.append(line(66, y_of(GPU), 262, y_of(GPU), stroke="currentColor", stroke_dasharray="4 3"))
+            parts.append(text(266, y_of(GPU) + 4, "80 GB", "start"))
         return Drawing("".join(parts), 305, bottom + 78)
 
     def times(self, state):
