@@ -181,6 +181,13 @@ def check_models(e, model, num_tokens, kind):
         assert circle.get("r") == ("7" if name == model else "4.5")
     groups = [group for group in tree_of(e).iter() if group.get("opacity")]
     lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}
+    marks = [group[0] for group in tree_of(e).iter(f"{SVG}g") if group.get("transform")]
+    key = {words.split()[0]: mark.attrib for words, mark in zip(words_of(tree_of(e))[-4:], marks, strict=True)}
+    for curve, *_, label in groups:  # the name of a line that ends early is below its end
+        [other] = {layer["kind"].split()[-1] for layer in rows[label.text]["layers"]} - {"full"} or {"full"}
+        width, weight = ("3", "bold") if label.text == model else ("1.6", "normal")
+        assert curve.attrib | key[other] | {"d": curve.get("d"), "stroke-width": width} == curve.attrib
+        assert (label.get("font-weight"), label.get("x")) == (weight, "64" if "GPT" in label.text else "543")
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
     assert lit == has | {model} == state.lit | {model}
     assert {*e.alt.partition("Faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
@@ -215,6 +222,7 @@ def check_length(e, length, window, factor, rule, pair):
     far = steps[1].weights[:, 3, -1, : length - 32].sum(dim=-1).mean()
     followed = 2 if pair == "all" else int(pair)
     angles = [farthest * scaled[followed], 31 * plain[followed]]
+    assert state.angle == pytest.approx(angles[0])
     ends = [32, 32, state.losses[:32].mean()] + [32, length, state.losses[-32:].mean()] * (length > 32)
     assert numbers(e.said) == near(ends)
     assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, far, 31, off=6e-3)

@@ -41,6 +41,7 @@ def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(ex
         return explorer.tiles.value
 
     assert [*explorer.tiles._options_full] == [(f"layer {a}, head {b}", (a, b)) for b in range(4) for a in range(2)]
+    assert f"repeat(2, calc({TILE} * var(--scale)))" in explorer.children[2].children[2].value  # two columns of tiles
     explorer.tiles.value = (0, 3)
     assert chosen() == (0, 3)
     explorer.controls["head"].value = 0

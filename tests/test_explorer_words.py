@@ -11,6 +11,7 @@ from tools.bench.made import make
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
 # The trained heads' accuracies are those on 64 unseen examples, of the models in data/.
 TRAINED = {"weights": "trained"}
+LONG = {"length": 192, "factor": 4, "rule": "NTK-aware", "pair": "2"}
 THIRD = TRAINED | {"num_heads": 2, "example": 3}
 TWO = {"num_heads": 2}
 ALONE = TWO | {"cut": "view alone"}
@@ -113,14 +114,14 @@ CLAIMS = {
     ],
     "ModelsExplorer": [
         ({}, "said", "At 131,072 tokens Gemma 4 31B keeps 86.2 KiB per token, 10.78 GiB in all"),
-        ({"model": "Llama 2 7B"}, "32 full", "64.00 GiB, 512 KiB per token"),
+        ({"model": "Llama 2 7B", "num_tokens": 2048}, "32 full", "1.00 GiB, 512 KiB per token"),
         ({"model": "OLMo 3 7B", "num_tokens": 4096}, "24 sliding (4,096)", "1.50 GiB, 384 KiB per token"),
         ({"model": "Qwen3.5 9B"}, "24 linear (delta rule)", "24.0 MiB, 0.188 KiB per token"),
         ({"model": "Qwen3.5 9B"}, "note", ""),
         ({"model": "GPT-2 124M"}, "note", "num_tokens is 1,024 for now: GPT-2 124M has no more positions."),
-        ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … 1,024 4,096 … full layers …"),
+        ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … sliding layers and others latent …"),
         ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24.…"),
-        ({}, "controls", "model: Whose line is marked num_tokens: The length … show: … layers of this kind…"),
+        ({}, "controls", "… The length of one text show: Models with layers of this kind; the others fade"),
     ],
     "CacheExplorer": [
         ({}, "said", "At 131,072 tokens the cache takes 68.7 GB, 524.3 kB for each token"),
@@ -179,6 +180,12 @@ CLAIMS["CostExplorer"] = [
     ({}, "controls", "num_tokens: The length of one … num_heads: How many heads share … width: The width …"),
     ({}, "controls", "width: The width of a token's vector before and after the layer …"),
     ({"num_heads": 2}, "picture", "memory, to scale scores of 2 heads: 536.9 MB … memory by length …"),
+]
+CLAIMS["LengthExplorer"] = [
+    (LONG, "alt", "… mean score, head 4 of layer 2, pair 2: 2.65 at distance 1, -6.86 at distance 31, 4.23…"),
+    (LONG, "position 191", "head 4 gives ≈ 98% of its weight to distances beyond 31"),
+    (LONG, "picture", "… never in training distance → loss in nats 0 1 2 3 4 5 0 … never in training … position → …"),
+    ({}, "controls", "… in training it had 32 … each one sees, including itself … part of the scores is shown…"),
 ]
 CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
 CLAIMS["ReadingExplorer"] = [

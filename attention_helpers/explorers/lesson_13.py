@@ -86,8 +86,7 @@ class ReadingExplorer(Explorer):
     def make_view(self):
         """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
         layers, tile = self.room.layers, self.room.tile
-        names = self.tile_names(self.values["head"])
-        self.tiles = widgets.RadioButtons(options=names, value=(self.values["layer"], self.values["head"]))
+        self.tiles = widgets.RadioButtons()  # _draw gives it its options
         self.tiles.add_class(own := f"attention-tiles-{layers}-{tile}")  # a page may have two models
         self.tiles.observe(self._clicked, names="value")
         answer_quietly(self.tiles)
@@ -161,10 +160,9 @@ class ReadingExplorer(Explorer):
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        looks = ["currentColor", LILAC][: len(series)]
         after = f"likely next tokens after {quoted(state.words[state.token])}"
         names, shown = [plain(word) for word in state.next_words], one_map(state)
-        chart = bars(series, names, after, width=316, height=MAP - 40, colours=looks)
+        chart = bars(series, names, after, width=316, height=MAP - 40, colours=["currentColor", LILAC])
         # As high with a legend as without one, so that nothing jumps.
         return [[shown, chart._replace(height=shown.height)], [atlas(state)]]
 
@@ -186,12 +184,12 @@ class ReadingExplorer(Explorer):
         return {}  # the atlas must stay the last thing, for the radio buttons over it
 
     def in_words(self, state):
-        first = (state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5).sum()  # none if there's only one token: its mean is NaN
+        first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
         return (
             f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
             f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "
             f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
-            f"{shares_in_words(state.next_words, state.shares[1])}. {first} of {state.maps[:, :, 0, 0].numel()} heads "
+            f"{shares_in_words(state.next_words, state.shares[1])}. {first.sum()} of {first.numel()} heads "
             "give the first token more than half."
         )
 
