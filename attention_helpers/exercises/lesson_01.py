@@ -92,6 +92,9 @@ softmax_that_survives = Exercise(
         ("works over the first dimension", "dim=-1", "dim=0"): """
             Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?""",
         "subtracts the maximum of the complete matrix": ...,
+        ("makes -inf a large negative number", "largest = scores", "largest = (scores := scores.clamp(min=-1e9))"): """
+            With a large negative number in place of `-inf`, a row that's all `-inf` gets equal weights. What should its
+            weights be?""",
         ("adds a bit to the sum", "torch.where(total == 0, torch.ones_like(total), total)", "(total + 1e-3)"): """
             A small number in the divisor prevents NaN, but then no row sums to 1 any more. Can you treat the row that's
             all `-inf` separately?""",
@@ -141,6 +144,12 @@ contexts_at_once = Exercise(
         ("scales the scores", "inputs.T", "inputs.T / inputs.shape[1] ** 0.5"): """
             You divide the scores by the square root of the width. That's a good idea, but it comes in the next
             notebook. Here the scores are plain dot products.""",
+        (
+            "lets the features attend",
+            "torch.softmax(inputs @ inputs.T, dim=-1) @ inputs",
+            "inputs @ torch.softmax(inputs.T @ inputs, dim=-1)",
+        ): """
+            Your scores compare features, (d, d). Which product compares tokens, (n, n)?""",
         (
             "takes one softmax over the complete matrix",
             "inputs @ inputs.T, dim=-1)",

@@ -90,6 +90,8 @@ weights_that_are_scaled = Exercise(
             Your columns sum to 1, not your rows. Which dimension counts the keys?""",
         ("scales after softmax", "scores, dim=-1", "queries @ keys.T, dim=-1) / (keys.shape[-1] ** 0.5"): """
             You divide the weights, so they no longer sum to 1. What should be divided, and when?""",
+        ("forgets the brackets", "keys.shape[-1] ** 0.5", "(keys.shape[-1] ** 1 / 2)"): """
+            Python takes powers before it divides, so your `** 1 / 2` halves the width. Where do brackets belong?""",
         ("stops before softmax", "torch.softmax(scores, dim=-1)", "scores"): """
             These are the scaled scores. What turns each row of them into weights?""",
     },

@@ -92,6 +92,9 @@ dropout_by_hand = Exercise(
         ("drops what should be kept", "* keep", "* ~keep"): """
             You drop where `keep` is True. In a causal mask True means that a score is hidden, but what does it mean
             here?""",
+        ("divides by the share that was kept", "(1 - p)", "keep.float().mean()"): """
+            You divide by the share that this mask keeps, and every mask keeps another. Which share is kept on
+            average?""",
         ("makes the rows sum to 1 again", "weights * keep / (1 - p)", "by_their_sums(weights * keep)"): """
             You divide each row by its sum, so each row has a factor of its own. After dropout a row can sum to more or
             less than 1, because only the mean over many masks stays. Which factor depends on p only?""",

@@ -137,6 +137,12 @@ def look_up_both(wrapper, n):
         ): """
             You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make of
             its query and its scores?""",
+        (
+            "sharpens the values",
+            "copy_(10 * letter)\n            head.W_value.weight.copy_(",
+            "copy_(letter)\n            head.W_value.weight.copy_(10 * ",
+        ): """
+            You multiply the values by 10, so the softmax stays as it was. Which product does softmax get?""",
         ("returns the letters", "copy_(digit)", "copy_(letter)"): """
             Your heads look at the right pairs, but return their letters. What was the question about?""",
     },

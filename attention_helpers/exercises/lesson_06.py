@@ -188,6 +188,8 @@ transplanting = Exercise(
         ("leaves out_proj as it is", "split.out_proj.", "# split.out_proj."): """
             The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change
             nothing?""",
+        ("fills out_proj with ones", "copy_(torch.eye(split.d_out))", "fill_(1.0)"): """
+            A matrix of ones adds all the numbers up. Which matrix leaves a vector as it is?""",
         ("leaves the bias of out_proj", "split.out_proj.bias", "# split.out_proj.bias"): """
             Nearly. `out_proj` still adds its bias to every row. With which bias does a layer change nothing?""",
         ("leaves the biases of queries, keys and values", "target.bias is not None", "False"): """

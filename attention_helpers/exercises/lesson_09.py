@@ -146,6 +146,12 @@ block_by_block = Exercise(
             subtract to avoid that?""",
         "takes a softmax in each block, and their mean": ...,
         "takes a softmax in each block, and their sum": ...,
+        (
+            "divides in each block",
+            "exponentials @ values\n        largest = raised\n    return context / total",
+            "exponentials @ values\n        context, largest = context / total, raised\n    return context",
+        ): """
+            You divide in each block. What has a context vector been divided by when the next block is added?""",
         ("forgets to divide", " / total", ""): """
             The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?""",
         "keeps the blocks": ...,

@@ -35,6 +35,9 @@ absorbed_matrices = Exercise(
             The absorbed queries are right, but the scores aren't scaled. What are they divided by?""",
         ("returns the queries as they were", "return absorbed", "return queries"): """
             The context is right, but your queries are as they came. Which ones meet the latents?""",
+        ("returns scaled queries", "return absorbed", "return absorbed / queries.shape[1] ** 0.5"): """
+            The context is right, but the absorbed queries that you return are divided by the root already. Where does
+            the scaling belong?""",
         ("takes the softmax over the heads", "dim=1", "dim=0"): """
             Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?""",
         ("returns mixed latents", 'torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): """

@@ -138,6 +138,12 @@ shared_keys = Exercise(
             "mean(dim=0, keepdim=True)",
         ): """
             You average all KV heads. How many of them should a single query head use?""",
+        (
+            "divides by the number of KV heads",
+            "keys.repeat_interleave(num_heads // len(keys), dim=0)",
+            "keys[torch.arange(num_heads) // len(keys)]",
+        ): """
+            You divide a query head's number by the number of KV heads. How many query heads share one of them?""",
         ("counts the groups from the end", "keys.repeat", "keys.flip(0).repeat"): """
             Your first group of query heads uses the last KV head. In which order do the groups come?""",
         ("scales by all heads' width", "head_dim**0.5", "(num_heads * head_dim) ** 0.5"): """

@@ -110,9 +110,13 @@ merging_blocks = Exercise(
          "context + other_context"): """
             You add the two, but both are complete averages already, with weights that sum to 1. By which share should
             you multiply each?""",
-        ("overflows", "torch.logaddexp(log_total, other_log_total)",
-         "torch.log(torch.exp(log_total) + torch.exp(other_log_total))"): """
+        ("overflows", "both = torch.logaddexp(log_total, other_log_total)", "a, b = log_total.exp(), "
+         "other_log_total.exp()\n    return (a * context + b * other_context) / (a + b), torch.log(a + b)"): """
             That's right until the exponentials overflow. Which function adds them without computing them?""",
+        ("forgets the maximum in the logarithm", "- both), both",
+         "- both), both - torch.maximum(log_total, other_log_total)"): """
+            You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
+            back?""",
         ("mixes up the shares", "torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
          "torch.exp(other_log_total - both) + other_context * torch.exp(log_total - both)"): """
             Each context vector gets the other's share. Whose sum of exponentials belongs to which values?""",

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from attention_helpers import explorers
-from tools.mutants.exercise_mutants import mutants, variants
+from attention_helpers.exercises.slips import texts
 
 TESTS = Path(__file__).parents[2] / "tests"
 # Functions with these names in them draw. Their words are changed, but not where things are.
@@ -32,8 +32,34 @@ query key, queries keys, score weight, scores weights, reads gives, embedding co
 step day, tokens heads, token head, head layer, billion million, × ÷, → ←, ↓ →, ✓ ✗"""
 OTHER = {a: b for pair in re.split(r", |\n", PAIRS) for a, b in (pair.split(), pair.split()[::-1])}
 WORD = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in OTHER))
+OPERATORS = [(ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.FloorDiv, ast.Mod), (ast.Pow, ast.Mult)]
+OPERATORS += [(ast.BitAnd, ast.BitOr), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
+OPERATORS = {b: a for a, b in OPERATORS} | dict(OPERATORS)
+NAMES = """queries keys, keys values, W_query W_key, W_key W_value, triu tril, sum mean, max min, argmax argmin
+zeros ones, cat stack, rand randn"""
+NAMES = [pair.split() for pair in re.split(r", |\n", NAMES)]
+NAMES = {b: a for a, b in NAMES} | dict(NAMES)
 INVERTED = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 INVERTED |= {ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
+
+
+def computed(node):
+    """The nodes with another number, name, sign or operator."""
+    match node:
+        case ast.BinOp(left, operator, right):
+            yield ast.BinOp(left, OPERATORS.get(type(operator), ast.Add)(), right)
+            if isinstance(operator, (ast.Sub, ast.Div, ast.MatMult)):
+                yield ast.BinOp(right, operator, left)
+        case ast.Compare(left, [operator], right) if type(operator) in OPERATORS:
+            yield ast.Compare(left, [OPERATORS[type(operator)]()], right)
+        case ast.UnaryOp(_, operand):
+            yield operand
+        case ast.Constant(bool() as value):
+            yield ast.Constant(not value)
+        case ast.Constant(int() | float() as value):
+            yield from (ast.Constant(value + 1), ast.Constant(value - 1))
+        case ast.Name(name) if name in NAMES:
+            yield ast.Name(NAMES[name])
 
 
 def exchanged(parts):
@@ -88,12 +114,34 @@ def variants_in(source):
 
     def of(node):
         kind = kinds.get(getattr(node, "lineno", None))
-        if kind == "any" and isinstance(node, (ast.BinOp, ast.Compare, ast.UnaryOp, ast.Constant, ast.Name)):
-            yield from variants(node)
+        if kind == "any":
+            yield from computed(node)
         if kind:
             yield from worded(node)
 
     return of
+
+
+def mutants(source):
+    """Pairs of what was changed, in words, and the changed program, each program once."""
+    tree, variants = ast.parse(source), variants_in(source)
+
+    def changes():
+        for parent in ast.walk(tree):
+            for field, value in ast.iter_fields(parent):
+                children = value if isinstance(value, list) else [value]
+                for n, child in enumerate(children):
+                    for new in variants(child):
+                        first_line = ast.unparse(child).partition("\n")[0]
+                        words = f"line {child.lineno}: {first_line} → {ast.unparse(new)}"
+                        yield (
+                            words,
+                            parent,
+                            field,
+                            [*children[:n], new, *children[n + 1 :]] if children is value else new,
+                        )
+
+    return texts(tree, changes())
 
 
 def passes(path, source, tests):
@@ -138,7 +186,7 @@ def main(names):
         pytest.main(["--collect-only", "-p", "no:terminal", *tests])  # imports what no fork then has to
         if not passes(path, source, tests):
             raise SystemExit(f"{name}: its tests fail before anything is changed")
-        for change, text in mutants(source, variants_in(source)):
+        for change, text in mutants(source):
             total += 1
             if passes(path, text, tests):
                 lived += 1

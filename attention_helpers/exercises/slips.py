@@ -1,0 +1,160 @@
+"""Find the slip in an answer that makes no known mistake (see mistakes.py).
+
+`changed` makes every small change that a walk over a syntax tree finds: something is left out, two things change
+places, or one stands where another belongs. If one of them makes the answer right, its line is named. If one makes the
+solution do what the answer does, the changed line is shown.
+"""
+
+import ast
+import inspect
+import linecache
+import re
+from itertools import combinations
+
+KINDS = [(ast.Add, ast.Sub, ast.Mult, ast.Div), (ast.FloorDiv, ast.Mod, ast.Div), (ast.BitAnd, ast.BitOr)]
+KINDS += [(ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)]
+FAMILIES = ["sum mean max min prod", "argmax argmin", "zeros ones", "zeros_like ones_like", "triu tril"]
+FAMILIES += ["cat stack", "rand randn", "sin cos", "exp log sqrt", "softmax log_softmax", "repeat repeat_interleave"]
+FAMILIES += ["W_query W_key W_value"]
+
+
+def in_answer(answer, is_right):
+    """Which line a small change makes right, in a sentence, or "". is_right(changed answer): whether it's right."""
+    lines = (line for line, _, other in changed(answer) if is_right(other))
+    return next((f"One small change in {line}, would make your answer right." for line in lines), "")
+
+
+def in_solution(solution, does_the_same):
+    """How the solution would do what the answer does, in words, or "". does_the_same(changed solution): whether."""
+    slips = (slip for _, slip, other in changed(solution) if does_the_same(other))
+    return next((f"Ours would do the same {slip}. What's wrong there?" for slip in slips), "")
+
+
+def changed(thing):
+    """Makes a function's or class's small changes: the line, how it then reads, and the changed function or class.
+
+    None of something that wasn't written in Python.
+    """
+    functions = [part for part in (thing, *getattr(thing, "__dict__", {}).values()) if inspect.isfunction(part)]
+    source = linecache.getlines(functions[0].__code__.co_filename) if functions else []
+    for tree in [part for part in ast.parse("".join(source)).body if getattr(part, "name", "") == thing.__name__][-1:]:
+        before = ast.unparse(tree)
+        for number, text in texts(tree, changes(tree)):
+            namespace = dict(functions[0].__globals__)
+            try:
+                exec(text, namespace)
+            except Exception:  # it isn't a program
+                continue
+            line = f"line {number}, `{source[number - 1].strip()}`"
+            yield line, how(before.splitlines(), text.splitlines()), namespace[thing.__name__]
+
+
+def texts(tree, changes):
+    """The program with each of the changes, once, as pairs (number of the changed line, text)."""
+    seen = {ast.unparse(tree)}
+    for number, node, field, value in changes:
+        kept = getattr(node, field)
+        setattr(node, field, value)
+        try:
+            text = ast.unparse(tree)
+        except ValueError:  # there can be no such program
+            continue
+        finally:
+            setattr(node, field, kept)
+        if text not in seen:
+            seen.add(text)
+            yield number, text
+
+
+def how(before, after):
+    """Which line isn't there any more, comes before another, or is another one, as the end of a sentence."""
+    differ = [n for n, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
+    if len(after) < len(before):
+        start = re.split(r"[(= ]", before[(differ or [-1])[0]].strip())[0]
+        return f"without its line that begins with `{start}`"
+    first, last = after[differ[0]].strip(), after[differ[-1]].strip()
+    return f"if it had the line `{first}`" if first == last else f"if it had `{first}` before `{last}`"
+
+
+def changes(node, names=(), number=0):
+    """What may be set at a node or below it, as tuples (number of the line, node, name of its field, value)."""
+    if isinstance(node, (ast.arguments, ast.Raise, ast.JoinedStr)):  # nobody gets an error's words wrong
+        return
+    if isinstance(node, ast.FunctionDef):
+        stored = [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+        names = sorted({*stored, *(part.arg for part in ast.walk(node) if isinstance(part, ast.arg))} - {"self"})
+    for field, value in ast.iter_fields(node):
+        parts = value if isinstance(value, list) else [value]
+        for n, part in enumerate(parts):
+            line = getattr(part, "lineno", number)
+            for other in instead(part, names):
+                yield line, node, field, [*parts[:n], other, *parts[n + 1 :]] if value is parts else other
+            if value is parts and not stays(part):
+                yield line, node, field, parts[:n] + parts[n + 1 :]
+            if isinstance(part, ast.AST):
+                yield from changes(part, names, line)
+        for other in exchanged(parts):
+            yield getattr(other[0], "lineno", number), node, field, other
+    if isinstance(node, ast.Slice):
+        yield from ((number, node, field, None) for field in ("lower", "upper"))
+
+
+def stays(node):
+    """Whether a line isn't left out or moved: a docstring, or a return, of which a check says that it's missing."""
+    return isinstance(node, ast.Return) or isinstance(getattr(node, "value", None), ast.Constant)
+
+
+def exchanged(things):
+    """The lists in which two things have changed places."""
+    for a, b in combinations(range(len(things)), 2):
+        if not stays(things[a]) and not stays(things[b]):
+            yield [*things[:a], things[b], *things[a + 1 : b], things[a], *things[b + 1 :]]
+
+
+def instead(node, names):
+    """The nodes that may stand in a node's place. names: the function's own."""
+    yield from (other() for kind in KINDS if isinstance(node, kind) for other in kind)
+    match node:
+        case ast.Name(name, ast.Load()):
+            yield from (ast.Name(other) for other in relatives(name, names))
+            if name in names:
+                yield from (ast.BinOp(node, each(), ast.Constant(1)) for each in (ast.Add, ast.Sub))
+                yield ast.BinOp(ast.Constant(2), ast.Mult(), node)
+        case ast.Attribute(value, name, ast.Load()):
+            yield from (ast.Attribute(value, other) for other in relatives(name, names))
+        case ast.Constant(bool() | int() | float() as value):
+            others = [not value] if isinstance(value, bool) else [value + 1, value - 1, 2 * value]
+            yield from map(ast.Constant, others)
+        case ast.Call():
+            yield from other_calls(node)
+        case ast.BinOp(left, operator, right):
+            yield ast.BinOp(right, operator, left)
+            if isinstance(operator, ast.MatMult):
+                yield ast.BinOp(ast.Attribute(left, "mT"), operator, right)
+                yield ast.BinOp(left, operator, ast.Attribute(right, "mT"))
+        case ast.If(test, body, orelse) | ast.IfExp(test, body, orelse) if not isinstance(test, ast.UnaryOp):
+            yield type(node)(ast.UnaryOp(ast.Not(), test), body, orelse)
+        case ast.comprehension(target, iterable, ifs):  # each turn takes the first one
+            first, length = ast.Subscript(iterable, ast.Constant(0)), ast.Call(ast.Name("len"), [iterable], [])
+            yield ast.comprehension(target, ast.BinOp(ast.List([first]), ast.Mult(), length), ifs, 0)
+        case ast.Return():
+            yield from (ast.Return(ast.Name(name)) for name in names)
+    if isinstance(node, ast.expr):
+        yield from (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+
+
+def other_calls(call):
+    """Calls with other arguments, and without the method."""
+    if all(isinstance(each, ast.Constant) and isinstance(each.value, int) for each in call.args):
+        for by in (-1, 1):  # all dimensions
+            yield ast.Call(call.func, [ast.Constant(each.value + by) for each in call.args], call.keywords)
+    yield ast.Call(call.func, call.args, [])
+    if isinstance(call.func, ast.Attribute):
+        yield call.func.value
+        for first, *rest in exchanged([call.func.value, *call.args]):
+            yield ast.Call(ast.Attribute(first, call.func.attr), rest, call.keywords)
+
+
+def relatives(name, names):
+    """The names that people write in a name's place."""
+    return [other for family in [*map(str.split, FAMILIES), names] if name in family for other in family]
