@@ -122,7 +122,7 @@ def influence_map(influence, tokens, *, side, **look):
     look |= {"labels": ("row", "perturbed token"), "ink": NEUTRAL, "tell": "perturbing {1} moves {0} by"}
     table = heatmap(influence, tokens, tokens, side=side, **look)
     red = outline(future, each, each, stroke=ABOVE, stroke_width=2) if future.any() else ""
-    return table._replace(svg=table.svg + moved(red, LEFT, TOP))
+    return table._replace(svg=table.svg + moved(red, LEFT, TOP), width=table.width + 1)  # the outer half of red
 
 
 def axis(names, places, y, room, end, label):
