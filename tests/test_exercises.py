@@ -41,7 +41,7 @@ SAYS = {
     "how_far_rows_stray": "twice, without scaling, means of the squares, standard deviation, weights of a row",
     "heads_side_by_side": "batch, sentences, the heads. Which, fourth, add, average, one before, take turns, the list",
     "width_from_heads": "too wide, single head, rounds",
-    "parameters_of_heads": "single head, one matrix, besides, with biases, one per head, masks",
+    "parameters_of_heads": "single head, one matrix, besides, with biases, one per head, one head only, masks",
     "two_lookups": "close together, both letters, Both heads, wrong order, queries and keys, multiply the "
     "values, return their letters",
     "splitting": "first tokens, head_dim parts, take turns, are transposed, matrix of its own, complains",
@@ -62,7 +62,8 @@ SAYS = {
     "most likely, average",
     "how_much_too_low": "each time, token id 0, all positions, last position, one character at a time, last target, "
     "after next, sign, That's the honest loss., sum, `range`",
-    "shifted_targets": "are the inputs, by itself, tokens before, two tokens, first. Which, overlap, leave out",
+    "shifted_targets": "are the inputs, by itself, tokens before, two tokens, first. Which, overlap, carries, "
+    "leave out",
     "counting": "each term, score matrices, for one head, all FLOPs, one more product, stop at the heads, half, only "
     "the pairs, in between, queries meets, one sentence, adding the bias, where d_in is d_out, besides its matrix, "
     "bias for all",

@@ -91,7 +91,9 @@ softmax_that_survives = Exercise(
             there, and how can the result be zeros?""",
         ("works over the first dimension", "dim=-1", "dim=0"): """
             Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?""",
-        "subtracts the maximum of the complete matrix": ...,
+        ("subtracts the maximum of the complete matrix", "scores.max(dim=-1, keepdim=True).values", "scores.max()"): """
+            You subtract the same maximum from all rows. If a row is far below it, its exponentials all become 0. Which
+            maximum does each row need?""",
         ("makes -inf a large negative number", "largest = scores", "largest = (scores := scores.clamp(min=-1e9))"): """
             With a large negative number in place of `-inf`, a row that's all `-inf` gets equal weights. What should its
             weights be?""",
@@ -110,14 +112,6 @@ softmax_that_survives = Exercise(
     "maximum is itself -inf, we can't subtract it, because -inf - (-inf) is NaN. The last line then divides 0 by 1.",
     moral="`torch.softmax` survives +1000, too, but for a row that's all `-inf` it returns NaN.",
 )
-
-
-@softmax_that_survives.mistake
-def subtracts_the_maximum_of_the_complete_matrix(scores):
-    """You subtract the same maximum from all rows. If a row is far below it, its exponentials all become 0, and then
-    you divide 0 by 0. Which maximum does each row need?"""
-    exponentials = torch.exp(scores - scores.max())
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 def all_contexts(inputs):

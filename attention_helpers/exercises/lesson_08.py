@@ -214,6 +214,14 @@ shifted_targets = Exercise(
             "return token_ids[:-1].unfold(0, window, 1), token_ids[1:].unfold(0, window, 1)",
         ): """
             Your windows overlap: each begins one token after the one before it. Where should the next one begin?""",
+        (
+            "rolls the text",
+            "targets = token_ids[1 : count * window + 1].view(count, window)",
+            "rows = (ids[: len(ids) // window * window].view(-1, window) for ids in (token_ids, token_ids.roll(-1)))\n"
+            "    x, targets = rows",
+        ): """
+            `roll` carries the first token to the end, so it can become the last target. Which windows have all of their
+            targets?""",
         ("leaves out a window", "(len(token_ids) - 1)", "(len(token_ids) - 2)"): """
             You leave out a window that still has all of its targets. How many tokens do `count` windows need, with
             their targets?""",

@@ -129,6 +129,8 @@ def instead(node, names):
             yield from other_calls(node)
         case ast.BinOp(left, operator, right):
             yield ast.BinOp(right, operator, left)
+            if isinstance(left, ast.BinOp):  # brackets
+                yield ast.BinOp(left.left, left.op, ast.BinOp(left.right, operator, right))
             if isinstance(operator, ast.MatMult):
                 yield ast.BinOp(ast.Attribute(left, "mT"), operator, right)
                 yield ast.BinOp(left, operator, ast.Attribute(right, "mT"))
