@@ -143,13 +143,15 @@ CLAIMS = {
         (
             {"window": 4096, "first": 4},
             "picture",
-            "… 32 query heads 32 KV heads … first tokens kept: 4 last tokens kept: 4,095…",
+            "… 32 query heads 32 KV heads tokens that the cache keeps 0 … the cache of all layers 10 MB … num_tokens … "
+            "first tokens kept: 4 last tokens kept: 4,095…",
         ),
         ({}, "note", "first tokens does nothing …: without a window, every token is kept."),
         (
             {},
             "controls",
-            "num_tokens: The length … KV heads: … shared by … window: … including itself first tokens: … 4, 2 or 1…",
+            "… the text so far KV heads: Heads of keys and values, shared by query heads window: How many tokens one "
+            "token sees, including itself first tokens: How many tokens of the beginning … 4, 2 or 1 bytes each",
         ),
     ],
     "MachinesExplorer": [
