@@ -2,7 +2,8 @@
 
 `Exercise.check` is the way an answer goes. Is it still the stub (stub.py)? It runs on inputs of several sizes, next to
 the solution (running.py). What they return is compared (compare.py). Where it differs, the known mistakes run too
-(mistakes.py), and the first one that returns the same as the answer is named. Then comes the reply (reply.py).
+(mistakes.py), and the first one that returns the same as the answer is named. If none does, a slip is looked for
+(slips.py). Then comes the reply (reply.py).
 """
 
 import inspect

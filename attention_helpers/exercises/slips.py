@@ -27,7 +27,7 @@ def in_answer(answer, is_right):
 def in_solution(solution, does_the_same):
     """How the solution would do what the answer does, in words, or "". does_the_same(changed solution): whether."""
     slips = (slip for _, slip, other in changed(solution) if does_the_same(other))
-    return next((f"Ours would do the same {slip}. What's wrong there?" for slip in slips), "")
+    return next((f"Ours would do the same {slip}" for slip in slips), "")
 
 
 def changed(thing):
@@ -67,13 +67,15 @@ def texts(tree, changes):
 
 
 def how(before, after):
-    """Which line isn't there any more, comes before another, or is another one, as the end of a sentence."""
+    """The end of a sentence, and a question: which line is gone, comes before another, or is another one."""
     differ = [n for n, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
     if len(after) < len(before):
         start = re.split(r"[(= ]", before[(differ or [-1])[0]].strip())[0]
-        return f"without its line that begins with `{start}`"
+        return f"without its line that begins with `{start}`. What does that line do?"
     first, last = after[differ[0]].strip(), after[differ[-1]].strip()
-    return f"if it had the line `{first}`" if first == last else f"if it had `{first}` before `{last}`"
+    if first == last:
+        return f"if it had the line `{first}`. What's wrong there?"
+    return f"if it had `{first}` before `{last}`. Which comes first?"
 
 
 def changes(node, names=(), number=0):
