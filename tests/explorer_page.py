@@ -21,7 +21,8 @@ def figures(text):
 def check_claim(text, claim):
     """A text has a claim's figures, and no others before a last …, and its words in their order; … is any words."""
     assert claim.endswith("…") or figures(text) == figures(claim)
-    assert re.search(".*".join(re.escape(part.strip()) for part in claim.split("…")), plain(text), re.DOTALL), text
+    pattern = r"\s*.*\s*".join(re.escape(part.strip()) for part in claim.split("…"))
+    assert re.fullmatch(rf"\s*{pattern}\s*", plain(text), re.DOTALL), text
 
 
 def numbers(text):

@@ -128,9 +128,9 @@ def typed():
 @pytest.mark.parametrize(
     ("text", "read", "said"),
     [
-        ("vßi@ ßha\t", "vi ha", r"so left out: ß, @, \t."),
-        ("ßtown lies by a slow green river.", "town lies by a slow green river.", "so left out: ß."),  # 32 are left
-        ("ßa town lies by a slow green river.", "town lies by a slow green river.", "ß. … last 32 characters."),
+        ("vßi@ ßha\t", "vi ha", r"… so left out: ß, @, \t."),
+        ("ßtown lies by a slow green river.", "town lies by a slow green river.", "… so left out: ß."),  # 32 are left
+        ("ßa town lies by a slow green river.", "town lies by a slow green river.", "… ß. … last 32 characters."),
     ],
 )
 def test_what_the_models_do_not_know_is_left_out_and_named(typed, text, read, said):

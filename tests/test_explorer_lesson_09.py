@@ -20,20 +20,20 @@ COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w
         {"num_tokens": 512},
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 42.5 7.9",
-        "512 tokens, num_heads 12 and a width of 768 one pass … 3.22 billion FLOPs, 0.25 of them for scores … "
+        "With 512 tokens, num_heads 12 and a width of 768 one pass … 3.22 billion FLOPs, 0.25 of them for scores … "
         "4 bytes the scores take 12.6 MB, keys and values 3.1 MB, … 9.4 MB. … split 42.5 MB, fused 7.9 MB.",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
         "At 32 tokens keys and values take 196.6 kB, the scores of 1 head 4.1 kB",
         "0.15 2% 1 32 32 4 4.1 2 32 768 4 196.6",
-        "32 tokens, num_heads 1 … 768 … 0.15 … 0.02 … and context. … 4 bytes … 4.1 kB, … values 196.6 kB, … 9.4 MB.",
+        "… 32 tokens, num_heads 1 … 768 … 0.15 … 0.02 … and context. … 4 bytes … 4.1 kB, … values 196.6 kB, … 9.4 MB.",
     ),
     (
         {"num_tokens": 2048, "width": 4096, "num_heads": 32, "bytes": 2},
         "At 2,048 tokens the scores of 32 heads take 268.4 MB, keys and values 33.6 MB",
         "343.60 20% 32 2,048 2,048 2 268.4 2 2,048 4,096 2 33.6",
-        "2,048 tokens, num_heads 32 … width of 4,096 … 343.60 … 0.20 … 2 bytes … 268.4 MB, … 33.6 MB, … 134.2 MB.",
+        "… 2,048 tokens, num_heads 32 … width of 4,096 … 343.60 … 0.20 … 2 bytes … 268.4 MB, … 33.6 MB, … 134.2 MB.",
     ),
 ]
 

@@ -119,7 +119,7 @@ def test_what_ablation_changes_is_said_in_its_direction(explorer):
         state = explorer.arrays._replace(shares=shares, ablate=((0, 0), (1, 0)))
         check_claim(explorer.headline(state), f"With 2 heads ablated, … {moves}.…")
         check_claim(
-            explorer.in_words(state), f"all heads: … {before:.2f}, … 0.10; with 2 ablated: … {now:.2f}, … 0.05. …"
+            explorer.in_words(state), f"… all heads: … {before:.2f}, … 0.10; with 2 ablated: … {now:.2f}, … 0.05. …"
         )
 
 

@@ -36,8 +36,8 @@ CLAIMS = {
             "alt",
             "Query Your. Scores: Your: 1.00, … Weights at temperature 0.1: Your: 0.45, … Context vector: 0.50, …",
         ),
-        (STARTS, "picture", "weights of all queries … scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
-        (STARTS, "picture", "entry 0 entry 1 entry 2 embedding context …"),
+        (STARTS, "picture", "… weights of all queries … scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
+        (STARTS, "picture", "… entry 0 entry 1 entry 2 embedding context …"),
         ({}, "controls", "query: The token … tokens temperature: Divides the scores before softmax"),
     ],
     "QKVExplorer": [
@@ -48,15 +48,15 @@ CLAIMS = {
         ({}, "scores of “B ?”", "0.00, 1.00, 0.00, 2.00"),
         (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, B 1: 0.99, … reads: 0.99…"),
         ({}, "controls", "made from: What makes queries, keys, values"),
-        (MATRICES, "picture", "queries A 3 … token ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
+        (MATRICES, "picture", "… queries A 3 … ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
     ],
     "ScalingExplorer": [
         ({}, "said", "Scores have variance 73: “one” reads almost only itself, 1.00"),
         ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (“one” reads itself)"),
-        ({"d_k": 8, "seed": 47}, "said", "variance 3.8: “journey” reads almost only “one”, 0.92"),
-        ({"d_k": 8, "seed": 8}, "said", "variance 9.2: the largest weight is 0.87 (“step” reads “with”)"),
-        ({"d_k": 1, "seed": 1}, "said", "variance 0.14: the largest weight is 0.29 (“Your” reads “journey”)"),
-        ({"d_k": 1, "seed": 1}, "picture", "0.00 … scores Your …"),
+        ({"d_k": 8, "seed": 47}, "said", "Scores have variance 3.8: “journey” reads almost only “one”, 0.92"),
+        ({"d_k": 8, "seed": 8}, "said", "Scores have variance 9.2: the largest weight is 0.87 (“step” reads “with”)"),
+        ({"d_k": 1, "seed": 1}, "said", "Scores have variance 0.14: … weight is 0.29 (“Your” reads “journey”)"),
+        ({"d_k": 1, "seed": 1}, "picture", "… 0.00 … scores Your …"),
         ({"scaling": True}, "variance entering softmax", "1.1415 = 73.0556 / 64"),
         ({}, "mean entropy", "0.60 bits of at most 2.58"),
         ({}, "picture", "-2.3 … scores Your … weights Your … entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
@@ -70,9 +70,9 @@ CLAIMS = {
         ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
         ({}, "weight of “B ?” on later tokens", "0.994"),
         ({"mask": True}, "weight of “B ?” on later tokens", "0.000"),
-        ({"mask": True}, "alt", "A 3, … Scores … 0.00, 0.00, -inf, -inf. Its weights: A 3: 0.50, … reads digits 1, …"),
+        ({"mask": True}, "alt", "… A 3, … 0.00, 0.00, -inf, -inf. Its weights: A 3: 0.50, … reads digits 1, …"),
         ({}, "picture", "5.8 … scores ÷ √3 A 3 … 0.994 0.000 … weights … digits that “B ?” reads … 0.99 … 1 2 3 …"),
-        ({}, "controls", "mask: Hide later tokens before … B ?: How many tokens come before …"),
+        ({}, "controls", "… mask: Hide later tokens before … B ?: How many tokens come before …"),
     ],
     "DropoutExplorer": [
         ({}, "said", "Step 300, p = 0: loss ≈ 0.39 on the training sequences, ≈ 0.66 on new ones"),
@@ -94,16 +94,16 @@ CLAIMS = {
         ({}, "controls", "num_heads: How many heads work side by side example: … the second one swaps two digits …"),
         ({"weights": "trained"}, "said", "“HI ?” reads “H 8”: 0.447; first digit right in 31%, second in 88%"),
         (THIRD, "said", "“BA ?” reads “B 9” in head 1 (0.96), “A 1” in head 2 (1.00); … 100%, … 100%"),
-        (THIRD | {"num_heads": 4}, "said", "“B 9” in heads 1 and 2, “A 1” in heads 3 and 4; …"),
-        (THIRD, "trained for", "“BA ?” asks for the digits in “B 9” and “A 1”, in this order. Unseen … 100%, … 100%"),
+        (THIRD | {"num_heads": 4}, "said", "… “B 9” in heads 1 and 2, “A 1” in heads 3 and 4; …"),
+        (THIRD, "trained for", "“BA ?” asks for the digits in “B 9” and “A 1”, in this order. Unseen … 100%, … 100%."),
         ({}, "alt", "Head 1: “BC ?” reads … “C 2” … bits. The context vectors are 3 wide, with entries from 0…"),
     ],
     "SplitExplorer": [
         ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.492; first output 16.50, where 12 is right"),
         (TWO, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99); … 12.06, where 12 …"),
         (TWO | {"example": 2}, "said", "… “B 2” in head 1 (0.99), “C 1” in head 2 (0.99); … 20.94, where 21 …"),
-        (ALONE, "said", "all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50); … 21.99, …"),
-        ({"num_heads": 6}, "said", "all … alike in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6; …"),
+        (ALONE, "said", "… all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50); … 21.99, …"),
+        ({"num_heads": 6}, "said", "… all … alike in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6; …"),
         (TWO, "each head gets", "3 entries of each token"),
         ({}, "controls", "num_heads: How many heads share d_out … swaps two … cut: How a wide table becomes heads …"),
         (ALONE, "each head gets", "12 of 24 entries, token after token"),
@@ -175,12 +175,12 @@ CLAIMS = {
         (OVER_8, "picture", "memory … 0 bytes 500.0 MB 1.0 GB 0 1 … rank 7 Then all wait for the sum. rank 0, …"),
         (OVER_2, "picture", "… values filled: … rank 1 Between two steps, keys and values move on. rank 0, …"),
         ({}, "controls", "split: … heads, or tokens in one of two … share the layer num_tokens: The length of one …"),
-        ({}, "controls", "num_heads: Heads of queries; … num_kv_heads: Heads of keys and values, … queries share…"),
+        ({}, "controls", "… num_heads: Heads of queries; … num_kv_heads: Heads of keys and values, … queries share…"),
     ],
 }
 CLAIMS["CostExplorer"] = [
     ({}, "controls", "num_tokens: The length of one … num_heads: How many heads share … width: The width …"),
-    ({}, "controls", "width: The width of a token's vector before and after the layer …"),
+    ({}, "controls", "… width: The width of a token's vector before and after the layer …"),
     ({"num_heads": 2}, "picture", "memory, to scale scores of 2 heads: 536.9 MB … memory by length …"),
 ]
 CLAIMS["LengthExplorer"] = [
@@ -192,7 +192,7 @@ CLAIMS["LengthExplorer"] = [
 CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
 CLAIMS["ReadingExplorer"] = [
     ({}, "controls", "text: What the model reads, … layer: One of the layers, … head: One of the layer's heads, …"),
-    ({}, "controls", "token: Whose row is framed, and after which the bars predict ablated: Heads set …"),
+    ({}, "controls", "… token: Whose row is framed, and after which the bars predict ablated: Heads set …"),
 ]
 
 

@@ -10,6 +10,7 @@ from explorer_checks import check, impossible, naming, states
 from explorer_page import check_claim, told, tree_of
 
 from attention_helpers import Sentence, explorers
+from attention_helpers.explorers.base import Markup
 from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
 from tools.notebooks import live_pages
 
@@ -179,7 +180,7 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
         e.set(weights="hand-made")
         assert (e.values["num_heads"], e.values["example"]) == (heads, shown)
         more = f" example is {shown} for now: {wanted} isn't …" if wanted != shown else ""
-        check_claim(html.unescape(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{more}")
+        check_claim(Markup(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{more}")
         e.set(weights="trained")
         assert e.values["example"] == wanted
 
