@@ -1,6 +1,7 @@
 """Fixtures for all tests, and how many examples a property test takes: see sizes.py."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,24 +36,23 @@ def pytest_assertrepr_compare(op, left, right):
 
 
 @pytest.fixture(scope="session")
-def inputs():
-    """The embeddings of "Your journey starts with one step", (6, 3)."""
-    from attention_helpers import load_sentence
-
-    return load_sentence("journey").embeddings
-
-
-@pytest.fixture
-def x():
-    """A batch of two random sentences, (2, 4, 3)."""
-    import torch
-
-    return torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
-
-
-@pytest.fixture(scope="session")
 def language_model():
     """SmolLM2-135M-Instruct, decoded at the first run on a machine: some seconds, later ones less than one."""
     from attention_helpers.language_model.model import load_model
 
     return load_model()
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    """Each explorer, made once, in its first state: explorer("ScoresExplorer")."""
+    from tools.bench.made import make
+
+    made = cache(make)
+
+    def first(name):
+        e = made(name)
+        e.set(**e._first)
+        return e
+
+    return first

@@ -15,6 +15,7 @@ from attention_helpers import (
     MultiHeadAttentionWrapper,
     SelfAttention_v1,
     SelfAttention_v2,
+    Sentence,
     attention_scores,
     attention_weights,
     causal_mask,
@@ -23,14 +24,21 @@ from attention_helpers import (
     influence,
     load_sentence,
     max_difference,
+    plots,
     show_source,
 )
-from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAttention
+from attention_helpers.explorers import ScoresExplorer
+from attention_helpers.explorers.svg_maps import heatmap
+from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, TorchAttention
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
 from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
+from attention_helpers.parallel.count import bytes_held, bytes_sent
+from attention_helpers.parallel.heads import fewer_heads
+from attention_helpers.parallel.ring import own_tokens, zigzag
+from attention_helpers.training import rotary
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
 from attention_helpers.training.loop import Training
@@ -67,11 +75,6 @@ def refused(call, exception, *parts):
 def test_every_argument_of_every_constructor_is_checked(layer_class, name):
     for value, exception, rule in WRONG.get(name, WRONG_SIZES):
         refused(lambda value=value: layer(layer_class, **{name: value}), exception, name, f"got {value!r}", rule)
-
-
-@pytest.mark.parametrize("layer_class", [MultiHeadAttention, FusedMultiHeadAttention])
-def test_heads_that_do_not_divide_the_width_are_told_those_that_do(layer_class):
-    refused(lambda: layer(layer_class, num_heads=3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4")
 
 
 @pytest.mark.parametrize("layer_class", ARGUMENTS)
@@ -139,14 +142,23 @@ OTHERS = [
     (lambda: show_source(5), TypeError, "thing", "got int: 5", "class or function"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
 ]
-MULTI = MultiHeadAttention(3, 4, 6, 0.0, 2)
+MULTI, FUSED = (kind(3, 4, 6, 0.0, 2) for kind in (MultiHeadAttention, FusedMultiHeadAttention))
+NEXT, KEYS = ones(1, 3, 3), ones(1, 2, 4, 2)
 FAST = [
+    (lambda: MultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
+    (lambda: FusedMultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
     (lambda: FusedMultiHeadAttention.from_split(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAtt"),
     (lambda: TorchAttention(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAttention"),
     (lambda: TorchAttention(MULTI), ValueError, "d_in", "got d_in=3, d_out=4", "must equal d_out"),
     (lambda: flops(0, 3, 4), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: flops_per_cached_byte(12, 5), ValueError, "num_kv_heads", "got 5 and 12", "divide num_heads"),
     (lambda: timed({}, warm=-1), ValueError, "warm", "got -1", "at least 0"),
+    (lambda: FUSED.step(NEXT, Cache(KEYS, None)), TypeError, "cache.values", "got NoneType", "torch.Tensor"),
+    (lambda: FUSED.step(NEXT, Cache(KEYS[0], KEYS)), ValueError, "cache.keys", "got (2, 4, 2)", "(b, num_heads, num_"),
+    (lambda: FUSED.step(NEXT, Cache(KEYS, KEYS[:, :, :3])), ValueError, "values", "got (1, 2, 3, 2)", "(1, 2, 4, 2)"),
+    (lambda: FUSED.step(NEXT, Cache(KEYS.half(), KEYS.half())), ValueError, "keys", "got torch.float16", "float32 on"),
+    (lambda: FUSED.step(NEXT, (KEYS, KEYS)), TypeError, "cache", "got tuple", "Cache that step returned, or None"),
+    (lambda: FUSED.step(NEXT, Cache(KEYS, KEYS)), ValueError, "tokens together", "got 4 and 3", "context_length=6"),
 ]
 ROWS, TURNS, SCORES, HEADS = torch.arange(2), rope_frequencies(2), ones(2, 3, 3), ones(1, 2, 2, 2)
 PARTS = [
@@ -221,8 +233,33 @@ TRAINING = [
     (lambda: Training(nn.Linear(5, 4), TASK), ValueError, "model", "came RuntimeError", "fit the task"),
     (lambda: Training(LOOKUP, TASK).run(0), ValueError, "steps", "got 0", LEAST),
     (lambda: Training(LOOKUP, TASK).run(1, until=99), ValueError, "until", "got 99", "above 0 and at most 1"),
+    (lambda: rotary.trained("learned"), ValueError, "positions", "got 'learned'", "one of rotary, none"),
+    (lambda: rotary.trained().change(base=5), ValueError, "options", "got base", "frequencies, factor or window"),
+    (lambda: rotary.trained().change(window=0), ValueError, "window", "got 0", LEAST),
+    (lambda: rotary.trained()(torch.tensor([[48]])), ValueError, "x must", "got 48", "token ids from 0 to 47"),
 ]
-CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING
+SIX = MultiHeadAttention(6, 12, 4, 0.0, 6)
+PARALLEL = [
+    (lambda: fewer_heads(SIX, 4), ValueError, "processes", "got 4", "divide num_heads=6"),
+    (lambda: fewer_heads(nn.Linear(2, 2), 1), TypeError, "layer", "got Linear", "MultiHeadAttention"),
+    (lambda: own_tokens(ones(1, 6, 2), 0, 2, zigzag), ValueError, "x must", "got 6", "4 equal chunks"),
+    (lambda: bytes_sent(0, 1, 1), ValueError, "processes", "got 0", LEAST),
+    (lambda: bytes_sent(1, 1.5, 1), TypeError, "num_tokens", "got 1.5", WHOLE),
+    (lambda: bytes_held("rows", 1, 1, 1, 1), ValueError, "split", "got 'rows'", "'heads' or 'tokens'"),
+]
+TABLE, (FIGURE, [AX]) = ones(2, 2), plots.new_figure()
+PICTURES = [
+    (lambda: plots.draw_heatmap(AX, [1.0, 2.0], "ab", "ab"), ValueError, "values", "got the shape (2,)", "a table"),
+    (lambda: plots.draw_heatmap(AX, TABLE, ["a"], "ab"), ValueError, "rows", "got 1", "one label for each of 2"),
+    (lambda: plots.draw_heatmap(AX, TABLE, "ab", "ab", hidden=[[True]]), ValueError, "hidden", "got (1, 1)", "(2, 2)"),
+    (lambda: plots.show_figure(FIGURE, "no numbers"), ValueError, "caption", "got 'no numbers'", "must say"),
+    (lambda: heatmap([1.0, 2.0], "ab", "ab"), ValueError, "values", "got the shape (2,)", "a table"),
+    (lambda: ScoresExplorer(Sentence(["a"] * 9, ones(9, 3))), ValueError, "sentence", "got 9 tokens", "1 to 8 tokens"),
+    (lambda: ScoresExplorer(Sentence(["a"], ones(3))), ValueError, "sentence", "got (3,)", "(num_tokens, d_in)"),
+    (lambda: ScoresExplorer(Sentence(["a"], NAN * ones(1, 3))), ValueError, "embeddings", "got tensor", "finite"),
+    (lambda: ScoresExplorer("journey"), TypeError, "sentence", "got str: 'journey'", "a Sentence with str tokens"),
+]
+CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING + PARALLEL + PICTURES
 
 
 @pytest.mark.parametrize("case", CALLS, ids=lambda case: f"{case[0].__code__.co_names[0]}: {case[2]}, {case[3]}")

@@ -1,37 +1,9 @@
-"""The four functions of core, against loops and hand-computed numbers."""
-
-import math
+"""The functions of core with masks, with empty rows and under autocast; test_published checks their numbers."""
 
 import pytest
 import torch
 
-from attention_helpers import attention_scores, attention_weights, causal_mask, context_vectors
-
-
-def test_scores_are_dot_products_query_by_query():
-    queries, keys = torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
-    assert attention_scores(queries, keys).tolist() == [[11, 17, 23], [4, 6, 8]]
-    torch.testing.assert_close(attention_scores(queries[None, None], keys[None, None])[0, 0], queries @ keys.T)
-
-
-def test_context_is_the_weighted_sum_of_values():
-    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
-    values = torch.tensor([[1.0, 2.0, 4.0], [5.0, 6.0, 8.0]])
-    assert context_vectors(weights, values).tolist() == [[1, 2, 4], [4, 5, 7]]
-
-
-def test_weights_by_hand():
-    scores = torch.tensor([[0.0, math.log(3)], [math.log(9), 0.0]])
-    torch.testing.assert_close(attention_weights(scores), torch.tensor([[0.25, 0.75], [0.9, 0.1]]))
-    torch.testing.assert_close(attention_weights(scores, scale=0.5)[1], torch.tensor([0.75, 0.25]))
-    assert attention_weights(torch.tensor([[1000.0, 0.0], [-1000.0, -1000.0]])).tolist() == [[1, 0], [0.5, 0.5]]
-
-
-def test_mask_hides_and_leaves_the_callers_scores_alone():
-    scores, third = torch.zeros(3, 3), 1 / 3
-    expected = torch.tensor([[1, 0, 0], [0.5, 0.5, 0], [third, third, third]])
-    torch.testing.assert_close(attention_weights(scores, causal_mask(3)), expected)
-    assert not scores.any()
+from attention_helpers import attention_scores, attention_weights, context_vectors
 
 
 @pytest.mark.parametrize("shape", [(), (2, 1), (2, 3), (1, 1, 3)])

@@ -164,8 +164,3 @@ def test_drawings_of_a_row_wrap_where_a_page_is_narrow_and_are_printed_in_one_li
     said = ET.fromstring(drawing.printed(rows, "words", "word " * 30))
     assert " ".join(words_of(said)) == ("word " * 30).strip()
     assert int(said.get("height")) > 117
-
-
-def test_values_that_are_no_table_are_refused():
-    with pytest.raises(ValueError, match=r"values must be a table .* got the shape \(3,\)"):
-        cells.heatmap(TABLE[0], NAMES, NAMES)

@@ -6,7 +6,6 @@ from explorer_page import check_claim, figures, readouts, told, tree_of, words_o
 
 from attention_helpers import Sentence, explorers
 from attention_helpers.explorers.base import Markup, plain
-from tools.bench.made import make
 
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
 # The trained heads' accuracies are those on 64 unseen examples, of the models in data/.
@@ -196,25 +195,12 @@ CLAIMS["ReadingExplorer"] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def first():
-    """Each explorer, made once, in its first state: first("ScoresExplorer")."""
-    made = {}
-
-    def first(name):
-        e = made.setdefault(name, make(name))
-        e.set(**e._first)
-        return e
-
-    return first
-
-
 ROWS = [(name, *row) for name, rows in CLAIMS.items() for row in rows]
 
 
 @pytest.mark.parametrize(("name", "state", "place", "claim"), ROWS)
-def test_what_is_claimed_is_true(first, name, state, place, claim):
-    e = first(name)
+def test_what_is_claimed_is_true(explorer, name, state, place, claim):
+    e = explorer(name)
     e.set(**state)
     page = readouts(e) | {"said": e.said, "alt": e.alt, "note": plain(Markup(e.message.value))}
     page |= {f"of {control.description}": control.tooltip for control in e.controls.values()}

@@ -17,19 +17,6 @@ from tools.notebooks import live_pages
 NAMES = explorers.__all__
 
 
-@pytest.fixture(scope="module")
-def explorer():
-    """Each explorer, made once, in its first state: explorer("ScoresExplorer")."""
-    made = {}
-
-    def first(name):
-        e = made.setdefault(name, make(name))
-        e.set(**e._first)
-        return e
-
-    return first
-
-
 @pytest.mark.parametrize("most", [12, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_any_state_shows_what_the_layers_compute(explorer, name, most):
@@ -205,20 +192,6 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     assert any(words.startswith("<img onerror=x> reads") for words, _ in told(tree_of(e)))
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "error", "said"),
-    [
-        (Sentence(["a"] * 9, torch.ones(9, 3)), ValueError, "sentence must have 1 to 8 tokens .* got 9 tokens"),
-        (Sentence(["a"], torch.ones(3)), ValueError, r"must have the shape \(num_tokens, d_in\), got \(3,\)"),
-        (Sentence(["a"], torch.full((1, 3), float("nan"))), ValueError, "sentence.embeddings must be finite, got"),
-        ("journey", TypeError, "sentence must be a Sentence with str tokens, got str: 'journey'"),
-    ],
-)
-def test_a_sentence_that_cannot_be_shown_is_refused(sentence, error, said):
-    with pytest.raises(error, match=said):
-        explorers.ScoresExplorer(sentence)
 
 
 def test_an_explorer_opens_in_the_state_that_it_was_given_and_reset_leads_back():

@@ -1,11 +1,10 @@
 """The fused layer equals MultiHeadAttention in every mode, and step by step with its KV cache."""
 
-import pytest
 import torch
 from sizes import build, over_sizes
 
 from attention_helpers import MultiHeadAttention, max_difference
-from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention
+from attention_helpers.fast.attention import FusedMultiHeadAttention
 
 
 @over_sizes
@@ -40,17 +39,6 @@ def test_dropout_acts_in_training_alone_and_keeps_the_mean():
     assert max_difference(many.var(dim=0), theirs.var(dim=0)) < 0.05  # the same spread as the split's
 
 
-def test_half_precision_and_autocast():
-    split = MultiHeadAttention(3, 4, 6, 0.0, 2).eval()
-    layer = FusedMultiHeadAttention.from_split(split)
-    half = FusedMultiHeadAttention.from_split(split.to(torch.bfloat16))
-    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
-    x = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = layer(x)
-    assert max_difference(mixed.float(), layer(x)) < 0.02
-
-
 @over_sizes
 def test_in_pieces_of_any_length_is_the_whole_and_so_are_its_gradients(sizes):
     layer, x = build("FusedMultiHeadAttention", sizes), sizes.x(torch.float32).requires_grad_()
@@ -73,23 +61,3 @@ def test_a_step_drops_nothing_in_training_mode_either():
     whole = fused.eval()(x)
     assert max_difference(fused.train().step(x)[0], whole) < 1e-6
     assert max_difference(fused(x), whole) > 0.01  # forward does apply dropout
-
-
-LAYER, KEYS = FusedMultiHeadAttention(3, 4, 6, 0.0, 2), torch.ones(1, 2, 4, 2)
-
-
-@pytest.mark.parametrize(
-    ("cache", "error", "said"),
-    [
-        (Cache(KEYS, None), TypeError, "cache.values must be a torch.Tensor, got NoneType"),
-        (Cache(KEYS[0], KEYS), ValueError, "cache.keys must have the shape (b, num_heads, num_tokens, head_dim)"),
-        (Cache(KEYS, KEYS[:, :, :3]), ValueError, "values of shape (1, 2, 4, 2), got (1, 2, 3, 2)"),
-        (Cache(KEYS.half(), KEYS.half()), ValueError, "keys like those of x, torch.float32 on cpu, got torch.float16"),
-        ((KEYS, KEYS), TypeError, "cache must be a Cache that step returned, or None, got tuple"),
-        (Cache(KEYS, KEYS), ValueError, "at most context_length=6 tokens together, got 4 and 3"),
-    ],
-)
-def test_what_is_no_cache_of_these_texts(cache, error, said):
-    with pytest.raises(error) as caught:
-        LAYER.step(torch.ones(1, 3, 3), cache)
-    assert said in str(caught.value)

@@ -29,7 +29,7 @@ def test_state_dict_with_a_float_mask_loads_strictly(name):
     assert torch.equal(layer(x), other(x))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, "FusedMultiHeadAttention"])
 def test_follows_device_dtype_and_autocast(name):
     layer = build(name, SIZES).double()
     assert layer(SIZES.x()).dtype == torch.float64

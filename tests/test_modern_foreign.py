@@ -4,7 +4,6 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,6 +12,7 @@ from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.linear import delta_rule
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+from tools.reference import layers_by_transformers
 
 CASES = json.loads((Path(__file__).parent / "modern_layers.json").read_text(encoding="utf-8"))
 LAYERS = [case for case in CASES if case["family"] != "delta_rule"]
@@ -32,10 +32,8 @@ OPTIONS = {
 
 def drawn(case, *more):
     """Tensors of the case's shapes and of `more`, as tools/reference drew them."""
-    chance, shapes = np.random.default_rng(case["seed"]), [*case["shapes"].values(), *more]
-    widths = [shape[1] if len(shape) == 2 else 1 for shape in shapes]
-    arrays = zip(widths, map(chance.standard_normal, shapes), strict=True)
-    return [torch.from_numpy((array / width**0.5).astype(np.float32)) for width, array in arrays]
+    shapes = [*case["shapes"].values(), *more]
+    return [torch.from_numpy(array) for array in layers_by_transformers.drawn(case["seed"], shapes)]
 
 
 def case_named(case):
@@ -126,7 +124,8 @@ def test_outputs_and_gradients_are_those_of_another_implementation(case):
     expected, gradient = (torch.tensor(case[name]).view(shape) for name in ("output", "gradient"))
     whole = layer(x)
     assert off(whole, expected) < EXACT
-    assert off(torch.autograd.grad(whole.square().sum(), x)[0], gradient) < 10 * EXACT
+    leaves = x, *layer.parameters()  # autograd refuses a parameter that the result doesn't depend on
+    assert off(torch.autograd.grad(whole.square().sum(), leaves)[0], gradient) < 10 * EXACT
     parts, cache = [], None
     for chunk in x.split([2, 1, case["num_tokens"] - 3], dim=1):
         part, cache = layer.step(chunk, cache)

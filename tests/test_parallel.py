@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from attention_helpers import MultiHeadAttention
 from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
 from attention_helpers.parallel.crew import Crew
-from attention_helpers.parallel.heads import by_hand, by_torch, fewer_heads, part_of
+from attention_helpers.parallel.heads import by_hand, by_torch, part_of
 from attention_helpers.parallel.ring import by_tokens, own_tokens, pairs, straight, zigzag
 from attention_helpers.parallel.trial import outcome
 from attention_helpers.seeded import seeded
@@ -116,17 +116,3 @@ def test_each_process_holds_its_share():
     assert alone == {"weights": 2560, "input and output": 8192, "queries, keys, values": 6144}
     assert heads == {"weights": 640, "input and output": 8192, "queries, keys, values": 1536}
     assert tokens == {"weights": 2560, "input and output": 2048, "queries, keys, values": 2048}  # and what arrives
-
-
-def test_bad_input_is_refused():
-    layer = MultiHeadAttention(6, 12, 4, 0.0, 6)
-    for call, error, words in (
-        (lambda: fewer_heads(layer, 4), ValueError, "processes must divide num_heads=6, got 4"),
-        (lambda: fewer_heads(torch.nn.Linear(2, 2), 1), TypeError, "layer must be a MultiHeadAttention, got Linear"),
-        (lambda: own_tokens(torch.ones(1, 6, 2), 0, 2, zigzag), ValueError, "4 equal chunks, got 6"),
-        (lambda: bytes_sent(0, 1, 1), ValueError, "processes must be at least 1, got 0"),
-        (lambda: bytes_sent(1, 1.5, 1), TypeError, "num_tokens must be a whole number, got 1.5"),
-        (lambda: bytes_held("rows", 1, 1, 1, 1), ValueError, "split must be 'heads' or 'tokens', got 'rows'"),
-    ):
-        with pytest.raises(error, match=words):
-            call()

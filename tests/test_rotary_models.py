@@ -45,20 +45,6 @@ def test_a_loss_by_position_is_that_of_the_held_out_texts_characters():
     assert losses[7].item() == pytest.approx(-torch.stack(right).mean().item(), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: rotary.trained("learned"), "positions must be one of rotary, none, got 'learned'"),
-        (lambda: rotary.trained().change(base=5), "options must be frequencies, factor or window, got base"),
-        (lambda: rotary.trained().change(window=0), "window must be at least 1, got 0"),
-        (lambda: rotary.trained()(torch.tensor([[48]])), "x must hold token ids from 0 to 47, got 48"),
-    ],
-)
-def test_bad_input_is_named(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()
-
-
 def test_the_command_writes_what_the_notebook_reads_and_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(rotary, "FILE", tmp_path / "few.npz")
     train_rotary_models.main(path=rotary.FILE, steps=2)

@@ -9,16 +9,11 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from other_layers import made
+from sizes import ALL as NAMES
 from sizes import SIZES as ANY_SIZES
 from torch.nn import functional
 
-from attention_helpers import (
-    CausalAttention,
-    MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    SelfAttention_v1,
-    SelfAttention_v2,
-)
+from attention_helpers import layers
 from attention_helpers.any_layer.inspection import look_at
 from attention_helpers.any_layer.verdicts import Verdict, headline
 from attention_helpers.seeded import seeded
@@ -150,15 +145,13 @@ def test_a_layer_is_judged_by_its_output_and_told_what_was_ignored(returned, num
     assert (state.returned, expected.ignored) == ((1, 4, 4), "")
 
 
-@pytest.mark.parametrize(
-    "layer_class", [SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttention, MultiHeadAttentionWrapper]
-)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("qkv_bias", [False, True])
-def test_the_courses_layers_are_equal_to_themselves(layer_class, qkv_bias):
-    sign, _, words, cause = judged(made(layer_class, qkv_bias=qkv_bias))["course"]
+def test_the_courses_layers_are_equal_to_themselves(name, qkv_bias):
+    sign, _, words, cause = judged(made(getattr(layers, name), qkv_bias=qkv_bias))["course"]
     assert sign == "✓"
-    assert re.search(rf"\b{layer_class.__name__}\b.* returns the same numbers", words)
-    assert cause == f"computes what the course's {layer_class.__name__} computes"
+    assert re.search(rf"\b{name}\b.* returns the same numbers", words)
+    assert cause == f"computes what the course's {name} computes"
 
 
 CHANGES = [
@@ -170,7 +163,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("change", "sign", "said"), CHANGES)
 def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much(change, sign, said):
-    layer = made(CausalAttention)
+    layer = made(layers.CausalAttention)
     layer.register_forward_hook(lambda _, x, y: change(y))
     verdict = judged(layer)["course"]
     assert verdict.sign == sign
