@@ -51,10 +51,8 @@ def check_heads(d_out, num_heads):
     if d_out % num_heads:
         small = [n for n in range(1, math.isqrt(d_out) + 1) if d_out % n == 0]  # a width of billions takes no time
         near = sorted({*small, *(d_out // n for n in small)}, key=lambda n: abs(n - num_heads))[:8]
-        raise ValueError(
-            f"num_heads must divide d_out: got num_heads={num_heads}, d_out={d_out}; "
-            f"possible here: {', '.join(map(str, sorted(near)))}"
-        )
+        got, possible = f"num_heads={num_heads}, d_out={d_out}", ", ".join(map(str, sorted(near)))
+        raise ValueError(f"num_heads must divide d_out: got {got}; possible here: {possible}")
 
 
 def check_plain(name, value):
@@ -91,10 +89,8 @@ def check_cached(cache, new, layout, kept=None):
         if part.shape != expected:
             raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
         if (part.dtype, part.device) != (new.dtype, new.device):
-            raise ValueError(
-                f"cache must hold {name} like those of x, {new.dtype} on {new.device}, "
-                f"got {part.dtype} on {part.device}"
-            )
+            wanted, got = (f"{each.dtype} on {each.device}" for each in (new, part))
+            raise ValueError(f"cache must hold {name} like those of x, {wanted}, got {got}")
 
 
 def check_input(x, d_in, ranks, into, context_length=None):
@@ -107,18 +103,15 @@ def check_input(x, d_in, ranks, into, context_length=None):
     if x.shape[-1] != d_in:
         raise ValueError(f"x must have width d_in={d_in} in its last dimension, got {tuple(x.shape)}")
     if context_length is not None and x.shape[-2] > context_length:
-        raise ValueError(
-            f"x must hold at most context_length={context_length} tokens, got {x.shape[-2]} in {tuple(x.shape)}"
-        )
+        got = f"{x.shape[-2]} in {tuple(x.shape)}"
+        raise ValueError(f"x must hold at most context_length={context_length} tokens, got {got}")
     weight = getattr(into, "weight", into)
     if x.device != weight.device:
         raise ValueError(f"x must be on the layer's device {weight.device}, got {x.device}")
     if x.dtype != weight.dtype and not autocast_is_on(x.device):
         numpy = " (numpy makes float64)" if x.dtype == torch.float64 else ""
-        raise TypeError(
-            f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}{numpy}: "
-            f"write x.to({weight.dtype}), or layer.to({x.dtype})"
-        )
+        fix = f"write x.to({weight.dtype}), or layer.to({x.dtype})"
+        raise TypeError(f"x must be of the layer's dtype {weight.dtype}, got {x.dtype}{numpy}: {fix}")
 
 
 def check_alike(**tensors):

@@ -159,14 +159,11 @@ class _Recorder(TorchFunctionMode):
         objects, memory = _references(tensors_in(result))
         self.read(objects | memory)
         for i, references in enumerate(self.follow):
-            read = any(self.was_read(reference, i) for reference in references)
+            # what is older than the trace counts as read
+            read = any(each not in self.created or self.last_read.get(each, -1) > i for each in references)
             if not read and all(reference() is None for reference in references):  # nobody holds it either
                 self.rows[i] = self.rows[i]._replace(note=f"{NEVER_USED}, {self.rows[i].note}".removesuffix(", "))
         return self.rows
-
-    def was_read(self, reference, since):
-        """Whether something was read after row `since`, or is older than the trace."""
-        return reference not in self.created or self.last_read.get(reference, -1) > since
 
 
 def _raw_name(func):

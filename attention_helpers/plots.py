@@ -5,6 +5,7 @@ Arrays can be NumPy arrays or tensors. A weight is ink: zero is the page, and th
 """
 
 from io import BytesIO
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -52,11 +53,13 @@ def as_array(values):
     return np.asarray(values, dtype=np.float64)
 
 
-def as_table(values):
-    """Like as_array; ValueError unless it has two dimensions and isn't empty."""
+def as_table(values, **labels):
+    """Like as_array; ValueError unless it has two dimensions, isn't empty, and fits the labels of rows and columns."""
     table = as_array(values)
     if table.ndim != 2 or table.size == 0:
         raise ValueError(f"values must be a table (rows, columns), got the shape {table.shape}")
+    for (name, given), count in zip(labels.items(), table.shape, strict=False):
+        check_labels(name, given, count)
     return table
 
 
@@ -87,9 +90,7 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=Non
     sides of it, to the largest of the shown values; hidden: boolean, same shape, True for masked cells, which are
     hatched. Returns a Heatmap.
     """
-    values = as_table(values)
-    check_labels("rows", rows, values.shape[0])
-    check_labels("columns", columns, values.shape[1])
+    values = as_table(values, rows=rows, columns=columns)
     hide = np.zeros(values.shape, bool) if hidden is None else as_array(hidden).astype(bool)
     if hide.shape != values.shape:
         raise ValueError(f"hidden must have the shape of values, {values.shape}, got {hide.shape}")
@@ -130,8 +131,7 @@ def draw_influence(ax, values, tokens, title="", *, limits=None):
 
 def draw_cells(ax, values, heads, rows, title=""):
     """Numbers in cells that have the colours of heads. values, heads: (rows, columns), which head each cell is of."""
-    values, heads = as_table(values), as_table(heads).astype(int)
-    check_labels("rows", rows, values.shape[0])
+    values, heads = as_table(values, rows=rows), as_table(heads).astype(int)
     for (i, j), value in np.ndenumerate(values):
         ax.add_patch(Rectangle((j, i), 1, 1, facecolor=to_rgba(head_colour(heads[i, j]), 0.35), edgecolor="0.6"))
         ax.text(j + 0.5, i + 0.5, f"{value:g}", ha="center", va="center", fontsize=9)
@@ -168,9 +168,8 @@ def draw_bars(ax, series, labels, title="", ylabel="", *, colours=SERIES):
 def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
     """Lines with markers: `series` maps a name to one number per x. log: the logarithmic axes ("", "x" or "xy")."""
     x, lines = as_array(x), []
-    for n, (name, y) in enumerate(series.items()):
-        look = {"marker": "os^Dv<>p"[n % 8], "color": SERIES[n % len(SERIES)]}
-        lines += ax.plot(x, as_array(y), label=name, **look)
+    for (name, y), marker, colour in zip(series.items(), cycle("os^Dv<>p"), cycle(SERIES), strict=False):
+        lines += ax.plot(x, as_array(y), label=name, marker=marker, color=colour)
     if "x" in log:
         ax.set_xscale("log", base=2)
         ax.set_xticks(x, [f"{value:g}" for value in x])
@@ -195,20 +194,16 @@ def draw_arrows(ax, vectors, labels, title=""):
 
 def strongest(values, rows, columns):
     """A matrix in words: the largest entry of each row, "Your → journey 0.24, ..."."""
-    values = as_table(values)
-    check_labels("rows", rows, values.shape[0])
-    check_labels("columns", columns, values.shape[1])
-    best = values.argmax(axis=1)
-    return ", ".join(f"{rows[i]} → {columns[j]} {values[i, j]:.2f}" for i, j in enumerate(best))
+    values = as_table(values, rows=rows, columns=columns)
+    return ", ".join(f"{rows[i]} → {columns[j]} {values[i, j]:.2f}" for i, j in enumerate(values.argmax(axis=1)))
 
 
 def png_bytes(figure):
     """A figure as PNG, at twice the size it's shown at; 256 colours keep the notebook file small."""
     figure.set_dpi(2 * SHOWN_DPI)
-    agg = FigureCanvasAgg(figure)
+    agg, png = FigureCanvasAgg(figure), BytesIO()
     agg.draw()
-    picture = Image.fromarray(np.asarray(agg.buffer_rgba())[..., :3].copy())
-    png = BytesIO()
+    picture = Image.fromarray(np.asarray(agg.buffer_rgba())).convert("RGB")
     picture.quantize(256, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
     return png.getvalue()
 
@@ -220,9 +215,6 @@ def show_figure(figure, caption):
     if not (isinstance(caption, str) and any(sign.isdigit() for sign in caption)):
         raise ValueError(f"caption must say the figure's numbers in words, got {caption!r}")
     width = round(figure.get_figwidth() * SHOWN_DPI)
-    display(
-        {"image/png": png_bytes(figure), "text/plain": "Figure; the next lines say what it shows."},
-        metadata={"image/png": {"alt": caption, "width": width}},
-        raw=True,
-    )
+    data = {"image/png": png_bytes(figure), "text/plain": "Figure; the next lines say what it shows."}
+    display(data, metadata={"image/png": {"alt": caption, "width": width}}, raw=True)
     display(Markdown(f"*Figure:* {caption}"))

@@ -7,15 +7,10 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 DRAWING = {init.kaiming_uniform_, init.uniform_, init.normal_, torch.rand, torch.randn}
-# Other operations that might draw. Some take no generator, so ours replaces torch's global state while they run.
+# Others that might draw, by name. Some take no generator, so ours replaces torch's global state while they run.
 BORROWING = re.compile(
     "rand|normal|uniform|dropout|attention|bernoulli|multinomial|exponential|poisson|geometric|cauchy|rrelu|gumbel"
 )
-
-
-def borrows(name):
-    """Whether an operation with this name might draw."""
-    return bool(BORROWING.search(name))
 
 
 class DrawnFrom(TorchFunctionMode):
@@ -30,19 +25,14 @@ class DrawnFrom(TorchFunctionMode):
         if kwargs.get("generator") is None:
             if function in DRAWING:
                 return function(*args, **kwargs | {"generator": self.generator})
-            if borrows(getattr(function, "__name__", "")):
-                return self.lend(function, args, kwargs)
+            if BORROWING.search(getattr(function, "__name__", "")):
+                with torch.random.fork_rng(devices=[]):  # torch's global generator gets its own state back
+                    torch.set_rng_state(self.generator.get_state())
+                    try:
+                        return function(*args, **kwargs)
+                    finally:
+                        self.generator.set_state(torch.get_rng_state())
         return function(*args, **kwargs)
-
-    def lend(self, function, args, kwargs):
-        """Call a function that draws from torch's global generator, then restore that generator."""
-        before = torch.get_rng_state()
-        torch.set_rng_state(self.generator.get_state())
-        try:
-            return function(*args, **kwargs)
-        finally:
-            self.generator.set_state(torch.get_rng_state())
-            torch.set_rng_state(before)
 
 
 def seeded(layer_class, seed, *sizes, **options):

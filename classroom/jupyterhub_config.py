@@ -64,13 +64,7 @@ c.Spawner.environment = {
 c.Spawner.start_timeout = c.Spawner.http_timeout = 300  # seconds: when a class starts at once, each waits for all
 
 # Until when: the culler stops idle servers, and may do nothing else. Files stay; kernels end.
-c.JupyterHub.services = [
-    {"name": "culler", "command": [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={IDLE}"]}
-]
-c.JupyterHub.load_roles = [
-    {
-        "name": "culler",
-        "services": ["culler"],
-        "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"],
-    }
-]
+CULLER = [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={IDLE}"]
+MAY = ["list:users", "read:users:activity", "read:servers", "delete:servers"]
+c.JupyterHub.services = [{"name": "culler", "command": CULLER}]
+c.JupyterHub.load_roles = [{"name": "culler", "services": ["culler"], "scopes": MAY}]

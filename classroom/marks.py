@@ -54,9 +54,8 @@ def with_marks(notebook, exercises):
         places = [n for n, cell in enumerate(notebook.cells) if cell.cell_type == "code" and asks.search(cell.source)]
         if places:
             marked(notebook.cells[places[-1]], f"{exercise.name}_answer", solution=True)
-        cell = marked(
-            nbformat.v4.new_code_cell(graded(exercise)), exercise.name, grade=True, locked=True, points=POINTS
-        )
+        cell = nbformat.v4.new_code_cell(graded(exercise))
+        marked(cell, exercise.name, grade=True, locked=True, points=POINTS)
         notebook.cells.insert(places[-1] + 1 if places else len(notebook.cells), cell)
     return notebook
 
@@ -87,14 +86,6 @@ def feedback(folder, number):
     """Have nbgrader write a page for each learner whose notebook was graded, with every exercise and its mark."""
     if nbgrader(folder, "generate_feedback", number, "--force"):
         sys.exit("nbgrader could not write every page, for the reason printed above.")
-
-
-def refuse_root():
-    if os.geteuid() == 0:
-        sys.exit(
-            "Code that learners wrote runs here: call this under an account of its own, never as root, "
-            f"as in: sudo -u marks --set-home {sys.executable} {' '.join(sys.argv)}"
-        )
 
 
 def nbgrader(folder, *command):
@@ -142,8 +133,10 @@ def main(arguments):
     match arguments:
         case [_, _, number, *_] if number not in NUMBERS:
             sys.exit(f"{number} is no lesson with exercises: give one of {', '.join(NUMBERS)}.")
+        case [job, _, _] if job in JOBS and os.geteuid() == 0:
+            how = f"never as root, as in: sudo -u marks --set-home {sys.executable} {' '.join(sys.argv)}"
+            sys.exit(f"Code that learners wrote runs here: call this under an account of its own, {how}")
         case [job, folder, number] if job in JOBS:
-            refuse_root()
             JOBS[job](Path(folder), number)
         case ["collect", folder, number, *names] if names:
             collect(Path(folder), number, *names)

@@ -27,10 +27,9 @@ def lacking():
     if os.geteuid() != 0:
         return "A hub starts each server under its learner's account, and only root may do that (sudo make classroom)."
     if closed := closed_to_learners():
-        return (
-            f"Learners' servers need what is in {', '.join(map(str, closed))}, where other accounts may not enter: "
-            "open it with chmod o+x, or move the course and take a Python that stands elsewhere."
-        )
+        fix = "open it with chmod o+x, or move the course and take a Python that stands elsewhere"
+        folders = ", ".join(map(str, closed))
+        return f"Learners' servers need what is in {folders}, where other accounts may not enter: {fix}."
     if shutil.which("npm") is None or (node := node_version()) < NODE:
         found = "no npm" if shutil.which("npm") is None else f"Node {node}" if node else "no Node"
         return f"The hub's proxy needs Node {NODE} or newer and npm, and there is {found}."
@@ -92,16 +91,11 @@ def open_to_readers(folder):
         file.chmod(0o644)
 
 
-def close_history(folder):
-    """Keep other accounts out of git's folder: its settings may hold a token, and its history what was taken back."""
-    if folder.is_dir():
-        folder.chmod(folder.stat().st_mode & 0o700)
-
-
 def main():
     if sentence := lacking():
         sys.exit(sentence)
-    close_history(COURSE / ".git")
+    if (git := COURSE / ".git").is_dir():  # its settings may hold a token, and its history what was taken back
+        git.chmod(git.stat().st_mode & 0o700)
     install_proxy()
     decode_model()
     for folder in (BUILD.parent, BUILD):

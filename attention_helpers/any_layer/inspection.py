@@ -66,10 +66,9 @@ class Taking:
         """Watch a call, and find the output in what it returned."""
         watched = find_maps(self, x)
         tensors, num_tokens = tensors_in(watched.result), x.shape[-2]
-        possible = [
-            n for n, each in enumerate(tensors) if each.shape[:-1].numel() == num_tokens and not watched.weights[n]
-        ]
-        self.x, self.watched, self.place = x, watched, (possible or [0])[0]
+        others = ((n, each) for n, each in enumerate(tensors) if not watched.weights[n])
+        possible = (n for n, each in others if each.shape[:-1].numel() == num_tokens)
+        self.x, self.watched, self.place = x, watched, next(possible, 0)
         self.returns_weights = bool(watched.maps) and bool(tensors) and watched.weights[self.place]
         self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
 
@@ -103,9 +102,9 @@ class Taking:
 @contextmanager
 def learners_code():
     """Name the line of an error, collect what is printed, and restore torch's global random state."""
-    random_state, printed = torch.get_rng_state(), io.StringIO()
+    printed = io.StringIO()
     try:
-        with redirect_stdout(printed):
+        with redirect_stdout(printed), torch.random.fork_rng(devices=[]):  # a learner may call torch.manual_seed
             yield printed
     except Exception as error:
         line = error_line(error)
@@ -113,9 +112,6 @@ def learners_code():
         what = "" if isinstance(error, ValueError) and not line else f"{type(error).__name__}: "
         said = " / ".join(printed.getvalue()[:300].splitlines())
         raise ValueError(f"{where}{what}{first_line(error)}{'; it printed: ' * bool(said)}{said}") from error
-    finally:
-        if not torch.equal(torch.get_rng_state(), random_state):  # a torch.manual_seed in the learner's code
-            torch.set_rng_state(random_state)
 
 
 def try_out(layer, x, seed):
@@ -138,8 +134,7 @@ def look_at(layer, x, seed, training=False):
         with learners_code(), eval_mode(layer):
             with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
                 operations = trace(call, call.x)
-            still = torch.zeros(len(x), len(x))
-            moved = still if random else perturbation_influence(call.output, call.x, 1.0)
+            moved = torch.zeros(len(x), len(x)) if random else perturbation_influence(call.output, call.x, 1.0)
             said = judge(layer, call, operations.rows, moved, random)
         generator.manual_seed(seed)
         shown, result = call.watched, call.rows
@@ -185,9 +180,8 @@ def judge(layer, call, operations, moved, random):
         said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps, mixing)
     for name, shape, line in watched.operations:
         if name == "batch_norm" and shape[1] != num_tokens:  # else it has a mean for each token
-            said["norm"] = Verdict(
-                "✗", "In training, it reads the future", f"{with_line(name, line)} averages all tokens"
-            )
+            cause = f"{with_line(name, line)} averages all tokens"
+            said["norm"] = Verdict("✗", "In training, it reads the future", cause)
     if watched.early:
         said["early"] = Verdict("✗", "Dropout comes before softmax", f"{watched.early} drops scores, not weights")
     said["sums"] = verdicts.on_row_sums(watched, num_tokens, random)

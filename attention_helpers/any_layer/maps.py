@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from ..operations import operation_name, tensors_in
-from ..seeded import borrows
+from ..seeded import BORROWING
 from .lines import calling_line, with_line
 
 NEAR = 1e-3  # how far from 1 a sum of weights can be
@@ -96,9 +96,8 @@ class _Watcher(TorchFunctionMode):
             result = layer(x)
         weights = [id(each) in self.tables or self.holds_weights(each) for each in tensors_in(result)]
         read = {id(tensor): tensor for tensor in self.kept}
-        return Watched(
-            result, self.maps(), self.operations, weights, read, self.drew, self.nan, self.across, self.early
-        )
+        noted = self.drew, self.nan, self.across, self.early
+        return Watched(result, self.maps(), self.operations, weights, read, *noted)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, operation_name(func)
@@ -109,7 +108,8 @@ class _Watcher(TorchFunctionMode):
             if self.from_x.intersection(map(id, inputs)):
                 self.from_x.update(map(id, outputs))
             self.operations.append((name, tuple(outputs[0].shape), calling_line(sys._getframe(1), self.watch)))
-            if borrows(name) and not ("dropout" in name and torch.equal(inputs[0], outputs[0])):  # which is off
+            off = "dropout" in name and torch.equal(inputs[0], outputs[0])
+            if BORROWING.search(name) and not off:
                 self.drew.append((name, self.operations[-1][2]))
             if name == "softmax" and is_table(outputs[0].shape, self.num_tokens):
                 dim = kwargs.get("dim", [*args, None, None][1])

@@ -39,9 +39,8 @@ def kinds_of(attention, given):
     for extra in given.keys() - named.keys():
         if not any(each.kind == each.VAR_KEYWORD for each in parameters):
             raise Refused(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
-    kinds = {
-        key: (kind, default) for key, default in named.items() if key not in given and (kind := kind_of(key, default))
-    }
+    kinds = {key: (kind_of(key, default), default) for key, default in named.items() if key not in given}
+    kinds = {key: (kind, default) for key, (kind, default) in kinds.items() if kind}
     missing = [key for key, value in named.items() if value is inspect.Parameter.empty and key not in {*kinds, *given}]
     if missing:
         wanted = ", ".join(f"{key}=..." for key in missing)

@@ -89,9 +89,8 @@ def on_the_future(output, x, watched, dead, mixing="", mask=""):
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
         return Verdict("?", "Does it read the future?", f"can't be judged: {error}")
     if not leak:
-        return Verdict(
-            "✓", "It reads only the past", f"{leak.tried} perturbations of later tokens moved no earlier row"
-        )
+        said = f"{leak.tried} perturbations of later tokens moved no earlier row"
+        return Verdict("✓", "It reads only the past", said)
     words = str(leak).replace(" reads the future: it", "")
     cause = cause_of_leak(leak, watched, dead, x.shape[-2], mixing)
     unmasked = f", and `forward` got no `{mask}`" if mask and cause.endswith("is 0") else ""
@@ -198,9 +197,8 @@ def on_row_sums(watched, num_tokens, random=False):
     used, made = used_and_made(maps)
     sums = used.sum(dim=-1).nan_to_num()
     if near_one(sums):
-        return Verdict(
-            "✓", "Rows sum to 1", f"in {'its only map' if len(used) == 1 else f'each of its {len(used)} maps'}"
-        )
+        where = "its only map" if len(used) == 1 else f"each of its {len(used)} maps"
+        return Verdict("✓", "Rows sum to 1", f"in {where}")
     if random and near_one(made.sum(dim=-1)):
         return Verdict("✓", "Rows sum to 1", "before some weights are dropped")
     how = "taken away" if ((used == 0) & (made > 0)).any() else "changed"
@@ -269,8 +267,8 @@ def on_a_batch(output, x, rows):
     if x.ndim == 2:
         return Verdict("?", "Does it take a batch?", "it takes one sentence at a time, (num_tokens, d_in)")
     try:
-        after = output(torch.cat((x.flip(1), x, -x, 2 * x)))  # x is not the first, last or in the middle
-        after = after.reshape(4, *rows.shape)[1]
+        batch = torch.cat((x.flip(1), x, -x, 2 * x))  # x is not the first, last or in the middle
+        after = output(batch).reshape(4, *rows.shape)[1]
     except Exception as error:
         return Verdict("✗", "It fails on a batch of sentences", failure(error))
     gap = (after - rows).abs().max()

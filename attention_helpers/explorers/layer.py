@@ -121,10 +121,8 @@ class LayerExplorer(SentenceExplorer):
         return headline(state.verdicts, name_of(self.attention))
 
     def picture(self, state):
-        return [[
-            below(verdict_list(state.verdicts), maps_and_context(state, self.tokens)),
-            below(influence(state, self.tokens), result(state, self.tokens)),
-        ]]  # fmt: skip
+        left = below(verdict_list(state.verdicts), maps_and_context(state, self.tokens))
+        return [[left, below(influence(state, self.tokens), result(state, self.tokens))]]
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
@@ -140,10 +138,8 @@ class LayerExplorer(SentenceExplorer):
 
     def in_words(self, state):
         said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, _ in state.verdicts.values())
-        maps = " ".join(
-            f"Map {n}, largest weights: {plots.strongest(shown, self.tokens, self.tokens)}."
-            for n, shown in enumerate(state.shown[:MOST_MAPS], 1)
-        )
+        weights = [plots.strongest(shown, self.tokens, self.tokens) for shown in state.shown[:MOST_MAPS]]
+        maps = " ".join(f"Map {n}, largest weights: {each}." for n, each in enumerate(weights, 1))
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
         perturbed = ", ".join(f"{token} {move:.2f}".replace(" nan", " NaN") for token, move in moves)
         moved = "" if state.random else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."

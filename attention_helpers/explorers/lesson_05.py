@@ -44,7 +44,7 @@ class WrapperExplorer(HeadsExplorer):
         return {
             "num_heads": stops("num_heads", [1, 2], 1, "How many heads work side by side"),
             "example": stops("example", [1, 2], 1, "Made by hand, the second one swaps two digits of the first"),
-            "weights": switch("hand-made"),
+            "weights": switch(),
         }
 
     def compute(self, num_heads, example, weights):

@@ -56,7 +56,7 @@ class SplitExplorer(HeadsExplorer):
             "num_heads": stops("num_heads", OFFERED["hand-made"]["num_heads"], 1, "How many heads share d_out"),
             "example": stops("example", [1, 2], 1, "Made by hand, the second one swaps two digits of the first"),
             "cut": widgets.ToggleButtons(options=CUTS, description="cut", tooltip="How a wide table becomes heads"),
-            "weights": switch("hand-made"),
+            "weights": switch(),
         }
 
     def compute(self, num_heads, example, cut, weights):

@@ -92,10 +92,8 @@ class LearningExplorer(Explorer):
         for head in range(num_heads):
             y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)
             parts += [pixels(strip, HEADS, LEFT, y, each * count, tall), *names_of(head, state, y, tall / num_tokens)]
-            parts += [
-                tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME),
-                mark(y, tall),
-            ]
+            edge = tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME)
+            parts.append(edge + mark(y, tall))
             bottom = y + tall
         labels = sorted({round(n * (count - 1) / 5) for n in range(6)})
         parts += [text(LEFT + (place + 0.5) * each, bottom + 14, str(self.steps[place])) for place in labels]

@@ -90,7 +90,8 @@ class LengthExplorer(Explorer):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()
         spots = [(EACH * (n + 0.5) - 0.5, loss) for n, loss in enumerate(means)]
         left = chart(scores_of(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
-        return [[left, chart("loss in nats", "position", range(6), spots, guessing())]]
+        equal = math.log(len(short_texts().vocabulary))  # the loss if every character has the same probability
+        return [[left, chart("loss in nats", "position", range(6), spots, equal)]]
 
     def headline(self, state):
         first, last = state.losses[:SEEN].mean(), state.losses[-SEEN:].mean()
@@ -117,11 +118,6 @@ def followed(pair):
 def scores_of(state):
     part = "" if state.pair == "all" else f", pair {state.pair}"
     return f"mean score, head {HEAD} of layer 2{part}"
-
-
-def guessing():
-    """The loss of a model that gives every character the same probability."""
-    return math.log(len(short_texts().vocabulary))
 
 
 def chart(title, xlabel, marks, spots, level=None):

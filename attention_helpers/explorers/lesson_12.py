@@ -58,10 +58,8 @@ class ModelsExplorer(Explorer):
         return f"num_tokens is {values['num_tokens']:,} for now: {values['model']} has no more positions."
 
     def compute(self, model, num_tokens, kind):
-        kept = {}
-        for name, row in self.models.items():
-            lengths = self.choices({"model": name})["num_tokens"]
-            kept[name] = [model_cache_bytes(row, length) for length in lengths]
+        lengths = {name: self.choices({"model": name})["num_tokens"] for name in self.models}
+        kept = {name: [model_cache_bytes(row, n) for n in lengths[name]] for name, row in self.models.items()}
         lit = {name for name, row in self.models.items() if kind == "all" or kind in kinds_of(row)}
         row = self.models[model]
         layers = {described(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}

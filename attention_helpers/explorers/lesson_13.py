@@ -226,10 +226,8 @@ def one_map(state):
     image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
     hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
     told, room = reads(state.maps[state.layer, state.head], state.words), {"x": LEFT, "width": MAP, "height": cell}
-    rows = [
-        tag("rect", says=f"{word} reads {said}", y=ABOVE + i * cell, fill="transparent", **room)
-        for i, (word, said) in enumerate(zip(words, told, strict=True))
-    ]
+    says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
+    rows = [tag("rect", says=each, y=ABOVE + i * cell, fill="transparent", **room) for i, each in enumerate(says)]
     framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
     title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
     hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""

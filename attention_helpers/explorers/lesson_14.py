@@ -52,11 +52,9 @@ class MachinesExplorer(Explorer):
     """
 
     def make_controls(self):
-        buttons = widgets.ToggleButtons(
-            options=list(SAID), description="split", tooltip="What is shared: heads, or tokens in one of two orders"
-        )
+        split = {"description": "split", "tooltip": "What is shared: heads, or tokens in one of two orders"}
         return {
-            "split": buttons,
+            "split": widgets.ToggleButtons(options=list(SAID), **split),
             "processes": stops("processes", PROCESSES, 1, "How many machines share the layer"),
             "num_tokens": stops("num_tokens", [(f"{n:,}", n) for n in LENGTHS], LENGTHS[-1], "The length of one text"),
             "num_heads": stops("num_heads", HEADS, 128, "Heads of queries; each is 128 wide"),
@@ -92,9 +90,8 @@ class MachinesExplorer(Explorer):
         parts, below = axes("memory of each rank", 66, 262, 30, bottom, ticks, names), 0
         for n, ((name, size), colour) in enumerate(zip(state.held.items(), SERIES, strict=False)):
             place, y = {"y": y_of(below + size), "width": slot * 0.7, "height": TALL * size / top}, bottom + 34 + 16 * n
-            for rank, says in enumerate(
-                f"rank {m}, {name}: {size_in_words(round(size))}" for m in range(state.processes)
-            ):
+            for rank in range(state.processes):
+                says = f"rank {rank}, {name}: {size_in_words(round(size))}"
                 parts.append(tag("rect", says=says, x=70 + slot * (rank + 0.15), fill=colour, **place))
             parts += [tag("rect", x=66, y=y - 9, width=9, height=9, fill=colour), text(80, y, name, "start")]
             below += size
@@ -115,10 +112,8 @@ class MachinesExplorer(Explorer):
                 parts.append(tag("rect", x=x, width=unit * mine, fill=SERIES[0], **frame) if mine else "")
                 parts.append(tag("rect", says=says, x=x, **look, **frame))
                 x += unit * longest
-        moves = (
-            "Then all wait for the sum." if state.split == "heads" else "Between two steps, keys and values move on."
-        )
-        parts.append(text(left, 58 + ROW * state.processes, moves, "start") if state.processes > 1 else "")
+        then = "Then all wait for the sum." if state.split == "heads" else "Between two steps, keys and values move on."
+        parts.append(text(left, 58 + ROW * state.processes, then, "start") if state.processes > 1 else "")
         return Drawing("".join(parts), 470, 70 + ROW * 8)
 
     def headline(self, state):

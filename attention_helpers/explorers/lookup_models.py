@@ -38,6 +38,6 @@ def trained(width, num_heads, example=0):
     return Trained(model.attention.state_dict(), model.embedded(x)[example], TASK.words(x[example]), accuracy)
 
 
-def switch(*untrained):
-    tooltip = f"{' or '.join(untrained).capitalize()}, or trained for the lookup task"
-    return widgets.ToggleButtons(options=[*untrained, "trained"], description="weights", tooltip=tooltip)
+def switch():
+    tooltip = "Hand-made, or trained for the lookup task"
+    return widgets.ToggleButtons(options=["hand-made", "trained"], description="weights", tooltip=tooltip)

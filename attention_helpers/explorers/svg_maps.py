@@ -58,11 +58,8 @@ class Grid:
             return dashed
         looks, down = ink.numbers, 0.5 * self.h + 0.35 * size
         spots = [f'x="{(j + 0.5) * self.w:.1f}" y="{i * self.h + down:.1f}"' for i, j in self.spots]
-        texts = [
-            f"<text {spot} {looks[step]}>{words}</text>"
-            for spot, words, step, kept in zip(spots, written, steps, keep, strict=True)
-            if kept
-        ]
+        cells = zip(spots, written, steps, keep, strict=True)
+        texts = [f"<text {spot} {looks[step]}>{words}</text>" for spot, words, step, kept in cells if kept]
         return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
 
 
@@ -88,13 +85,12 @@ def crosses(taken, w, h):
     return tag("path", d=path, stroke="currentColor", stroke_opacity=0.75, stroke_width=1.5, pointer_events="none")
 
 
-def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, column=None,
-            limit=1.0, ink=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}", told=4,
-            beside=True):  # fmt: skip
+def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, limit=1.0,
+            ink=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}", told=4, beside=True):  # fmt: skip
     """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
-    limit: the value with full colour. hidden, taken: cells that a mask hides, cells that dropout removed. row, column:
-    the one to frame. labels: what the rows and columns are. beside: whether the rows' names stand at the left.
+    limit: the value with full colour. hidden, taken: cells that a mask hides, cells that dropout removed. row: the one
+    to frame. labels: what the rows and columns are. beside: whether the rows' names stand at the left.
     """
     values = as_table(values)
     width, left = width or side, LEFT if beside else 0
@@ -102,8 +98,6 @@ def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("q
     table = grid.draw(values, taken, decimals, limit, ink, told)
     if row is not None:
         table += frame(0, row * grid.h, width, grid.h, 3)
-    if column is not None:
-        table += frame(column * grid.w, 0, grid.w, side, 3)
     parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
     if beside:
         parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
@@ -241,10 +235,8 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     words = {0.0: most, 0.5: "0", 1.0: f"-{most}"} if signed else {0.0: most, 1.0: "0"}
     shown = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist()
     each = height / len(shown)
-    steps = "".join(
-        f'<rect y="{n * each:.2f}" width="12" height="{each + 0.3:.2f}" {shade.cells[level]}/>'
-        for n, level in enumerate(shown)
-    )
+    step = f'<rect y="{{:.2f}}" width="12" height="{each + 0.3:.2f}" {{}}/>'.format
+    steps = "".join(step(n * each, shade.cells[level]) for n, level in enumerate(shown))
     edge = tag("rect", width=12, height=height, stroke_opacity=0.3, **FRAME)
     bar = f'<g transform="translate(0,{TOP})" {shade.group}>{steps}</g>' + moved(edge, 0, TOP)
     bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())

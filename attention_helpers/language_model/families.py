@@ -9,13 +9,12 @@ from .tokenizer import token_at, tokens_in, wants_beginning
 
 
 class Family(NamedTuple):
-    """How a family differs from LLaMA, and the keys that only its files have."""
+    """How a family differs from LLaMA."""
 
     halves: bool = True  # rotary positions pair entry i with i + head_dim / 2 in its files, not with its neighbour
     bias: bool = False  # of queries, keys and values
     qk_norm: bool = False  # RMSNorm of each head's queries and keys
     gemma: bool = False  # a scaled embedding, GELU, two more norms per block, local layers with a window
-    keys: frozenset = frozenset()
 
 
 WINDOW_KEYS = {"attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa"}
@@ -23,7 +22,7 @@ FAMILIES = {
     "llama": Family(halves=False),
     "qwen2": Family(bias=True),
     "qwen3": Family(qk_norm=True),
-    "gemma3": Family(qk_norm=True, gemma=True, keys=frozenset(WINDOW_KEYS)),
+    "gemma3": Family(qk_norm=True, gemma=True),
 }
 # The keys that we follow, after the family's name and a dot, and those that change nothing; any other stops us. Of keys
 # without the family's name, we follow general.alignment and those of the tokenizer; the others are for people.
@@ -95,7 +94,7 @@ def config_in(header):
     family = fields.get("general.architecture")
     if not isinstance(family, str) or family not in FAMILIES:
         raise ValueError(f"its general.architecture must be one of {', '.join(FAMILIES)}, got {family!r}")
-    known = {f"{family}.{key}" for key in FOLLOWED | IDLE | FAMILIES[family].keys}
+    known = {f"{family}.{key}" for key in FOLLOWED | IDLE | (WINDOW_KEYS if FAMILIES[family].gemma else set())}
     if unknown := [name for name in fields if name.startswith(f"{family}.") and name not in known]:
         raise ValueError(f"it has the key {unknown[0]}, which we don't know how to follow")
     size = lambda key, default=None: number(fields, f"{family}.{key}", default, MOST)  # noqa: E731

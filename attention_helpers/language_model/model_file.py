@@ -45,11 +45,8 @@ def model_file():
     """
     missing = [name for name in (PACKAGE, *READERS) if find_spec(name) is None]
     if missing:
-        raise ModuleNotFoundError(
-            f"The language model needs {', '.join(missing)}, which `make lab` brings "
-            "(without make: python tools/setup/ensure_venv.py lab).",
-            name=missing[0],
-        )
+        how = "which `make lab` brings (without make: python tools/setup/ensure_venv.py lab)"
+        raise ModuleNotFoundError(f"The language model needs {', '.join(missing)}, {how}.", name=missing[0])
     [folder] = find_spec(PACKAGE).submodule_search_locations  # not imported, because that would need more packages
     [path] = Path(folder).glob("*.gguf")
     return path
@@ -87,9 +84,8 @@ def read_model(path=None, folder=None):
         raise ValueError(f"path must be a file, got the folder {path}")
     checksum = checksum_of(path)
     if ours and checksum != CHECKSUM:
-        raise ValueError(
-            f"{path} is damaged, or not the version that the course is written for: install {PACKAGE} again"
-        )
+        cause = "is damaged, or not the version that the course is written for"
+        raise ValueError(f"{path} {cause}: install {PACKAGE} again")
     folder = cache_folder() if folder is None else Path(folder)
     kept = folder / f"{path.stem}-{checksum:08x}-{LAYOUT}{SUFFIX}"
     model = read_kept(kept)
@@ -119,10 +115,8 @@ def check_room(file, folder):
     room = {"memory": virtual_memory().available, f"disk in {folder}": shutil.disk_usage(there).free}
     for what, free in room.items():
         if needed > free:
-            raise ValueError(
-                f"{file.path} has {file.num_parameters / 1e9:.2f} billion weights, which take {needed / 1e9:.1f} GB of "
-                f"{what} at {WEIGHT} bytes each, and only {free / 1e9:.1f} GB are free"
-            )
+            has = f"{file.num_parameters / 1e9:.2f} billion weights, which take {needed / 1e9:.1f} GB of {what}"
+            raise ValueError(f"{file.path} has {has} at {WEIGHT} bytes each, and only {free / 1e9:.1f} GB are free")
 
 
 def keep(file, path, quiet):

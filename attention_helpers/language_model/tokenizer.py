@@ -117,15 +117,9 @@ def over_characters(fields, words):
         words = ["▁" * len(word) if word and not word.strip(" ") else word for word in words]
     scores = [-place for place in range(len(words))] if gemma else listed(fields, "scores", float, len(words))
     unknown = token_at(fields, "unknown_token_id", len(words))
-    tokenizer = Tokenizer(
-        models.BPE(
-            {word: token_id for token_id, word in enumerate(words)},
-            implied_merges(words, scores),
-            unk_token=None if unknown is None else words[unknown],
-            fuse_unk=True,
-            byte_fallback=True,
-        )
-    )
+    unknown = None if unknown is None else words[unknown]
+    vocabulary, merges = {word: token_id for token_id, word in enumerate(words)}, implied_merges(words, scores)
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
     prefix = "first" if fields.get("tokenizer.ggml.add_space_prefix", not gemma) else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace("▁", prefix, split=False)
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])

@@ -83,10 +83,9 @@ class Crew:
         for rank in range(self.processes):
             ours, theirs = context.Pipe()
             self.links.append(ours)
-            self.workers.append(
-                context.Process(target=serve, args=(rank, self.processes, meeting, theirs), daemon=True)
-            )
-            self.workers[-1].start()
+            worker = context.Process(target=serve, args=(rank, self.processes, meeting, theirs), daemon=True)
+            self.workers.append(worker)
+            worker.start()
             theirs.close()  # now only the process has it, so when it ends, reading from ours fails at once
         self._answers("the start", START)
 
@@ -109,10 +108,8 @@ class Crew:
         if failed := ended or raised:  # when a process ends, the others raise errors too
             rank = min(failed)
             raise CrewError(f"{job} failed on rank {rank} of {self.processes}: {failed[rank]}", raised | ended)
-        if late := [n for n in range(self.processes) if n not in results]:
-            raise TimeoutError(
-                f"{job} took longer than timeout={seconds:g} seconds on rank {', '.join(map(str, late))}"
-            )
+        if late := ", ".join(str(n) for n in range(self.processes) if n not in results):
+            raise TimeoutError(f"{job} took longer than timeout={seconds:g} seconds on rank {late}")
         return [results[rank] for rank in range(self.processes)]
 
 

@@ -34,10 +34,8 @@ class Characters:
         token_ids = torch.tensor([self.vocabulary.index(character) for character in text])
         self.train, self.held_out = token_ids[: -check_size("held_out", held_out)], token_ids[-held_out:]
         if min(len(self.train), len(self.held_out)) <= window:
-            raise ValueError(
-                f"both parts of the text must be longer than window={window}, got {len(self.train)} and "
-                f"{len(self.held_out)} characters"
-            )
+            got = f"{len(self.train)} and {len(self.held_out)} characters"
+            raise ValueError(f"both parts of the text must be longer than window={window}, got {got}")
 
     def batch(self, generator):
         starts = torch.randint(len(self.train) - self.window, (self.batch_size, 1), generator=generator)

@@ -25,10 +25,8 @@ class LookupTask:
         if questions > 2:
             raise ValueError(f"questions must be 1 or 2, got {questions}")
         if not questions <= pairs <= letters <= 26:
-            raise ValueError(
-                f"there must be questions <= pairs <= letters <= 26, got questions={questions}, pairs={pairs}, "
-                f"letters={letters}"
-            )
+            got = f"questions={questions}, pairs={pairs}, letters={letters}"
+            raise ValueError(f"there must be questions <= pairs <= letters <= 26, got {got}")
         self.blank = 3 * letters + digits
         self.vocab_size = self.blank + 1
 
@@ -71,8 +69,7 @@ class LookupModel(nn.Module):
         self.embed = nn.Embedding(task.vocab_size, check_size("width", width))
         self.attention = MultiHeadAttention(width, width, task.pairs + 1, 0.0, num_heads)
         inner = [nn.Linear(width, check_size("hidden", hidden)), nn.GELU()] if hidden else []
-        logits = nn.Linear(hidden or width, task.questions * task.digits)
-        self.output_layer = nn.Sequential(*inner, logits)
+        self.output_layer = nn.Sequential(*inner, nn.Linear(hidden or width, task.questions * task.digits))
 
     def embedded(self, x):
         check_token_ids("x", x, self.task.vocab_size, self.task.pairs + 1, symbols=(2,))

@@ -1,6 +1,7 @@
 """A plain training loop that you can watch, interrupt and resume."""
 
 import signal
+import threading
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -168,13 +169,10 @@ def held_interrupt():
 
     Outside the main thread, where no interrupts arrive, it returns False.
     """
-    came = []
-    try:
-        before = signal.signal(signal.SIGINT, lambda *_: came.append(True))
-    except ValueError:
-        yield lambda: False
-        return
+    came, main = [], threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, lambda *_: came.append(True)) if main else None
     try:
         yield lambda: bool(came)
     finally:
-        signal.signal(signal.SIGINT, before)
+        if main:
+            signal.signal(signal.SIGINT, before)

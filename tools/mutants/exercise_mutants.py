@@ -7,10 +7,9 @@ Prints the changes that a check calls right. No input can tell some of them from
 same. If another one is in the list, the exercise needs a case that catches it.
 """
 
-import importlib
 import sys
 
-from attention_helpers.exercises import NUMBERS, slips
+from attention_helpers.exercises import NUMBERS, practice, slips
 
 
 def survivors(exercise):
@@ -21,7 +20,7 @@ def survivors(exercise):
 
 def main(numbers):
     for number in numbers or NUMBERS:
-        for exercise in importlib.import_module(f"attention_helpers.exercises.lesson_{number}").EXERCISES:
+        for exercise in practice(number).EXERCISES:
             total, lived = survivors(exercise)
             caught = f"{number} {exercise.name:28} {total - len(lived)} of {total} caught"
             print(caught, *lived, sep="\n     ", flush=True)

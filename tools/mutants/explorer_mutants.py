@@ -134,12 +134,8 @@ def mutants(source):
                     for new in variants(child):
                         first_line = ast.unparse(child).partition("\n")[0]
                         words = f"line {child.lineno}: {first_line} → {ast.unparse(new)}"
-                        yield (
-                            words,
-                            parent,
-                            field,
-                            [*children[:n], new, *children[n + 1 :]] if children is value else new,
-                        )
+                        changed = [*children[:n], new, *children[n + 1 :]] if children is value else new
+                        yield words, parent, field, changed
 
     return texts(tree, changes())
 

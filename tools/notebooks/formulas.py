@@ -28,16 +28,13 @@ def drawn(tex):
     for pattern, known in INSTEAD.items():
         tex = re.sub(pattern, known, tex.strip())
     placed, glyphs, bars = text_to_path.get_glyphs_mathtext(FONT, f"${tex}$")
-    paths = [
-        f'<path transform="translate({x:.0f} {-y:.0f}) scale({size:.2g} -{size:.2g})" d="{outline(*glyphs[name])}"/>'
-        for name, x, y, size in placed
-    ]
+    glyph = '<path transform="translate({:.0f} {:.0f}) scale({:.2g} -{:.2g})" d="{}"/>'.format
+    paths = [glyph(x, -y, size, size, outline(*glyphs[name])) for name, x, y, size in placed]
     paths += [f'<path transform="scale(1 -1)" d="{outline(*bar)}"/>' for bar in bars]
     box = TextPath((0, 0), f"${tex}$", size=100, prop=FONT).get_extents().padded(2)
     em = box.width / EM, box.height / EM, box.y0 / EM
-    return DRAWN.format(
-        tex=html.escape(tex), left=box.x0, top=-box.y1, width=box.width, height=box.height, em=em, glyphs="".join(paths)
-    )
+    room = {"left": box.x0, "top": -box.y1, "width": box.width, "height": box.height}
+    return DRAWN.format(tex=html.escape(tex), em=em, glyphs="".join(paths), **room)
 
 
 def in_a(tag):

@@ -45,9 +45,7 @@ def server(root, scratch, overrides=True):
     private = {name: str(Path(scratch) / name.lower()) for name in PRIVATE}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={random.choice(PORTS)}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
-    command.append(SAVING)
-    if NAMED:
-        command.append("--KernelManager.transport=ipc")
+    command += [SAVING, "--KernelManager.transport=ipc"] if NAMED else [SAVING]
     if not overrides:
         (Path(scratch) / "no-settings").mkdir(exist_ok=True)
         command.append(f"--LabApp.app_settings_dir={Path(scratch) / 'no-settings'}")

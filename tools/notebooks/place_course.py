@@ -40,12 +40,6 @@ def minutes(notebook):
     return [str(count or "") for count in (notebook.core, notebook.practice, notebook.deeper)]
 
 
-def in_hours(minutes):
-    """Minutes in words, to the nearest quarter of an hour."""
-    hours, rest = divmod(round(minutes / 15), 4)
-    return f"{hours}{'¼½¾'[rest - 1] if rest else ''} hours"
-
-
 def table(header, rows):
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
 
@@ -68,9 +62,9 @@ def readme(text):
 
 
 def overview():
-    """The start page's tables of lessons."""
-    short = in_hours(sum(lesson.core for lesson in LESSONS if lesson.part == "one"))
-    return MAP.format(hours=short, tables=tables(LESSONS))
+    """The start page's tables of lessons, and how long part one takes, to the nearest quarter of an hour."""
+    hours, rest = divmod(round(sum(lesson.core for lesson in LESSONS if lesson.part == "one") / 15), 4)
+    return MAP.format(hours=f"{hours}{('', '¼', '½', '¾')[rest]} hours", tables=tables(LESSONS))
 
 
 def teaching(text):

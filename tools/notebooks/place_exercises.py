@@ -109,8 +109,7 @@ def solution_cells(number):
 
 
 def new_cell(kind, source, name):
-    make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
-    return make[kind](source, id=name)
+    return getattr(nbformat.v4, f"new_{kind}_cell")(source, id=name)
 
 
 def cells_of(pairs, prefix):
@@ -135,9 +134,7 @@ def place(number):
     places = [n for n, cell in enumerate(cells) if cell.source.startswith(("## Going deeper", "## Summary"))]
     core, rest, summary = cells[: places[0]], cells[places[0] : places[-1]], cells[places[-1] :]
     practised, deeper = lesson_cells(number, turns_in(cells))
-    core += cells_of(practised, "exercise")
-    rest += cells_of(deeper, "exercise-deeper")
-    notebook.cells = core + rest + summary
+    notebook.cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + summary
     nbformat.write(notebook, path)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
     solutions.parent.mkdir(exist_ok=True)

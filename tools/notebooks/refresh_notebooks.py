@@ -31,17 +31,9 @@ METADATA = {
 
 def execute(notebook, folder):
     """Run every cell of a notebook in a fresh kernel that starts in `folder`, as nbval's does."""
-    client = NotebookClient(
-        notebook,
-        timeout=120,
-        kernel_name="python3",
-        kernel_manager_class=AsyncKernelManager,
-        record_timing=False,
-        store_widget_state=False,
-        coalesce_streams=True,
-        resources={"metadata": {"path": str(folder)}},
-    )
-    client.execute()
+    kernel = {"kernel_name": "python3", "kernel_manager_class": AsyncKernelManager, "timeout": 120}
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, coalesce_streams=True, resources=resources, **kernel).execute()
 
 
 def normalise(notebook):

@@ -6,6 +6,7 @@ import io
 import linecache
 import zlib
 from contextlib import redirect_stderr, redirect_stdout
+from symtable import symtable
 
 
 def code_for(cell, cells):
@@ -13,20 +14,13 @@ def code_for(cell, cells):
     chosen, needed = [], set()
     for each in reversed(cells[: cells.index(cell) + 1]):
         names = [node for node in ast.walk(ast.parse(each)) if isinstance(node, ast.Name)]
-        made = {node.id for node in names if isinstance(node.ctx, ast.Store)} | set(defined(each))
+        symbols = symtable(each, "cell", "exec").get_symbols()  # is_namespace: a function or a class
+        made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        made |= {symbol.get_name() for symbol in symbols if symbol.is_imported() or symbol.is_namespace()}
         if not chosen or made & needed:
             needed = (needed - made) | ({node.id for node in names} - made - set(dir(builtins)))
             chosen = [each, *chosen]
     return chosen
-
-
-def defined(code):
-    """The names that a cell's imports, functions and classes define."""
-    for node in ast.parse(code).body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from ((name.asname or name.name).split(".")[0] for name in node.names)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
 
 
 def shown_by(codes):

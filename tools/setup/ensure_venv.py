@@ -121,11 +121,9 @@ def cpu_build_is_at_hand(pin):
     found = answer_of_pip("index", "versions", "torch", "--index-url", CPU_BUILDS, "--retries", "0")
     if pin.replace("torch==", "") in re.findall(r"[\d.]+\d", found):
         return True
-    print(
-        f"{CPU_BUILDS} doesn't answer within {PATIENCE} s, or has no {pin} for Python {RUNNING} on this machine: "
-        "so pip looks for torch where it finds the rest, and the build for CUDA takes several GB more.",
-        flush=True,
-    )
+    cause = f"{CPU_BUILDS} doesn't answer within {PATIENCE} s, or has no {pin} for Python {RUNNING} on this machine"
+    then = "so pip looks for torch where it finds the rest, and the build for CUDA takes several GB more."
+    print(f"{cause}: {then}", flush=True)
     return False
 
 
