@@ -18,6 +18,14 @@ def test_future_never_moves_past(name, sizes):
 
 @pytest.mark.parametrize("name", UNMASKED)
 @over_sizes
+def test_unmasked_attention_is_permutation_equivariant(name, sizes):
+    layer, x = build(name, sizes).double(), sizes.x()
+    order = torch.randperm(sizes.num_tokens, generator=torch.Generator().manual_seed(sizes.seed))
+    torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", UNMASKED)
+@over_sizes
 def test_one_sentence_is_a_batch_of_one(name, sizes):
     layer, x = build(name, sizes).double(), sizes.x()
     torch.testing.assert_close(layer(x[0]), layer(x)[0], rtol=1e-10, atol=1e-10)

@@ -1,4 +1,4 @@
-"""Layers with a cache against themselves in chunks, and CrossAttention against torch's function."""
+"""ModernAttention and CrossAttention against torch's function, and layers with a cache against themselves in chunks."""
 
 import torch
 from hypothesis import example, given
@@ -10,7 +10,7 @@ from attention_helpers import influence, max_difference
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import CrossAttention, ModernAttention
 from attention_helpers.modern.linear import delta_rule, linear_attention
-from attention_helpers.modern.positions import rope_frequencies
+from attention_helpers.modern.positions import rope_frequencies, rotate
 
 
 def hidden_padding(lengths, num_tokens, side="right"):
@@ -65,6 +65,27 @@ def test_in_chunks_of_any_length_is_the_whole(layer, chunks, seed):
     kept = sum(chunks) if layer.window is None else min(layer.window - 1, sum(chunks))
     assert cache.keys.shape == cache.values.shape == (2, layer.num_kv_heads, kept, layer.head_dim)
     assert cache.past == sum(chunks)
+
+
+@given(layer=LAYERS, num_tokens=st.integers(1, 9), seed=st.integers(0, 1000))
+@example(made(0, 5, 8, 4, 2, window=3), 9, 0)
+@example(made(1, 5, 8, 2, 1, base=100.0), 6, 1)
+def test_it_is_torchs_function_on_what_was_rotated(layer, num_tokens, seed):
+    """Forward and gradients, with grouping and mask written differently."""
+    x = drawn(2, num_tokens, 5, seed=seed).requires_grad_()
+    heads = [linear(x).unflatten(-1, (-1, layer.head_dim)) for linear in (layer.W_query, layer.W_key, layer.W_value)]
+    q, k, v = (part.movedim(1, 2) for part in heads)
+    if layer.frequencies is not None:
+        q, k = (rotate(part, torch.arange(num_tokens), layer.frequencies) for part in (q, k))
+    show = torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril()
+    show = show if layer.window is None else show.triu(1 - layer.window)
+    context = scaled_dot_product_attention(q, k, v, attn_mask=show, enable_gqa=True)
+    theirs = layer.out_proj(context.movedim(1, 2).flatten(2))
+    assert max_difference(layer(x), theirs) < 1e-10
+    leaves = x, *layer.parameters()
+    grads = [torch.autograd.grad(result.square().sum(), leaves, retain_graph=True) for result in (layer(x), theirs)]
+    largest = max(grad.abs().max().item() for grad in grads[1])
+    assert all(max_difference(a, b) < 1e-6 * max(largest, 1) for a, b in zip(*grads, strict=True))
 
 
 @given(

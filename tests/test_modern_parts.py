@@ -8,7 +8,7 @@ from sizes import over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import attention_scores, causal_mask, context_vectors, max_difference
-from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights
+from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 
 
@@ -46,6 +46,15 @@ def test_far_positions_are_exact_in_half_precision_too():
     assert max_difference(half.double(), by_rope(x, positions)) < 0.05  # angles in bfloat16 would be off by radians
 
 
+@over_sizes
+def test_rotary_scores_depend_on_the_distance_alone(sizes):
+    queries, keys = sizes.draw(2, sizes.b, sizes.num_tokens, 2 * sizes.head_dim)
+    positions, shift = torch.arange(sizes.num_tokens), sizes.seed % 5000
+    here = attention_scores(by_rope(queries, positions), by_rope(keys, positions))
+    there = attention_scores(by_rope(queries, positions + shift), by_rope(keys, positions + shift))
+    assert max_difference(here, there) < 1e-10
+
+
 def test_each_text_of_a_batch_may_have_positions_of_its_own():
     x = drawn(2, 3, 4, 6)  # (b, num_heads, num_tokens, head_dim)
     positions = torch.tensor([[0, 1, 2, 3], [7, 8, 9, 10]])[:, None]  # (b, 1, num_tokens)
@@ -56,6 +65,14 @@ def test_each_text_of_a_batch_may_have_positions_of_its_own():
 def test_query_heads_share_a_kv_head_group_by_group():
     x = drawn(2, 3, 4, 5)
     assert torch.equal(repeat_kv(x, 6), x[:, [0, 0, 1, 1, 2, 2]])
+
+
+@over_sizes
+def test_a_window_shows_a_token_itself_and_those_just_before(sizes):
+    window, past = 1 + sizes.seed % 7, sizes.spare
+    for row, hidden in enumerate(window_mask(sizes.num_tokens, window, past), start=past):
+        seen = [key for key in range(past + sizes.num_tokens) if row - window < key <= row]
+        assert (~hidden).nonzero().flatten().tolist() == seen
 
 
 @over_sizes

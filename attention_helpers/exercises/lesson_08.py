@@ -140,9 +140,9 @@ how_much_too_low = Exercise(
             the shorter prefixes?""",
         ("forgets the past", "x[:, :n]", "x[:, n - 1 : n]"): """
             You show the model one character at a time. Is it cheating to read the characters before it?""",
-        # `targets[:, n - 1]` is then one too far on.
         ("takes the last target", "targets[:, n - 1]", "targets[:, -1]"): """
             You compare each prefix with the window's last target. Which character follows this prefix?""",
+        # `targets[:, n - 1]` is then one too far on.
         ("takes the target after next", "honest = 0.0", "honest, x, targets = 0.0, x[:, :-1], targets[:, 1:]"): """
             You compare with the target after next. `targets` is already one character ahead, so which entry follows n
             characters?""",

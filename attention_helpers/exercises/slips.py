@@ -49,10 +49,10 @@ def changed(thing):
             yield line, how(before.splitlines(), text.splitlines()), namespace[thing.__name__]
 
 
-def texts(tree, changes):
-    """The program with each of the changes, once, as pairs (number of the changed line, text)."""
+def texts(tree, made):
+    """The program with each of the changes made, once, as pairs (number of the changed line, text)."""
     seen = {ast.unparse(tree)}
-    for number, node, field, value in changes:
+    for number, node, field, value in made:
         kept = getattr(node, field)
         setattr(node, field, value)
         try:
@@ -89,7 +89,7 @@ def changes(node, names=(), number=0):
         parts = value if isinstance(value, list) else [value]
         for n, part in enumerate(parts):
             line = getattr(part, "lineno", number)
-            for other in instead(part, names):
+            for other in instead(part, node, names):
                 yield line, node, field, [*parts[:n], other, *parts[n + 1 :]] if value is parts else other
             if value is parts and not stays(part):
                 yield line, node, field, parts[:n] + parts[n + 1 :]
@@ -103,7 +103,7 @@ def changes(node, names=(), number=0):
 
 def stays(node):
     """Whether a line isn't left out or moved: a docstring, or a return, of which a check says that it's missing."""
-    return isinstance(node, ast.Return) or isinstance(getattr(node, "value", None), ast.Constant)
+    return isinstance(node, ast.Return) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def exchanged(things):
@@ -113,20 +113,20 @@ def exchanged(things):
             yield [*things[:a], things[b], *things[a + 1 : b], things[a], *things[b + 1 :]]
 
 
-def instead(node, names):
-    """The nodes that may stand in a node's place. names: the function's own."""
+def instead(node, parent, names):
+    """What people write in place of a parent's node. names: the function's own."""
     yield from (other() for kind in KINDS if isinstance(node, kind) for other in kind)
     match node:
         case ast.Name(name, ast.Load()):
             yield from (ast.Name(other) for other in relatives(name, names))
-            if name in names:
+            if name in names and not isinstance(parent, ast.Attribute):
                 yield from (ast.BinOp(node, each(), ast.Constant(1)) for each in (ast.Add, ast.Sub))
                 yield ast.BinOp(ast.Constant(2), ast.Mult(), node)
         case ast.Attribute(value, name, ast.Load()):
             yield from (ast.Attribute(value, other) for other in relatives(name, names))
         case ast.Constant(bool() | int() | float() as value):
-            others = [not value] if isinstance(value, bool) else [value + 1, value - 1, 2 * value]
-            yield from map(ast.Constant, others)
+            others = [not value] if isinstance(value, bool) else [value + 1, value - 1]
+            yield from map(ast.Constant, others + [2 * value] * (type(value) is int))
         case ast.Call():
             yield from other_calls(node)
         case ast.BinOp(left, operator, right):
