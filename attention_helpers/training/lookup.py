@@ -58,25 +58,26 @@ class LookupTask:
 class LookupModel(nn.Module):
     """Embed symbols, attend once, and predict the answers from the last token's context vector.
 
-    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). The output
-    layer is linear, or an MLP with `hidden` GELU units. Errors: as in MultiHeadAttention; also
-    TypeError or ValueError if x doesn't fit the task.
+    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). Embeddings are `width` wide,
+    and so are context vectors, unless d_out says otherwise. The output layer is linear, or an MLP with `hidden` GELU
+    units. Errors: as in MultiHeadAttention; also TypeError or ValueError if x doesn't fit the task.
     """
 
-    def __init__(self, task, width=32, num_heads=1, hidden=0):
+    def __init__(self, task, width=32, num_heads=1, hidden=0, d_out=None):
         super().__init__()
         self.task = task
         self.embed = nn.Embedding(task.vocab_size, check_size("width", width))
-        self.attention = MultiHeadAttention(width, width, task.pairs + 1, 0.0, num_heads)
-        inner = [nn.Linear(width, check_size("hidden", hidden)), nn.GELU()] if hidden else []
-        self.output_layer = nn.Sequential(*inner, nn.Linear(hidden or width, task.questions * task.digits))
+        d_out = width if d_out is None else d_out
+        self.attention = MultiHeadAttention(width, d_out, task.pairs + 1, 0.0, num_heads)
+        inner = [nn.Linear(d_out, check_size("hidden", hidden)), nn.GELU()] if hidden else []
+        self.output_layer = nn.Sequential(*inner, nn.Linear(hidden or d_out, task.questions * task.digits))
 
     def embedded(self, x):
         check_token_ids("x", x, self.task.vocab_size, self.task.pairs + 1, symbols=(2,))
         return self.embed(x).sum(dim=2)  # (b, num_tokens, width): a token is the sum of its symbols
 
     def forward(self, x):
-        context = self.attention(self.embedded(x))[:, -1]  # (b, width)
+        context = self.attention(self.embedded(x))[:, -1]  # (b, d_out)
         answers = self.output_layer(context)  # (b, questions * digits)
         return answers.view(len(x), self.task.questions, self.task.digits)
 
