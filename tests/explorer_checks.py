@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import explorer_checks_01_06 as first
 import explorer_checks_07_14 as later
 import explorer_checks_14 as machines
+import explorer_checks_planes as planes
 import numpy as np
 import torch
 from explorer_page import SVG, tree_of
@@ -18,11 +19,12 @@ from tools.bench.made import settings_of
 CHECKS = {
     "ScoresExplorer": first.check_scores,
     "QKVExplorer": first.check_qkv,
+    "KeyWidthExplorer": planes.check_key_width,
     "ScalingExplorer": first.check_scaling,
     "MaskExplorer": first.check_mask,
     "DropoutExplorer": first.check_dropout,
-    "WrapperExplorer": first.check_stack,
-    "SplitExplorer": first.check_split,
+    "WrapperExplorer": planes.check_stack,
+    "SplitExplorer": planes.check_split,
     "LayerExplorer": first.check_layer,
     "Playground": later.check_playground,
     "LearningExplorer": later.check_learning,
@@ -53,8 +55,12 @@ def states(explorer, name, most):
 def legal(name, state):
     """Give controls that depend on others a value that fits."""
     if name in ("WrapperExplorer", "SplitExplorer"):
-        offered = (lesson_05 if name == "WrapperExplorer" else lesson_06).OFFERED[state["weights"]]
-        state |= {control: [*offered[control]][state["example"] % len(offered[control])] for control in offered}
+        offered = dict((lesson_05 if name == "WrapperExplorer" else lesson_06).OFFERED[state["weights"]])
+        if name == "SplitExplorer":
+            state["d_out"] = offered["d_out"][state["seed"] % len(offered["d_out"])]
+            offered["num_heads"] = [heads for heads in offered["num_heads"] if state["d_out"] % heads == 0]
+            del offered["d_out"]
+        state |= {control: [*options][state["seed"] // 7 % len(options)] for control, options in offered.items()}
     elif name == "LayerExplorer":
         options = [n for n in range(1, 9) if state["d_out"] % n == 0]
         state["num_heads"] = options[state["seed"] % len(options)]

@@ -5,7 +5,6 @@ import pytest
 import torch
 from explorer_page import (
     SVG,
-    bands,
     check_maps,
     figures,
     frames,
@@ -22,14 +21,11 @@ from torch.testing import assert_close
 
 from attention_helpers import (
     MultiHeadAttention,
-    MultiHeadAttentionWrapper,
     attention_weights,
     causal_mask,
     load_sentence,
 )
-from attention_helpers.explorers import lookup_models
 from attention_helpers.plots import HEAD_COLOURS
-from attention_helpers.training.lookup import LookupModel
 from attention_helpers.training.overfitting import train
 from tools.bench.made import SENTENCE
 
@@ -156,126 +152,6 @@ def check_dropout(e, step, p):
     lowest, at = run.losses[: place + 1, 1].min(dim=0)
     answers = run.sets[1][1]
     assert numbers(" ".join(readouts(e).values())) == near(lowest, 5 * at, (answers**2).mean())
-
-
-def stored(width, num_heads):
-    """A trained LookupModel from data/, a batch of unseen examples, and its accuracy on the first 64 of them."""
-    reader = LookupModel(lookup_models.TASK, width, num_heads)
-    with np.load(lookup_models.FILE) as sets:
-        named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
-    reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
-    x, answers = lookup_models.TASK.batch(torch.Generator().manual_seed(2**32 - 1))
-    return reader, x, (reader(x[:64]).argmax(dim=-1) == answers[:64]).double().mean(dim=0)
-
-
-def check_heads(e, layer, x, accuracy, *words, columns=None):
-    """What both explorers of heads show of a layer's steps, with words in the picture; returns the state."""
-    state, steps = e.arrays, layer.steps(x)
-    assert_close(state.weights, steps.weights[0])
-    assert_close(state.context, steps.context[0], atol=1e-5, rtol=1e-4)
-    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
-    if accuracy is not None:
-        assert_close(state.accuracy.double(), accuracy)
-        assert numbers(readouts(e)["trained for"])[-2:] == near(accuracy)
-    check_maps(e, state.weights, state.tokens, hidden=causal_mask(x.shape[1]))
-    assert {*words, f"-{state.context.abs().max():.2g}", "digit →" if columns else "entry →"} <= {*words_of(tree_of(e))}
-    said = [words for words, _ in told(tree_of(e)) if ", entry " in words and " of " not in words]
-    places = [f"{token}, entry {n}" for token in state.tokens for n in columns or range(state.context.shape[1])]
-    assert [words.rpartition(": ")[0] for words in said] == places
-    assert [numbers(words)[-1] for words in said] == near(
-        state.context, off=1e-4 if state.context.shape[1] <= 16 else 6e-3
-    )
-    return state
-
-
-def last_rows(maps):
-    """For each head its number, the largest weight of its last row, and its mean entropy."""
-    each = zip(maps[:, -1].amax(dim=-1).tolist(), bits(maps).mean(dim=-1).tolist(), strict=True)
-    return [part for head, (most, mean) in enumerate(each, 1) for part in (head, most, mean)]
-
-
-def ends(table):
-    return [table.min(), table.max()]
-
-
-def by_hand(num_heads, example):
-    """The sentence with two questions, as a batch, and the heads' matrices, (3, 12) each."""
-    x, (letter, digit, first, second) = load_sentence("two_lookups").embeddings[None], torch.eye(12).split(3)
-    if example == 2:
-        x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
-    queries = torch.cat((first, second)) if num_heads == 2 else first + second
-    return x, (queries, 10 * letter.repeat(num_heads, 1), digit.repeat(num_heads, 1))
-
-
-@torch.no_grad()
-def check_stack(e, num_heads, example, weights):
-    accuracy, (x, matrices) = None, by_hand(num_heads, example)
-    if weights == "trained":
-        reader, examples, accuracy = stored(32, num_heads)
-        x, matrices = reader.embedded(examples)[[example - 1]], reader.attention.parameters()
-    matrices, each = [*matrices][:3], x.shape[-1] // num_heads if weights == "trained" else 3
-    layer, width = MultiHeadAttentionWrapper(x.shape[-1], each, 7, 0.0, num_heads), num_heads * each
-    for n, head in enumerate(layer.heads):
-        for mine, theirs in zip(head.parameters(), matrices, strict=True):
-            mine.copy_(theirs[n * each : (n + 1) * each])
-    digits = "123" * num_heads if accuracy is None else None
-    state = check_heads(e, layer, x, accuracy, "context vectors, head after head", columns=digits)
-    assert bands(e) == [*HEAD_COLOURS[:num_heads]]
-    found = readouts(e)
-    assert weights == "trained" or numbers(found["context of “BC ?”"]) == near(state.context[-1])
-    assert numbers(found["width"]) == [num_heads, width / num_heads, width]
-    assert found["parameters"] == f"{num_heads} × {state.parameters // num_heads} = {state.parameters}"
-    assert numbers(e.alt) == near(last_rows(state.weights), width, *ends(state.context))
-
-
-class CutByViewAlone(MultiHeadAttention):
-    def split_heads(self, x):
-        return x.reshape(len(x), self.num_heads, -1, self.head_dim)
-
-
-@torch.no_grad()
-def check_split(e, num_heads, example, cut, weights):
-    accuracy, (x, matrices) = None, by_hand(2, example)
-    if weights == "trained":
-        reader, examples, accuracy = stored(32, num_heads)
-        x = reader.embedded(examples)[[example - 1]]
-        matrices = [*reader.attention.parameters()][:3]
-    d_out, n = len(matrices[0]), x.shape[1]
-    kind = MultiHeadAttention if cut == "view, then transpose" else CutByViewAlone
-    layer = kind(x.shape[-1], d_out, n, 0.0, num_heads)
-    for mine, theirs in zip(layer.parameters(), matrices, strict=False):
-        mine.copy_(theirs)
-    state, found = check_heads(e, layer, x, accuracy, "contexts, side by side"), readouts(e)
-    assert bands(e) == [*HEAD_COLOURS[:num_heads]]  # of the context vectors
-    wide, faint = torch.stack([x[0] @ matrix.T for matrix in matrices]), 0.18
-    cells = [shape for shape in tree_of(e).iter(f"{SVG}rect") if shape.get("fill-opacity") and shape.get("y")]
-    cells = [shape for shape in cells if float(shape.get("fill-opacity")) >= faint][: wide.numel()]
-    inks = faint + 0.57 * wide.abs() / wide.abs().amax(dim=(1, 2), keepdim=True)
-    assert [float(shape.get("fill-opacity")) for shape in cells] == near(inks)
-    each = torch.arange(n * d_out).view(1, n, d_out)  # each entry's place tells which head gets it
-    owner = {place: head for head, part in enumerate(layer.split_heads(each)[0]) for place in part.flatten().tolist()}
-    colours = [HEAD_COLOURS[owner[place]] for place in range(n * d_out)]
-    assert [shape.get("fill") for shape in cells] == 3 * colours
-    written = [*state.tokens]
-    for name, table in zip(("queries", "keys", "values"), wide.flatten(1).tolist(), strict=True):
-        written += [*(f"{value:.0f}" for value in table if weights == "hand-made"), name]
-    assert words_of(tree_of(e))[: len(written)] == written
-    if weights == "hand-made":
-        said = [words for words, _ in told(tree_of(e)) if ", head " in words]
-        assert [numbers(words)[-1] for words in said] == near(wide, off=1e-4)
-        tells = [f"{state.tokens[k // d_out]}, entry {k % d_out} of {{}}, head {owner[k] + 1}:" for k in sorted(owner)]
-        places = [tell.format(name) for name in state.wide for tell in tells]
-        assert [words.rpartition(" ")[0] for words in said] == places
-    crossed = [part for k in range(1, 7) if d_out % k for part in (0.65, k)]  # with the stroke's opacity
-    assert numbers(found["d_out / num_heads"]) == [d_out, num_heads, d_out / num_heads, *crossed]
-    shared = [n * d_out / num_heads, n * d_out] if kind is CutByViewAlone else [d_out / num_heads]
-    assert numbers(found["each head gets"]) == shared
-    assert numbers(found["parameters"]) == [state.parameters]
-    if weights == "hand-made":
-        output = state.context[-1] @ torch.tensor([10.0, 20, 30, 1, 2, 3])
-        assert numbers(e.said)[-2:] == near(output, [12, 21][example - 1])
-        assert numbers(found["query of “BC ?”"]) == wide[0][-1].tolist()
-    assert numbers(e.alt) == near(last_rows(state.weights), *ends(state.context))
 
 
 def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):

@@ -123,6 +123,23 @@ def bands(explorer):
     return [band.get("fill") for band in tree_of(explorer).iter(f"{SVG}rect") if band.get("height") == "5"]
 
 
+def planes_of(tree):
+    """Each plane's (n, 2) keys and queries, from its middle in halves of a side, its keys' looks, its arrow's end."""
+    for group in tree.iter(f"{SVG}g"):
+        edges = [part for part in group if part.get("stroke-width") == "0.5"]
+        if not edges:
+            continue
+        half, spots = float(edges[0].get("width")) / 2, {"key": [], "query": []}
+        for words, part in told(group):
+            x, y = (float(part.get(name)) for name in (("cx", "cy") if part.tag == f"{SVG}circle" else ("x", "y")))
+            off = 3.5 if words.startswith("key") else 0  # a square's corner
+            spots[words.split()[0]].append((words, (x + off) / half - 1, 1 - (y + off) / half, part))
+        points = {kind: torch.tensor([each[1:3] for each in found]) for kind, found in spots.items()}
+        [path] = [part.get("d") for part in group if part.get("stroke-width") == "2"]
+        end = [float(part) for part in path.split("L")[1].split("M")[0].split()]
+        yield points["key"], points["query"], spots["key"], (end[0] / half - 1, 1 - end[1] / half)
+
+
 def frames(tree, stroke):
     """Where frames of a stroke's width are: (x, y, width, height)."""
     rects = [rect for rect in tree.iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]

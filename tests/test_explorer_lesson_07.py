@@ -107,7 +107,7 @@ def test_play_starts_anew_at_the_end_stops_there_and_begins_where_the_explorer_o
     e = explorers.LearningExplorer(RUN)
     assert e.values == {"step": STEPS[-1], "example": 1}  # it opens at the end, unless it's told otherwise
     [play] = e.children[0].children[len(e.controls) :]
-    assert (e.link.source, e.link.target) == ((play, "value"), (e.controls["step"], "index"))
+    assert (play.link.source, play.link.target) == ((play, "value"), (e.controls["step"], "index"))
     assert (play.min, play.max, play.value, play.repeat) == (0, 4, 4, True)
     play.playing = True
     play.value = 1  # as the page does

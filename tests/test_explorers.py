@@ -126,7 +126,8 @@ def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer,
         ({"num_heads": 5}, r"num_heads must be one of 1, 2, 3, 6, got 5"),
         ({"d_in": 3}, r"name must be one of num_heads, .* got 'd_in'"),
         ({"weights": "trained", "example": 9}, r"example must be from 1 to 8 in steps of 1, got 9"),
-        ({"weights": "trained", "num_heads": 6}, r"num_heads must be one of 1, 2, 4, got 6"),
+        ({"weights": "trained", "num_heads": 6, "d_out": 8}, r"num_heads must be one of 1, 2, 4, 8, got 6"),
+        ({"weights": "trained", "num_heads": 4, "d_out": 2}, r"num_heads must be one of 1, 2, got 4"),
         ({"num_heads": 2, "cut": "slices"}, r"cut must be one of view, then transpose, view alone, got 'slices'"),
     ],
 )
@@ -137,7 +138,7 @@ def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
         e.set(**values)
     assert e.values == before
     assert e.svg == svg
-    e.set(num_heads=4, weights="trained")  # in any order
+    e.set(num_heads=4, weights="trained", d_out=8)  # in any order
     assert (e.values["num_heads"], e.values["weights"]) == (4, "trained")
 
 
@@ -163,11 +164,12 @@ def test_a_value_that_only_looks_possible_is_refused(explorer, name, control, va
 def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(explorer, name, heads):
     e = explorer(name)
     for wanted, shown in ((5, 2), (1, 1)):  # there are two sentences with matrices made by hand
-        e.set(weights="trained", num_heads=4, example=wanted)
+        e.set(weights="trained", num_heads=4, d_out=8, example=wanted)
         e.set(weights="hand-made")
         assert (e.values["num_heads"], e.values["example"]) == (heads, shown)
+        wide = f" d_out is {e.values['d_out']} for now: 8 isn't …"
         more = f" example is {shown} for now: {wanted} isn't …" if wanted != shown else ""
-        check_claim(Markup(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{more}")
+        check_claim(Markup(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{wide}{more}")
         e.set(weights="trained")
         assert e.values["example"] == wanted
 
@@ -176,9 +178,14 @@ def test_values_that_do_not_go_together_give_way_and_the_message_says_which(expl
     e = explorer("SplitExplorer")
     e.set(num_heads=6, cut="view alone", weights="hand-made")
     e.set_nearest(weights="trained")
-    assert (e.values["num_heads"], e.values["cut"]) == (4, "view, then transpose")
-    assert "num_heads is 4 for now: 6 isn&#x27;t offered with trained weights. cut is" in e.message.value
+    assert (e.values["num_heads"], e.values["d_out"], e.values["cut"]) == (4, 4, "view, then transpose")
+    assert "num_heads is 4 for now: 6 isn&#x27;t offered with trained weights. d_out is 4 for now" in e.message.value
     assert "cut is view, then transpose for now: view alone isn&#x27;t offered" in e.message.value
+    e.set_nearest(d_out=2)
+    assert (e.values["num_heads"], e.values["d_out"]) == (2, 2)
+    e.set_nearest(num_heads=8, d_out=16)
+    e.set_nearest(d_out=4)
+    assert "num_heads is 4 for now: 8 doesn&#x27;t divide 4." in e.message.value
 
 
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]

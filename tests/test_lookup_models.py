@@ -1,65 +1,87 @@
-"""The trained weights in data/: how accurate they are, and the command that made them."""
+"""The trained weights in data/: how accurate they are, the command that made them, and what seeds have in common."""
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from attention_helpers.explorers import lookup_models
+from attention_helpers.explorers.lookup_models import SIZES, STEPS, WIDTH, dropping, right, stored
+from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel, LookupTask
+from attention_helpers.training.loop import Training
 from tools.training import train_lookup_models
 
-MANY = LookupTask(questions=2, batch_size=2000)
-each_set = pytest.mark.parametrize("width", lookup_models.WIDTHS)
-
-
-def loaded(width, num_heads, path=lookup_models.FILE):
-    reader = LookupModel(lookup_models.TASK, width, num_heads)
-    with np.load(path) as sets:
-        named = {name: sets[f"{width} wide, {num_heads} heads: {name}"] for name in reader.state_dict()}
-    reader.load_state_dict({name: torch.from_numpy(part).float() for name, part in named.items()})
-    return reader.eval()
+MANY = {questions: LookupTask(questions, batch_size=2000) for questions in SIZES}
 
 
 @torch.no_grad()
-def answers_and_reads(reader):
-    """The accuracies, (2,), and each head's mean weight on the pair of each question, (2, num_heads)."""
-    x, answers = MANY.batch(torch.Generator().manual_seed(77))
-    rows = reader.maps(x)[:, :, -1, :-1]  # (b, num_heads, pairs)
-    asked = [x[:, :-1, 0] == x[:, -1:, n] - (n + 1) * MANY.letters for n in range(2)]
-    return MANY.accuracy(reader(x), answers), torch.stack([(rows * pair[:, None]).sum(-1).mean(0) for pair in asked])
+def accuracy(model):
+    """On each question, for examples that neither training nor the explorers use."""
+    x, answers = MANY[model.task.questions].batch(torch.Generator().manual_seed(77))
+    return MANY[model.task.questions].accuracy(model.eval()(x), answers)
 
 
-@each_set
-def test_one_head_answers_one_question_and_leaves_the_other(width):
-    accuracy, _ = answers_and_reads(loaded(width, 1))
-    assert accuracy.min() < 0.35
-    assert accuracy.max() > 0.75
+@pytest.mark.parametrize("d_out", [d_out for d_out, _ in SIZES[1]])
+def test_a_stored_model_with_one_question_learns_it_unless_it_is_one_wide(d_out):
+    learned = [accuracy(stored(1, d_out, 1, step)).item() for step in STEPS]
+    assert learned[0] < 0.2
+    assert learned[-1] < 0.35 if d_out == 1 else learned[-1] >= 0.99
 
 
-@each_set
-@pytest.mark.parametrize("num_heads", [2, 4])
-def test_more_heads_answer_both_and_some_head_reads_each_pair(width, num_heads):
-    accuracy, reads = answers_and_reads(loaded(width, num_heads))
-    assert accuracy.min() > 0.97
-    assert reads.max(dim=1).values.min() > 0.75
-    assert reads.argmax(dim=1).unique().numel() == 2  # not the same head for both
+@pytest.mark.parametrize(("d_out", "num_heads"), SIZES[2])
+def test_a_stored_model_with_two_questions_learns_both_with_two_heads_at_least_two_wide(d_out, num_heads):
+    less = accuracy(stored(2, d_out, num_heads)).min()
+    assert less >= 0.99 if num_heads > 1 and d_out >= 2 * num_heads else less <= 0.6
 
 
-def test_explorers_show_the_stored_sets_as_they_are():
-    found, reader = lookup_models.trained(16, 2), loaded(16, 2)
-    assert found.state.keys() == reader.attention.state_dict().keys()
-    assert all(torch.equal(part, reader.attention.state_dict()[name]) for name, part in found.state.items())
-    assert found.tokens[-1].endswith("?")
-    assert found.x.shape == (7, 16)
-    assert found.accuracy.min() > 0.97
+def test_explorers_show_a_stored_model_as_it_is_and_dropout_leaves_nothing_behind():
+    model = stored(2, 4, 2)
+    with np.load(lookup_models.FILE) as sets:
+        [row] = sets["2 questions, d_out 4, 2 heads"]
+    assert torch.equal(parameters_to_vector(model.parameters()), torch.from_numpy(row).float())
+    assert right(model, 0.5).float().mean() < 0.7 < right(model).float().mean()
+    with dropping(model.attention, 0.5, 0):
+        assert model.attention.training
+    assert not model.attention.training
+    assert torch.equal(right.__wrapped__(model), right(model))
 
 
-def test_the_command_writes_what_explorers_read_and_trains(tmp_path, monkeypatch):
-    monkeypatch.setattr(train_lookup_models, "WIDTHS", [8])
-    train_lookup_models.main(path=tmp_path / "few.npz", steps=2)
-    once = loaded(8, 2, tmp_path / "few.npz")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        untrained = LookupModel(lookup_models.TASK, 8, 2)
-    moved = [(a - b).abs().max() for a, b in zip(once.parameters(), untrained.parameters(), strict=True)]
-    assert 1e-3 < max(moved) < 0.05  # two steps of AdamW at 0.01
+def test_the_command_writes_what_explorers_read_and_trains(tmp_path):
+    train_lookup_models.main(tmp_path / "few.npz", {1: [(2, 1)], 2: [(4, 2)]}, (0, 2))
+    for questions, d_out, num_heads in ((1, 2, 1), (2, 4, 2)):
+        with np.load(tmp_path / "few.npz") as sets:
+            rows = torch.from_numpy(sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]).float()
+        model = seeded(LookupModel, 0, LookupTask(questions), WIDTH, num_heads, d_out=d_out)
+        moved = (rows - parameters_to_vector(model.parameters())).abs().amax(dim=1)
+        assert moved.shape == (2 if questions == 1 else 1,)
+        assert 1e-3 < moved[-1] < 0.05  # two steps of AdamW at 0.01
+
+
+def trained(questions, d_out, num_heads, seed):
+    """The less accurate answer's accuracy after as many steps as are stored."""
+    task = LookupTask(questions)
+    training = Training(seeded(LookupModel, seed, task, WIDTH, num_heads, d_out=d_out), task, keep=False)
+    for _ in range(STEPS[-1]):
+        training.take_step()
+    return accuracy(training.model).min().item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d_out", "least", "most"), [(1, 0, 0.35), (2, 0.99, 1)])
+def test_a_key_must_be_two_wide_to_find_ten_letters(d_out, least, most):
+    assert all(least <= trained(1, d_out, 1, seed) <= most for seed in range(10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d_out", "num_heads"), [(2, 1), (32, 1), (2, 2), (8, 8)])
+def test_one_head_fails_at_two_questions_whatever_its_width_and_so_do_heads_of_width_one(d_out, num_heads):
+    assert all(trained(2, d_out, num_heads, seed) <= 0.6 for seed in range(10))
+
+
+@pytest.mark.slow
+def test_two_heads_learn_two_questions_from_every_seed_if_they_are_four_wide_and_from_most_if_two():
+    assert all(trained(2, 8, 2, seed) >= 0.99 for seed in range(10))
+    learned = [trained(2, 4, 2, seed) >= 0.99 for seed in range(40)]
+    assert sum(learned[:10]) >= 8
+    assert 20 <= sum(learned) <= 32

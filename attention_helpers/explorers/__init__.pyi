@@ -1,5 +1,6 @@
 from .layer import LayerExplorer as LayerExplorer
 from .lesson_01 import ScoresExplorer as ScoresExplorer
+from .lesson_02 import KeyWidthExplorer as KeyWidthExplorer
 from .lesson_02 import QKVExplorer as QKVExplorer
 from .lesson_02 import ScalingExplorer as ScalingExplorer
 from .lesson_03 import MaskExplorer as MaskExplorer

@@ -66,6 +66,26 @@ def stops(name, options, value, tooltip):
     return made
 
 
+def player(control, value):
+    """A play button, which moves a slider of stops within the page; at the end it stops, then starts over.
+
+    value: where it begins, or the page would move the slider.
+    """
+    now, last = [option for _, option in control._options_full].index(value), len(control._options_full) - 1
+    play = widgets.Play(value=now, max=last, interval=250, repeat=True, show_repeat=False)
+    play.link = widgets.jslink(
+        (play, "value"), (control, "index")
+    )  # it would move the slider to where the button begins
+
+    def stop_at_end(change):
+        if change["new"] == last:
+            play.playing = False
+
+    play.observe(stop_at_end, names="value")
+    answer_quietly(play)
+    return play
+
+
 def seed(value):
     return slider("seed", value, 0, 999, "From which everything random is drawn")
 
@@ -191,7 +211,7 @@ class Explorer(widgets.VBox):
         values = dict(wanted)
         for name, options in self.choices(wanted).items():
             if values[name] not in options:
-                values[name] = max((option for option in options if option <= wanted[name]), default=options[0])
+                values[name] = nearest(options, wanted[name])
         with torch.no_grad():
             return values, self.compute(**values), self.note(wanted, values)
 
@@ -264,6 +284,11 @@ class SentenceExplorer(Explorer):
             raise ValueError(f"sentence.embeddings must be finite, got {embeddings!r}")
         self.tokens, self.embeddings = tokens, embeddings.detach().float().cpu()  # (num_tokens, d_in)
         super().__init__(**first)
+
+
+def nearest(options, value):
+    """The largest option that isn't above a value, or else the first."""
+    return max((option for option in options if option <= value), default=options[0])
 
 
 def answer_quietly(control):

@@ -8,14 +8,17 @@ import torch
 from .. import plots
 from ..core import attention_scores, attention_weights, context_vectors
 from ..sentences import load_sentence
-from .base import Explorer, SentenceExplorer, seed, slider
+from .base import Explorer, SentenceExplorer, player, seed, slider, stops
 from .ink import SIGNED, WEIGHTS, largest, weight_limit
-from .svg import BOTTOM, PALE, TOP, Drawing, bars, beside, line, number, tag, text, title_of
+from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
+from .plane import Plane, angles, apart, by_letter, ends_of, found, head_planes
+from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
 from .svg_maps import colour_bar, heatmap
-from .words import entropy_in_bits, listed, shares
+from .words import entropy_in_bits, joined, listed, shares
 
 SIDE = 200  # of a map
 HIGH = 150  # of the opening's maps
+PLANE = 240  # of the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
 
@@ -77,6 +80,76 @@ class QKVExplorer(Explorer):
         return (
             f"Query of B ?: {listed(state.queries[3], 0)}. Its key: {listed(state.keys[3], 0)}. Its weights: "
             f"{shares(self.tokens, state.weights[3])}. What it reads: {listed(state.read)}."
+        )
+
+
+class WidthState(NamedTuple):
+    """What the picture shows of a model at one step of its training."""
+
+    d_out: int
+    step: int
+    plane: Plane  # of the ten letters
+    tokens: list
+    weights: torch.Tensor  # (num_tokens,), what the question gives to each token
+    accuracy: torch.Tensor  # (letters,), on new examples, by the letter asked
+
+
+class KeyWidthExplorer(Explorer):
+    """Watch queries and keys learn to match in training, with d_out entries each.
+
+    Ten letters, six pairs and one question, as in the playground; weights from data/. Arrays: a WidthState. Errors: as
+    in Explorer.
+    """
+
+    def make_controls(self):
+        letters = [(chr(ord("A") + n), n) for n in range(examples(1).task.letters)]
+        return {
+            "d_out": stops("d_out", [d_out for d_out, _ in SIZES[1]], 2, "The width of queries, keys and values"),
+            "step": stops("step", STEPS, STEPS[-1], "Steps of training"),
+            "asked": stops("asked", letters, 1, "The letter in the question"),
+        }
+
+    def make_extras(self):
+        return [player(self.controls["step"], self._first["step"])]
+
+    def compute(self, d_out, step, asked):
+        model, (task, x, _) = stored(1, d_out, 1, step), examples(1)
+        letters = x[:, -1, 0] - task.letters
+        number = int((letters == asked).nonzero()[0])
+        tokens, embedded = shown(model, number)
+        steps, now, last = model.attention.steps(embedded[None]), letters_of(model), letters_of(stored(1, d_out))
+        weights, names = steps.weights[0, 0, -1], [chr(ord("A") + n) for n in range(task.letters)]
+        plane = names, now.keys[0], now.queries[0, 0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
+        ends = last.queries[0, 0], last.keys[0]
+        rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
+        return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
+
+    def picture(self, state):
+        title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
+        weights = bars({"weight": state.weights}, state.tokens, title, **look)
+        accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
+        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70)
+        return [[plane, below(weights, accuracy)]]
+
+    def headline(self, state):
+        names = found(state.plane)
+        score = f"only {joined(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
+        if len(names) in (0, len(state.plane.names)):
+            score = f"{'every' if names else 'no'} query scores its own key highest"
+        right = f"{state.accuracy.mean():.0%} of new answers are right"
+        return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
+
+    def readouts(self, state):
+        wide = angles(state.plane.queries, state.plane.keys)
+        row = {"angle from query to key": f"{wide.mean():.0f}° on average, at most {wide.max():.0f}°"}
+        if state.d_out == 1:
+            row = {"ends of the line": f"the keys of {joined(ends_of(state.plane))}: no other can score highest"}
+        return row | {"by guessing": "10% would be right"}
+
+    def in_words(self, state):
+        return (
+            f"{self.headline(state)}. D{apart(state.plane)[1:]}. Weights of {state.tokens[-1]}: "
+            f"{shares(state.tokens, state.weights)}."
         )
 
 

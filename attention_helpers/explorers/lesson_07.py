@@ -2,12 +2,11 @@
 
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import torch
 
 from ..core import causal_mask
 from ..plots import head_colour
-from .base import Explorer, answer_quietly, slider, stops
+from .base import Explorer, player, slider, stops
 from .ink import HEADS, WEIGHTS, weight_limit
 from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, below, curve, key_of, tag, text
 from .svg_maps import colour_bar, frame, head_maps, pixels
@@ -52,19 +51,7 @@ class LearningExplorer(Explorer):
         }
 
     def make_extras(self):
-        """A play button, which moves the slider within the page; at the end it stops, then it starts over."""
-        last = len(self.steps) - 1
-        now = self.steps.index(self._first["step"])  # or the page would move the slider to where the button begins
-        play = widgets.Play(value=now, max=last, interval=250, repeat=True, show_repeat=False)
-        self.link = widgets.jslink((play, "value"), (self.controls["step"], "index"))
-
-        def stop_at_end(change):
-            if change["new"] == last:
-                play.playing = False
-
-        play.observe(stop_at_end, names="value")
-        answer_quietly(play)
-        return [play]
+        return [player(self.controls["step"], self._first["step"])]
 
     def compute(self, step, example):
         now, tokens = self.snapshots[self.steps.index(step)], self.words[example - 1]  # the page counts from 1

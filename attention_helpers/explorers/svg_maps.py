@@ -13,7 +13,6 @@ from .hatching import hatching, outline
 from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
 
-FEW = 16  # columns of a strip whose tooltips have four decimals: wide ones are trained, and CPUs differ in the fourth
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
 LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges"'  # two cells share each line
@@ -244,16 +243,18 @@ def colour_bar(limit=1.0, shade=None, height=190, more=False):
     return Drawing(bar, 60, TOP + height + 6)
 
 
-def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True, columns=None):
+def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True, columns=None,
+          told=4):  # fmt: skip
     """Vectors (num_tokens, width), one per row, red above zero and blue below; `owners`: each column's head, if any.
 
-    columns: their names, by default numbers. beside: whether the rows' names stand at the left.
+    columns: their names, by default numbers. beside: whether the rows' names stand at the left. told: decimals in
+    tooltips: CPUs differ in the fourth one of trained vectors.
     """
     vectors = as_table(vectors)
     columns = columns or list(map(str, range(vectors.shape[1])))
     table = heatmap(
         vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
-        labels=("token", label), tell="{}, entry {}", told=4 if len(columns) <= FEW else 2, beside=beside,
+        labels=("token", label), tell="{}, entry {}", told=told, beside=beside,
     )  # fmt: skip
     each, left, bands, start = width / len(columns), LEFT if beside else 0, "", 0
     for head, group in itertools.groupby(owners or []):

@@ -13,6 +13,12 @@ def listed(values, decimals=2):
     return ", ".join(f"{value:.{decimals}f}" for value in torch.as_tensor(values).flatten().tolist())
 
 
+def joined(words):
+    """ "1, 2 and 4"."""
+    *first, last = words or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def shares(tokens, weights):
     """ "Your: 0.24, journey: 0.10"."""
     return ", ".join(f"{token}: {weight:.2f}" for token, weight in zip(tokens, weights.tolist(), strict=True))

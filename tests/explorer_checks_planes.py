@@ -1,0 +1,298 @@
+"""What the explorers of trained lookups must show in any state (lessons 2, 5 and 6), recomputed with the layers."""
+
+import numpy as np
+import pytest
+import torch
+from explorer_checks_01_06 import bits
+from explorer_page import (
+    SVG,
+    bands,
+    check_maps,
+    near,
+    numbers,
+    paths,
+    planes_of,
+    readouts,
+    tips,
+    told,
+    tree_of,
+    words_of,
+)
+from torch.nn.utils import vector_to_parameters
+from torch.testing import assert_close
+
+from attention_helpers import MultiHeadAttention, MultiHeadAttentionWrapper, causal_mask, load_sentence
+from attention_helpers.explorers import lookup_models
+from attention_helpers.plots import HEAD_COLOURS
+from attention_helpers.training.lookup import LookupModel, LookupTask
+
+NAMES = "ABCDEFGHIJ"
+
+
+def check_plane(shown, keys, queries, asked, weights, last):
+    """A plane has its points where the layer has them, up to a scale for keys and one for queries.
+
+    last: the keys and queries that set directions and scales. weights: by key, NaN where there's no such token.
+    """
+    points, dots, squares, arrow = shown
+    wide, spread = keys.shape[1], last[0] - last[0].mean(dim=0)
+    _, sizes, axes = torch.linalg.svd(spread.double())
+    if wide > 2 and sizes[1] - sizes[2] < 0.01 * sizes[0]:  # other directions are as good as the second one
+        return
+    axes = axes[:2].float() if wide > 2 else torch.eye(wide)
+    flat = torch.cat((dots, torch.tensor([arrow])))
+    for spots, vectors, of, most in ((points, keys, last[0], 0.58), (flat, torch.cat((queries, asked)), last[1], 0.86)):
+        placed, outermost = vectors @ axes.T, (of @ axes.T).norm(dim=1).max().clamp(min=1e-9)
+        placed = placed / outermost * (0.86 if wide == 1 else most)
+        if wide > 2:  # any two directions of the same plane
+            assert_close(spots @ spots.T, placed @ placed.T, atol=0.02, rtol=0)
+        else:
+            assert spots[:, :wide].flatten().tolist() == near(placed.clamp(-1, 1), off=0.01)
+    for (words, *_, part), weight in zip(squares, weights, strict=True):
+        here = not np.isnan(weight)
+        assert numbers(words)[-1:] == (near(weight) if here else [])
+        assert float(part.get("fill-opacity")) == pytest.approx(min(weight, 1) if here else 0, abs=5.1e-3)
+        assert part.get("stroke-opacity") == ("1" if here else "0.3")
+
+
+def stored(questions, d_out, num_heads, step=600):
+    """A trained LookupModel from data/, a thousand unseen examples, and which of its answers to them are right."""
+    model = LookupModel(LookupTask(questions), 32, num_heads, d_out=d_out)
+    with np.load(lookup_models.FILE) as sets:
+        rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]
+    row = rows[lookup_models.STEPS.index(step)] if questions == 1 else rows[0]
+    vector_to_parameters(torch.from_numpy(row).float(), model.parameters())
+    x, answers = LookupTask(questions, batch_size=1000).batch(torch.Generator().manual_seed(2**32 - 1))
+    return model.requires_grad_(False), x, answers
+
+
+def letters_of(model):
+    """Each head's mean key by letter, over all pairs, and its mean query by question and letter, over all questions."""
+    task, cut, attention = model.task, model.attention.split_heads, model.attention
+    pairs = torch.tensor([[[[a, 30 + digit]] for digit in range(10)] for a in range(10)]).flatten(0, 1)
+    keys = cut(attention.W_key(model.embedded(pairs))).view(10, 10, *cut(torch.zeros(1, 1, attention.d_out)).shape[1:])
+    if task.questions == 1:
+        asks = torch.tensor([[[10 + a, task.blank]] for a in range(10)])
+        return keys.mean(dim=1)[:, :, 0].transpose(0, 1), [cut(attention.W_query(model.embedded(asks)))[:, :, 0]]
+    both = [(a, b) for a in range(10) for b in range(10) if a != b]
+    made = cut(attention.W_query(model.embedded(torch.tensor([[[10 + a, 20 + b]] for a, b in both]))))[:, :, 0]
+    mean = [[made[[pair[n] == a for pair in both]].mean(dim=0) for a in range(10)] for n in range(2)]
+    return keys.mean(dim=1)[:, :, 0].transpose(0, 1), [torch.stack(each) for each in mean]
+
+
+def degrees(queries, keys):
+    return torch.rad2deg(torch.arccos(torch.cosine_similarity(queries.double(), keys.double()).clamp(-1, 1)))
+
+
+def row_of(tokens, weights):
+    """The weights of the pairs with each letter, NaN for letters without a pair."""
+    found = {token[0]: weight for token, weight in zip(tokens[:-1], weights.tolist(), strict=False)}
+    return [found.get(name, np.nan) for name in NAMES]
+
+
+def own_first(queries, keys):
+    """The letters whose queries score their own key highest."""
+    return [
+        name for name, best in zip(NAMES, (queries @ keys.T).argmax(dim=1).tolist(), strict=True) if NAMES[best] == name
+    ]
+
+
+@torch.no_grad()
+def check_key_width(e, d_out, step, asked):
+    state, (model, x, answers) = e.arrays, stored(1, d_out, 1, step)
+    right, letters = (model(x).argmax(dim=-1) == answers)[:, 0], x[:, -1, 0] - 10
+    number = (letters == asked).nonzero()[0]
+    weights = model.maps(x[number])[0, 0, -1]
+    assert_close(state.weights, weights)
+    assert state.tokens == model.task.words(x[number][0])
+    assert tips(e, ", weight: ") == near(weights, off=1e-4)
+    shares = [right[letters == n].float().mean() for n in range(10)]
+    assert tips(e, ", accuracy: ") == near(shares, off=1e-4)
+    (keys, [queries]), (last_keys, [last]) = letters_of(model), letters_of(stored(1, d_out, 1)[0])
+    [shown] = planes_of(tree_of(e))
+    check_plane(
+        shown, keys[0], queries[:, 0], queries[[asked], 0], row_of(state.tokens, weights), (last_keys[0], last[:, 0])
+    )
+    apart, own = degrees(queries[:, 0], keys[0]), own_first(queries[:, 0], keys[0])
+    assert numbers(e.said) == near(d_out, step, torch.stack(shares).mean())
+    claim = "every query scores" if len(own) == 10 else f"only {' and '.join(own)} score" if 0 < len(own) < 3 else ""
+    assert claim in e.said.replace(", ", " and " * (len(own) == 2) or ", ")
+    found, (line,) = readouts(e), keys[0].T if d_out == 1 else [None]
+    if d_out == 1:
+        assert found["ends of the line"].startswith(f"the keys of {NAMES[line.argmin()]} and {NAMES[line.argmax()]}:")
+    else:
+        assert numbers(found["angle from query to key"]) == near(apart.mean(), apart.max(), off=0.51)
+    assert numbers(e.alt)[3:13] == near(apart, off=0.51)
+
+
+def dropped(p, seed, shape):
+    """Which weights a mask drops, by the rule that layers and lessons share."""
+    return torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) >= 1 - p
+
+
+def with_dropout(layer, p, seed, x):
+    """The steps of a layer for x (1, num_tokens, d_in), its weights after dropout, and which were dropped."""
+    generator = torch.Generator().manual_seed(seed)
+    for part in layer.modules():
+        if type(part).__name__ == "Dropout":
+            part.p, part.generator = p, generator
+    steps = layer.train().steps(x)
+    gone = dropped(p, seed, steps.weights.shape)[0]
+    return steps, torch.where(gone, 0, steps.weights[0] / (1 - p)), gone
+
+
+def check_heads(e, layer, example, dropout, seed, trained, *words, columns=None):
+    """What both explorers of heads show of a layer's steps, with words in the picture; returns the state.
+
+    example: x (1, num_tokens, d_in), and its number among the trained model's examples. trained: the model and its
+    examples, or None.
+    """
+    state, (x, number) = e.arrays, example
+    steps, weights, gone = with_dropout(layer, dropout, seed, x)
+    assert_close(state.weights, weights)
+    assert_close(state.context, steps.context[0], atol=1e-5, rtol=1e-4)
+    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
+    check_maps(e, state.weights, state.tokens, hidden=causal_mask(x.shape[1]))
+    assert sum(paths(tree_of(e), stroke_width="1.5")) == (gone & ~causal_mask(x.shape[1])).sum()
+    largest = state.context.abs().max()
+    written = f"-{largest:.2g}" if largest < 100 else f"-{largest:.0f}"
+    assert {*words, written, "digit →" if columns else "entry →"} <= {*words_of(tree_of(e))}
+    said = [words for words, _ in told(tree_of(e)) if ", entry " in words and " of " not in words]
+    places = [f"{token}, entry {n}" for token in state.tokens for n in columns or range(state.context.shape[1])]
+    assert [words.rpartition(": ")[0] for words in said] == places
+    assert [numbers(words)[-1] for words in said] == near(state.context, off=6e-3 if trained else 1e-4)
+    planes = [*planes_of(tree_of(e))]
+    if trained:
+        check_trained(e, steps, planes, number, dropout, seed, *trained)
+    else:
+        for head, shown in enumerate(planes):
+            keys, asked = steps.keys[0, head], steps.queries[0, head, [-1]]
+            check_plane(shown, keys, asked[:0], asked, weights[head, -1].tolist(), (keys, asked))
+    return state
+
+
+def check_trained(e, steps, planes, number, dropout, seed, model, x, answers):
+    """What's shown of a trained model: its accuracy under dropout, its answer, and a plane of letters per head."""
+    state, found, (keys, queries) = e.arrays, readouts(e), letters_of(model)
+    logits = model.output_layer(model.attention.out_proj(steps.context[0, -1])).view(2, 10)
+    assert state.answers == (logits.argmax(dim=-1).tolist(), answers[number].tolist())
+    same = state.answers[0] == state.answers[1]
+    assert numbers(found["asked for"])[-2 if same else -4 :] == [*state.answers[1], *([] if same else state.answers[0])]
+    with_dropout(model.attention, dropout, seed, model.embedded(x[:1]))
+    model.attention.dropout.generator.manual_seed(seed)
+    right = (model(x).argmax(dim=-1) == answers).float().mean(dim=0)
+    assert_close(state.accuracy, right)
+    assert numbers(found["1,000 new examples"]) == near(right)
+    assert numbers(e.said)[-2:] == near(right)
+    own = []
+    for head, (shown, mine) in enumerate(zip(planes, keys, strict=True)):
+        both = [each[:, head] for each in queries]
+        margins = [(scores.diagonal().mean() - scores.mean()).item() for scores in (each @ mine.T for each in both)]
+        best = both[int(margins[1] > margins[0])]
+        assert ("1st letter", "2nd letter")[int(margins[1] > margins[0])] in words_of(tree_of(e))
+        last, weights = (mine, best), row_of(state.tokens, state.weights[head, -1])
+        check_plane(shown, mine, best, steps.queries[0, head, [-1]], weights, last)
+        names = own_first(best, mine)
+        own.append("all" if len(names) == 10 else ", ".join(names) or "none")
+        assert ", ".join(f"{name} {angle:.0f}" for name, angle in zip(NAMES, degrees(best, mine), strict=True)) in e.alt
+    listed = "; ".join(f"head {head}: {names}" for head, names in enumerate(own, 1))
+    assert found["own key scores highest"].replace(" and ", ", ") == listed
+
+
+def last_rows(state):
+    """For each head its number, the largest weight of its last row, and unless some are dropped its mean entropy."""
+    each = zip(state.weights[:, -1].amax(dim=-1).tolist(), bits(state.weights).mean(dim=-1).tolist(), strict=True)
+    rows = [(head, most, mean) for head, (most, mean) in enumerate(each, 1)]
+    return [part for row in rows for part in row[: 2 if state.dropped.any() else 3]]
+
+
+def ends(table):
+    return [table.min(), table.max()]
+
+
+def by_hand(num_heads, example):
+    """The sentence with two questions, as a batch, and the heads' matrices, (3, 12) each."""
+    x, (letter, digit, first, second) = load_sentence("two_lookups").embeddings[None], torch.eye(12).split(3)
+    if example == 2:
+        x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
+    queries = torch.cat((first, second)) if num_heads == 2 else first + second
+    return x, (queries, 10 * letter.repeat(num_heads, 1), digit.repeat(num_heads, 1))
+
+
+def made_from(weights, d_out, num_heads, example, hands):
+    """The trained model with its examples, or None; the shown sentence's x; W_query, W_key and W_value."""
+    if weights == "hand-made":
+        return None, *by_hand(hands, example)
+    model, x, answers = stored(2, d_out, num_heads)
+    return (model, x, answers), model.embedded(x)[[example - 1]], [*model.attention.parameters()][:3]
+
+
+@torch.no_grad()
+def check_stack(e, num_heads, d_out, example, dropout, seed, weights):
+    trained, x, matrices = made_from(weights, num_heads * d_out, num_heads, example, num_heads)
+    layer, width = MultiHeadAttentionWrapper(x.shape[-1], d_out, 7, 0.0, num_heads), num_heads * d_out
+    for n, head in enumerate(layer.heads):
+        for mine, theirs in zip(head.parameters(), matrices, strict=True):
+            mine.copy_(theirs[n * d_out : (n + 1) * d_out])
+    digits = None if trained else "123" * num_heads
+    title = "context vectors, head after head"
+    state = check_heads(e, layer, (x, example - 1), dropout, seed, trained, title, columns=digits)
+    assert bands(e) == [*HEAD_COLOURS[:num_heads]]
+    found = readouts(e)
+    assert trained or numbers(found["context of “BC ?”"]) == near(state.context[-1])
+    assert numbers(found["width"]) == [num_heads, d_out, width]
+    assert found["parameters"] == f"{num_heads} × {state.parameters // num_heads} = {state.parameters}"
+    assert numbers(e.alt)[-3:] == near(width, *ends(state.context))
+    assert trained or numbers(e.alt) == near(last_rows(state), width, *ends(state.context))
+
+
+class CutByViewAlone(MultiHeadAttention):
+    def split_heads(self, x):
+        return x.reshape(len(x), self.num_heads, -1, self.head_dim)
+
+
+@torch.no_grad()
+def check_split(e, num_heads, d_out, example, dropout, seed, cut, weights):
+    trained, x, matrices = made_from(weights, d_out, num_heads, example, 2)
+    n, kind = x.shape[1], MultiHeadAttention if cut == "view, then transpose" else CutByViewAlone
+    layer = kind(x.shape[-1], d_out, n, 0.0, num_heads)
+    for mine, theirs in zip(layer.parameters(), matrices, strict=False):
+        mine.copy_(theirs)
+    state = check_heads(e, layer, (x, example - 1), dropout, seed, trained, "contexts, side by side")
+    found = readouts(e)
+    assert bands(e) == [*HEAD_COLOURS[:num_heads]]  # of the context vectors
+    check_wide_tables(e, torch.stack([x[0] @ matrix.T for matrix in matrices]), layer, trained)
+    crossed = [part for k in range(1, 9) if d_out % k for part in (0.65, k)]  # with the stroke's opacity
+    assert numbers(found["d_out / num_heads"]) == [d_out, num_heads, d_out / num_heads, *crossed]
+    shared = [n * d_out / num_heads, n * d_out] if kind is CutByViewAlone else [d_out / num_heads]
+    assert numbers(found["each head gets"]) == shared
+    assert numbers(found["parameters"]) == [state.parameters]
+    assert numbers(e.alt)[-2:] == near(ends(state.context))
+    if not trained:
+        output = state.context[-1] @ torch.tensor([10.0, 20, 30, 1, 2, 3])
+        assert numbers(e.said)[-2:] == near(output, [12, 21][example - 1])
+        assert numbers(found["query of “BC ?”"]) == state.wide["queries"][-1].tolist()
+        assert numbers(e.alt) == near(last_rows(state), *ends(state.context))
+
+
+def check_wide_tables(e, wide, layer, trained):
+    """Queries, keys and values, (3, num_tokens, d_out), in the colour of the head that each entry goes to."""
+    state, faint, (_, n, d_out) = e.arrays, 0.18, wide.shape
+    cells = [shape for shape in tree_of(e).iter(f"{SVG}rect") if shape.get("fill-opacity") and shape.get("y")]
+    cells = [shape for shape in cells if float(shape.get("fill-opacity")) >= faint][: wide.numel()]
+    inks = faint + 0.57 * wide.abs() / wide.abs().amax(dim=(1, 2), keepdim=True)
+    assert [float(shape.get("fill-opacity")) for shape in cells] == near(inks)
+    each = torch.arange(n * d_out).view(1, n, d_out)  # each entry's place tells which head gets it
+    owner = {place: head for head, part in enumerate(layer.split_heads(each)[0]) for place in part.flatten().tolist()}
+    assert [shape.get("fill") for shape in cells] == 3 * [HEAD_COLOURS[owner[place]] for place in range(n * d_out)]
+    written = [*state.tokens]
+    for name, table in zip(("queries", "keys", "values"), wide.flatten(1).tolist(), strict=True):
+        written += [*(f"{value:.0f}" for value in table if not trained), name]
+    assert words_of(tree_of(e))[: len(written)] == written
+    said = [words for words, _ in told(tree_of(e)) if ", head " in words]
+    if not trained:
+        assert [numbers(words)[-1] for words in said] == near(wide, off=1e-4)
+        tells = [f"{state.tokens[k // d_out]}, entry {k % d_out} of {{}}, head {owner[k] + 1}:" for k in sorted(owner)]
+        assert [words.rpartition(" ")[0] for words in said] == [
+            tell.format(name) for name in state.wide for tell in tells
+        ]
