@@ -56,13 +56,13 @@ def check_plane(shown, keys, queries, asked, weights, last):
 
 
 def stored(questions, d_out, num_heads, step=600):
-    """A trained LookupModel from data/, a thousand unseen examples, and which of its answers to them are right."""
+    """A trained LookupModel from data/, 500 unseen examples, and which of its answers to them are right."""
     model = LookupModel(LookupTask(questions), 32, num_heads, d_out=d_out)
     with np.load(lookup_models.FILE) as sets:
         rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]
     row = rows[lookup_models.STEPS.index(step)] if questions == 1 else rows[0]
     vector_to_parameters(torch.from_numpy(row).float(), model.parameters())
-    x, answers = LookupTask(questions, batch_size=1000).batch(torch.Generator().manual_seed(2**32 - 1))
+    x, answers = LookupTask(questions, batch_size=500).batch(torch.Generator().manual_seed(2**32 - 1))
     return model.requires_grad_(False), x, answers
 
 
@@ -182,7 +182,7 @@ def check_trained(e, steps, planes, number, dropout, seed, model, x, answers):
     model.attention.dropout.generator.manual_seed(seed)
     right = (model(x).argmax(dim=-1) == answers).float().mean(dim=0)
     assert_close(state.accuracy, right)
-    assert numbers(found["1,000 new examples"]) == near(right)
+    assert numbers(found["500 new examples"]) == near(right)
     assert numbers(e.said)[-2:] == near(right)
     own = []
     for head, (shown, mine) in enumerate(zip(planes, keys, strict=True)):

@@ -8,7 +8,7 @@ from attention_helpers import Sentence, explorers
 from attention_helpers.explorers.base import Markup, plain
 
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
-# The trained heads' accuracies are those on a thousand unseen examples, of the models in data/.
+# The trained heads' accuracies are those on 500 unseen examples, of the models in data/.
 TRAINED = {"weights": "trained"}
 WIDE, NARROW = TRAINED | {"d_out": 8}, TRAINED | {"d_out": 1, "num_heads": 2}
 LONG = {"length": 192, "factor": 4, "rule": "NTK-aware", "pair": "2"}
@@ -97,18 +97,18 @@ CLAIMS = {
         (DROPPED, "context of “BC ?”", "9.908, 0.000, 0.000 | 0.000, 0.000, 0.000"),
         (DROPPED, "alt", "Head 1: “BC ?” reads “B 1” (9.91). Head 2: “BC ?” reads nothing (0.00). The context …"),
         ({}, "controls", "… d_out: … width of each head's … example: … swaps two digits … dropped seed: … drawn …"),
-        (WIDE, "said", "“DI ?” reads “D 6”: 1.000; first digit right in 100%, second in 11%"),
-        (WIDE, "asked for", "the digits in “D 6” and “I 9”, in this order: 6 and 9. Answered: 6 and 1"),
+        (WIDE, "said", "“BI ?” reads “B 6”: 0.981; first digit right in 100%, second in 9%"),
+        (WIDE, "asked for", "the digits in “B 6” and “I 3”, in this order: 6 and 3. Answered: 6 and 1"),
         (WIDE, "own key scores highest", "head 1: all"),
-        (THIRD, "said", "“BH ?” reads “B 1” in head 1 (1.00), “H 3” in head 2 (0.99); … 100%, … 100%"),
-        (THIRD, "asked for", "the digits in “B 1” and “H 3”, in this order: 1 and 3"),
-        (THIRD, "1,000 new examples", "first digit right in 100%, second in 100%"),
-        (WIDE | {"num_heads": 4, "example": 3, "d_out": 2}, "said", "… “B 1” in heads 1, 2 and 3, “H 3” in head 4; …"),
+        (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.99); … 100%, … 100%"),
+        (THIRD, "asked for", "the digits in “A 9” and “G 2”, in this order: 9 and 2"),
+        (THIRD, "500 new examples", "first digit right in 100%, second in 100%"),
+        (WIDE | {"num_heads": 4, "example": 3, "d_out": 2}, "said", "… “B 8” in head 1, “A 9” in heads 2 and 3, “G 2” in head 4; …"),
         (NARROW, "own key scores highest", "head 1: D and I; head 2: B and D"),
         (NARROW, "picture", "… query key, the fuller the larger its weight one wide: a line … 1st letter …"),
         (
             NARROW | {"dropout": 0.5},
-            "1,000 new examples",
+            "500 new examples",
             "first digit … in …, second in …, each with a mask of its own…",
         ),
         ({"num_heads": 2}, "picture", "… key of B 1: weight 0.99 …"),
@@ -116,17 +116,17 @@ CLAIMS = {
     ],
     "KeyWidthExplorer": [
         ({}, "said", "d_out 2, step 600: 100% of new answers are right, and every query scores its own key highest"),
-        (LINE, "said", "d_out 1, step 600: 18% of new answers are right, and only A and C score their own key highest"),
-        ({"step": 0}, "said", "d_out 2, step 0: 12% of new answers are right, and no query scores its own key highest"),
+        (LINE, "said", "d_out 1, step 600: 19% of new answers are right, and only A and C score their own key highest"),
+        ({"step": 0}, "said", "d_out 2, step 0: 10% of new answers are right, and no query scores its own key highest"),
         (LINE, "ends of the line", "the keys of A and C: no other can score highest"),
         ({}, "angle from query to key", "7° on average, at most 13°"),
         ({}, "by guessing", "10% would be right"),
-        ({}, "alt", "… Degrees from query to key: A 13, B 12, C 7, … Weights of B ?: A 2: 0.00, … B 1: 0.97, …"),
+        ({}, "alt", "… Degrees from query to key: A 13, B 12, C 7, … Weights of B ?: D 2: 0.00, … B 6: 0.96, …"),
         ({"d_out": 8}, "picture", "… 8 wide: the two directions in which keys spread most …"),
         (
             {},
             "picture",
-            "… what “B ?” gives weight to … accuracy by the letter … key of A: weight 0.00 … key of D, not here …",
+            "… what “B ?” gives weight to … accuracy by the letter … key of A, not here … key of D: weight 0.00 …",
         ),
         ({}, "controls", "d_out: The width of queries, keys and values step: … training asked: The letter in …"),
     ],
@@ -140,8 +140,8 @@ CLAIMS = {
         ({}, "controls", "num_heads: How many heads … d_out: The width of all heads … cut: How a wide table …"),
         (ALONE, "each head gets", "12 of 24 entries, token after token"),
         ({"num_heads": 3}, "d_out / num_heads", "6 / 3 = 2 per head (num_heads can't be …"),
-        (TRAINED | {"d_out": 32}, "said", "“DI ?” reads “I 9”: 0.515; first digit right in 26%, second in 85%"),
-        (THIRD, "said", "“BH ?” reads “B 1” in head 1 (1.00), “H 3” in head 2 (0.95); … 100%, … 100%"),
+        (TRAINED | {"d_out": 32}, "said", "“BI ?” reads “I 3”: 0.496; first digit right in 31%, second in 84%"),
+        (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.98); … 100%, … 100%"),
         (ALONE, "alt", "Cut by view alone. … Head 2: … “B 1” alike (0.50), mean entropy 0.90 bits. The context …"),
     ],
     "ModelsExplorer": [

@@ -25,16 +25,16 @@ SIZES = {  # by questions: d_out, the width of all heads, and num_heads
 
 
 class Examples(NamedTuple):
-    """A thousand lookups that no model was trained on."""
+    """Lookups that no model was trained on."""
 
     task: LookupTask
-    x: torch.Tensor  # (1000, num_tokens, 2)
-    answers: torch.Tensor  # (1000, questions)
+    x: torch.Tensor  # (500, num_tokens, 2)
+    answers: torch.Tensor  # (500, questions)
 
 
 @cache
 def examples(questions):
-    task = LookupTask(questions, batch_size=1000)
+    task = LookupTask(questions, batch_size=500)  # as many as are fast enough for a slider
     return Examples(task, *task.batch(torch.Generator().manual_seed(2**32 - 1)))  # a seed that no training step used
 
 
@@ -66,7 +66,7 @@ def dropping(layer, p, seed):
 @lru_cache(512)
 @torch.no_grad()
 def right(model, p=0.0, seed=0):
-    """Which answers to the examples are right, (1000, questions); p, seed: of dropout, with a mask for each example."""
+    """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example."""
     _, x, answers = examples(model.task.questions)
     with dropping(model.attention, p, seed):
         return model(x).argmax(dim=-1) == answers

@@ -143,7 +143,7 @@ def task(state):
     masks = ", each with a mask of its own" if state.dropped.any() else ""
     return {
         "asked for": f"the {asks}: {wanted}" if said == wanted else f"the {asks}: {wanted}. Answered: {said}",
-        "1,000 new examples": f"{shares_right(state)}{masks}",
+        "500 new examples": f"{shares_right(state)}{masks}",
         "own key scores highest": "; ".join(f"head {n}: {counted(plane)}" for n, plane in enumerate(state.planes, 1)),
     }
 
