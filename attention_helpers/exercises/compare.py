@@ -52,15 +52,6 @@ def same_outcome(one, other, expected, tolerance):
     return type(one.error) is type(other.error) and (as_asked or str(one.error) == str(other.error))
 
 
-def entries(things):
-    """The different entries of tensors, numbers and others, in lists of any depth, as a set."""
-    if isinstance(things, dict):
-        things = [*things.values()]
-    if isinstance(things, torch.Tensor):
-        things = things.flatten().tolist()
-    return set().union(*map(entries, things)) if isinstance(things, (tuple, list)) else {repr(things)}
-
-
 def difference(expected, got, tolerance, rows=False, name="the result"):
     """The first difference in one sentence, or "" if there is none within the tolerance.
 
