@@ -123,51 +123,56 @@ class Exercise:
         """
         try:
             with kept_state():
-                right, text = self._judge(answer)
+                right, text, shown = self._judge(answer)
         except KeyboardInterrupt as error:
             raise Interrupted(f"The check was interrupted. {own_line(error)}") from None
         if right:
             self.right_answer = answer
             return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
         verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
-        return Reply(right, f"{verdict} {text}", tuple(self.hints))
+        return Reply(right, f"{verdict} {text}", tuple(self.hints), shown)
 
     def or_ours(self, answer):
         """The answer if it's the one that was right in this kernel, and the solution otherwise. Errors: none."""
         return answer if answer is self.right_answer else self.solution
 
     def _judge(self, answer):
-        """Whether an answer is right (None: not attempted), and what to say."""
+        """Whether an answer is right (None: not attempted), what to say, and how many hints that includes."""
         if is_stub(answer, self.stub, self.answer_name):
             what_to_do = "Write" if "..." in self.stub else "Fix"
-            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again."
+            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again.", 0
         if self.as_text and isinstance(answer, str):
             try:
                 answer = compiled(answer, self.answer_name)
             except Exception as error:
-                return False, own_line(error)
+                return False, own_line(error), 0
         if not callable(answer):
-            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}."
+            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}.", 0
         given, expected = self.outcomes(answer), self.outcomes(self.solution)
         difference = self.first_difference(given, expected)
         if not difference:
-            return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip()
-        return False, self._reply_of_mistake(given, expected) or difference
+            return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip(), 0
+        if mistake := self._reply_of_mistake(given, expected):
+            return False, mistake, 0
+        first_hint = "".join(f"\n\nHint 1 of {len(self.hints)}: {hint}" for hint in self.hints[:1])
+        return False, difference + first_hint, 1
 
-    def drawn(self):
-        """The cases, drawn again: the same ones each time."""
-        return list(self.cases(torch.Generator().manual_seed(SEED)))
+    def inputs(self):
+        """The arguments of each call, as tuples: drawn again, and the same ones each time."""
+        with kept_state():
+            return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
-        """What an answer does with each of the cases, as a list of `running.Outcome`."""
-        return run(self.call, answer, self.drawn(), self.drawn())
+        """What an answer does with each of the inputs, as a list of `running.Outcome`."""
+        return run(self.call, answer, self.inputs(), self.inputs())
 
     def first_difference(self, given, expected):
-        """What the first call that went wrong shows, in words, or ""."""
-        for got, right in zip(given, expected, strict=True):
+        """What the first call that went wrong shows, and how to get its input, in words, or ""."""
+        for n, (got, right) in enumerate(zip(given, expected, strict=True)):
             names = self._argument_names(len(got.before))
             if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
-                return f"{found} This was with {in_words(names, got.before)}."
+                where = f"input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`"
+                return f"{found} This was on {where}: {in_words(names, got.before)}."
         return ""
 
     def _argument_names(self, count):
