@@ -37,9 +37,9 @@ reset: ## bring a notebook's newest version, keeping yours beside it (NOTEBOOK=0
 
 test: test-unit test-notebooks ## run the unit tests, and every lesson against its stored outputs
 
-test-unit: ## run the unit tests alone (ARGS=... for pytest)
+test-unit: ## run the unit tests alone (ARGS=... for pytest, such as tests/test_probes.py)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical --dist=worksteal tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical --dist=worksteal $(ARGS)
 
 # Strict nbval: every stored output is compared. One thread a kernel, because the notebooks share the cores already.
 NOTEBOOKS ?= $(wildcard notebooks/*.ipynb)
@@ -57,7 +57,7 @@ LONG_WITH_PROGRAMS = $(LONG) --timeout-method=signal
 test-slow: ## run the tests that take minutes, the solutions' notebooks among them
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) notebooks/solutions
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow $(LONG) tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow $(LONG) $(ARGS)
 
 test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
 	$(ENSURE) test

@@ -18,7 +18,7 @@ from attention_helpers.language_model import model_file as model_files
 from attention_helpers.language_model import tokenizer as tokenizers
 from attention_helpers.language_model.gguf_file import opened
 from attention_helpers.language_model.model_file import cache_folder, cached_models, model_file, read_model
-from tools.reference.random_models import CONTROL, MERGES, config_of, drawn_tensors, write_family, write_gguf
+from tools.reference.random_models import CONTROL, MERGES, config_of, drawn_tensors, fields_of, write_family, write_gguf
 
 CONFIG = config_of("tiny")
 
@@ -68,8 +68,19 @@ def merges(*more):
     return key("tokenizer.ggml.merges", MERGES + list(more))
 
 
+def part(number, count, **more):
+    """One part of a split model; number: from 0, or None if the file doesn't say. Only the first has other fields."""
+    others = {} if number == 0 else dict.fromkeys(fields_of(CONFIG))
+    return {"fields": others | {"split.no": number, "split.count": count}} | more
+
+
 # What's written in place of a file's fields or tensors, and a part of the sentence that refuses it.
 FOREIGN = {
+    "first part": (part(0, 3, **changed("output_norm.weight")), "part 1 of 3: .*`llama-gguf-split --merge`"),
+    "last part": (part(2, 3), "part 3 of 3: .*`llama-gguf-split --merge`"),
+    "part without tensors": (part(0, 2, tensors={}), "part 1 of 2: "),
+    "part of another family": (part(1, 2, family="bert"), "part 2 of 2: "),
+    "some part": (part(None, 2), "part . of 2: "),
     "another family": ({"family": "bert"}, "architecture must be one of llama, .* got 'bert'"),
     "unknown scaling": (key("llama.rope.scaling.type", "yarn"), "type must be 'none' or 'linear', got 'yarn'"),
     "unknown key": (key("llama.attention.clamp_kqv", 8.0), r"the key llama\.attention\.clamp_kqv, which we don't know"),
@@ -160,6 +171,10 @@ def refused(path, says):
 @pytest.mark.parametrize(("change", "says"), FOREIGN.values(), ids=FOREIGN)
 def test_what_cannot_be_read_is_named(tmp_path, tensors, change, says):
     refused(write_gguf(tmp_path / "foreign.gguf", CONFIG, **{"tensors": tensors} | change), says)
+
+
+def test_a_model_whose_parts_were_joined_is_complete(tmp_path, tensors):
+    assert opened(write_gguf(tmp_path / "joined.gguf", CONFIG, tensors, {"split.no": 0, "split.count": 0})).config
 
 
 @pytest.mark.parametrize(("damage", "says"), DAMAGED.values(), ids=DAMAGED)

@@ -2,17 +2,14 @@
 
 `Exercise.check` is the way an answer goes. Is it still the stub (stub.py)? It runs on inputs of several sizes, next to
 the solution (running.py). What they return is compared (compare.py). Where it differs, the known mistakes run too
-(mistakes.py), and the first one that returns the same as the answer is named. If none does, a slip is looked for
-(slips.py). Then comes the reply (reply.py).
+(mistakes.py), and the first one that returns the same as the answer is named. If none does, the reply (reply.py) gives
+the difference and the case. The answer runs once for each case, as it was written.
 """
 
 import inspect
-import io
 import re
 import textwrap
-import warnings
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
@@ -20,11 +17,11 @@ from typing import Any
 
 import torch
 
-from . import record, slips
-from .compare import alike, entries, finding, in_words
+from . import record
+from .compare import alike, finding, in_words
 from .mistakes import Mistake, edited, paragraph
 from .reply import Progress, Reply
-from .running import Interrupted, kept_state, limited, own_line, run
+from .running import Interrupted, kept_state, own_line, run
 from .stub import compiled, is_stub, stub_of
 
 SEED = 20
@@ -126,56 +123,56 @@ class Exercise:
         """
         try:
             with kept_state():
-                right, text = self._judge(answer)
+                right, text, shown = self._judge(answer)
         except KeyboardInterrupt as error:
             raise Interrupted(f"The check was interrupted. {own_line(error)}") from None
         if right:
             self.right_answer = answer
             return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
         verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
-        return Reply(right, f"{verdict} {text}", tuple(self.hints))
+        return Reply(right, f"{verdict} {text}", tuple(self.hints), shown)
 
     def or_ours(self, answer):
         """The answer if it's the one that was right in this kernel, and the solution otherwise. Errors: none."""
         return answer if answer is self.right_answer else self.solution
 
     def _judge(self, answer):
-        """Whether an answer is right (None: not attempted), and what to say."""
+        """Whether an answer is right (None: not attempted), what to say, and how many hints that includes."""
         if is_stub(answer, self.stub, self.answer_name):
             what_to_do = "Write" if "..." in self.stub else "Fix"
-            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again."
+            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again.", 0
         if self.as_text and isinstance(answer, str):
             try:
                 answer = compiled(answer, self.answer_name)
             except Exception as error:
-                return False, own_line(error)
+                return False, own_line(error), 0
         if not callable(answer):
-            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}."
+            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}.", 0
         given, expected = self.outcomes(answer), self.outcomes(self.solution)
-        difference = self._first_difference(given, expected)
+        difference = self.first_difference(given, expected)
         if not difference:
-            return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip()
+            return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip(), 0
         if mistake := self._reply_of_mistake(given, expected):
-            return False, mistake
-        return False, f"{self._reply_of_slip(answer, given, expected)} {difference}".strip()
+            return False, mistake, 0
+        first_hint = "".join(f"\n\nHint 1 of {len(self.hints)}: {hint}" for hint in self.hints[:1])
+        return False, difference + first_hint, 1
 
-    def _cases(self):
-        return self.cases(torch.Generator().manual_seed(SEED))
-
-    def drawn(self):
-        """The cases, drawn again: the same ones each time."""
-        return list(self._cases())
+    def inputs(self):
+        """The arguments of each call, as tuples: drawn again, and the same ones each time."""
+        with kept_state():
+            return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
-        """What an answer does with each of the cases, as a list of `running.Outcome`."""
-        return run(self.call, answer, self.drawn(), self.drawn())
+        """What an answer does with each of the inputs, as a list of `running.Outcome`."""
+        return run(self.call, answer, self.inputs(), self.inputs())
 
-    def _first_difference(self, given, expected):
-        """What the first call that went wrong shows, in words, or ""."""
-        for got, right in zip(given, expected, strict=True):
+    def first_difference(self, given, expected):
+        """What the first call that went wrong shows, and how to get its input, in words, or ""."""
+        for n, (got, right) in enumerate(zip(given, expected, strict=True)):
             names = self._argument_names(len(got.before))
             if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
-                return f"{found} This was with {in_words(names, got.before)}."
+                where = f"input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`"
+                return f"{found} This was on {where}: {in_words(names, got.before)}."
         return ""
 
     def _argument_names(self, count):
@@ -203,30 +200,6 @@ class Exercise:
                 if alike(compress(self.outcomes(mistake.wrong), calls), got, right, self.tolerance):
                     return mistake.reply
         return ""
-
-    def _reply_of_slip(self, answer, given, expected):
-        """Where a small change makes the answer right, or the solution as wrong as the answer; or "".
-
-        An answer that's always the same is as wrong as many a solution, so only the first is tried.
-        """
-        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
-            found = slips.in_answer(answer, lambda other: self._does(other, expected, expected))
-            if found or len(entries([outcome.error or outcome.value for outcome in given])) < 2:
-                return found
-            return slips.in_solution(self.solution, lambda other: self._does(other, given, expected))
-
-    def does_right(self, answer):
-        """Whether an answer does what the solution does. Errors: none."""
-        with limited():
-            given = self.outcomes(answer)
-        return not self._first_difference(given, self.outcomes(self.solution))
-
-    def _does(self, answer, wanted, expected):
-        """Whether an answer does what's wanted, one case after the other, as most fail in the first."""
-        cases = zip(self._cases(), wanted, expected, strict=True)
-        with limited():
-            each = ((run(self.call, answer, [one.before], [case]), [one], [right]) for case, one, right in cases)
-            return all(alike(*three, self.tolerance) for three in each)
 
     def wrong_ways(self):
         """What the check replies to each of the known mistakes, as a table. Errors: none."""

@@ -52,15 +52,6 @@ def same_outcome(one, other, expected, tolerance):
     return type(one.error) is type(other.error) and (as_asked or str(one.error) == str(other.error))
 
 
-def entries(things):
-    """The different entries of tensors, numbers and others, in lists of any depth, as a set."""
-    if isinstance(things, dict):
-        things = [*things.values()]
-    if isinstance(things, torch.Tensor):
-        things = things.flatten().tolist()
-    return set().union(*map(entries, things)) if isinstance(things, (tuple, list)) else {repr(things)}
-
-
 def difference(expected, got, tolerance, rows=False, name="the result"):
     """The first difference in one sentence, or "" if there is none within the tolerance.
 
@@ -82,7 +73,7 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
     if type(expected) is not type(got):
         return should_be(name, "None" if expected is None else kind(expected), got)
     differs = isinstance(expected, str) and expected != got
-    return sentence(f"{name} should be another than {got!r}.") if differs else ""
+    return yours_and_ours(f"{name} is", got, expected) if differs else ""
 
 
 def tensor_difference(expected, got, tolerance, rows, name):
@@ -95,18 +86,15 @@ def tensor_difference(expected, got, tolerance, rows, name):
         return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
     lost = got.isnan() & ~expected.isnan()
     if lost.any():
-        return sentence(f"{name} is NaN{at(lost)}, where a number belongs.")
+        return sentence(f"{name} is NaN{at(lost)}, where ours is {in_digits(expected[lost][0].item(), 4)}.")
     far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
     if not far.any():
         return ""
     if rows and got.dim() and (found := rows_difference(got.double().sum(dim=-1), tolerance, name)):
         return found
-    here = tuple(far.nonzero()[0].tolist())
-    many = f"{int(far.sum())} of {far.numel()} entries of {name} differ, the first{at(far)}: "
-    values = f"{shown(got[here])} where {shown(expected[here])} belongs."
-    return sentence(
-        (many if here else f"{name} differs: ") + values + in_common(expected.double(), got.double(), tolerance)
-    )
+    many = f"{int(far.sum())} of {far.numel()} entries of {name} differ. At {place(far)}, yours is"
+    wrong = yours_and_ours(many if far.dim() else f"{name} is", got[far][0].item(), expected[far][0].item())
+    return wrong + in_common(expected.double(), got.double(), tolerance)
 
 
 def in_common(expected, got, tolerance):
@@ -117,7 +105,7 @@ def in_common(expected, got, tolerance):
         return " Its numbers are right, but its dimensions are in another order."
     factor = (got * expected).sum() / expected.square().sum() if got.shape == expected.shape else torch.tensor(math.nan)
     if expected.count_nonzero() > 1 and factor.abs() > tolerance and torch.allclose(got, factor * expected, **same):
-        return f" Each number is {factor:.4g} times what belongs."
+        return f" Each number is {factor:.4g} times ours."
     return ""
 
 
@@ -140,7 +128,7 @@ def number_difference(expected, got, tolerance, name):
         tolerance = 0  # a count must be right to the last digit
     if math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance):
         return ""
-    return sentence(f"{name} is {got if isinstance(got, Integral) else f'{got:.10g}'}; it shouldn't be.")
+    return yours_and_ours(f"{name} is", got, expected)
 
 
 def first(findings):
@@ -149,6 +137,21 @@ def first(findings):
 
 def sentence(text):
     return text[0].upper() + text[1:]
+
+
+def yours_and_ours(start, got, expected):
+    """A sentence with both, in as many digits as it takes to tell them apart."""
+    for digits in (4, 10, 17):
+        yours, ours = in_digits(got, digits), in_digits(expected, digits)
+        if yours != ours:
+            break
+    return sentence(f"{start} {yours}, and ours is {ours}.")
+
+
+def in_digits(value, digits):
+    if not isinstance(value, float):
+        return repr(value)
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.{digits}g}"
 
 
 def should_be(name, wanted, got):
@@ -173,10 +176,6 @@ def place(where):
     return where.nonzero()[0].tolist()
 
 
-def shown(value):
-    return f"{value.item():.4g}" if value.is_floating_point() else str(value.item())
-
-
 def in_words(names, case):
     """A call's arguments in a few words each: a tensor by its shape."""
     return ", ".join(f"{name} {argument_in_words(value)}" for name, value in zip(names, case, strict=True))
@@ -189,4 +188,6 @@ def argument_in_words(value):
         return f"a {type(value).__name__}"
     if isinstance(value, torch.Generator):
         return "a generator"
+    if callable(value):
+        return "a function"
     return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else f"= {value!r}"

@@ -6,24 +6,26 @@ from typing import NamedTuple
 class Reply(NamedTuple):
     """What a check says. `right` is True, False, or None for an exercise that was not attempted yet.
 
-    hints: from gentle to plain; a notebook shows them folded, each inside the one before.
+    hints: from gentle to plain. The text includes the first of them, as many as `shown`. A notebook shows the others
+    folded, each inside the one before.
     """
 
     right: bool | None
     text: str
     hints: tuple[str, ...] = ()
+    shown: int = 0
 
     def __repr__(self):
         return self.text
 
     def _repr_markdown_(self):
-        return self.text + folded(self.hints)
+        return self.text + folded(self.hints, self.shown)
 
 
-def folded(hints):
-    """Hints in Markdown: a click opens the first, in which the second is folded, and so on."""
+def folded(hints, shown):
+    """The hints that aren't shown yet, in Markdown: a click opens the next, in which the one after is folded."""
     folds = ""
-    for number in range(len(hints), 0, -1):
+    for number in range(len(hints), shown, -1):
         summary = f"<summary>Hint {number} of {len(hints)}</summary>"
         folds = f"\n\n<details>{summary}\n\n{hints[number - 1]}{folds}\n\n</details>"
     return folds

@@ -32,6 +32,7 @@ def opened(path):
     """
     try:
         header = read_header(path)
+        check_complete(header.fields)
         config = config_in(header)
         if DIVISORS in header.tensors and config.family == "llama":
             config = config._replace(divisors=divisors_at(path, header.tensors.pop(DIVISORS), config.head_dim // 2))
@@ -40,6 +41,15 @@ def opened(path):
     except ValueError as error:
         said = " ".join(str(error).split())  # names and values in the file may be long, and have line ends
         raise ValueError(f"{path} cannot be read: {said:.300}") from None
+
+
+def check_complete(fields):
+    """ValueError for one part of a model that was split into several files; a joined file claims 0 parts."""
+    number, count = fields.get("split.no"), fields.get("split.count")
+    if isinstance(count, int) and count > 1:
+        part = number + 1 if isinstance(number, int) else "?"
+        takes = "which takes the path of the first part and one for the complete model"
+        raise ValueError(f"it's part {part} of {count}: join them with `llama-gguf-split --merge`, {takes}")
 
 
 def divisors_at(path, place, count):

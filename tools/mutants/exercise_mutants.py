@@ -1,4 +1,4 @@
-"""Change each exercise's solution in every small way that `exercises.slips` knows; see that its check notices.
+"""Change each exercise's solution in every small way that `changes` knows; see that its check notices.
 
     python -m tools.mutants.exercise_mutants         all lessons
     python -m tools.mutants.exercise_mutants 03 05   these
@@ -7,15 +7,45 @@ Prints the changes that a check calls right. No input can tell some of them from
 same. If another one is in the list, the exercise needs a case that catches it.
 """
 
+import itertools
 import sys
+from contextlib import contextmanager
 
-from attention_helpers.exercises import NUMBERS, practice, slips
+from attention_helpers.exercises import NUMBERS, practice
+
+from .changes import changed
 
 
 def survivors(exercise):
     """How many small changes an exercise's solution has, and those that its check calls right, in words."""
-    made = list(slips.changed(exercise.solution))
-    return len(made), [f"{line} {slip}" for line, slip, other in made if exercise.does_right(other)]
+    made = list(changed(exercise.solution))
+    return len(made), [change for change, other in made if does_right(exercise, other)]
+
+
+def does_right(exercise, answer):
+    """Whether an answer does what the solution does. Errors: none."""
+    with limited():
+        given = exercise.outcomes(answer)
+    return not exercise.first_difference(given, exercise.outcomes(exercise.solution))
+
+
+@contextmanager
+def limited(lines=10_000):
+    """Stop what a text of Python does after so many lines: a loop over a list that grows would never end."""
+    count, kept = itertools.count(), sys.gettrace()
+
+    def trace(frame, *_):
+        if frame.f_code.co_filename != "<string>":
+            return None
+        if next(count) > lines:
+            raise TimeoutError(f"more than {lines} lines ran")
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(kept)
 
 
 def main(numbers):

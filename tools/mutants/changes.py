@@ -1,14 +1,12 @@
-"""Find the slip in an answer that makes no known mistake (see mistakes.py).
+"""Small changes of a program that a walk over its syntax tree finds.
 
-`changed` makes every small change that a walk over a syntax tree finds: something is left out, two things change
-places, or one stands where another belongs. If one of them makes the answer right, its line is named. If one makes the
-solution do what the answer does, the changed line is shown.
+Something is left out, two things change places, or one appears where another belongs.
 """
 
 import ast
 import inspect
 import linecache
-import re
+from difflib import ndiff
 from itertools import combinations
 
 KINDS = [(ast.Add, ast.Sub, ast.Mult, ast.Div), (ast.FloorDiv, ast.Mod, ast.Div), (ast.BitAnd, ast.BitOr)]
@@ -18,35 +16,19 @@ FAMILIES += ["cat stack", "rand randn", "sin cos", "exp log sqrt", "softmax log_
 FAMILIES += ["W_query W_key W_value"]
 
 
-def in_answer(answer, is_right):
-    """Which line a small change makes right, in a sentence, or "". is_right(changed answer): whether it's right."""
-    lines = (line for line, _, other in changed(answer) if is_right(other))
-    return next((f"One small change in {line}, would make your answer right." for line in lines), "")
-
-
-def in_solution(solution, does_the_same):
-    """How the solution would do what the answer does, in words, or "". does_the_same(changed solution): whether."""
-    slips = (slip for _, slip, other in changed(solution) if does_the_same(other))
-    return next((f"Ours would do the same {slip}" for slip in slips), "")
-
-
 def changed(thing):
-    """Makes a function's or class's small changes: the line, how it then reads, and the changed function or class.
-
-    None of something that wasn't written in Python.
-    """
-    functions = [part for part in (thing, *getattr(thing, "__dict__", {}).values()) if inspect.isfunction(part)]
-    source = linecache.getlines(functions[0].__code__.co_filename) if functions else []
-    for tree in [part for part in ast.parse("".join(source)).body if getattr(part, "name", "") == thing.__name__][-1:]:
-        before = ast.unparse(tree)
-        for number, text in texts(tree, changes(tree)):
-            namespace = dict(functions[0].__globals__)
-            try:
-                exec(text, namespace)
-            except Exception:  # it isn't a program
-                continue
-            line = f"line {number}, `{source[number - 1].strip()}`"
-            yield line, how(before.splitlines(), text.splitlines()), namespace[thing.__name__]
+    """Makes a function's or class's small changes: pairs of what was changed, in words, and the changed thing."""
+    functions = [part for part in (thing, *vars(thing).values()) if inspect.isfunction(part)]
+    source = linecache.getlines(functions[0].__code__.co_filename)
+    [tree] = [part for part in ast.parse("".join(source)).body if getattr(part, "name", "") == thing.__name__]
+    before = ast.unparse(tree)
+    for number, text in texts(tree, changes(tree)):
+        namespace = dict(functions[0].__globals__)
+        try:
+            exec(text, namespace)
+        except Exception:  # it isn't a program
+            continue
+        yield f"line {number}, {source[number - 1].strip()} -> {how(before, text)}", namespace[thing.__name__]
 
 
 def texts(tree, made):
@@ -67,15 +49,9 @@ def texts(tree, made):
 
 
 def how(before, after):
-    """The end of a sentence, and a question: which line is gone, comes before another, or is another one."""
-    differ = [n for n, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
-    if len(after) < len(before):
-        start = re.split(r"[(= ]", before[(differ or [-1])[0]].strip())[0]
-        return f"without its line that begins with `{start}`. What does that line do?"
-    first, last = after[differ[0]].strip(), after[differ[-1]].strip()
-    if first == last:
-        return f"if it had the line `{first}`. What's wrong there?"
-    return f"if it had `{first}` before `{last}`. Which comes first?"
+    """The lines that are new in a program after a change."""
+    lines = [line[2:].strip() for line in ndiff(before.splitlines(), after.splitlines()) if line[0] == "+"]
+    return " / ".join(lines) or "left out"
 
 
 def changes(node, names=(), number=0):
