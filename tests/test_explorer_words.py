@@ -91,8 +91,7 @@ CLAIMS = {
         ({"example": 2}, "context of “BC ?”", "0.498, 0.498, 0.002"),
         ({"num_heads": 2}, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
         ({"num_heads": 2}, "context of “BC ?”", "0.991, 0.003, 0.003 | 0.003, 0.991, 0.003"),
-        ({"num_heads": 2}, "width", "2 heads × 3 = 6"),
-        ({}, "width", "1 head × 3 = 3"),
+        ({"num_heads": 2}, "width, parameters", "2 × 3 = 6, 2 × 108 = 216"),
         (DROPPED, "said", "“BC ?” reads “B 1” in head 1 (9.91), nothing in head 2 (0.00)"),
         (DROPPED, "context of “BC ?”", "9.908, 0.000, 0.000 | 0.000, 0.000, 0.000"),
         (DROPPED, "alt", "Head 1: “BC ?” reads “B 1” (9.91). Head 2: “BC ?” reads nothing (0.00). The context …"),
@@ -103,7 +102,11 @@ CLAIMS = {
         (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.99); … 100%, … 100%"),
         (THIRD, "asked for", "the digits in “A 9” and “G 2”, in this order: 9 and 2"),
         (THIRD, "500 new examples", "first digit right in 100%, second in 100%"),
-        (WIDE | {"num_heads": 4, "example": 3, "d_out": 2}, "said", "… “B 8” in head 1, “A 9” in heads 2 and 3, “G 2” in head 4; …"),
+        (
+            WIDE | {"num_heads": 4, "example": 3, "d_out": 2},
+            "said",
+            "… “B 8” in head 1, “A 9” in heads 2 and 3, “G 2” in head 4; …",
+        ),
         (NARROW, "own key scores highest", "head 1: D and I; head 2: B and D"),
         (NARROW, "picture", "… query key, the fuller the larger its weight one wide: a line … 1st letter …"),
         (

@@ -52,7 +52,7 @@ class WrapperExplorer(HeadsExplorer):
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **look)
         both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
         # the same height with upright and with slanted numbers below the entries
-        return [maps_and_planes(state, 388, 256), [both._replace(height=167)]]
+        return [maps_and_planes(state, 388, 230), [both._replace(height=167)]]
 
     def headline(self, state):
         reads = last_token_reads(state)
@@ -61,12 +61,11 @@ class WrapperExplorer(HeadsExplorer):
         return reads if len(state.weights) == 2 else f"{reads} each, so it gets one average of two digits"
 
     def readouts(self, state):
-        num_heads, width = len(state.weights), state.context.shape[1]
-        parts = " | ".join(listed(part, 3) for part in state.context[-1].chunk(num_heads))
+        n, width = len(state.weights), state.context.shape[1]
+        parts = " | ".join(listed(part, 3) for part in state.context[-1].chunk(n))
         return {
             **({f"context of “{state.tokens[-1]}”": parts} if state.accuracy is None else {}),
-            "width": f"{num_heads} head{'s' * (num_heads > 1)} × {width // num_heads} = {width}",
-            "parameters": f"{num_heads} × {state.parameters // num_heads} = {state.parameters}",
+            "width, parameters": f"{n} × {width // n} = {width}, {n} × {state.parameters // n} = {state.parameters}",
             **task(state),
         }
 

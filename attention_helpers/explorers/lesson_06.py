@@ -34,7 +34,7 @@ OFFERED = {  # by weights
     "trained": {"num_heads": HEADS, "d_out": [2, 4, 8, 16, 32], "example": range(1, 9), "cut": CUTS[:1]},
 }
 MOST_HEADS = 8
-SIDE, HIGH = 166, 92  # of each wide table
+SIDE, HIGH = 166, 88  # of each wide table
 LIGHT, STRONG = 0.18, 0.75  # opacity of a 0, and of the largest entry
 
 
@@ -83,7 +83,7 @@ class SplitExplorer(HeadsExplorer):
         told = 4 if state.accuracy is None else 2
         context = strip(state.context, tokens, owners, "contexts, side by side", SIDE, HIGH, told=told, **look)
         context = beside(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
-        return [[beside(*tables, context)._replace(height=166)], maps_and_planes(state.heads, 402, 226)]
+        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state.heads, 402, 206)]
 
     def headline(self, state):
         reads = last_token_reads(state)
@@ -96,11 +96,11 @@ class SplitExplorer(HeadsExplorer):
         gets = f"{d_out // num_heads} entries of each token"
         if state.cut == CUTS[1]:
             gets = f"{n * d_out // num_heads} of {n * d_out} entries, token after token"
+        by_hand = {"each head gets": gets, f"query of “{state.tokens[-1]}”": listed(state.wide["queries"][-1], 0)}
         return {
             "d_out / num_heads": divided(d_out, num_heads),
-            "each head gets": gets,
             "parameters": str(state.parameters),
-            **(task(state.heads) or {f"query of “{state.tokens[-1]}”": listed(state.wide["queries"][-1], 0)}),
+            **(task(state.heads) or by_hand),
         }
 
     def in_words(self, state):

@@ -26,7 +26,7 @@ class HeadsExplorer(Explorer):
         first = {name: options[0] for name, options in self.offered["hand-made"].items()}
         tooltips = {
             "num_heads": "How many heads read the sentence",
-            "d_out": f"The width of {self.of_d_out}",
+            "d_out": f"The width of {self.of_d_out}; matrices made by hand have {first['d_out']}",
             "example": "Made by hand, the second one swaps two digits of the first",
         }
         row = {name: stops(name, [first[name]], first[name], words) for name, words in tooltips.items()}
@@ -36,7 +36,8 @@ class HeadsExplorer(Explorer):
         return self.offered[values["weights"]]
 
     def unused(self, values):
-        return set() if values["dropout"] else {"seed"}
+        idle = {"d_out": values["weights"] == "hand-made", "seed": values["dropout"] == 0}
+        return {name for name, nothing in idle.items() if nothing}
 
     def note(self, wanted, values):
         gave_way = [name for name in self.offered["hand-made"] if wanted[name] != values[name]]
