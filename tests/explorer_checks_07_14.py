@@ -211,7 +211,7 @@ def check_length(e, length, window, factor, rule, pair):
     x = rotary.held_out_windows(rotary.short_texts(), 256)[:, : length + 1]
     logits, steps = model.steps(x[:, :-1])
     right = logits.log_softmax(dim=-1).gather(-1, x[:, 1:, None])[..., 0]  # (windows, length)
-    assert_close(state.losses, -right.mean(dim=0).double(), atol=1e-4, rtol=1e-4)
+    assert_close(state.losses, -right.mean(dim=0), atol=1e-4, rtol=1e-4)
     entries = slice(None) if pair == "all" else slice(2 * int(pair), 2 * int(pair) + 2)
     queries, keys = (each[:, 3, :, entries].double() for each in (steps[1].queries, steps[1].keys))
     farthest = min(length, window) - 1

@@ -170,7 +170,7 @@ def last_digits():
 
 def kept(name, modules, codes, make):
     """A text from build/live; made, if that wasn't done there by the same package, modules (paths), codes and CPU."""
-    files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
+    files = [*sorted((ROOT / "attention_helpers").rglob("*.py")), *sorted((ROOT / "data").glob("*.*"))]
     parts = [last_digits(), *(path.read_bytes() for path in [*modules, *files])]
     computing = hashlib.sha256(b"".join(parts)).hexdigest()[:24]
     name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
