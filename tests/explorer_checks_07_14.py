@@ -30,7 +30,8 @@ def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, se
     if task == "next character":
         model = seeded(CharacterModel, seed, run.task, d_out, num_heads, dropout=dropout, leaky=mask == "leaky")
     else:
-        model = seeded(LookupModel, seed, LookupTask(questions=1 + (task == "two questions")), d_out, num_heads)
+        lookup = LookupTask(questions=1 + (task == "two questions"))
+        model = seeded(LookupModel, seed, lookup, 32, num_heads, d_out=d_out)
     outputs = model.eval()(x)
     assert_close(state.weights, model.maps(x[:1])[0])
     assert (state.step, run.learning_rate, run.model.attention.dropout.p) == (0, learning_rate, dropout)

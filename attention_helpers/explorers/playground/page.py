@@ -11,6 +11,9 @@ STYLE = """<style>.Playground {container-type: inline-size}
 @container (min-width: 950px) {.Playground .attention-loading {min-height: 32px}}
 .Playground .widget-readout {min-width: 3.6em}
 .Playground .slider-container {min-width: 90px}
+.Playground > .widget-vbox > :first-child .widget-readout {min-width: 2em}
+.Playground > .widget-vbox > :first-child .slider-container {min-width: 80px}
+.Playground > .widget-vbox > :first-child .widget-label {margin-right: 4px}
 .Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
 .Playground .attention-shown {display: none}</style>"""
 # Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.
