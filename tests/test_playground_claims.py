@@ -32,7 +32,7 @@ ADVICE = " after 500 steps; with learning rate 0.01 it would reach 99%."
 FAILS = [
     *(("two questions", 1, width, 1e-2, dropout, MEAN) for width in WIDTHS[1:] for dropout in DROPOUTS),
     *(("two questions", 1, width, 1e-3, 0.0, MEAN) for width in WIDTHS[1:]),
-    *((task, heads, heads, 1e-2, dropout, LINE) for task in QUESTIONS for heads in HEADS for dropout in DROPOUTS),
+    *((task, heads, heads, 1e-2, dropout, LINE) for task in QUESTIONS for heads in HEADS for dropout in (0.0, 0.8)),
     *((task, heads, heads, 1e-3, 0.0, LINE) for task in QUESTIONS for heads in HEADS),
     *(("two questions", num_heads, 32, 1e-4, 0.0, ADVICE) for num_heads in (2, 4)),  # as the start page says
 ]
@@ -82,7 +82,7 @@ def test_what_is_said_to_fail_fails(task, num_heads, d_out, learning_rate, dropo
     for seed in SEEDS:
         values = values_of(task, num_heads, d_out, learning_rate, dropout, seed)
         run = Run(**values)
-        assert best(run) < 0.9, seed
+        assert best(run) < 0.7, seed
         assert words in said(run, values)
 
 
@@ -112,6 +112,22 @@ def test_what_a_newcomer_sees_fail_fails_and_a_second_head_fixes_it_within_five_
     assert two.predicted.tolist() == two.answers[0].tolist()
     best(two, steps=100)
     assert "Head 1 reads" in said(two, values | {"num_heads": 2})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_start_page_is_right_about_narrow_heads_and_dropout(seed):
+    narrow, wider, dropped = (
+        Run(**values_of("one question", 1, d_out, 1e-2, dropout, seed))
+        for d_out, dropout in ((1, 0.0), (2, 0.0), (32, 0.5))
+    )
+    for run, steps in (narrow, 60), (wider, 200), (dropped, 60):
+        run.take(steps - 20)
+        run.take(20)
+    assert 0.1 < narrow.measured[-1].accuracy < 0.35
+    assert wider.measured[-1].accuracy > 0.9
+    assert 0.45 < dropped.measured[-1].right < 0.65
+    assert dropped.measured[-1].accuracy > 0.99
 
 
 @pytest.mark.slow
