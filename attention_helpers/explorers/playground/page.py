@@ -12,7 +12,7 @@ STYLE = """<style>.Playground {container-type: inline-size}
 .Playground .widget-readout {min-width: 3.6em}
 .Playground .slider-container {min-width: 90px}
 .Playground > .widget-vbox > :first-child .widget-readout {min-width: 2em}
-.Playground > .widget-vbox > :first-child .slider-container {min-width: 80px}
+.Playground > .widget-vbox > :first-child .slider-container {min-width: 80px; margin: 0 3px 0 9px}
 .Playground > .widget-vbox > :first-child .widget-label {margin-right: 4px}
 .Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
 .Playground .attention-shown {display: none}</style>"""
