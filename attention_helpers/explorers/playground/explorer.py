@@ -106,6 +106,7 @@ class PlaygroundExplorer(Explorer):
         box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
         more.observe(lambda change: show(box, change["new"]), names="value")
         page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
+        self.message.layout.align_self = "flex-start"
         return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box, shown, page]), self.message]
 
     def choices(self, values):
