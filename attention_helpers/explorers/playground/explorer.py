@@ -23,7 +23,7 @@ SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
 REMEDY = "Add a head"
 ROW = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
 FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
-D_OUT = f"The width of all heads together; d_in is {D_IN}, for the next character it's as wide as d_out"
+D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
 
 
 class PlayState(NamedTuple):
