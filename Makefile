@@ -19,7 +19,7 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models character-models rotary-models figures bench upgrade clean
+	refresh lookup-models character-models rotary-models overfitting long-texts figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,14 @@ character-models: ## train data/character_models.npz again, with which notebook 
 rotary-models: ## train data/rotary_models.npz again, which notebook 11 reads past their training length (half a minute)
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_rotary_models
+
+overfitting: ## train data/overfitting.npz again, whose losses notebook 04 shows (a few seconds)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.train_overfitting
+
+long-texts: ## measure data/long_texts.npz again, which notebook 11's explorer shows (half a minute)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.measure_long_texts
 
 figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, 100 MB)
 	$(ENSURE) test

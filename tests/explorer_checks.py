@@ -64,6 +64,8 @@ def legal(name, state):
     elif name == "LayerExplorer":
         options = [n for n in range(1, 9) if state["d_out"] % n == 0]
         state["num_heads"] = options[state["seed"] % len(options)]
+    elif name == "Playground":
+        state["num_heads"] = min(state["num_heads"], state["d_out"])
     elif name == "CostExplorer":
         fits = [n for n in range(1, 65) if state["width"] % n == 0]
         state["num_heads"] = max(n for n in fits if n <= state["num_heads"])

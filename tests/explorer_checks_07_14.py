@@ -30,7 +30,8 @@ def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, se
     if task == "next character":
         model = seeded(CharacterModel, seed, run.task, d_out, num_heads, dropout=dropout, leaky=mask == "leaky")
     else:
-        model = seeded(LookupModel, seed, LookupTask(questions=1 + (task == "two questions")), d_out, num_heads)
+        lookup = LookupTask(questions=1 + (task == "two questions"))
+        model = seeded(LookupModel, seed, lookup, 32, num_heads, d_out=d_out)
     outputs = model.eval()(x)
     assert_close(state.weights, model.maps(x[:1])[0])
     assert (state.step, run.learning_rate, run.model.attention.dropout.p) == (0, learning_rate, dropout)
@@ -211,7 +212,7 @@ def check_length(e, length, window, factor, rule, pair):
     x = rotary.held_out_windows(rotary.short_texts(), 256)[:, : length + 1]
     logits, steps = model.steps(x[:, :-1])
     right = logits.log_softmax(dim=-1).gather(-1, x[:, 1:, None])[..., 0]  # (windows, length)
-    assert_close(state.losses, -right.mean(dim=0).double(), atol=1e-4, rtol=1e-4)
+    assert_close(state.losses, -right.mean(dim=0), atol=1e-4, rtol=1e-4)
     entries = slice(None) if pair == "all" else slice(2 * int(pair), 2 * int(pair) + 2)
     queries, keys = (each[:, 3, :, entries].double() for each in (steps[1].queries, steps[1].keys))
     farthest = min(length, window) - 1

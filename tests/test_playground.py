@@ -1,5 +1,7 @@
 """The playground: it trains what the course trains, on one thread, disturbs nothing, and shows what it measured."""
 
+import html
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -49,7 +51,7 @@ def test_it_trains_what_the_course_trains(ground):
     ground.speed.value = 2
     ground.run(5)
     task = LookupTask(2)
-    training = Training(seeded(LookupModel, 3, task, 8, 2), task, learning_rate=1e-2, seed=3, keep=False)
+    training = Training(seeded(LookupModel, 3, task, 32, 2, d_out=8), task, learning_rate=1e-2, seed=3, keep=False)
     for _ in range(5):
         training.take_step()
     trained = ground.arrays.run.model.state_dict()
@@ -233,9 +235,22 @@ def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved
     assert (ground.arrays.step, ground.arrays.run.seed) == (6, 9)
 
 
-@pytest.mark.parametrize("values", [{"num_heads": 2}, {"task": "one question"}, {"task": "next character"}])
+def test_heads_that_do_not_divide_d_out_give_way_and_come_back(ground):
+    ground.controls["num_heads"].value = 4
+    for d_out, heads, said in (2, 2, "4 .* d_out 2: 2 heads"), (1, 1, "4 .* d_out 1: one head"), (4, 4, ""):
+        ground.controls["d_out"].value = d_out
+        assert (ground.values["num_heads"], ground.arrays.weights.shape[0]) == (heads, heads)
+        assert re.search(said, html.unescape(ground.message.value))
+        assert bool(ground.message.value) == bool(said)
+    with pytest.raises(ValueError, match="num_heads must be one of 1, 2, got 4"):
+        ground.set(d_out=2, num_heads=4)
+
+
+@pytest.mark.parametrize(
+    "values", [{"num_heads": 2}, {"d_out": 4}, {"d_out": 1}, {"task": "one question"}, {"task": "next character"}]
+)
 def test_a_second_head_is_not_offered_where_it_is_not_what_lacks(ground, values):
-    ground.set(num_heads=1, d_out=4)
+    ground.set(num_heads=1, d_out=8)
     ground.set(**values)
     ground.speed.value = 20
     ground.run(60)

@@ -1,22 +1,40 @@
 """Claims about all runs, in the playground's headline and the notebooks, hold for ten seeds out of ten."""
 
-import itertools
+from itertools import product
 
 import pytest
 
 from attention_helpers.explorers.playground.explorer import LONGEST, PlaygroundExplorer
-from attention_helpers.explorers.playground.headline import APART, OFF, PATIENT, SURE, fixes, good, headline
+from attention_helpers.explorers.playground.headline import (
+    APART,
+    HEADS,
+    OFF,
+    PATIENT,
+    SURE,
+    WIDTHS,
+    fixes,
+    good,
+    headline,
+)
 from attention_helpers.explorers.playground.runs import QUESTIONS, Run
 
 SEEDS, EVERY = range(10), 10
-WIDTHS, HEADS, DROPOUTS = (4, 8, 16, 32, 64), (1, 2, 4), (0.0, 0.2, 0.5, 0.8)
-MENDED = [(task, *sizes) for task in QUESTIONS for sizes in itertools.product(*good(task).values())]
+DROPOUTS = (0.0, 0.2, 0.5, 0.8)
+LEARNED = [
+    (task, heads, *sizes)
+    for task in QUESTIONS
+    for heads in good(task, 1)["num_heads"]
+    for sizes in product(*list(good(task, heads).values())[1:])
+]
 
-WHY, ADVICE = "One head makes one weighted average", " after 500 steps; with learning rate 0.01 it would reach 99%."
+MEAN, LINE = "One head makes one weighted average", "A head of width 1 can only find two ends of a line"
+ADVICE = " after 500 steps; with learning rate 0.01 it would reach 99%."
 FAILS = [
-    *((1, width, 1e-2, dropout, WHY) for width in WIDTHS for dropout in DROPOUTS),
-    *((1, width, 1e-3, 0.0, WHY) for width in WIDTHS),
-    *((num_heads, 32, 1e-4, 0.0, ADVICE) for num_heads in (2, 4)),  # as the start page says
+    *(("two questions", 1, width, 1e-2, dropout, MEAN) for width in WIDTHS[1:] for dropout in DROPOUTS),
+    *(("two questions", 1, width, 1e-3, 0.0, MEAN) for width in WIDTHS[1:]),
+    *((task, heads, heads, 1e-2, dropout, LINE) for task in QUESTIONS for heads in HEADS for dropout in (0.0, 0.8)),
+    *((task, heads, heads, 1e-3, 0.0, LINE) for task in QUESTIONS for heads in HEADS),
+    *(("two questions", num_heads, 32, 1e-4, 0.0, ADVICE) for num_heads in (2, 4)),  # as the start page says
 ]
 
 
@@ -38,12 +56,18 @@ def best(run, steps=LONGEST):
 
 
 def test_the_settings_that_are_said_to_learn_are_told_nothing():
-    for task, *sizes in MENDED:
-        assert fixes(task, **dict(zip(good(task), sizes, strict=True))) == {}
+    for task, *sizes in LEARNED:
+        assert fixes(task, **dict(zip(good(task, 1), sizes, strict=True))) == {}
+
+
+def test_what_the_headline_advises_is_among_them():
+    for task, heads, width, rate, dropout in product(QUESTIONS, HEADS, WIDTHS, [*OFF, 1e-3, 1e-2], DROPOUTS):
+        sizes = dict(zip(good(task, 1), (heads, width, rate, dropout), strict=True))
+        assert (task, *(sizes | fixes(task, **sizes)).values()) in LEARNED
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "num_heads", "d_out", "learning_rate", "dropout"), MENDED)
+@pytest.mark.parametrize(("task", "num_heads", "d_out", "learning_rate", "dropout"), LEARNED)
 def test_what_the_verdict_advises_is_learned(task, num_heads, d_out, learning_rate, dropout):
     for seed in SEEDS:
         values = values_of(task, num_heads, d_out, learning_rate, dropout, seed)
@@ -53,12 +77,12 @@ def test_what_the_verdict_advises_is_learned(task, num_heads, d_out, learning_ra
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_heads", "d_out", "learning_rate", "dropout", "words"), FAILS)
-def test_what_is_said_to_fail_fails(num_heads, d_out, learning_rate, dropout, words):
+@pytest.mark.parametrize(("task", "num_heads", "d_out", "learning_rate", "dropout", "words"), FAILS)
+def test_what_is_said_to_fail_fails(task, num_heads, d_out, learning_rate, dropout, words):
     for seed in SEEDS:
-        values = values_of("two questions", num_heads, d_out, learning_rate, dropout, seed)
+        values = values_of(task, num_heads, d_out, learning_rate, dropout, seed)
         run = Run(**values)
-        assert best(run) < 0.9, seed
+        assert best(run) < 0.7, seed
         assert words in said(run, values)
 
 
@@ -91,8 +115,24 @@ def test_what_a_newcomer_sees_fail_fails_and_a_second_head_fixes_it_within_five_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_start_page_is_right_about_narrow_heads_and_dropout(seed):
+    narrow, wider, dropped = (
+        Run(**values_of("one question", 1, d_out, 1e-2, dropout, seed))
+        for d_out, dropout in ((1, 0.0), (2, 0.0), (32, 0.5))
+    )
+    for run, steps in (narrow, 60), (wider, 200), (dropped, 60):
+        run.take(steps - 20)
+        run.take(20)
+    assert 0.1 < narrow.measured[-1].accuracy < 0.35
+    assert wider.measured[-1].accuracy > 0.9
+    assert 0.45 < dropped.measured[-1].right < 0.65
+    assert dropped.measured[-1].accuracy > 0.99
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("num_heads", HEADS)
-@pytest.mark.parametrize("d_out", [16, 32, 64])
+@pytest.mark.parametrize("d_out", [16, 32])
 @pytest.mark.parametrize("mask", ["causal", "leaky"])
 def test_a_leak_is_named_where_there_is_one_and_nowhere_else(mask, d_out, num_heads):
     for seed in SEEDS[:: 1 if d_out == 32 else 3]:

@@ -1,20 +1,25 @@
 """Notebook 11: a text longer than any in training, with a head's scores by distance and the loss by position."""
 
+import itertools
 import math
 from functools import cache
 from typing import NamedTuple
 
 import ipywidgets as widgets
+import numpy as np
 import torch
-from torch.nn import functional as F
 
+from .._data import data_file
 from ..modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
-from ..training.rotary import held_out_windows, short_texts, trained
+from ..training.rotary import short_texts
 from .base import Explorer, stops
 from .svg import AXIS, LEFT, PALE, TOP, Drawing, axes, curve, line, tag, text
 
-RULES = ("linear", "NTK-aware", "Llama 3", "YaRN")
+RULES, FACTORS = ("linear", "NTK-aware", "Llama 3", "YaRN"), (1, 2, 4, 8)
+SCALINGS = [(RULES[0], 1), *itertools.product(RULES, FACTORS[1:])]  # with factor 1, all rules are the same
 SEEN, LENGTHS, LONGEST = 32, (32, 48, 64, 96, 128, 192, 256), 256  # characters: in training, and here
+WINDOWS = (16, 32, 48, LONGEST)
+FILE, SCORE = data_file("long_texts.npz"), 3000  # how many steps of what is stored make a score of 1
 EACH = 8  # positions per point of the loss's curve
 PLAIN, HEAD = rope_frequencies(16), 4  # the model's frequencies, and the head of the second layer that is shown
 WIDE, TALL = 380, 200  # of a chart
@@ -40,20 +45,15 @@ def scaled(rule, factor):
 
 
 @cache
-def read(length, window, factor, rule):
-    """Means over held-out texts: losses (length,), each pair's part of HEAD's scores (pairs, distances), and far."""
-    frequencies, multiply = scaled(rule, factor)
-    model = trained().double().change(frequencies=frequencies, factor=multiply, window=window)
-    texts = held_out_windows(short_texts(), LONGEST)[:, : length + 1]
-    losses, scores, far = 0, 0, 0
-    for few in texts.split(5):  # all at once would take hundreds of megabytes
-        logits, (_, second) = model.steps(few[:, :-1])
-        losses += F.cross_entropy(logits.transpose(1, 2), few[:, 1:], reduction="none").sum(dim=0)
-        queries, keys = (x[:, HEAD - 1].unflatten(-1, (-1, 2)) for x in (second.queries, second.keys))
-        scores += torch.einsum("bqpi,bkpi->pqk", queries, keys) * model.attention[1].scale
-        far += second.weights[:, HEAD - 1, -1, : length - SEEN].sum().item()
-    by_distance = [scores.diagonal(-distance, 1, 2).mean(dim=1) for distance in range(min(length, window))]
-    return losses / len(texts), torch.stack(by_distance, dim=1) / len(texts), far / len(texts)
+def stored():
+    """What tools/training/measure_long_texts.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
+
+    Losses are in nats by position, (scalings, windows, LONGEST); far is that of LengthState, (scalings, windows,
+    lengths); scores are each pair's part of HEAD's, (scalings, windows, lengths, pairs, LONGEST), by distance.
+    """
+    with np.load(FILE) as measured:
+        losses, far, scores = (torch.from_numpy(measured[name]) for name in ("losses", "far", "scores"))
+    return losses, far, scores / SCORE
 
 
 class LengthExplorer(Explorer):
@@ -63,11 +63,11 @@ class LengthExplorer(Explorer):
     """
 
     def make_controls(self):
-        widths = [(str(width), width) for width in (16, 32, 48)] + [("none", LONGEST)]
+        widths = [(str(width) if width < LONGEST else "none", width) for width in WINDOWS]
         return {
             "length": stops("length", LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
             "window": stops("window", widths, LONGEST, "How many characters each one sees, including itself"),
-            "factor": stops("factor", (1, 2, 4, 8), 1, "The text is to be how many times longer; 1 scales nothing"),
+            "factor": stops("factor", FACTORS, 1, "The text is to be how many times longer; 1 scales nothing"),
             "rule": widgets.Dropdown(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
             "pair": stops("pair", ("all", *map(str, range(8))), "all", "Whose part of the scores is shown"),
         }
@@ -81,10 +81,13 @@ class LengthExplorer(Explorer):
         return " ".join(filter(None, [rule, "window does nothing here: the text isn't longer." if wide else ""]))
 
     def compute(self, length, window, factor, rule, pair):
-        losses, parts, far = read(length, window, factor, rule if factor > 1 else RULES[0])
-        scores = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
-        angle = (len(scores) - 1) * scaled(rule, factor)[0][followed(pair)].item()
-        return LengthState(pair, scores, losses, far, angle)
+        losses, far, scores = stored()
+        at = SCALINGS.index((rule if factor > 1 else RULES[0], factor)), WINDOWS.index(window)
+        read = *at, LENGTHS.index(length)
+        parts = scores[read][:, : min(length, window)]  # (pairs, distances)
+        shown = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
+        angle = (len(shown) - 1) * scaled(rule, factor)[0][followed(pair)].item()
+        return LengthState(pair, shown, losses[at][:length], far[read].item(), angle)
 
     def picture(self, state):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()

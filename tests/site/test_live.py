@@ -130,7 +130,7 @@ def test_the_playground_plays_when_seen_and_stays_still_for_those_who_want_no_mo
 
 def test_one_head_fails_and_the_button_gives_it_a_second_one(opened):
     tab = opened(FRONT, reduced_motion="reduce")
-    remedy = tab.get_by_role("button", name="Give it a second head")
+    remedy = tab.get_by_role("button", name="Add a head")
     assert not remedy.is_visible()
     tab.locator(".live select").select_option("one head")
     remedy.click()

@@ -20,7 +20,7 @@ def control(each, index):
 
 
 BUTTONS = """<button type="button" class="live-play">Play</button>
-<button type="button" class="live-remedy">Give it a second head</button>"""
+<button type="button" class="live-remedy">Add a head</button>"""
 BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 <div class="live-controls" hidden>{controls}</div>
 <p class="live-said" role="status"></p>

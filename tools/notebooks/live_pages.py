@@ -31,6 +31,7 @@ RUNS = {
     "two heads": {"num_heads": 2, "learning_rate": 0.01},
     "steps too small": {"num_heads": 1, "learning_rate": 0.0001},
     "steps too large": {"num_heads": 1, "learning_rate": 0.1},
+    "one question, d_out 1": {"task": "one question", "d_out": 1},
 }
 RESCUES = {
     "none": {"factor": 1, "window": 256},
@@ -121,7 +122,7 @@ class Live:
                 self.explorer.set_nearest(**values)
             return
         run, step = chosen[0], chosen[1]["step"]
-        if not self.explorer.values.items() >= run.items() or self.explorer.arrays.step > step:
+        if self.explorer.values != self.first | run or self.explorer.arrays.step > step:
             self.explorer.set(**self.first | run)
         if more := step - self.explorer.arrays.step:
             self.explorer.run(more)
@@ -151,7 +152,7 @@ class Live:
         states, fails = trees.Trees(), []
         for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
             states.add(f'<div class="live-view">{self.page(place)}</div>')
-            if self.trains and self.explorer.buttons["Give it a second head"].layout.visibility is None:
+            if self.trains and self.explorer.buttons["Add a head"].layout.visibility is None:
                 fails.append(len(states.roots) - 1)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
@@ -171,7 +172,7 @@ def last_digits():
 
 def kept(name, modules, codes, make):
     """A text from build/live; made, if that wasn't done there by the same package, modules (paths), codes and CPU."""
-    files = sorted(path for path in (ROOT / "attention_helpers").rglob("*") if path.suffix in {".py", ".npz", ".txt"})
+    files = [*sorted((ROOT / "attention_helpers").rglob("*.py")), *sorted((ROOT / "data").glob("*.*"))]
     parts = [last_digits(), *(path.read_bytes() for path in [*modules, *files])]
     computing = hashlib.sha256(b"".join(parts)).hexdigest()[:24]
     name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"

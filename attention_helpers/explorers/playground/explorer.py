@@ -13,15 +13,17 @@ from ..base import Explorer, answer_quietly, seed, stops
 from ..svg import below
 from ..words import shares
 from .charts import answer, maps, measured_curves, nats, percent, question_arcs, sentence
-from .headline import SURE, asked, explained, fails, headline
+from .headline import HEADS, SURE, WIDTHS, asked, explained, headline, lacks_a_head
 from .page import SHOWN, STYLE
 from .player import Player
-from .runs import NEXT, TASKS, Run
+from .runs import D_IN, NEXT, TASKS, Run
 
 LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
 SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
-REMEDY = "Give it a second head"
-ROW = {"flex_flow": "row wrap", "grid_gap": "4px 12px", "align_items": "center"}
+REMEDY = "Add a head"
+ROW = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
+FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
+D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
 
 
 class PlayState(NamedTuple):
@@ -60,10 +62,10 @@ class PlaygroundExplorer(Explorer):
         return {
             "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
             "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
-            "num_heads": widgets.ToggleButtons(options=[1, 2, 4], description="heads", tooltip="They share d_out"),
-            "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
-            "d_out": stops("d_out", [4, 8, 16, 32, 64], 32, "The width of all heads together; d_in is the same"),
+            "num_heads": widgets.ToggleButtons(options=HEADS, description="heads", tooltip="They share d_out"),
+            "d_out": stops("d_out", WIDTHS, D_IN, D_OUT),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
+            "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
             "seed": seed(0),
         }
 
@@ -80,7 +82,7 @@ class PlaygroundExplorer(Explorer):
             button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
             button.on_click(lambda _, pressed=pressed: pressed())
             self.buttons[name] = button
-        self.buttons["Play"].button_style, self.buttons["Play"].layout.width = "primary", "84px"
+        self.buttons["Play"].button_style, self.buttons["Play"].layout.width = "primary", "80px"
         self.buttons[REMEDY].add_class("attention-remedy")
         self.buttons["shown"].add_class("attention-shown")
         auto = f"auto: {SOON} up to step {SURE}, then {LATER}"
@@ -93,9 +95,10 @@ class PlaygroundExplorer(Explorer):
         play, remedy, step, restart, shown, speed = self.make_extras()
         more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
         more.add_class("attention-more")
-        first, others = [*self.controls.values()][:4], [*self.controls.values()][4:]
-        for control, width in zip(first, ("172px", "auto", "auto", "234px"), strict=True):
-            control.layout.width = width
+        first = [self.controls[name] for name in FIRST_ROW]
+        others = [control for name, control in self.controls.items() if name not in FIRST_ROW]
+        for control, width in zip(first, FIRST_ROW.values(), strict=True):
+            control.layout.width = width  # heads keep theirs, so that nothing moves where fewer are possible
         for control in (*first, *others, speed):
             control.style.description_width = "initial"
         for widget in (play, remedy, step, restart, shown, speed, more):
@@ -103,7 +106,17 @@ class PlaygroundExplorer(Explorer):
         box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
         more.observe(lambda change: show(box, change["new"]), names="value")
         page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
+        self.message.layout.align_self = "flex-start"
         return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box, shown, page]), self.message]
+
+    def choices(self, values):
+        return {"num_heads": [heads for heads in HEADS if values["d_out"] % heads == 0]}
+
+    def note(self, wanted, values):
+        heads, said = values["num_heads"], "{} doesn't divide d_out {}: {} instead."
+        if wanted["num_heads"] == heads:
+            return ""
+        return said.format(wanted["num_heads"], values["d_out"], "one head" if heads == 1 else f"{heads} heads")
 
     def compute(self, **values):
         return self.state_of(Run(**values), values)
@@ -213,9 +226,11 @@ class PlaygroundExplorer(Explorer):
 
     def _draw(self, state):
         super()._draw(state)
-        # it keeps its room, so that nothing jumps when it's offered
-        self.buttons[REMEDY].layout.visibility = None if fails(state, **state.values) else "hidden"
-        show(self.controls["mask"], "mask" not in self.unused(state.values))
+        # it keeps its room where it may be offered, so that nothing jumps when it is
+        self.buttons[REMEDY].layout.visibility = None if lacks_a_head(state, **state.values) else "hidden"
+        masks = "mask" not in self.unused(state.values)
+        show(self.controls["mask"], masks)
+        show(self.buttons[REMEDY], not masks)
 
     def _show_button(self):
         name, icon = ("Pause", "pause") if self.playing else ("Play", "play")

@@ -9,22 +9,28 @@ import math
 from .charts import nats, percent
 from .runs import LEARNED, NEXT, STEADY
 
+HEADS, WIDTHS = (1, 2, 4), (1, 2, 4, 8, 16, 32)  # what the playground offers as num_heads and d_out
 PATIENT = 150  # steps before a headline names other settings, if more steps might be enough
-SURE = 60  # steps before it says that one head isn't enough, since no number of steps is
+SURE = 60  # steps before it says that heads are too few or too narrow, since no number of steps is enough
 OFF = {1e-4: "small", 1e-1: "large"}  # learning rates that are far from the good one
 APART = 0.3  # nats: if the honest loss exceeds the usual one by more, the model reads the future
 SAID = {"num_heads": "{} heads", "d_out": "d_out {}", "learning_rate": "learning rate {}", "dropout": "dropout {}"}
 TRAINING = "Training: with every step, the question reads differently."
-BLEND = "One head makes one weighted average: both answers come out of it, and {}."
+BLEND = "One head makes one weighted average"
+BOTH = f"{BLEND}: both answers come out of it, and {{}}."
 OF_BOTH = ("here both are wrong", "one stays wrong", "are right here by luck")  # by the number of right answers
+LINE = "A head of width 1 can only find two ends of a line"
 
 
-def good(task):
-    """By control, the values with which the lookup task is learned in at most 500 steps, for any seed."""
-    two = task == "two questions"
+def good(task, num_heads):
+    """By control, the values with which the lookup task is learned in at most 500 steps, for any seed.
+
+    num_heads: a good one, or d_out is what's good for the nearest.
+    """
+    heads, least = ((2, 4), 4) if task == "two questions" else (HEADS, 2)  # least: the width of a head
     return {
-        "num_heads": (2, 4) if two else (1, 2, 4),
-        "d_out": (16, 32, 64) if two else (32, 64),  # one head of width 16 gets stuck from one seed in ten
+        "num_heads": heads,
+        "d_out": tuple(width for width in WIDTHS if width >= least * max(num_heads, heads[0])),
         "learning_rate": (0.01,),
         "dropout": (0, 0.2),
     }
@@ -32,18 +38,28 @@ def good(task):
 
 def fixes(task, **sizes):
     """The nearest good value for each control that doesn't have one; with all of them, the task is learned."""
-    apart = {name: values for name, values in good(task).items() if sizes[name] not in values}
+    known = good(task, sizes["num_heads"])
+    apart = {name: values for name, values in known.items() if sizes[name] not in values}
     return {name: min(values, key=lambda value: abs(value - sizes[name])) for name, values in apart.items()}
 
 
-def cannot(task, num_heads):
-    """Whether the task can't be learned with any width, dropout or learning rate: one head, two ordered answers."""
-    return task == "two questions" and num_heads == 1
+def cannot(task, num_heads, d_out):
+    """Why the task can't be learned, whatever dropout, learning rate and seed; None if it can."""
+    if d_out == num_heads:
+        return LINE
+    return BLEND if task == "two questions" and num_heads == 1 else None
 
 
-def fails(state, task, num_heads, learning_rate, **_):
-    """Whether a second head is what lacks, and the run has shown it."""
-    return cannot(task, num_heads) and learning_rate not in OFF and state.step >= SURE and state.learned is None
+def fails(state, task, num_heads, d_out, learning_rate, **_):
+    """Whether a task that can't be learned wasn't, after enough steps of a learning rate that isn't far off."""
+    failed = state.step >= SURE and state.learned is None and learning_rate not in OFF
+    return bool(cannot(task, num_heads, d_out)) and failed
+
+
+def lacks_a_head(state, task, **sizes):
+    """Whether a run has failed that only lacks a second head."""
+    fixed = fixes(task, **sizes)
+    return fails(state, task, **sizes) and "num_heads" in fixed and "d_out" not in fixed
 
 
 def headline(state, task, **sizes):
@@ -57,16 +73,18 @@ def headline(state, task, **sizes):
         return "Untrained: every answer is a guess."
     if state.learned is not None:
         return f"Learned: {percent(LEARNED)} for {STEADY} steps, from step {state.learned} on.{who_reads(state)}"
-    if fails(state, task, **sizes):
-        return BLEND.format(OF_BOTH[sum(a == b for a, b in zip(state.predicted, state.answers, strict=True))])
+    if lacks_a_head(state, task, **sizes):
+        return BOTH.format(OF_BOTH[sum(a == b for a, b in zip(state.predicted, state.answers, strict=True))])
     rate, fixed = sizes["learning_rate"], fixes(task, **sizes)
+    others = " and ".join(SAID[name].format(value) for name, value in fixed.items())
+    if fails(state, task, **sizes):
+        return f"{cannot(task, sizes['num_heads'], sizes['d_out'])}; {others} would reach {percent(LEARNED)}."
     no_other = {*fixed} <= {"learning_rate", "num_heads"}
     if rate in OFF and no_other and SURE <= state.step < PATIENT and now.accuracy < 0.5:
         return f"{percent(now.accuracy)} after {state.step} steps of learning rate {rate}: they're too {OFF[rate]}."
     if state.step < PATIENT or not fixed or now.accuracy >= LEARNED:
         return TRAINING
-    with_these = " and ".join(SAID[name].format(value) for name, value in fixed.items())
-    return f"{percent(now.accuracy)} after {state.step} steps; with {with_these} it would reach {percent(LEARNED)}."
+    return f"{percent(now.accuracy)} after {state.step} steps; with {others} it would reach {percent(LEARNED)}."
 
 
 def who_reads(state):

@@ -8,9 +8,12 @@ STYLE = """<style>.Playground {container-type: inline-size}
 .Playground .attention-headline {min-height: 2.6em}
 @container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
     .Playground .attention-headline {min-height: 0}}
-@container (min-width: 950px) {.Playground .attention-loading {min-height: 32px}}
+@container (min-width: 920px) {.Playground .attention-loading {min-height: 32px}}
 .Playground .widget-readout {min-width: 3.6em}
 .Playground .slider-container {min-width: 90px}
+.Playground > .widget-vbox > :first-child .widget-readout {min-width: 2em}
+.Playground > .widget-vbox > :first-child .slider-container {min-width: 80px; margin: 0 3px 0 9px}
+.Playground > .widget-vbox > :first-child .widget-label {margin-right: 4px}
 .Playground .attention-remedy {background: #a84300; color: #fff; font-weight: bold}
 .Playground .attention-shown {display: none}</style>"""
 # Once it's shown, the page itself presses a button that nobody sees, unless the reader wants less motion.

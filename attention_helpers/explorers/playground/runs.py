@@ -11,7 +11,7 @@ from ...training.lookup import LookupModel, LookupTask
 from ...training.loop import Training
 
 QUESTIONS = {"two questions": 2, "one question": 1}
-NEXT = "next character"
+NEXT, D_IN = "next character", 32  # the width of the lookup's embeddings, whatever d_out
 TASKS = [*QUESTIONS, NEXT]
 HELD_OUT = 2_718_281_828  # the held-out examples' seed; the first 10,000 steps of no seed use it
 HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten pictures
@@ -47,10 +47,13 @@ def task_of(name):
 
 
 def model_of(task, d_out, num_heads, dropout, leaky, seed):
-    """A LookupModel or a CharacterModel with d_in = d_out, whose weights depend only on the seed."""
+    """A model whose weights depend only on the seed: a LookupModel, or a CharacterModel with d_in = d_out.
+
+    A CharacterModel adds what attention gives to what it got, so both must be as wide.
+    """
     if isinstance(task, Characters):
         return seeded(CharacterModel, seed, task, d_out, num_heads, dropout=dropout, leaky=leaky)
-    model = seeded(LookupModel, seed, task, d_out, num_heads)
+    model = seeded(LookupModel, seed, task, D_IN, num_heads, d_out=d_out)
     model.attention.dropout.p = dropout
     return model
 

@@ -1,0 +1,26 @@
+"""Train the models that DropoutExplorer shows in notebook 04, and write data/overfitting.npz: their losses and maps.
+
+Usage: python -m tools.training.train_overfitting [FILE]     (a few seconds)
+
+The notebook trains them in the same way. Another kind of CPU ends with other last digits.
+"""
+
+import sys
+
+import numpy as np
+import torch
+
+from attention_helpers.explorers.lesson_04 import FILE, RATES, SEED
+from attention_helpers.training.overfitting import train
+
+
+def main(path=FILE):
+    torch.set_num_threads(1)  # models as small as these gain nothing from a second core
+    runs = [train(p, SEED) for p in RATES]
+    losses, maps = (np.float32([getattr(run, name).numpy() for run in runs]) for name in ("losses", "maps"))
+    _, answers = runs[0].sets[1]
+    np.savez_compressed(path, losses=losses, maps=maps, always_0=np.float32(answers.square().mean()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
