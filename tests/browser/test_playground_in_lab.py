@@ -15,9 +15,11 @@ NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share
 BOX = ".jp-OutputArea-output .Playground"
 REMEDY = ".attention-remedy"
 # Parts of controls that leave their control, and so overlap the next.
-SPILLED = """box => [...box.querySelectorAll('.widget-inline-hbox > *')].filter(part => part.offsetParent
-    && part.getBoundingClientRect().right > part.parentNode.getBoundingClientRect().right + 1).map(part => part.innerText)
-"""
+SPILLED = """box => {
+    const right = part => part.getBoundingClientRect().right;
+    return [...box.querySelectorAll('.widget-inline-hbox > *')].filter(part => part.offsetParent)
+        .filter(part => right(part) > right(part.parentNode) + 1).map(part => part.innerText);
+}"""
 # When the picture changed, and to which step; and what each frame had: the playground's height and the picture's top.
 WATCH = """() => {
     [window.seen, window.frames] = [[], []];
