@@ -30,10 +30,9 @@ LEARNED = [
 MEAN, LINE = "One head makes one weighted average", "A head of width 1 can only find two ends of a line"
 ADVICE = " after 500 steps; with learning rate 0.01 it would reach 99%."
 FAILS = [
-    *(("two questions", 1, width, 1e-2, dropout, MEAN) for width in WIDTHS[1:] for dropout in DROPOUTS),
-    *(("two questions", 1, width, 1e-3, 0.0, MEAN) for width in WIDTHS[1:]),
-    *((task, heads, heads, 1e-2, dropout, LINE) for task in QUESTIONS for heads in HEADS for dropout in (0.0, 0.8)),
-    *((task, heads, heads, 1e-3, 0.0, LINE) for task in QUESTIONS for heads in HEADS),
+    *(("two questions", 1, width, 1e-2, dropout, MEAN) for width in (2, 32) for dropout in (0.0, 0.8)),
+    ("two questions", 1, 32, 1e-3, 0.0, MEAN),
+    *((task, heads, heads, 1e-2, 0.0, LINE) for task in QUESTIONS for heads in HEADS),
     *(("two questions", num_heads, 32, 1e-4, 0.0, ADVICE) for num_heads in (2, 4)),  # as the start page says
 ]
 
@@ -66,8 +65,18 @@ def test_what_the_headline_advises_is_among_them():
         assert (task, *(sizes | fixes(task, **sizes)).values()) in LEARNED
 
 
+def at_the_ends(task, heads):
+    """Of what's learned with so many heads: the narrowest with each dropout, and the widest."""
+    widths = good(task, heads)["d_out"]
+    ends = {(widths[0], 0), (widths[0], 0.2), (widths[-1], 0)}
+    return [each for each in LEARNED if each[:2] == (task, heads) and (each[2], each[4]) in ends]
+
+
+ENDS = [case for task in QUESTIONS for heads in good(task, 1)["num_heads"] for case in at_the_ends(task, heads)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "num_heads", "d_out", "learning_rate", "dropout"), LEARNED)
+@pytest.mark.parametrize(("task", "num_heads", "d_out", "learning_rate", "dropout"), ENDS)
 def test_what_the_verdict_advises_is_learned(task, num_heads, d_out, learning_rate, dropout):
     for seed in SEEDS:
         values = values_of(task, num_heads, d_out, learning_rate, dropout, seed)
