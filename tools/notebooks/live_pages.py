@@ -49,11 +49,11 @@ GRIDS = {
     "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
     "KeyWidthExplorer": {"d_out": EVERY, "step": EVERY, "asked": [0, 1]},
     "WrapperExplorer": {"num_heads": EVERY, "d_out": EVERY, "dropout": [0.0, 0.2], "example": [1, 2]},
-    "SplitExplorer": {"num_heads": EVERY, "d_out": slice(1, None), "dropout": [0.0, 0.5], "cut": EVERY},
+    "SplitExplorer": {"num_heads": EVERY, "d_out": [8, 32], "dropout": [0.0, 0.5], "cut": EVERY},
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
-    "LayerExplorer": {"d_out": [2, 4, 8], "seed": [123, 124]},  # of the class in the cell
+    "LayerExplorer": {"d_out": [2, 4, 8]},  # of the class in the cell
     "TextExplorer": {"back": EVERY},
     "LengthExplorer": {"length": [32, 64, 128, 256], "rescue": RESCUES, "pair": ["all", "0", "2"]},
     "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
@@ -78,6 +78,7 @@ def settings(name, values, controls):
     known = values_of(controls[name]) if name in controls else {}
     labels = {value: label for label, value in known.items()}
     chosen = list(known.values())[values] if isinstance(values, slice) else values
+    chosen = [value for value in chosen if not known or value in labels]  # with weights made by hand there are others
     return {labels.get(value, str(value)): {name: value} for value in chosen}
 
 
