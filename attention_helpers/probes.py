@@ -161,6 +161,7 @@ def perturbations(x, j):
     return words, torch.cat(poked)
 
 
+@functools.lru_cache
 def ways_to_move(d_in, scale):
     """Each way to move a token in words, and its step, (ways, d_in); the first stands for "set to zero"."""
     ways, steps, found = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)], directions(d_in)
@@ -171,7 +172,6 @@ def ways_to_move(d_in, scale):
     return ways, torch.stack(steps)
 
 
-@functools.cache
 def directions(d_in):
     """Directions in which to move a token, name -> (d_in,).
 

@@ -42,7 +42,7 @@ LAYERS = {
     "Renamed": (2, ALL, WHOLE),
     "OverQueriesAndBack": (2, ALL, WRAPPER),
     "InOne": (2, ALL, WRAPPER),
-    "SoftmaxOfOutput": (2, "✓✓✓✓?✓✓", "No fault found, but its weights are those of MultiHeadAttentionWrapper, but not"),
+    "SoftmaxOfOutput": (2, "✓✓✓✓?✓✓", "No fault found, but its weights are those of MultiHeadAttentionW"),
     "Grouped": (2, "✓✓✓✓✓✓", f"{FINE}, rows sum to 1"),
     # the future
     "TorchModule": (2, "•✓✓✓✓✓✓", WHOLE + " without its mask$", "no weight after the"),
@@ -55,7 +55,7 @@ LAYERS = {
     "OneHeadMasked": (2, "✗✓✓✓•✓✓", FUTURE + "its mask hides only some of it"),
     "OverTime": (2, "✗✓✗✓•✓✓", FUTURE + r"softmax in line \d+ runs over the queries", "it would be dim=-1"),
     "WeightsTurned": (2, "✗✓✗✓•✓✓", FUTURE + r"its weights are transposed by transpose in line \d+", "the columns do"),
-    "HeadsMixed": (2, "✗✗✓✓✗✓✓", FUTURE + "the reshape in line .* mixes the rows", "a map has a weight", "it would match"),
+    "HeadsMixed": (2, "✗✗✓✓✗✓✓", FUTURE + "the reshape in line .* mixes the rows", "a map has a weight", "would match"),
     "Convolution": (0, "✗•?✓✓✓", FUTURE + "conv1d in line", "row 0 moves by 0.64 when token 1 is set to z", ", 4, 4"),
     # the past
     "ViewWithoutTranspose": (2, "✓✗✓✓•✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1; does "),

@@ -1,4 +1,4 @@
-"""Call any layer with one sentence, whatever its `forward` wants it to be called: x, or query, key and value, or more."""
+"""Call any layer with one sentence, whatever its `forward` calls it: x, or query, key and value, or more."""
 
 import inspect
 import io
@@ -31,7 +31,7 @@ class Taking:
     The sentence is passed as x, query, key, value, and so on, in the order of `forward`; a required mask gets a causal
     one, or None. A layer that takes the tokens first, (num_tokens, b, d_in), gets them so. If a layer returns several
     tensors, we judge the output: the first with one row per token that isn't a table of weights. An error in the
-    learner's code becomes a ValueError that names the line.
+    learner's code becomes a ValueError that names the line. `settle` decides where the tokens are.
     """
 
     def __init__(self, layer, x):
@@ -52,7 +52,6 @@ class Taking:
                 except Exception:
                     printed.truncate(end)
                     raise error from None  # it takes neither, so the learner sees what's wrong with the batch
-            self.try_tokens_first()
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""
@@ -91,7 +90,7 @@ class Taking:
         self.returns_weights = bool(watched.maps) and bool(tensors) and watched.weights[self.place]
         self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
 
-    def try_tokens_first(self):
+    def settle(self):
         """Turn to (num_tokens, b, d_in) if a row reads only itself as things are, and other tokens then."""
         before = self.measure()
         if self.x.ndim < 3 or not self.reads_only_itself():

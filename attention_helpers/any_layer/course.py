@@ -121,11 +121,8 @@ def on_the_course(layer, x, result, watched):
                     "scrambled", {"claim": VIEWS[change[0]], "how": HOW[change[0]], "name": name, "where": ""}
                 )
             head_dim = len(qkv[0][0]) // num_heads
-            return (
-                Finding("course", {"name": name, "without": without})
-                if factor == 1
-                else other_scale(name, factor, head_dim)
-            )
+            same_layer = Finding("course", {"name": name, "without": without})
+            return same_layer if factor == 1 else other_scale(name, factor, head_dim)
         if not change and result.shape == x.shape:
             same = same and max_difference(result, expected + x) > near  # else there's only a residual more
     said = {"name": name, "gap": gaps[0]}

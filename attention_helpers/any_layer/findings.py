@@ -12,7 +12,7 @@ from contextlib import suppress
 import torch
 
 from ..probes import all_rows, find_leak, perturbations, rounding
-from ..seeded import undisturbed
+from ..seeded import DrawnFrom, undisturbed
 from .lines import error_line, failure, memory, with_line
 from .maps import NEAR, find_maps, is_table, outputs_of
 from .verdicts import Finding, counted, leak_in_words
@@ -211,39 +211,36 @@ def reads_the_batch(call):
     return False
 
 
-def on_training(call, draw, unmasked):
-    """Whether an earlier row depends on a later token in training mode, where each call draws the same numbers.
+def on_training(call, seed, unmasked):
+    """Whether an earlier row depends on a later token in training mode, where each call draws the same from the seed.
 
-    draw: makes the next call draw the same again. A layer that is unmasked in eval mode can only have a mask here.
-    None if all is as in eval mode, or if it can't be told.
+    None if all is as in eval mode, or if it can't be told. Without a mask in eval mode, only its mask in training is
+    looked at.
     """
-    if unmasked:
-        return mask_only_in_training(call)
-    x, num_tokens = call.x, call.x.shape[-2]
-    torch_rows = lambda given: (draw(), call.rows_of(call(given)))[1]  # noqa: E731
-    with undisturbed(call.layer, training=True), suppress(Exception):
-        before, again = torch_rows(x.clone()), torch_rows(x.clone())
-        if not torch.equal(before, again):
+    x, num_tokens, generator = call.x, call.x.shape[-2], torch.Generator()
+
+    def rows_of(given):
+        generator.manual_seed(seed)
+        return call.rows_of(call(given))
+
+    with undisturbed(call.layer, training=True), DrawnFrom(generator), suppress(Exception):
+        if unmasked:
+            maps = find_maps(call, x, again=False).maps
+            masked = maps and not any(each.weights.triu(1).any() for each in maps)
+            return Finding("mask in training") if masked else None
+        before = rows_of(x.clone())
+        if not torch.equal(before, rows_of(x.clone())):
             return None
         for first in (num_tokens - 1, 1):
             poked = x.clone()
             poked[..., first:, :] = 3 * x.flip(-2)[..., first:, :] + 1
-            change = (torch_rows(poked) - before)[:first].abs().amax(dim=-1)
+            change = (rows_of(poked) - before)[:first].abs().amax(dim=-1)
             limit = rounding(before[None], poked.reshape(1, -1)).item()
             if (change > limit).any():
                 row = int((change > limit).nonzero()[0])
                 after = " and all after it are" if first < num_tokens - 1 else " is"
                 leak = f"row {row} moves by {change[row]:.2g} when token {first}{after} changed"
-                draw()
                 return Finding("future in training", {"leak": leak, "cause": cause_in_training(call, leak)})
-    return None
-
-
-def mask_only_in_training(call):
-    with undisturbed(call.layer, training=True), suppress(Exception):
-        maps = find_maps(call, call.x, again=False).maps
-        if maps and not any(each.weights.triu(1).any() for each in maps):
-            return Finding("mask in training")
     return None
 
 
@@ -295,7 +292,7 @@ def over_queries(made):
 
 
 def mixing_view(views, num_tokens):
-    """The first view or reshape that mixes tokens, as (name with line, shape before, after); () if the shapes show none.
+    """The first view that mixes tokens, as (name with line, shape before, shape after); () if the shapes show none.
 
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
     same product as before. We leave out tables of tokens by tokens, which relative positions shift by such views.

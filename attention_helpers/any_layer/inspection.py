@@ -1,7 +1,7 @@
 """Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
 import io
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from typing import NamedTuple
 
 import torch
@@ -49,18 +49,23 @@ def look_at(layer, x, seed, training=False):
     real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
     generator = torch.Generator().manual_seed(seed)
-    with DrawnFrom(generator), learners_code(), undisturbed(layer, training=False):
-        before = generator.get_state()
-        call = Taking(layer, x)
-        random = not torch.equal(before, generator.get_state())
-        with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
-            operations = trace(call, call.x)
-        found = judge(call, operations.rows, random, lambda: generator.manual_seed(seed))
+    drawn = DrawnFrom(generator)
+    with learners_code(), undisturbed(layer, training=False):
+        with drawn:
+            before = generator.get_state()
+            call = Taking(layer, x)
+            random = not torch.equal(before, generator.get_state())
+        with drawn if random else nullcontext():  # it slows each operation down
+            call.settle()
+            with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
+                operations = trace(call, call.x)
+            found = judge(call, operations.rows, random, seed)
         shown, result = call.watched, call.rows
         if training and isinstance(layer, torch.nn.Module):
             generator.manual_seed(seed)
             layer.train()
-            shown = find_maps(call, call.x, again=False)
+            with drawn:
+                shown = find_maps(call, call.x, again=False)
             result = call.rows_of(shown.result)
     return state_of(call, shown, result, random, found, operations, printed.getvalue())
 
@@ -90,8 +95,8 @@ def state_of(call, shown, result, random, found, operations, printed):
     )
 
 
-def judge(call, operations, random, draw):
-    """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; draw: see on_training."""
+def judge(call, operations, random, seed):
+    """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; seed: see on_training."""
     watched, num_tokens = call.watched, call.x.shape[-2]
     lines = [line for *_, line in watched.operations]
     lines = lines if len(lines) == len(operations) else [""] * len(operations)
@@ -113,7 +118,7 @@ def judge(call, operations, random, draw):
     sound = sound and future != "unjudged"  # else there's nothing to compare with
     unmasked = future in ("no mask", "no mask, by its name", "all, without maps")
     if unmasked or future in ("past only", "context"):
-        said["training"] = findings.on_training(call, draw, unmasked)
+        said["training"] = findings.on_training(call, seed, unmasked)
     if sound and not call.returns_weights:
         if not call.others:
             said["past"] = findings.on_the_past(call, unmasked, mixing)
@@ -139,24 +144,8 @@ def judge(call, operations, random, draw):
 
 
 ORDER = [
-    "returned",
-    "unregistered",
-    "chance",
-    "nan",
-    "future",
-    "training",
-    "past",
-    "summed",
-    "mixed",
-    "early",
-    "sums",
-    "unused",
-    "course",
-    "scale",
-    "projections",
-    "first",
-    "fewer",
-    "batch",
+    *("returned", "unregistered", "chance", "nan", "future", "training", "past", "summed", "mixed", "early", "sums"),
+    *("unused", "course", "scale", "projections", "first", "fewer", "batch"),
 ]
 
 

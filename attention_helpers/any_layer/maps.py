@@ -127,7 +127,7 @@ class _Watcher(TorchFunctionMode):
         self.dropped = {}  # id of a table of scores -> names the dropout that changed them
         self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
-        self.spread = {}  # id of a tensor (..., num_tokens, num_tokens, d): a map's weights times the values, not summed
+        self.spread = {}  # id of a tensor (..., num_tokens, num_tokens, d): weights times values, not summed yet
 
     def watch(self, layer, x):
         self.from_x, seen = {id(x)}, self.seen

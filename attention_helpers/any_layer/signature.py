@@ -89,7 +89,7 @@ class Config:
 
 
 def with_sizes(attention, width):
-    """A function with the sizes as arguments that a class asks of its only argument, a config; or else the class itself.
+    """A function of the sizes that a class asks of its only argument, a config; or else the class itself.
 
     width: of the sentence, which the config has under all names for widths.
     """

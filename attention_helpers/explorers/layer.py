@@ -32,10 +32,10 @@ class LayerExplorer(SentenceExplorer):
 
     attention: a class or function that makes a layer from sizes with the usual names (d_in, d_out, num_heads, dropout,
     qkv_bias, context_length, ...), or from a config with such names; arguments: those that should stay fixed, and those
-    with other names, where a list is for a slider. The layer's `forward` takes (1, num_tokens, d_in), (num_tokens, d_in)
-    or (num_tokens, 1, d_in), once or as queries, keys, values and context, and returns one row per token, alone or with
-    other tensors in a tuple, list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState; None until the class
-    has run without an error. Verdicts are for eval mode.
+    with other names, where a list is for a slider. The layer's `forward` takes (1, num_tokens, d_in), (num_tokens,
+    d_in) or (num_tokens, 1, d_in), once or as queries, keys, values and context, and returns one row per token, alone
+    or with other tensors in a tuple, list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a
+    LayerState; None until the class has run without an error. Verdicts are for eval mode, unless they say otherwise.
     Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
     If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
     """
