@@ -125,6 +125,8 @@ class Taking:
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
             gets["mask"] = mask if mask is None else mask[..., :num_tokens, :num_tokens]
+            if mask is not None and mask.ndim == x.ndim == 3:
+                gets["mask"] = gets["mask"].expand(len(x), -1, -1)
         roles = self.roles or [("", "ours", False)]
         positional = [gets[role] for _, role, only_named in roles if not only_named]
         return positional, {name: gets[role] for name, role, only_named in roles if only_named}

@@ -62,6 +62,8 @@ def on_the_future(call, dead, mixing, names):
     if cause != UNMASKED:
         return Finding("future", said | {"cause": cause or said["leak"]})
     name, triangle = names
+    if mask_only_in_training(call):
+        return Finding("mask in training")
     if triangle:
         return Finding("future", said | {"cause": f"{triangle} makes a mask, but no weight after the diagonal is 0"})
     said["unasked"] = unasked
@@ -211,11 +213,18 @@ def reads_the_batch(call):
     return False
 
 
-def on_training(call, seed, unmasked):
+def mask_only_in_training(call):
+    """Whether a layer's maps, which hide nothing in eval mode, hide the future in training mode."""
+    with undisturbed(call.layer, training=True), DrawnFrom(torch.Generator()), suppress(Exception):
+        maps = find_maps(call, call.x, again=False).maps
+        return bool(maps) and not any(each.weights.triu(1).any() for each in maps)
+    return False
+
+
+def on_training(call, seed):
     """Whether an earlier row depends on a later token in training mode, where each call draws the same from the seed.
 
-    None if all is as in eval mode, or if it can't be told. Without a mask in eval mode, only its mask in training is
-    looked at.
+    None if not, or if it can't be told.
     """
     x, num_tokens, generator = call.x, call.x.shape[-2], torch.Generator()
 
@@ -224,10 +233,6 @@ def on_training(call, seed, unmasked):
         return call.rows_of(call(given))
 
     with undisturbed(call.layer, training=True), DrawnFrom(generator), suppress(Exception):
-        if unmasked:
-            maps = find_maps(call, x, again=False).maps
-            masked = maps and not any(each.weights.triu(1).any() for each in maps)
-            return Finding("mask in training") if masked else None
         before = rows_of(x.clone())
         if not torch.equal(before, rows_of(x.clone())):
             return None

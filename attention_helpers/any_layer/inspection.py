@@ -117,8 +117,8 @@ def judge(call, operations, random, seed):
     future = said["future"].kind if sound else ""
     sound = sound and future != "unjudged"  # else there's nothing to compare with
     unmasked = future in ("no mask", "no mask, by its name", "all, without maps")
-    if unmasked or future in ("past only", "context"):
-        said["training"] = findings.on_training(call, seed, unmasked)
+    if future in ("past only", "context"):
+        said["training"] = findings.on_training(call, seed)
     if sound and not call.returns_weights:
         if not call.others:
             said["past"] = findings.on_the_past(call, unmasked, mixing)
