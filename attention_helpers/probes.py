@@ -11,7 +11,7 @@ from .checks import check_finite, check_plain, check_tensor
 from .seeded import undisturbed
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
-STARTS = 30, 300  # how much larger than x the sentences are from which find_leak starts again
+STARTS = 30, 1000  # how much larger than x the sentences are from which find_leak starts again
 ROUNDING = 16  # changes of up to so many epsilons of the largest number involved count as rounding
 
 
@@ -89,7 +89,7 @@ def find_leak(layer, x):
 
     Each token, alone and together with all after it, is moved by five sizes, up and down, along several directions and
     single entries, then set to zero; and it's swapped with the next. The rows before it must stay as they are, except
-    for rounding. Then we start again from sentences that are 30 and 300 times as large, because a mask of -100 hides
+    for rounding. Then we start again from sentences that are 30 and 1000 times as large, because a mask of -100 hides
     the future only from rows whose own scores are larger. A leak that takes yet another poke isn't found, so finding
     none doesn't prove that a layer is causal.
 

@@ -104,7 +104,14 @@ def filled(value):
     return lambda self, scores: scores.where(~future(scores.shape[-1]), value).softmax(-1)
 
 
+def values_first(self, x):
+    q, k, v = self.heads(x)
+    weights = self.weights((q @ k.mT / 2).masked_fill(future(x.shape[1]), -torch.inf))
+    return self.join((v.mT @ weights.mT).mT)
+
+
 RIGHT = {
+    "values first": lambda: changed(forward=values_first),
     "parameters that are read through views": lambda: changed(Own),
     "tokens first": lambda: changed(TokensLead),
     "talking heads": lambda: changed(TalkingHeads),
@@ -154,6 +161,7 @@ CALLED = {
     "a mask that keeps": lambda s, x, mask: s.masked(x, ~mask),
     "a mask for each sentence": lambda s, x, mask: s.masked(x, ~mask.view(len(x), 1, *mask.shape[1:])),
     "a mask that's None": lambda s, x, mask: Causal.forward(s, x) if mask is None else mask.no_such_thing,
+    "padding's mask too": lambda s, x, key_padding_mask: CALLED["a mask that's None"](s, x, key_padding_mask),
     "a config's names": lambda s, hidden_states, key_value_states: Causal.forward(s, hidden_states),
 }
 
@@ -245,6 +253,7 @@ FAULTS = {
     "turned": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("bhqk,bhqd->bhkd", w, v))}, "by einsum"),
     "turned, with dots": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("...qk,...qd->...kd", w, v))}, "by"),
     "sum of products": (Causal, {"forward": mixed_by(lambda w, v: (w[..., None] * v[:, :, :, None]).sum(2))}, "by sum"),
+    "values first, turned": (Causal, {"forward": mixed_by(lambda w, v: (v.mT @ w).mT)}, "transposed by matmul"),
     "all heads' values": (
         Causal,
         {"forward": mixed_by(lambda w, v: torch.einsum("bhqk,bgkd->bhqd", w, v))},

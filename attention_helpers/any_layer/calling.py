@@ -124,6 +124,7 @@ class Taking:
             gets = {"ours": x, "other": other[:num_tokens].expand(*x.shape[:-2], num_tokens, x.shape[-1])}
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
+            gets["none"] = None
             gets["mask"] = mask if mask is None else mask[..., :num_tokens, :num_tokens]
             if mask is not None and mask.ndim == x.ndim == 3:
                 gets["mask"] = gets["mask"].expand(len(x), -1, -1)
@@ -168,7 +169,7 @@ def is_mask(name):
 def role_of(name, first):
     """What an argument of `forward` gets: our sentence, another text (the same sentence), or a mask; "" if unknown."""
     if "mask" in name:
-        return "mask"
+        return "mask" if is_mask(name) else "none"
     stem = ENDS.sub("", name.lower().strip("_"))
     if first or not stem or all(OURS.fullmatch(part) for part in stem.split("_") if part):
         return "ours"

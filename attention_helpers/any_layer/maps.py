@@ -221,6 +221,9 @@ class _Watcher(TorchFunctionMode):
         if name in PRODUCTS:
             found.used, found.mixed = inputs[place].clone(), True
             found.context = output.clone()
+            if name != "einsum" and place:  # values.mT @ weights.mT
+                self.turn(found)
+                found.context = output.mT.clone()
             if name == "einsum":
                 self.read_letters(found, args, inputs, place, output)
         elif any(each.requires_grad for each in inputs):

@@ -1,5 +1,6 @@
 """Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
 
+import gc
 import html
 import re
 from contextlib import suppress
@@ -179,6 +180,7 @@ class LayerExplorer(SentenceExplorer):
         try:
             super()._begin()
             self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
+            gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
             last, name = LAST.get((name_of(self.attention), *self.tokens)), name_of(self.attention)
             if last:
