@@ -117,9 +117,8 @@ def on_the_course(layer, x, result, watched):
             if {*change} <= {*map(role, matrices(layer))} and change:  # else their order is the author's choice
                 return exchanged(name, change, factor)
             if change and change[0] in VIEWS:
-                return Finding(
-                    "scrambled", {"claim": VIEWS[change[0]], "how": HOW[change[0]], "name": name, "where": ""}
-                )
+                claim, how = VIEWS[change[0]]
+                return Finding("scrambled", {"claim": claim, "how": how, "name": name, "where": ""})
             head_dim = len(qkv[0][0]) // num_heads
             same_layer = Finding("course", {"name": name, "without": without})
             return same_layer if factor == 1 else other_scale(name, factor, head_dim)
@@ -129,15 +128,10 @@ def on_the_course(layer, x, result, watched):
     return Finding("same weights" if same and gaps[0] > 100 * near else "other numbers", said)
 
 
-VIEWS = {
-    "cut": "Its heads are cut from several tokens",
-    "joined": "Its heads are joined without a transpose",
-    "first": "All heads use the first head's values",
-}
-HOW = {
-    "cut": "with a transpose after the view",
-    "joined": "with a transpose before the view",
-    "first": "with the values of each head",
+VIEWS = {  # what else can be different, its claim, and what would be right
+    "cut": ("Its heads are cut from several tokens", "with a transpose after the view"),
+    "joined": ("Its heads are joined without a transpose", "with a transpose before the view"),
+    "first": ("All heads use the first head's values", "with the values of each head"),
 }
 
 

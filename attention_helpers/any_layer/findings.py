@@ -166,9 +166,8 @@ def on_the_past(call, unmasked, mixing):
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     if torch.equal(read, distance == 0):
-        why = "; it attends over the batch, as nn.MultiheadAttention does without batch_first=True"
-        why = why * reads_the_batch(call) or "; " * bool(call.watched.among) + call.watched.among
-        return Finding("only itself", {"tried": tried, "why": why})
+        among = call.watched.among
+        return Finding("only itself", {"tried": tried, "why": f"; {among}" * bool(among)})
     window = int(distance.where(read, -1).max()) + 1
     row = int(unread.any(dim=1).nonzero().max())
     missed = unread[row].nonzero().flatten().tolist()
@@ -201,16 +200,6 @@ def unread_tokens(call, still):
             still[:, j] &= ~((change > limit) & alone[:, None]).any(dim=0)
             tried += int(alone.sum())
     return still, tried
-
-
-def reads_the_batch(call):
-    """Whether a layer takes (num_tokens, b, d_in): there, later rows move with the first token."""
-    turned = call.x.reshape(call.x.shape[-2], 1, -1)
-    poked = turned.clone()
-    poked[0] = 0.0
-    with suppress(Exception):
-        return bool((call.output(poked) - call.output(turned))[1:].abs().max() > NEAR)
-    return False
 
 
 def mask_only_in_training(call):
@@ -314,13 +303,8 @@ def mixing_view(views, num_tokens):
     return ()
 
 
-def unused_operations(rows, lines):
-    """(name, shape, line) of each operation whose result nobody used. rows: a Trace's; lines: one for each."""
-    return [(row.operation, row.output, line) for row, line in zip(rows, lines, strict=True) if row.unused]
-
-
 def on_unused(dead, unread):
-    """On unused_operations, and the names of parameters that no operation read."""
+    """On results that nobody used, as (name, shape, line), and the names of parameters that no operation read."""
     if dead:
         spare = all(name in IDLE for name, *_ in dead)
         where = "; ".join(with_line(name, line, code=True) for name, _, line in dead)
@@ -385,17 +369,18 @@ def on_projections(call, parameters):
     parameters: pairs (name, parameter).
     """
     named = {memory(each): (name, each) for name, each in parameters if each.ndim > 1}
-    used = [named[key] for key in call.watched.projects if key in named]
-    times = Counter(name for name, _ in used)
-    for name, parameter in used:
-        if times[name] > 1 and memory(parameter) not in call.watched.sliced:
-            return Finding("shared", {"name": name, "times": times[name]})
+    used = [(*named[memory(each)], each) for each in call.watched.projects if memory(each) in named]
+    name, times = next(
+        iter(Counter(name for name, whole, part in used if whole.numel() == part.numel()).most_common(1)), ("", 0)
+    )
+    if times > 1:
+        return Finding("shared", {"name": name, "times": times})
     with suppress(Exception), torch.enable_grad():
         rows = call.rows_of(call(call.x.clone()))
         generator = torch.Generator().manual_seed(0)
         loss = (rows * torch.randn(rows.shape, generator=generator).to(rows)).sum()
-        grads = torch.autograd.grad(loss, [each for _, each in used], allow_unused=True)
-        for (name, parameter), grad in zip(used, grads, strict=True):
+        grads = torch.autograd.grad(loss, [each for _, each, _ in used], allow_unused=True)
+        for (name, parameter, _), grad in zip(used, grads, strict=True):
             for parts in (2, 3, len(parameter)) if grad is not None else ():
                 if len(parameter) % parts == 0 and parts > 1:
                     live = [bool(part.any()) for part in grad.chunk(parts)]

@@ -100,7 +100,8 @@ def judge(call, operations, random, seed):
     watched, num_tokens = call.watched, call.x.shape[-2]
     lines = [line for *_, line in watched.operations]
     lines = lines if len(lines) == len(operations) else [""] * len(operations)
-    dead, mixing = findings.unused_operations(operations, lines), findings.mixing_view(watched.views, num_tokens)
+    dead = [(row.operation, row.output, line) for row, line in zip(operations, lines, strict=True) if row.unused]
+    mixing = findings.mixing_view(watched.views, num_tokens)
     unread, loose = registered(call.layer, watched.read)
     said, maps = {}, watched.maps
     if call.returns_weights:
@@ -182,12 +183,10 @@ def hints(call, num_tokens):
 
 
 def is_triangle(table):
-    lower, upper = (table.float()[..., keep].flatten() for keep in (_lower(table), ~_lower(table)))
-    return bool((lower == lower[0]).all() and (upper == upper[0]).all() and lower[0] != upper[0])
-
-
-def _lower(table):
-    return torch.ones(table.shape[-2:], dtype=torch.bool).tril()
+    """Whether a mask's lower triangle holds one number, and the rest another."""
+    keep = torch.ones(table.shape[-2:], dtype=torch.bool).tril()
+    lower, upper = (table.float()[..., part].unique() for part in (keep, ~keep))
+    return len(lower) == len(upper) == 1 and lower != upper
 
 
 def side_by_side(maps, num_tokens):

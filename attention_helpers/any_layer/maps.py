@@ -6,6 +6,7 @@ weights, so we compute those again from the arguments.
 """
 
 import io
+import itertools
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -63,8 +64,7 @@ class Watched:
     scaled: list = field(default_factory=list)  # (factor or None, width or None, how many tables) of each softmax
     projects: list = field(
         default_factory=list
-    )  # memory of each parameter that a product multiplies with what's from x
-    sliced: set = field(default_factory=set)  # the memory of those of which only a part is multiplied
+    )  # parameters, or views of them, by which products multiply what's from x
     summed: tuple = ()  # (einsum with its line, letter, size): it sums over what only the values have
     eps: float = 0.0  # of the coarsest floating-point numbers that we saw
     fewer: Exception | None = None  # what the call with one token fewer raised
@@ -89,41 +89,26 @@ def find_maps(layer, x, again=True):
         return watched
     names = shorter.operations
     if again and (len(names), len(shorter.weights)) == (len(watched.operations), len(watched.weights)):
-        watched.maps = [
-            found for found in watched.maps if found.made_by in AGAIN or is_table(names[found.operation][1], fewer)
-        ]
+        shrinks = [each.made_by in AGAIN or is_table(names[each.operation][1], fewer) for each in watched.maps]
+        watched.maps = [*itertools.compress(watched.maps, shrinks)]
         watched.weights = [all(both) for both in zip(watched.weights, shorter.weights, strict=True)]
         watched.early = shorter.early and watched.early
     return watched
 
 
 def outputs_of(layer, x):
-    """(name, line, a copy of its result) of each operation of layer(x)."""
-    watch = _Outputs()
-    with torch.no_grad(), watch:
-        layer(x)
-    return watch.seen
-
-
-class _Outputs(TorchFunctionMode):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **kwargs or {})
-        line = calling_line(sys._getframe(1), outputs_of)
-        if tensors_in((args, kwargs)):  # else it isn't made of x
-            self.seen += [(operation_name(func), line, each.clone()) for each in tensors_in(result)[:1]]
-        return result
+    """(name, line, a copy of its result) of each operation of layer(x) whose inputs have numbers."""
+    watcher = _Watcher(x.shape[-2], copies=[])
+    watcher.watch(layer, x)
+    return watcher.copies
 
 
 class _Watcher(TorchFunctionMode):
     """Follows each matrix of weights until it averages the values."""
 
-    def __init__(self, num_tokens):
+    def __init__(self, num_tokens, copies=None):
         super().__init__()
-        self.num_tokens, self.seen, self.scales = num_tokens, Watched(), Scales()
+        self.num_tokens, self.copies, self.seen, self.scales = num_tokens, copies, Watched(), Scales()
         self.dropped = {}  # id of a table of scores -> names the dropout that changed them
         self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
@@ -154,17 +139,13 @@ class _Watcher(TorchFunctionMode):
             self.note(name, line, args, kwargs, inputs, outputs[0])
             if name == "softmax":
                 seen.scaled.append((*self.scales.of(inputs[0]), outputs[0].shape[:-2].numel()))
+            if self.copies is not None and inputs:
+                self.copies.append((name, line, outputs[0].clone()))
             self.scales.follow(name, args, kwargs, inputs, outputs)
             if name == "scaled_dot_product_attention":
                 seen.scaled.append((*self.scales.fused, outputs[0].shape[:-2].numel()))
             if name in PRODUCTS | {"linear"} and id(outputs[0]) in self.from_x:
-                weights = [each for each in inputs if each.requires_grad and each.ndim > 1]
-                seen.projects += [memory(each) for each in weights]
-                seen.sliced |= {
-                    memory(each)
-                    for each in weights
-                    if each.numel() * each.element_size() != each.untyped_storage().nbytes()
-                }
+                seen.projects += [each for each in inputs if each.requires_grad and each.ndim > 1]
             if name in AGAIN:
                 self.add(AGAIN[name](*args, **kwargs), inputs, outputs[0])
             self.follow(name, args, kwargs, inputs, outputs[0])
@@ -234,15 +215,15 @@ class _Watcher(TorchFunctionMode):
                 found.used = output.clone()
                 if self.holds_weights(output):
                     if name in TRANSPOSES and torch.equal(output, found.weights.mT):
-                        found.turned = "" if found.turned else with_line(*self.seen.operations[-1][::2])
-                    found.weights = found.used
+                        self.turn(found)
+                    found.used = found.weights = output.clone()
         elif output.shape[-3:-1] == (self.num_tokens, self.num_tokens):
             self.spread[id(output)] = found
 
     def sum_up(self, found, dim, ndim, output):
         """A map's weights times the values are summed: over the keys, or over the queries by mistake."""
-        found.mixed, places = True, {-2: "keys", -3: "queries"}
-        if isinstance(dim, int) and places.get(dim % ndim - ndim) == "queries":
+        found.mixed = True
+        if isinstance(dim, int) and dim % ndim == ndim - 3:
             self.turn(found)
         else:
             found.context = output.clone()
