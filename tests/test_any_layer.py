@@ -195,7 +195,7 @@ def test_what_forward_needs_besides_is_no_fault_of_the_class():
 
 def test_the_mask_that_would_hide_the_future_is_named():
     said = said_of(seeded(nn.MultiheadAttention, 0, 8, 2, batch_first=True, bias=False))
-    assert said.endswith("computes what the course's MultiHeadAttention computes without its mask")
+    assert said.endswith("course's MultiHeadAttention computes without its mask: `forward` got no `attn_mask`")
     words = verdicts_on(seeded(nn.MultiheadAttention, 0, 8, 2, batch_first=True))["future"].words
     assert "`forward` got no `attn_mask`" in words
 

@@ -123,13 +123,14 @@ def first_mixer(call):
         x = call.x.clone()
         x[..., -1, :] += 1.0 * changed
         calls.append(outputs_of(call, x))
-    for (name, line, before), (*_, after) in zip(*calls, strict=False):
-        if before.shape != after.shape or not before.is_floating_point():
+    for (name, line, size_before, before), (*_, after) in zip(*calls, strict=False):
+        if before.shape != after.shape or not before.is_floating_point() or name in ("pad", "cat"):
             continue
-        sizes = [size for size in before.shape if size % num_tokens == 0]
+        merged = before.numel() >= size_before and any(size % num_tokens == 0 for size in before.shape)
+        known = num_tokens in before.shape
         for dim in (dim for dim, size in enumerate(before.shape) if size == num_tokens):
             before, after = before.narrow(dim, 0, num_tokens - 1), after.narrow(dim, 0, num_tokens - 1)
-        if (not sizes or num_tokens in sizes) and not torch.equal(before, after):
+        if (known or not merged) and not torch.equal(before, after):
             return f"{with_line(name, line)} mixes later tokens into earlier rows"
     return ""
 
@@ -370,19 +371,18 @@ def on_projections(call, parameters):
     """
     named = {memory(each): (name, each) for name, each in parameters if each.ndim > 1}
     used = [(*named[memory(each)], each) for each in call.watched.projects if memory(each) in named]
-    name, times = next(
-        iter(Counter(name for name, whole, part in used if whole.numel() == part.numel()).most_common(1)), ("", 0)
-    )
-    if times > 1:
-        return Finding("shared", {"name": name, "times": times})
+    for name, times in Counter(name for name, whole, part in used if whole.numel() == part.numel()).items():
+        if times > 1:
+            return Finding("shared", {"name": name, "times": times})
     with suppress(Exception), torch.enable_grad():
         rows = call.rows_of(call(call.x.clone()))
         generator = torch.Generator().manual_seed(0)
         loss = (rows * torch.randn(rows.shape, generator=generator).to(rows)).sum()
         grads = torch.autograd.grad(loss, [each for _, each, _ in used], allow_unused=True)
         for (name, parameter, _), grad in zip(used, grads, strict=True):
-            for parts in (2, 3, len(parameter)) if grad is not None else ():
-                if len(parameter) % parts == 0 and parts > 1:
+            whole = [2, 3] if parameter.ndim < 3 else [len(parameter)]  # a matrix for each head
+            for parts in whole if grad is not None else ():
+                if len(parameter) % parts == 0:
                     live = [bool(part.any()) for part in grad.chunk(parts)]
                     if live[0] and not live[-1]:
                         return Finding("idle part", {"name": name, "idle": live.count(False), "parts": parts})

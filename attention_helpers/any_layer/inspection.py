@@ -124,6 +124,8 @@ def judge(call, operations, random, seed):
         if not call.others:
             said["past"] = findings.on_the_past(call, unmasked, mixing)
         said["course"] = on_the_course(call.layer, call.x, call.rows, watched)
+        if unmasked and call.mask and said["course"] and said["course"].data.get("without"):
+            said["course"].data["without"] += f": `forward` got no `{call.mask}`"
         if unmasked and mixing and (not said["course"] or said["course"].kind != "course"):
             said["mixed"] = mixed_rows(said, mixing)
         if not said["course"] or said["course"].kind in ("other numbers", "same weights"):

@@ -97,7 +97,7 @@ def find_maps(layer, x, again=True):
 
 
 def outputs_of(layer, x):
-    """(name, line, a copy of its result) of each operation of layer(x) whose inputs have numbers."""
+    """(name, line, its largest input's size, a copy of its result) of each operation of layer(x) on tensors."""
     watcher = _Watcher(x.shape[-2], copies=[])
     watcher.watch(layer, x)
     return watcher.copies
@@ -140,7 +140,7 @@ class _Watcher(TorchFunctionMode):
             if name == "softmax":
                 seen.scaled.append((*self.scales.of(inputs[0]), outputs[0].shape[:-2].numel()))
             if self.copies is not None and inputs:
-                self.copies.append((name, line, outputs[0].clone()))
+                self.copies.append((name, line, max(each.numel() for each in inputs), outputs[0].clone()))
             self.scales.follow(name, args, kwargs, inputs, outputs)
             if name == "scaled_dot_product_attention":
                 seen.scaled.append((*self.scales.fused, outputs[0].shape[:-2].numel()))

@@ -125,7 +125,7 @@ def headline(verdicts, name):
     open_ones = [verdict for verdict in verdicts.values() if verdict.sign == "?" and verdict.kind not in ("no map",)]
     if open_ones:
         first = open_ones[0]
-        return f"No fault found, but {first.cause or first.claim + ' ' + first.words}"
+        return f"No fault found, but {first.cause}" if first.cause else f"{first.claim} {first.words}"
     if "no mask" in kinds:
         return f"{name} has no mask{turned}: {kinds['no mask'].words}"
     if "window" in kinds:
