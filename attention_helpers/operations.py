@@ -6,6 +6,7 @@ No error is raised and the numbers look plausible. The trace calls that row "nev
 
 import traceback
 import weakref
+from dataclasses import is_dataclass
 from typing import NamedTuple
 
 import torch
@@ -208,13 +209,15 @@ def operation_name(func):
 
 
 def tensors_in(tree):
-    """All tensors in nested tuples, lists, dicts and slices."""
+    """All tensors in nested tuples, lists, dicts, slices and dataclasses."""
     if isinstance(tree, torch.Tensor):
         return [tree]
     if isinstance(tree, dict):
         tree = tree.values()
     elif isinstance(tree, slice):
         tree = (tree.start, tree.stop, tree.step)
+    elif is_dataclass(tree):
+        tree = vars(tree).values()
     elif not isinstance(tree, (tuple, list)):
         return []
     return [tensor for part in tree for tensor in tensors_in(part)]

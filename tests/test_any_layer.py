@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import other_layers
@@ -110,7 +111,13 @@ def values_first(self, x):
     return self.join((v.mT @ weights.mT).mT)
 
 
+@dataclass
+class Output:
+    last_hidden_state: torch.Tensor
+
+
 RIGHT = {
+    "a dataclass as its result": lambda: changed(forward=lambda s, x: Output(Causal.forward(s, x))),
     "values first": lambda: changed(forward=values_first),
     "parameters that are read through views": lambda: changed(Own),
     "tokens first": lambda: changed(TokensLead),
