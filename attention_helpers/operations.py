@@ -4,14 +4,23 @@
 No error is raised and the numbers look plausible. The trace calls that row "never used".
 """
 
+import traceback
 import weakref
+from dataclasses import is_dataclass
 from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .seeded import undisturbed
+
 NEVER_USED = "never used"
 OPAQUE = {"multi_head_attention_forward": "opaque: torch runs it as a whole, the trace does not see inside"}
+COMPILED = {  # modules of torch whose work happens where no trace sees it
+    "torch.nn.attention.flex_attention": "flex_attention",
+    "torch._dynamo": "torch.compile",
+    "torch._functorch": "torch.vmap",
+}
 # These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
 METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
 
@@ -86,6 +95,8 @@ def trace(f, /, *args, **kwargs):
     split counts as used if one of its parts is.
     Errors: TypeError if f can't be called; what f itself raises comes through unchanged.
 
+    A module's mode, buffers and attributes, and torch's random numbers, are afterwards as they were.
+
     Limits: we only see operations of the calling thread that torch reports to Python, so we don't see inside a scripted
     function or nn.MultiheadAttention (whose fast path is off under a trace). Since we follow memory, this is for plain
     tensors, not for sparse or nested ones, or for functions made by torch.func or torch.compile. Results that torch's
@@ -95,10 +106,29 @@ def trace(f, /, *args, **kwargs):
     if not callable(f):
         hint = ": write trace(layer, x), not trace(layer(x))" if isinstance(f, torch.Tensor) else ""
         raise TypeError(f"f must be callable, got {type(f).__name__}{hint}")
+    f = getattr(f, "_orig_mod", f)  # of torch.compile
     recorder = _Recorder()
-    with recorder:
-        result = f(*args, **kwargs)
-    return Trace(result, recorder.finish(result))
+    with undisturbed(f):
+        try:
+            with recorder:
+                result = f(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            if compiled := compiled_by(error):
+                raise ValueError(f"trace can't look inside {compiled}; find_leak and influence can") from error
+            raise
+        return Trace(result, recorder.finish(result))
+
+
+def compiled_by(error):
+    """Which function that torch compiles an error comes from, as far as we can tell; "" if none."""
+    modules, chain = set(), [error]
+    while error := error.__context__ or error.__cause__:
+        if error in chain:
+            break
+        chain.append(error)
+    for each in chain:
+        modules |= {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(each.__traceback__)}
+    return next((said for name, said in COMPILED.items() if any(each.startswith(name) for each in modules)), "")
 
 
 class _Recorder(TorchFunctionMode):
@@ -179,13 +209,15 @@ def operation_name(func):
 
 
 def tensors_in(tree):
-    """All tensors in nested tuples, lists, dicts and slices."""
+    """All tensors in nested tuples, lists, dicts, slices and dataclasses."""
     if isinstance(tree, torch.Tensor):
         return [tree]
     if isinstance(tree, dict):
         tree = tree.values()
     elif isinstance(tree, slice):
         tree = (tree.start, tree.stop, tree.step)
+    elif is_dataclass(tree):
+        tree = vars(tree).values()
     elif not isinstance(tree, (tuple, list)):
         return []
     return [tensor for part in tree for tensor in tensors_in(part)]

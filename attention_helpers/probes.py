@@ -1,15 +1,17 @@
 """Test a layer from outside: which input moves which output, does it read the future, and do two results agree?"""
 
+import functools
 import math
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from .checks import check_finite, check_plain, check_tensor
+from .seeded import undisturbed
 
 SIZES = 1.0, 10.0, 100.0, 1e3, 1e4  # how far find_leak moves a token, times max(1, the largest entry of x)
+STARTS = 30, 1000  # how much larger than x the sentences are from which find_leak starts again
 ROUNDING = 16  # changes of up to so many epsilons of the largest number involved count as rounding
 
 
@@ -55,7 +57,7 @@ def influence(layer, x, size=1.0):
     x = checked(layer, x)
     if check_finite("size", size) == 0:
         raise ValueError(f"size must not be 0, got {size!r}")
-    with eval_mode(layer):
+    with undisturbed(layer, training=False):
         repeatable_rows(layer, x)
         return Influence(perturbation_influence(layer, x, size))
 
@@ -87,20 +89,22 @@ def find_leak(layer, x):
 
     Each token, alone and together with all after it, is moved by five sizes, up and down, along several directions and
     single entries, then set to zero; and it's swapped with the next. The rows before it must stay as they are, except
-    for rounding. A leak that takes yet another poke isn't found, so finding none doesn't prove that a layer is causal.
+    for rounding. Then we start again from sentences that are 30 and 1000 times as large, because a mask of -100 hides
+    the future only from rows whose own scores are larger. A leak that takes yet another poke isn't found, so finding
+    none doesn't prove that a layer is causal.
 
     layer: as in `influence`. x: (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A few are enough,
     because each token costs 100 to 250 perturbed copies of x. If x is (1, num_tokens, d_in), the copies for a token go
     through the layer as one batch; a layer that fails on the batch, or mixes its sentences, gets them one by one.
-    Returns a Leak, false if no row moved. It leaves out pokes whose results overflow, and keeps the layer's mode and
-    torch's global random numbers as they were.
+    Returns a Leak, false if no row moved. It leaves out pokes whose results overflow, and leaves the layer and torch's
+    global random numbers as they were.
     Errors: as in `influence`; ValueError too for a single token.
     """
     x = checked(layer, x)
     if x.shape[-2] < 2:
         raise ValueError(f"x must hold at least 2 tokens, because a single one has no future, got {tuple(x.shape)}")
     found, tried = [], 0
-    with eval_mode(layer):
+    with undisturbed(layer, training=False):
         before = repeatable_rows(layer, x)
         for j in range(1, x.shape[-2]):  # no row comes before token 0
             words, poked = perturbations(x, j)
@@ -109,7 +113,36 @@ def find_leak(layer, x):
             for row in change.any(dim=0).nonzero().flatten()[:1].tolist():  # the first that moved, if any did
                 n = change[:, row].nonzero()[0].item()  # by the first poke that moved it
                 found.append((row, words[n], change[n, row].item()))
+        if not found:
+            found, more = from_larger_sentences(layer, x, before)
+            tried += more
     return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), tried)
+
+
+def from_larger_sentences(layer, x, before):
+    """What find_leak sees from larger sentences: [(row, what was done, by how much it moved)], and how many pokes.
+
+    Each sentence's tokens from j on are replaced by another sentence's, for each j; the rows before must stay. Large
+    scores make rounding larger too, so only what moves by a thousandth of a row, or more, counts.
+    """
+    num_tokens, d_in = x.shape[-2:]
+    drawn = torch.randn(7, num_tokens, d_in, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    bases = torch.cat((x.reshape(1, num_tokens, d_in), drawn.to(x)))
+    bases = torch.cat([bases * size for size in STARTS])  # (starts, num_tokens, d_in)
+    replaced = torch.arange(num_tokens, device=x.device)[:, None] >= torch.arange(1, num_tokens + 1)[:, None, None]
+    poked = bases.roll(1, 0).where(replaced[:, None], bases).flatten(0, 1)  # the last of each are the bases themselves
+    after = all_rows(layer, x, poked, before).unflatten(0, (num_tokens, -1))  # (num_tokens, starts, num_tokens, d_out)
+    change = (after[:-1] - after[-1]).abs().amax(dim=-1).nan_to_num(0.0, 0.0)  # (num_tokens - 1, starts, num_tokens)
+    limit = 1e-3 * after[-1].abs().amax(dim=(-1, -2)).nan_to_num(torch.inf)[:, None]
+    early = ~replaced[:-1, :, 0][:, None]
+    moved = ((change > limit) & early).nonzero()
+    if not len(moved):
+        return [], len(poked)
+    j, start, row = moved[moved[:, 2].argmin()].tolist()
+    size = STARTS[start // 8]
+    after_it = " and all after it are" if j + 2 < num_tokens else " is"
+    how = f"token {j + 1}{after_it} replaced in a sentence {size} times as large"
+    return [(row, how, change[j, start, row].item())], len(poked)
 
 
 def perturbations(x, j):
@@ -128,6 +161,7 @@ def perturbations(x, j):
     return words, torch.cat(poked)
 
 
+@functools.lru_cache
 def ways_to_move(d_in, scale):
     """Each way to move a token in words, and its step, (ways, d_in); the first stands for "set to zero"."""
     ways, steps, found = ["set to zero"], [torch.zeros(d_in, dtype=torch.float64)], directions(d_in)
@@ -229,19 +263,6 @@ def rows(layer, x):
     if not y.is_floating_point():
         raise ValueError(f"layer must return real floating-point numbers, got {y.dtype}")
     return y.reshape(x.shape[-2], -1)
-
-
-@contextmanager
-def eval_mode(layer):
-    """Put a module and its submodules into eval mode, and give each its old mode back afterwards."""
-    modes = {m: m.training for m in layer.modules()} if isinstance(layer, nn.Module) else {}
-    try:
-        for module in modes:
-            module.training = False
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def max_difference(a, b):

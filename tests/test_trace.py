@@ -83,12 +83,11 @@ def test_no_false_alarm_and_the_same_result_on_correct_layers(train, grad):
         with torch.set_grad_enabled(grad):
             torch.manual_seed(1)
             plain = layer(x)
-            state = torch.get_rng_state()
-            torch.manual_seed(1)
+            state = torch.manual_seed(1).get_state()
             traced = trace(layer, x)
         assert traced.unused == [], layer
         torch.testing.assert_close(traced.result, plain, rtol=0, atol=1e-6)
-        assert torch.equal(torch.get_rng_state(), state), "the trace draws nothing"
+        assert torch.equal(torch.get_rng_state(), state), "the trace draws what the layer draws, and takes it back"
         assert unused(getattr(layer, "steps", layer), x) == []
 
 

@@ -1,20 +1,19 @@
 """Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
-import inspect
 import io
-from contextlib import contextmanager, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from typing import NamedTuple
 
 import torch
 
 from ..operations import tensors_in, trace
-from ..probes import eval_mode, perturbation_influence, rows
-from ..seeded import DrawnFrom
-from . import verdicts
+from ..seeded import DrawnFrom, undisturbed
+from . import findings
+from .calling import Taking, learners_code
 from .course import on_the_course, parameters_of
-from .lines import error_line, first_line, with_line
-from .maps import find_maps
-from .verdicts import Verdict
+from .lines import memory, with_line
+from .maps import find_maps, widened
+from .verdicts import Finding, worded
 
 
 class LayerState(NamedTuple):
@@ -37,83 +36,6 @@ class LayerState(NamedTuple):
     printed: str  # by one call of the layer; LayerExplorer puts in front what the constructor printed
 
 
-class Taking:
-    """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
-
-    A forward with the three arguments q, k and v gets the sentence for each of them. If a layer returns several
-    tensors, we judge the output: the first with one row per token that isn't a table of weights. An error in the
-    learner's code becomes a ValueError that names the line.
-    """
-
-    def __init__(self, layer, x):
-        self.layer, x = layer, x.clone()  # the layer may write into it
-        parameters = inspect.signature(getattr(layer, "forward", layer)).parameters.values()
-        needed = [each.name[0] for each in parameters if each.default is each.empty and each.kind != each.VAR_KEYWORD]
-        self.mask = next((each.name for each in parameters if "mask" in each.name), "")
-        self.times = 3 if needed == ["q", "k", "v"] else 1
-        with learners_code() as printed, eval_mode(layer):
-            try:
-                self.first_call(x[None])
-            except Exception as error:
-                end = printed.tell()
-                try:
-                    self.first_call(x)
-                except Exception:
-                    printed.truncate(end)
-                    raise error from None  # it takes neither, so the learner sees what's wrong with the batch
-
-    def first_call(self, x):
-        """Watch a call, and find the output in what it returned."""
-        watched = find_maps(self, x)
-        tensors, num_tokens = tensors_in(watched.result), x.shape[-2]
-        others = ((n, each) for n, each in enumerate(tensors) if not watched.weights[n])
-        possible = (n for n, each in others if each.shape[:-1].numel() == num_tokens)
-        self.x, self.watched, self.place = x, watched, next(possible, 0)
-        self.returns_weights = bool(watched.maps) and bool(tensors) and watched.weights[self.place]
-        self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
-
-    def __call__(self, x):
-        return self.layer(*[x] * self.times)
-
-    def output(self, x):
-        return self.output_of(self(x))
-
-    def output_of(self, result):
-        tensors = tensors_in(result)
-        return tensors[self.place] if tensors else result
-
-    def rows_of(self, result):
-        """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
-        if result is None:
-            raise ValueError("your layer returns None: end `forward` with a `return`")
-        if self.returns_weights and self.output_of(result).shape[:-1].numel() != self.x.shape[-2]:
-            shape = tuple(self.output_of(result).shape)
-            raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
-        return rows(lambda _: self.output_of(result), self.x)
-
-    def ignored(self):
-        """What the layer returned next to the output, "" if nothing."""
-        tensors = zip(tensors_in(self.watched.result), self.watched.weights, strict=True)
-        kinds = [f"{tuple(tensor.shape)}{', attention weights' * weights}" for tensor, weights in tensors]
-        others = "; ".join(kinds[: self.place] + kinds[self.place + 1 :])
-        return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
-
-
-@contextmanager
-def learners_code():
-    """Name the line of an error, collect what is printed, and restore torch's global random state."""
-    printed = io.StringIO()
-    try:
-        with redirect_stdout(printed), torch.random.fork_rng(devices=[]):  # a learner may call torch.manual_seed
-            yield printed
-    except Exception as error:
-        line = error_line(error)
-        where = f"your layer fails in {line}: " if line else ""
-        what = "" if isinstance(error, ValueError) and not line else f"{type(error).__name__}: "
-        said = " / ".join(printed.getvalue()[:300].splitlines())
-        raise ValueError(f"{where}{what}{first_line(error)}{'; it printed: ' * bool(said)}{said}") from error
-
-
 def try_out(layer, x, seed):
     """Call a layer once, as look_at does first. Errors: as in look_at."""
     with DrawnFrom(torch.Generator().manual_seed(seed)):
@@ -124,74 +46,149 @@ def look_at(layer, x, seed, training=False):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
     Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
-    real numbers per token.
+    real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
     generator = torch.Generator().manual_seed(seed)
-    with DrawnFrom(generator):
-        before = generator.get_state()
-        call = Taking(layer, x)
-        random = not torch.equal(before, generator.get_state())
-        with learners_code(), eval_mode(layer):
+    drawn = DrawnFrom(generator)
+    with learners_code(), undisturbed(layer, training=False):
+        with drawn:
+            before = generator.get_state()
+            call = Taking(layer, x)
+            random = not torch.equal(before, generator.get_state())
+        with drawn if random else nullcontext():  # it slows each operation down
+            call.settle()
             with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
                 operations = trace(call, call.x)
-            moved = torch.zeros(len(x), len(x)) if random else perturbation_influence(call.output, call.x, 1.0)
-            said = judge(layer, call, operations.rows, moved, random)
-        generator.manual_seed(seed)
+            found = judge(call, operations.rows, random, seed)
         shown, result = call.watched, call.rows
         if training and isinstance(layer, torch.nn.Module):
-            with learners_code():
-                layer.train()
-                shown = find_maps(call, call.x)
-                result = call.rows_of(shown.result)
-    none = [torch.zeros(0, len(x), len(x))]
-    maps = torch.cat(none + [each.weights for each in shown.maps])
-    used = torch.cat(none + [each.used for each in shown.maps])
-    context, owners = side_by_side(shown.maps, len(x))
-    maps, used = maps.nan_to_num(0.0, 0.0, 0.0), used.nan_to_num(0.0, 0.0, 0.0)  # a row that is hidden as a whole
-    found = tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps)
-    returned = tuple(tensors_in(call.watched.result)[call.place].shape)
-    parameters = sum(parameter.numel() for _, parameter in parameters_of(layer))
+            generator.manual_seed(seed)
+            layer.train()
+            with drawn:
+                shown = find_maps(call, call.x, again=False)
+            result = call.rows_of(shown.result)
+    return state_of(call, shown, result, random, found, operations, printed.getvalue())
+
+
+def state_of(call, shown, result, random, found, operations, printed):
+    """A LayerState. shown, result: what a call in the mode that's asked for showed."""
+    num_tokens = call.x.shape[-2]
+    none = [torch.zeros(0, num_tokens, num_tokens)]
+    maps, used = (torch.cat(none + [getattr(each, name) for each in shown.maps]) for name in ("weights", "used"))
+    context, owners = side_by_side(shown.maps, num_tokens)
     return LayerState(
-        maps, used, result, context, owners, moved, random, said, tuple(call.x.shape), returned, call.ignored(),
-        found, parameters, str(operations), printed.getvalue(),
-    )  # fmt: skip
+        maps=maps.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
+        shown=used.nan_to_num(0.0, 0.0, 0.0),
+        result=widened(result),
+        context=context,
+        owners=owners,
+        influence=torch.zeros(num_tokens, num_tokens) if random else widened(call.moved),
+        random=random,
+        verdicts={topic: worded(each) for topic, each in found.items()},
+        given=tuple(call.x.transpose(0, 1).shape if call.tokens_first else call.x.shape),
+        returned=tuple(tensors_in(call.watched.result)[call.place].shape),
+        ignored=call.ignored(),
+        found=tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps),
+        parameters=sum(parameter.numel() for _, parameter in parameters_of(call.layer)),
+        operations=str(operations),
+        printed=printed,
+    )
 
 
-def judge(layer, call, operations, moved, random):
-    """All verdicts on a layer, the weightiest first. operations: a Trace's rows; moved: its influence."""
-    x, output, watched, num_tokens = call.x, call.output, call.watched, call.x.shape[-2]
+def judge(call, operations, random, seed):
+    """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; seed: see on_training."""
+    watched, num_tokens = call.watched, call.x.shape[-2]
     lines = [line for *_, line in watched.operations]
     lines = lines if len(lines) == len(operations) else [""] * len(operations)
-    dead, mixing = verdicts.unused_operations(operations, lines), verdicts.mixing_view(operations, lines, num_tokens)
-    parameters = {id(parameter): name for name, parameter in parameters_of(layer)}
-    unread = [name for key, name in parameters.items() if key not in watched.read]
-    loose = [tensor for key, tensor in watched.read.items() if tensor.requires_grad and key not in parameters]
-    said = {"returned": verdicts.on_returned_weights(watched.maps)} if call.returns_weights else {}
-    if loose and isinstance(layer, torch.nn.Module):
-        said["unregistered"] = verdicts.on_unregistered(sum(tensor.numel() for tensor in loose))
+    dead = [(row.operation, row.output, line) for row, line in zip(operations, lines, strict=True) if row.unused]
+    mixing = findings.mixing_view(watched.views, num_tokens)
+    unread, loose = registered(call.layer, watched.read)
+    said, maps = {}, watched.maps
+    if call.returns_weights:
+        said["returned"] = Finding("returns weights", {"made_by": with_line(maps[0].made_by, maps[0].line)})
+    if loose:
+        said["unregistered"] = Finding("unregistered", {"numbers": loose})
+    sound = not random and not call.rows.isnan().any()
     if random:
-        said["chance"] = verdicts.on_chance(watched.drew)
-    elif call.rows.isnan().any():
-        said["nan"] = verdicts.on_nan(call.rows, watched.nan)
+        said["chance"] = findings.on_chance(watched.drew)
+    elif not sound:
+        said["nan"] = findings.on_nan(call)
     else:
-        said["future"] = verdicts.on_the_future(output, x, watched, dead, mixing, call.mask)
-    sound = "future" in said and said["future"].sign != "?"  # else there's nothing to compare with
+        said["future"] = findings.on_the_future(call, dead, mixing, hints(call, num_tokens))
+    future = said["future"].kind if sound else ""
+    sound = sound and future != "unjudged"  # else there's nothing to compare with
+    unmasked = future in ("no mask", "no mask, by its name", "all, without maps")
+    if future in ("past only", "context"):
+        said["training"] = findings.on_training(call, seed)
     if sound and not call.returns_weights:
-        said["past"] = verdicts.on_the_past(output, x, call.rows, moved, watched.maps, mixing)
-    for name, shape, line in watched.operations:
-        if name == "batch_norm" and shape[1] != num_tokens:  # else it has a mean for each token
-            cause = f"{with_line(name, line)} averages all tokens"
-            said["norm"] = Verdict("✗", "In training, it reads the future", cause)
+        if not call.others:
+            said["past"] = findings.on_the_past(call, unmasked, mixing)
+        said["course"] = on_the_course(call.layer, call.x, call.rows, watched)
+        if unmasked and call.mask and said["course"] and said["course"].data.get("without"):
+            said["course"].data["without"] += f": `forward` got no `{call.mask}`"
+        if unmasked and mixing and (not said["course"] or said["course"].kind != "course"):
+            said["mixed"] = mixed_rows(said, mixing)
+        if not said["course"] or said["course"].kind in ("other numbers", "same weights"):
+            said["scale"] = findings.on_scale(watched.scaled, num_tokens)
+            said["projections"] = findings.on_projections(call, parameters_of(call.layer))
+    if call.tokens_first:
+        said["first"] = Finding("tokens first")
     if watched.early:
-        said["early"] = Verdict("✗", "Dropout comes before softmax", f"{watched.early} drops scores, not weights")
-    said["sums"] = verdicts.on_row_sums(watched, num_tokens, random)
-    said["unused"] = verdicts.on_unused(dead, unread)
-    if sound and not call.returns_weights:
-        said["course"] = on_the_course(layer, x, call.rows, watched.maps)
-    said["fewer"] = verdicts.on_fewer_tokens(watched.fewer, num_tokens)
+        said["early"] = Finding("early dropout", {"where": watched.early})
+    if watched.summed:
+        where, letter, size = watched.summed
+        said["summed"] = Finding("summed", {"where": where, "letter": letter, "size": size})
+    said["sums"] = findings.on_row_sums(watched, num_tokens, random)
+    said["unused"] = findings.on_unused(dead, unread)
+    said["fewer"] = findings.on_fewer_tokens(call, causal=not unmasked)
     if sound:
-        said["batch"] = verdicts.on_a_batch(output, x, call.rows)
-    return said
+        said["batch"] = findings.on_a_batch(call)
+    return {topic: said[topic] for topic in ORDER if said.get(topic)}
+
+
+ORDER = [
+    *("returned", "unregistered", "chance", "nan", "future", "training", "past", "summed", "mixed", "early", "sums"),
+    *("unused", "course", "scale", "projections", "first", "fewer", "batch"),
+]
+
+
+def mixed_rows(said, mixing):
+    """A view that mixes rows: by its line, if the course's layer confirms it, or else as an open question."""
+    where, before, after = mixing
+    if said["course"] and said["course"].kind == "scrambled":
+        said["course"] = said["course"]._replace(data=said["course"].data | {"where": f"; it's {where}"})
+        return None
+    return Finding("mixed rows", {"where": where, "before": before, "after": after})
+
+
+def registered(layer, read):
+    """The names of parameters that no operation read, and how many trainable numbers were read that aren't parameters.
+
+    A view of a parameter, such as W.T, is another tensor with the same memory.
+    """
+    known = {memory(parameter): name for name, parameter in parameters_of(layer) if parameter.numel()}
+    seen = {memory(tensor): tensor for tensor in read if tensor.numel() and tensor.is_leaf}
+    unread = [name for key, name in known.items() if key not in {memory(tensor) for tensor in read if tensor.numel()}]
+    loose = {key: tensor for key, tensor in seen.items() if tensor.requires_grad and key not in known}
+    numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
+    return unread, numbers if isinstance(layer, torch.nn.Module) else 0
+
+
+def hints(call, num_tokens):
+    """What speaks for a mask: the name of the layer's class, and what makes a triangle, in a buffer or in a call."""
+    buffers = call.layer.named_buffers() if isinstance(call.layer, torch.nn.Module) else []
+    tables = [
+        (f"its `{name}`", each.detach()[..., :num_tokens, :num_tokens]) for name, each in buffers if each.ndim > 1
+    ]
+    made = [name for name, each in tables if each.shape[-2:] == (num_tokens, num_tokens) and is_triangle(each)]
+    return type(call.layer).__name__, next(iter(made), call.watched.triangle)
+
+
+def is_triangle(table):
+    """Whether a mask's lower triangle holds one number, and the rest another."""
+    keep = torch.ones(table.shape[-2:], dtype=torch.bool).tril()
+    lower, upper = (table.float()[..., part].unique() for part in (keep, ~keep))
+    return len(lower) == len(upper) == 1 and lower != upper
 
 
 def side_by_side(maps, num_tokens):

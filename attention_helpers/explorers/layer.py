@@ -1,16 +1,19 @@
 """Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
 
+import gc
 import html
+import re
 from contextlib import suppress
 
 import ipywidgets as widgets
 
 from .. import plots
-from ..any_layer.inspection import learners_code, look_at, try_out
-from ..any_layer.signature import kinds_of, name_of
+from ..any_layer.calling import Unsuited, learners_code
+from ..any_layer.inspection import look_at, try_out
+from ..any_layer.signature import kinds_of, name_of, with_sizes
 from ..any_layer.verdicts import headline
 from ..seeded import seeded
-from .base import MESSAGE, PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider
+from .base import MESSAGE, PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider, stops
 from .layer_picture import MOST_MAPS, influence, maps_and_context, refusal, result, verdict_list
 from .svg import below, live
 
@@ -29,10 +32,11 @@ class LayerExplorer(SentenceExplorer):
     """Sliders for your own class: verdicts on it, all its attention maps, its influence map, and what it returns.
 
     attention: a class or function that makes a layer from sizes with the usual names (d_in, d_out, num_heads, dropout,
-    qkv_bias, context_length, ...); arguments: those that should stay fixed, and those with other names. The layer takes
-    (1, num_tokens, d_in) or (num_tokens, d_in), and returns one row per token, alone or with other tensors in a tuple,
-    list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a LayerState; None until the class
-    has run without an error. Verdicts are for eval mode.
+    qkv_bias, context_length, ...), or from a config with such names; arguments: those that should stay fixed, and those
+    with other names, where a list is for a slider. The layer's `forward` takes (1, num_tokens, d_in), (num_tokens,
+    d_in) or (num_tokens, 1, d_in), once or as queries, keys, values and context, and returns one row per token, alone
+    or with other tensors in a tuple, list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a
+    LayerState; None until the class has run without an error. Verdicts are for eval mode, unless they say otherwise.
     Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
     If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
     """
@@ -40,6 +44,9 @@ class LayerExplorer(SentenceExplorer):
     began = ""  # why the first state isn't the one that the class would have had
 
     def __init__(self, attention, sentence, **arguments):
+        embeddings = getattr(sentence, "embeddings", None)
+        if not arguments and getattr(embeddings, "ndim", 0) == 2:
+            attention = with_sizes(attention, embeddings.shape[1])
         self.attention, self.arguments = attention, arguments
         self.kinds = kinds_of(attention, arguments)
         super().__init__(sentence)
@@ -53,10 +60,18 @@ class LayerExplorer(SentenceExplorer):
                 controls[name] = dropout(name)
             elif kind == "flag":
                 controls[name] = widgets.Checkbox(default is True, description=name, tooltip="Yes or no")
+            elif kind == "choice":
+                values = self.arguments[name]
+                controls[name] = stops(name, values, values[0], "Your own values")
             elif kind in SLIDERS:
                 controls[name] = slider(name, *SLIDERS[kind])
             control = controls.get(name)
-            if kind != "flag" and control and isinstance(default, (int, float)) and default <= control.max:
+            if (
+                kind not in ("flag", "choice")
+                and control
+                and isinstance(default, (int, float))
+                and default <= control.max
+            ):
                 control.value = default
         controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         controls["seed"] = seed(123)
@@ -64,15 +79,24 @@ class LayerExplorer(SentenceExplorer):
         return controls
 
     def find_first_state(self, controls):
-        """Start with a number of heads that fits, if any: the default or two; one; or three, if one hides a fault."""
+        """Start with a number of heads that fits, if any: the default or two, but at most half as many as the width.
+
+        Heads of width 1 would hide faults, because there each scale is right. If that number doesn't fit, we try one;
+        or three, if one hides a fault.
+        """
         for name in [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"]:
             wanted, why, fits = controls[name].value, None, []  # of these: is it without a fault, and the number
-            for num_heads in dict.fromkeys([wanted, 1, 3]):
+            widths = [controls[each].value for each, (kind, _) in self.kinds.items() if kind == "d_out"]
+            half = min(widths or [self.embeddings.shape[1]]) // 2
+            narrow = wanted > half > 0 and "head_dim" not in {kind for kind, _ in self.kinds.values()}
+            tried = [n for n in range(half, 1, -1) if half * 2 % n == 0] if narrow else []
+            for num_heads in dict.fromkeys([*tried, wanted, 1, 3]):
                 controls[name].value = num_heads
                 values = {name: control.value for name, control in controls.items()}
-                why = why or self.refused(values)
-                if not why:
+                refused = self.refused(values)
+                if not refused and (num_heads in tried or not why):
                     return
+                why = why or (refused if num_heads == wanted else None)
                 with suppress(ValueError):
                     verdicts = self.compute(**values).verdicts.values()
                     fits.append(("✗" not in {verdict.sign for verdict in verdicts}, num_heads))
@@ -90,7 +114,7 @@ class LayerExplorer(SentenceExplorer):
         """The layer that the class makes from the controls' values, and what its constructor printed."""
         widths = {name: self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
         with learners_code() as printed:
-            layer = seeded(self.attention, seed, **widths | values | self.arguments)
+            layer = seeded(self.attention, seed, **self.arguments | widths | values)
         if not callable(layer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
         return layer, printed.getvalue()
@@ -99,9 +123,11 @@ class LayerExplorer(SentenceExplorer):
         try:
             layer, printed = self.layer_of(**values)
             state = look_at(layer, self.embeddings, values["seed"], values["training"])
+        except Unsuited:
+            raise
         except ValueError as error:
             raise ValueError(f"{self.what_fits(values)}{error}") from error
-        verdicts = {topic: said.naming(self.tokens) for topic, said in state.verdicts.items()}
+        verdicts = {topic: naming(said, self.tokens) for topic, said in state.verdicts.items()}
         return state._replace(verdicts=verdicts, printed=printed + state.printed)
 
     def what_fits(self, values):
@@ -137,7 +163,7 @@ class LayerExplorer(SentenceExplorer):
         return table
 
     def in_words(self, state):
-        said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, _ in state.verdicts.values())
+        said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, *_ in state.verdicts.values())
         weights = [plots.strongest(shown, self.tokens, self.tokens) for shown in state.shown[:MOST_MAPS]]
         maps = " ".join(f"Map {n}, largest weights: {each}." for n, each in enumerate(weights, 1))
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
@@ -154,6 +180,7 @@ class LayerExplorer(SentenceExplorer):
         try:
             super()._begin()
             self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
+            gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
             last, name = LAST.get((name_of(self.attention), *self.tokens)), name_of(self.attention)
             if last:
@@ -163,7 +190,20 @@ class LayerExplorer(SentenceExplorer):
                 self.arrays, self.alt, self.readout, self.said = None, str(error), "", f"{name} has no picture yet"
                 self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
             self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
-            self._refuse(ValueError(f"{str(error).rstrip('.')}. Fix it, and run the cell again"))
+            fix = "" if isinstance(error, Unsuited) else ". Fix it, and run the cell again"
+            self._refuse(ValueError(f"{str(error).rstrip('.')}{fix}"))
+
+
+def naming(verdict, tokens):
+    """A Verdict with the words of the rows and tokens that it mentions: "token 1" becomes "“journey” (token 1)"."""
+
+    def named(found):
+        places = [int(place) for place in re.findall(r"\d+", found[0])]
+        if max(places) >= len(tokens):
+            return found[0]
+        return f"{', '.join(f'“{tokens[place]}”' for place in places)} ({found[0].lower()})"
+
+    return verdict._make(re.sub(r"\b(?:[Rr]ow|tokens?) \d+(?:(?:, | and )\d+)*\b", named, words) for words in verdict)
 
 
 def maps_in_words(state):

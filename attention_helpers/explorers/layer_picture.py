@@ -19,8 +19,9 @@ ASIDE, RESULT = 170, 108  # the side of the influence map; the height of the res
 
 def verdict_list(verdicts):
     """The verdicts, each after its sign, on LINES lines; what doesn't fit is in the tooltips, with all other words."""
-    parts, y, spare = [], 1, LINES - len(verdicts)
-    for sign, claim, words, _ in verdicts.values():
+    shown = [*verdicts.values()][: LINES - 1]
+    parts, y, spare = [], 1, LINES - len(shown)
+    for sign, claim, words, *_ in shown:
         said = f"{claim}: {words}"
         more = min(len(textwrap.wrap(said, LETTERS)) - 1, spare)
         lines, spare = textwrap.wrap(said, LETTERS, max_lines=1 + more, placeholder=" …"), spare - more
