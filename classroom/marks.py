@@ -24,7 +24,7 @@ import nbformat
 COURSE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(COURSE))  # where tools lies
 
-from attention_helpers.exercises import NUMBERS, practice  # noqa: E402 (after the path)
+from attention_course.exercises import NUMBERS, practice  # noqa: E402 (after the path)
 from tools.notebooks.manifest import lesson_of  # noqa: E402
 
 POINTS = 1  # for each exercise

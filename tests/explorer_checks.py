@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from explorer_page import SVG, tree_of
 
-from attention_helpers.explorers import lesson_05, lesson_06
+from attention_course.explorers import lesson_05, lesson_06
 from tools.bench.made import settings_of
 
 CHECKS = {

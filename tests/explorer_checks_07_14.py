@@ -10,9 +10,9 @@ from explorer_page import SVG, check_arcs, check_claim, check_maps, near, number
 from test_published_models import kept_by_hand
 from torch.testing import assert_close
 
+from attention_course.explorers.lesson_13 import plain, quoted
+from attention_course.explorers.svg import number
 from attention_helpers import causal_mask
-from attention_helpers.explorers.lesson_13 import plain, quoted
-from attention_helpers.explorers.svg import number
 from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
 from attention_helpers.modern.published import published_models
 from attention_helpers.plots import HEAD_COLOURS

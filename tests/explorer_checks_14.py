@@ -3,7 +3,7 @@
 import pytest
 from explorer_page import SVG, check_claim, figures, near, numbers, readouts, tips, told, tree_of
 
-from attention_helpers.explorers.words import size_in_words
+from attention_course.explorers.words import size_in_words
 
 
 def computed(split, processes):

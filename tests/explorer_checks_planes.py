@@ -21,8 +21,8 @@ from explorer_page import (
 from torch.nn.utils import vector_to_parameters
 from torch.testing import assert_close
 
+from attention_course.explorers import lookup_models
 from attention_helpers import MultiHeadAttention, MultiHeadAttentionWrapper, causal_mask, load_sentence
-from attention_helpers.explorers import lookup_models
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.training.lookup import LookupModel, LookupTask
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 
-from attention_helpers.explorers.base import plain
+from attention_course.explorers.base import plain
 from attention_helpers.plots import ABOVE, BELOW, HEAD_COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
 
+from attention_course.any_layer.calling import Unsuited
+from attention_course.any_layer.inspection import look_at
+from attention_course.any_layer.verdicts import headline
+from attention_course.explorers import LayerExplorer
 from attention_helpers import Sentence, find_leak, influence, trace
-from attention_helpers.any_layer.calling import Unsuited
-from attention_helpers.any_layer.inspection import look_at
-from attention_helpers.any_layer.verdicts import headline
-from attention_helpers.explorers import LayerExplorer
 from attention_helpers.seeded import seeded
 
 X = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from attention_course.explorers import ScoresExplorer
+from attention_course.explorers.svg_maps import heatmap
 from attention_helpers import (
     CausalAttention,
     Dropout,
@@ -27,8 +29,6 @@ from attention_helpers import (
     plots,
     show_source,
 )
-from attention_helpers.explorers import ScoresExplorer
-from attention_helpers.explorers.svg_maps import heatmap
 from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, TorchAttention
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention

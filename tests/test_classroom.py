@@ -7,7 +7,7 @@ import pytest
 from checkouts import ROOT
 from needs import needs_posix_shell
 
-from attention_helpers.exercises import NUMBERS
+from attention_course.exercises import NUMBERS
 
 pytestmark = needs_posix_shell
 

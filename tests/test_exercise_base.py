@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from attention_course.exercises.base import Exercise, Reply
+from attention_course.exercises.compare import difference, in_words
+from attention_course.exercises.running import own_line
 from attention_helpers.dropout import Dropout
-from attention_helpers.exercises.base import Exercise, Reply
-from attention_helpers.exercises.compare import difference, in_words
-from attention_helpers.exercises.running import own_line
 
 ONE = torch.ones(1)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.modules import module
 
-from attention_helpers.exercises import NUMBERS, practice
+from attention_course.exercises import NUMBERS, practice
 
 ALL = [pytest.param(exercise, id=exercise.name) for number in NUMBERS for exercise in practice(number).EXERCISES]
 

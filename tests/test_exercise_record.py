@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from attention_helpers import exercises
-from attention_helpers.exercises import lesson_01, record
-from attention_helpers.exercises.base import Exercise, Progress
+from attention_course import exercises
+from attention_course.exercises import lesson_01, record
+from attention_course.exercises.base import Exercise, Progress
 
 
 def halves(x):

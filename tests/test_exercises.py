@@ -14,9 +14,9 @@ import pytest
 import torch
 from course import FOLDER, LESSONS, read
 
-from attention_helpers.exercises import NUMBERS
+from attention_course.exercises import NUMBERS
 
-PRACTICE = {number: importlib.import_module(f"attention_helpers.exercises.lesson_{number}") for number in NUMBERS}
+PRACTICE = {number: importlib.import_module(f"attention_course.exercises.lesson_{number}") for number in NUMBERS}
 ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
 each_exercise = pytest.mark.parametrize("exercise", ALL)
 

@@ -12,11 +12,11 @@ from explorer_page import SVG, bands, check_maps, figures, near, paths, tips, to
 from other_layers import made
 from torch import nn
 
+from attention_course.any_layer.maps import find_maps
+from attention_course.any_layer.signature import kinds_of
+from attention_course.any_layer.verdicts import headline
+from attention_course.explorers import LayerExplorer, layer
 from attention_helpers import Sentence
-from attention_helpers.any_layer.maps import find_maps
-from attention_helpers.any_layer.signature import kinds_of
-from attention_helpers.any_layer.verdicts import headline
-from attention_helpers.explorers import LayerExplorer, layer
 from attention_helpers.plots import ABOVE, HEAD_COLOURS
 from attention_helpers.seeded import seeded
 

@@ -11,8 +11,8 @@ from explorer_page import SVG, cells_of, check_claim, figures, frames, near, rea
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from attention_helpers import explorers
-from attention_helpers.explorers.base import Markup
+from attention_course import explorers
+from attention_course.explorers.base import Markup
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.training.lookup import LookupTask
 from tools.bench.made import MODELS, RUN

@@ -3,8 +3,8 @@
 import pytest
 from explorer_page import SVG, check_claim, figures, readouts, told, tree_of, words_of
 
-from attention_helpers import explorers
-from attention_helpers.explorers.base import Markup
+from attention_course import explorers
+from attention_course.explorers.base import Markup
 
 MEASURED = {"split": {512: 42_467_328}, "fused": {512: 7_864_320, 2048: 31_457_280}}
 LENGTHS = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]

@@ -3,8 +3,8 @@
 import pytest
 from explorer_page import SVG, check_claim, readouts, tree_of
 
-from attention_helpers import explorers
-from attention_helpers.explorers.base import Markup
+from attention_course import explorers
+from attention_course.explorers.base import Markup
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import torch
 from explorer_page import SVG, check_claim, frames, told, tree_of, words_of
 from PIL import Image
 
-from attention_helpers.explorers import ReadingExplorer, lesson_13
-from attention_helpers.explorers.atlas import TOP, room_for
-from attention_helpers.explorers.lesson_13 import quoted
+from attention_course.explorers import ReadingExplorer, lesson_13
+from attention_course.explorers.atlas import TOP, room_for
+from attention_course.explorers.lesson_13 import quoted
 from attention_helpers.language_model.head_roles import repeated_tokens
 from attention_helpers.language_model.model import LanguageModel
 from tools.bench.made import MODEL

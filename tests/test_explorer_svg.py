@@ -10,11 +10,11 @@ import pytest
 from explorer_page import SVG, told, words_of
 from PIL import Image
 
+from attention_course.explorers import ink
+from attention_course.explorers import svg as drawing
+from attention_course.explorers import svg_maps as cells
+from attention_course.explorers.hatching import around, hatching
 from attention_helpers import causal_mask
-from attention_helpers.explorers import ink
-from attention_helpers.explorers import svg as drawing
-from attention_helpers.explorers import svg_maps as cells
-from attention_helpers.explorers.hatching import around, hatching
 from attention_helpers.plots import HEAD_COLOURS, luminance
 
 NAMES = ["Your", "journey", "starts"]

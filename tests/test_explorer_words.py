@@ -4,8 +4,9 @@ import pytest
 import torch
 from explorer_page import check_claim, figures, readouts, told, tree_of, words_of
 
-from attention_helpers import Sentence, explorers
-from attention_helpers.explorers.base import Markup, plain
+from attention_course import explorers
+from attention_course.explorers.base import Markup, plain
+from attention_helpers import Sentence
 
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
 # The trained heads' accuracies are those on 500 unseen examples, of the models in data/.

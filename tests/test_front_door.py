@@ -63,7 +63,7 @@ def test_the_first_cell_for_colab_installs_a_package_that_works(tmp_path):
     cell = re.search(r"```python\n(.*?)```", text("docs/other_doors.md").partition("## Colab")[2], flags=re.S)[1]
     cell = cell.replace("git+https://HOST/OWNER/NAME", str(wheel))  # because tests have no network
     [example] = re.findall(r"```python\n(.*?)```", text("attention_helpers/README.md"), flags=re.S)
-    last = "from attention_helpers import explorers; explorers.MaskExplorer()"
+    last = "from attention_course import explorers; explorers.MaskExplorer()"
     (tmp_path / "cells.ipy").write_text(f"{cell}\n{example}\n{last}; print(explorers.__file__)\n")
     elsewhere = {"PIP_TARGET": str(tmp_path / "its"), "PYTHONPATH": str(tmp_path / "its"), "PIP_NO_INDEX": "1"}
     (tmp_path / "its").mkdir()

@@ -9,11 +9,11 @@ from importlib import import_module
 import pytest
 
 import attention_helpers
-from attention_helpers import explorers
+from attention_course import explorers
 
 FRESH = """
 import json, sys
-import attention_helpers.explorers.playground
+import attention_course.explorers.playground
 first = sorted(sys.modules)
 import torch
 before = set(sys.modules)
@@ -43,7 +43,7 @@ def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
     tops = {name.partition(".")[0] for name in fresh["added"]}
     assert tops - {"attention_helpers"} <= sys.stdlib_module_names
     loaded = {name.split(".")[1] for name in fresh["added"] if name.startswith("attention_helpers.")}
-    assert not loaded & {"plots", "explorers", "exercises", "training", "fast", "modern", "language_model", "any_layer"}
+    assert not loaded & {"plots", "training", "fast", "modern", "language_model", "parallel"}
 
 
 def test_neither_a_seeded_layer_nor_a_training_loads_torchs_compiler(fresh):
@@ -57,12 +57,13 @@ def test_every_public_name_is_there_and_no_other(package):
     assert set(package.__all__) <= set(dir(package))
     for name in package.__all__:
         thing = getattr(package, name)
-        assert (thing.__name__, thing.__module__.partition(".")[0]) == (name, "attention_helpers")
+        home = package.__name__.partition(".")[0]
+        assert (thing.__name__, thing.__module__.partition(".")[0]) == (name, home)
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'no_such_name'"):
         package.no_such_name  # noqa: B018
 
 
 def test_a_name_stays_itself_once_other_modules_are_imported():
     assert inspect.isfunction(attention_helpers.trace)
-    import_module("attention_helpers.any_layer")
+    import_module("attention_course.any_layer")
     assert inspect.isfunction(attention_helpers.trace)

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from attention_helpers.explorers import lookup_models
-from attention_helpers.explorers.lookup_models import SIZES, STEPS, WIDTH, dropping, right, stored
+from attention_course.explorers import lookup_models
+from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, dropping, right, stored
 from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training

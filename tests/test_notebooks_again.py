@@ -68,7 +68,7 @@ def answer_to(exercise, right):
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_later_cells_say_the_same_whatever_a_learner_answers(path, right):
     notebook = refreshing.nbformat.read(path, as_version=4)
-    practice = importlib.import_module(f"attention_helpers.exercises.lesson_{path.name[:2]}")
+    practice = importlib.import_module(f"attention_course.exercises.lesson_{path.name[:2]}")
     turns = [cell for cell in notebook.cells if cell.id.startswith("turn-") and cell.cell_type == "code"]
     if not turns:
         pytest.skip("this lesson has no Your turn")

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attention_helpers.explorers.playground import explorer as playground
-from attention_helpers.explorers.playground import player as playing
-from attention_helpers.explorers.playground.explorer import REMEDY, PlaygroundExplorer
-from attention_helpers.explorers.playground.runs import HELD_OUT, Run
+from attention_course.explorers.playground import explorer as playground
+from attention_course.explorers.playground import player as playing
+from attention_course.explorers.playground.explorer import REMEDY, PlaygroundExplorer
+from attention_course.explorers.playground.runs import HELD_OUT, Run
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask

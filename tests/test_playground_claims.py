@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from attention_helpers.explorers.playground.explorer import LONGEST, PlaygroundExplorer
-from attention_helpers.explorers.playground.headline import (
+from attention_course.explorers.playground.explorer import LONGEST, PlaygroundExplorer
+from attention_course.explorers.playground.headline import (
     APART,
     HEADS,
     OFF,
@@ -16,7 +16,7 @@ from attention_helpers.explorers.playground.headline import (
     good,
     headline,
 )
-from attention_helpers.explorers.playground.runs import QUESTIONS, Run
+from attention_course.explorers.playground.runs import QUESTIONS, Run
 
 SEEDS, EVERY = range(10), 10
 DROPOUTS = (0.0, 0.2, 0.5, 0.8)

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from attention_helpers.explorers import Playground
-from attention_helpers.explorers.playground import door
-from attention_helpers.explorers.playground import explorer as playground
-from attention_helpers.explorers.playground.explorer import PlaygroundExplorer
+from attention_course.explorers import Playground
+from attention_course.explorers.playground import door
+from attention_course.explorers.playground import explorer as playground
+from attention_course.explorers.playground.explorer import PlaygroundExplorer
 from tools.notebooks.first_picture import drawn
 
 PAGE, PICTURE = (file.read_text(encoding="utf-8") for file in (door.PAGE, door.PICTURE))
@@ -85,7 +85,7 @@ def test_an_error_while_loading_is_shown_in_place_and_raised_where_it_is_used(sl
 
 
 def test_a_process_can_end_while_it_loads():
-    code = "from attention_helpers.explorers import Playground; Playground()"
+    code = "from attention_course.explorers import Playground; Playground()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from explorer_page import SVG, frames, near, numbers, told, tree_of
 
-from attention_helpers.explorers.playground.explorer import PlaygroundExplorer
-from attention_helpers.explorers.playground.headline import headline
-from attention_helpers.explorers.playground.runs import Honest, Measured
+from attention_course.explorers.playground.explorer import PlaygroundExplorer
+from attention_course.explorers.playground.headline import headline
+from attention_course.explorers.playground.runs import Honest, Measured
 from attention_helpers.plots import HEAD_COLOURS
 
 NEXT = {"task": "next character", "num_heads": 2}

@@ -11,8 +11,8 @@ from explorer_page import SVG as ELEMENT
 from ipywidgets.embed import dependency_state
 from tqdm.notebook import tqdm_notebook
 
-from attention_helpers import explorers
-from attention_helpers.explorers.base import plain
+from attention_course import explorers
+from attention_course.explorers.base import plain
 from tools.bench.made import make, settings_of
 from tools.setup.lab_hook import ADVICE, STATE, SVG, VIEW, drop_dead_views
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention_helpers.explorers import lesson_04, lesson_11
+from attention_course.explorers import lesson_04, lesson_11
 from tools.training import measure_long_texts, train_overfitting
 
 

@@ -14,10 +14,10 @@ from sizes import SIZES as ANY_SIZES
 from torch.nn import functional
 from torch.nn.functional import batch_norm
 
+from attention_course.any_layer.inspection import look_at
+from attention_course.any_layer.verdicts import Verdict, headline
+from attention_course.explorers.layer import naming
 from attention_helpers import layers
-from attention_helpers.any_layer.inspection import look_at
-from attention_helpers.any_layer.verdicts import Verdict, headline
-from attention_helpers.explorers.layer import naming
 from attention_helpers.seeded import seeded
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))  # as wide as long: a shape alone proves nothing

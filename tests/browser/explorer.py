@@ -30,7 +30,7 @@ HELD = """{
     'svg': explorer.svg,
     'alt': explorer.alt,
     'readout': explorer.readout,
-    'said': __import__('attention_helpers.explorers.base').explorers.base.plain(explorer.said),
+    'said': __import__('attention_course.explorers.base').explorers.base.plain(explorer.said),
     'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.

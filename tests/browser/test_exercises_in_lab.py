@@ -7,7 +7,7 @@ import pytest
 from filled import fill
 from visit import TALL
 
-from attention_helpers.exercises import lesson_01, record
+from attention_course.exercises import lesson_01, record
 from tools.notebooks.lab import PATIENCE, Lab, server
 from tools.notebooks.manifest import HELP
 

@@ -3,7 +3,7 @@
 import course
 import pytest
 
-from attention_helpers.explorers.atlas import LARGEST, TOP
+from attention_course.explorers.atlas import LARGEST, TOP
 
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 import course
 from visit import prompt
 
-from attention_helpers import explorers
+from attention_course import explorers
 
 
 def test_every_explorer_stands_in_a_notebook():

@@ -15,7 +15,7 @@ import hashlib, io, threading
 import torch
 from matplotlib import pyplot as plt
 from attention_helpers import load_sentence
-from attention_helpers.explorers import ScoresExplorer
+from attention_course.explorers import ScoresExplorer
 
 
 runs, busy = [], False

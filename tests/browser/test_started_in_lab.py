@@ -11,7 +11,7 @@ from tools.notebooks.lab import TOKEN, Lab, server
 from tools.setup.workbook import LAYOUT
 
 EXPLORER = """
-from attention_helpers import explorers
+from attention_course import explorers
 explorers.MaskExplorer()
 """
 # The icons and sentences that styles add, and whether a control can be reached by a key or by the mouse.

@@ -15,7 +15,7 @@ import pytest
 from hub import COURSE, CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
-from attention_helpers.explorers import MaskExplorer
+from attention_course.explorers import MaskExplorer
 from classroom import marks, set_up
 
 LACKING = set_up.lacking()

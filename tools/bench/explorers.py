@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import torch
 
-from attention_helpers import explorers
+from attention_course import explorers
 from tools.bench.made import make, settings_of
 
 NEW, MOST = 7, 40  # explorers made of a class; values of a control visited

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import torch
 
-from attention_helpers import MultiHeadAttention, explorers, load_sentence
+from attention_course import explorers
+from attention_helpers import MultiHeadAttention, load_sentence
 from attention_helpers.language_model.families import ModelConfig
 from attention_helpers.language_model.model import LanguageModel
 from attention_helpers.language_model.tokenizer import tokenizer_json

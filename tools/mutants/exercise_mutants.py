@@ -11,7 +11,7 @@ import itertools
 import sys
 from contextlib import contextmanager
 
-from attention_helpers.exercises import NUMBERS, practice
+from attention_course.exercises import NUMBERS, practice
 
 from .changes import changed
 

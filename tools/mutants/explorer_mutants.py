@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attention_helpers import explorers
+from attention_course import explorers
 
 from .changes import texts
 

@@ -5,8 +5,8 @@ Usage: python -m tools.notebooks.first_picture
 
 import re
 
-from attention_helpers.explorers.playground.door import PAGE, PICTURE
-from attention_helpers.explorers.playground.explorer import PlaygroundExplorer
+from attention_course.explorers.playground.door import PAGE, PICTURE
+from attention_course.explorers.playground.explorer import PlaygroundExplorer
 
 LARGE = 1.4  # nearly as on a wide page, so that little moves when it comes to life, and not cut off on a small one
 

@@ -19,7 +19,7 @@ from .run_cell import shown_by
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "live"
-PLAYGROUND = ["from attention_helpers.explorers import Playground\nPlayground()"]
+PLAYGROUND = ["from attention_course.explorers import Playground\nPlayground()"]
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
 XMLNS = ' xmlns="http://www.w3.org/2000/svg"'  # a page needs none
@@ -173,7 +173,8 @@ def last_digits():
 
 def kept(name, modules, codes, make):
     """A text from build/live; made, if that wasn't done there by the same package, modules (paths), codes and CPU."""
-    files = [*sorted((ROOT / "attention_helpers").rglob("*.py")), *sorted((ROOT / "data").glob("*.*"))]
+    packages = [(ROOT / name).rglob("*.py") for name in ("attention_helpers", "attention_course")]
+    files = [path for found in (*packages, (ROOT / "data").glob("*.*")) for path in sorted(found)]
     parts = [last_digits(), *(path.read_bytes() for path in [*modules, *files])]
     computing = hashlib.sha256(b"".join(parts)).hexdigest()[:24]
     name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"

@@ -9,8 +9,8 @@ import re
 
 from sphinx.util import logging
 
+from attention_course.exercises import practice
 from attention_helpers import show_source
-from attention_helpers.exercises import practice
 
 from .figures import drawings
 from .formulas import in_a

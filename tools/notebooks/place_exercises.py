@@ -1,4 +1,4 @@
-"""Write the exercises of attention_helpers.exercises into the notebooks, and make the notebooks of solutions.
+"""Write the exercises of attention_course.exercises into the notebooks, and make the notebooks of solutions.
 
     python -m tools.notebooks.place_exercises [NN ...]      (none means all lessons that have exercises)
 
@@ -14,7 +14,7 @@ import textwrap
 
 import nbformat
 
-from attention_helpers.exercises import NUMBERS, practice
+from attention_course.exercises import NUMBERS, practice
 
 from . import draw_map
 from .manifest import NOTEBOOKS, lesson_of
@@ -51,14 +51,14 @@ MADE = ("-code", "-answer")  # how the ids of those end that follow the first
 
 
 def import_line(number):
-    return f"from attention_helpers.exercises import lesson_{number} as practice"
+    return f"from attention_course.exercises import lesson_{number} as practice"
 
 
 def code_of(exercise, number):
     """An exercise's cell, with all imports that an answer needs: learners jump straight to it."""
     lines = ["import torch", *exercise.imports.splitlines(), import_line(number)]
-    others = [line for line in lines if "attention_helpers" not in line]
-    ours = [line for line in lines if "attention_helpers" in line]
+    ours = sorted(line for line in lines if "attention_" in line)
+    others = [line for line in lines if line not in ours]
     space = ["", ""] if exercise.cell.startswith(("def ", "class ")) else [""]
     return "\n".join([*others, "", *ours, *space, exercise.cell])
 
@@ -99,7 +99,7 @@ def solution_cells(number):
     lesson = lesson_of(number)
     drawn = {"alternative": draw_map.alternative(lesson.here), "picture": lesson.picture}
     yield "markdown", SOLUTIONS.format(number=number, title=lesson.name, file=lesson.file, **drawn)
-    yield "code", f"from attention_helpers import show_source\n{import_line(number)}"
+    yield "code", f"{import_line(number)}\nfrom attention_helpers import show_source"
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
         yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"
         yield "code", f"show_source(practice.{exercise.name}.solution)"

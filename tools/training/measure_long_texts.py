@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from attention_helpers.explorers.lesson_11 import FILE, HEAD, LENGTHS, LONGEST, SCALINGS, SCORE, SEEN, WINDOWS, scaled
+from attention_course.explorers.lesson_11 import FILE, HEAD, LENGTHS, LONGEST, SCALINGS, SCORE, SEEN, WINDOWS, scaled
 from attention_helpers.training.rotary import held_out_windows, short_texts, trained
 
 

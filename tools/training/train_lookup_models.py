@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from attention_helpers.explorers.lookup_models import FILE, SIZES, STEPS, WIDTH
+from attention_course.explorers.lookup_models import FILE, SIZES, STEPS, WIDTH
 from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training

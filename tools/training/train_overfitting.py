@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import torch
 
-from attention_helpers.explorers.lesson_04 import FILE, RATES, SEED
+from attention_course.explorers.lesson_04 import FILE, RATES, SEED
 from attention_helpers.training.overfitting import train
 
 

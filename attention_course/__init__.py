@@ -1,0 +1,1 @@
+"""What makes a lesson answer: explorers, exercises, and verdicts on anybody's layer. Built on attention_helpers."""

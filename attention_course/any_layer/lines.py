@@ -1,0 +1,60 @@
+"""Which line of the learner's code called an operation, or failed?"""
+
+import itertools
+import linecache
+import re
+import sys
+import traceback
+
+HINTS = {  # what to add to an error's message
+    r"before Module.__init__|no attribute '(training|_modules|_parameters|_buffers|\w+_hooks)'": (
+        "begin `__init__` with `super().__init__()`"
+    ),
+    "NoneType": "None is what a method without `return` returns",
+}
+NOT_THEIRS = {
+    "attention_course",
+    "attention_helpers",
+    "torch",
+    "numpy",
+    *sys.stdlib_module_names,
+}  # __main__ isn't one of them
+
+
+def own_lines(frames):
+    """The learner's lines among pairs (frame, line number), each as "line 12, `scores = queries @ keys`"."""
+    for frame, number in frames:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
+            yield f"line {number}, `{linecache.getline(frame.f_code.co_filename, number).strip()}`"
+
+
+def calling_line(frame, until):
+    """The learner's line from which `frame` was called, below the call of `until`; "" if only others' code did."""
+    inside = itertools.takewhile(lambda pair: pair[0].f_code is not until.__code__, traceback.walk_stack(frame))
+    return next(own_lines(inside), "")
+
+
+def error_line(error):
+    """The learner's last line that an error passed through, or ""."""
+    return ["", *own_lines(traceback.walk_tb(error.__traceback__))][-1]
+
+
+def first_line(error):
+    """The first line of an error's message, and what it may need."""
+    said = (str(error).strip().splitlines() or [""])[0]
+    return ": ".join([said.rstrip("."), *(hint for pattern, hint in HINTS.items() if re.search(pattern, said))])
+
+
+def failure(error):
+    """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of its message."""
+    return ": ".join(filter(None, [error_line(error), type(error).__name__, first_line(error)]))
+
+
+def with_line(name, line, code=False):
+    """An operation and its line: "softmax in line 12"; or with its code: "softmax in line 12, `scores.softmax(-1)`"."""
+    return f"{name} in {line if code else line.partition(',')[0]}" if line else name
+
+
+def memory(tensor):
+    """Which memory a tensor shares with its views."""
+    return tensor.untyped_storage().data_ptr()

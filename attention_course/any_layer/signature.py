@@ -1,0 +1,129 @@
+"""What to pass to a constructor that somebody else wrote, judged by the usual names of an attention layer's sizes."""
+
+import inspect
+import io
+from contextlib import redirect_stdout
+
+import torch
+
+from attention_helpers.seeded import DrawnFrom, undisturbed
+
+NAMES = {
+    "d_in": "d_in in_dim input_dim dim_in in_features d_input input_size query_dim in_channels",
+    "d_out": "d_out out_dim output_dim dim_out out_features d_output output_size d_attn attn_dim out_channels",
+    "width": "d_model embed_dim n_embd emb_dim embedding_dim hidden_size hidden_dim model_dim dim width embed_size emb"
+    " hid_dim num_hiddens n_hidden n_state dim_model embedding_size emb_size d_embed embed d_hidden units channels dims"
+    " num_hidden hidden input_dims d_embedding n_units",
+    "head_dim": "head_dim head_size d_head dim_head d_k d_v d_key d_value key_dim value_dim dim_per_head head_width",
+    "num_heads": "num_heads n_heads n_head nhead heads num_attention_heads h num_head n_attn_heads head number_of_heads"
+    " attention_heads nheads nb_heads",
+    "num_groups": "num_kv_heads n_kv_heads num_kv_groups num_groups n_kv_head num_key_value_heads kv_heads n_groups",
+    "dropout": "dropout p drop dropout_p dropout_rate attn_dropout attn_drop attn_pdrop resid_pdrop resid_dropout"
+    " attention_dropout dropout_prob attention_probs_dropout_prob hidden_dropout_prob proj_drop residual_dropout rate",
+    "flag": "qkv_bias bias use_bias attn_bias attention_bias add_bias",
+    "context_length": "context_length block_size max_len max_length max_seq_len seq_len seq_length n_ctx max_tokens"
+    " max_position_embeddings n_positions ctx_len context_size max_context_length sequence_length window_length",
+}
+KINDS = {name: kind for kind, names in NAMES.items() for name in names.split()}
+CONFIGS = {"config", "cfg", "conf", "args", "hparams", "params", "hyperparameters"}
+FIRST = {"num_groups": 1, "num_heads": 2, "head_dim": 2, "dropout": 0.0, "flag": False, "context_length": 8}
+
+
+class Refused(TypeError):
+    """Jupyter shows only its sentence, without our frames, because the fault is in the learner's cell."""
+
+    def _render_traceback_(self):
+        return [f"TypeError: {self}"]
+
+
+def kinds_of(attention, given):
+    """The kind of each of a class's arguments, as name -> (kind, default).
+
+    It leaves out the arguments in `given`, and those with a default whose kind we don't know; a list in `given` is of
+    the kind "choice", with its first value as the default.
+    Errors: TypeError for anything but a class or function that makes a layer, for a given argument that it doesn't
+    take, and for a required one whose kind we don't know.
+    """
+    name = name_of(attention)
+    if not callable(attention) or (hasattr(attention, "forward") and not inspect.isclass(attention)):
+        hint = f": write {name}, without making a layer of it" if callable(attention) else ""
+        raise Refused(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
+    parameters = inspect.signature(attention).parameters.values()
+    named = {each.name: each.default for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    for extra in given.keys() - named.keys():
+        if not any(each.kind == each.VAR_KEYWORD for each in parameters):
+            raise Refused(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
+    kinds = {key: (kind_of(key, default), default) for key, default in named.items() if key not in given}
+    kinds = {key: (kind, default) for key, (kind, default) in kinds.items() if kind}
+    kinds |= {key: ("choice", values[0]) for key, values in given.items() if isinstance(values, list) and values}
+    missing = [key for key, value in named.items() if value is inspect.Parameter.empty and key not in {*kinds, *given}]
+    if missing:
+        wanted = ", ".join(f"{key}=4" for key in missing)
+        call = f"LayerExplorer({name}, sentence, {wanted})"
+        more = f", or {missing[-1]}=[1, 2, 4] for a slider"
+        raise Refused(
+            f"{name} needs {', '.join(missing)}, which we can't guess: write {call}, with values that fit{more}"
+        )
+    width = "d_out" if "d_in" in {kind for kind, _ in kinds.values()} else "d_in"
+    return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
+
+
+class Config:
+    """What a class that takes a config as its only argument gets: sizes by name, as attributes or items."""
+
+    def __init__(self, sizes):
+        self.__dict__["sizes"], self.__dict__["asked"] = sizes, {}
+
+    def __getattr__(self, name):
+        kind = kind_of(name, 0)
+        if kind is None or name.startswith("_"):
+            raise AttributeError(f"LayerExplorer's config has no {name!r}: pass a config of your own")
+        self.asked[name] = kind
+        return self.sizes.get(name, self.sizes["width"] if kind in ("d_in", "d_out", "width") else FIRST.get(kind))
+
+    def __getitem__(self, name):
+        return getattr(self, name)
+
+    def get(self, name, default=None):
+        return getattr(self, name, default)
+
+
+def with_sizes(attention, width):
+    """A function of the sizes that a class asks of its only argument, a config; or else the class itself.
+
+    width: of the sentence, which the config has under all names for widths.
+    """
+    try:
+        [only] = [each for each in inspect.signature(attention).parameters.values() if each.kind not in (2, 4)]
+    except (TypeError, ValueError):
+        return attention
+    if only.name not in CONFIGS or only.default is not only.empty:
+        return attention
+    config = Config({"width": width})
+    with DrawnFrom(torch.Generator().manual_seed(0)), undisturbed(None), redirect_stdout(io.StringIO()):
+        try:
+            attention(config)
+        except Exception as error:
+            name = name_of(attention)
+            call = f"LayerExplorer({name}, sentence, {only.name}=...)"
+            raise Refused(f"{name} can't be made with a config of ours ({error}): write {call}") from error
+    asked = [name for name, kind in config.asked.items() if kind not in ("d_in", "d_out", "width")]
+
+    def make(**sizes):
+        return attention(Config({"width": width} | sizes))
+
+    make.__name__ = name_of(attention)
+    parameters = [inspect.Parameter(name, 3, default=FIRST[config.asked[name]]) for name in asked]
+    make.__signature__ = inspect.Signature(parameters)
+    return make
+
+
+def name_of(attention):
+    return getattr(getattr(attention, "func", attention), "__name__", type(attention).__name__)
+
+
+def kind_of(name, default):
+    """The kind of an argument; None for one that keeps its default, such as num_kv_heads=None."""
+    if default is None or name in ("training", "seed"):
+        return None
+    return KINDS.get(name) or ("flag" if isinstance(default, bool) else None)

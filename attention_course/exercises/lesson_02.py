@@ -1,0 +1,244 @@
+"""Exercises of notebook 02: keys by hand, scaled weights, a step of training, and two ways to store a matrix."""
+
+import torch
+from torch import nn
+
+from attention_helpers.layers import SelfAttention_v1, SelfAttention_v2
+
+from .base import Exercise, Progress, normal
+
+MATRICES = ("W_query", "W_key", "W_value")
+
+
+def key_matrix(num_letters, num_digits, strength):
+    """W_key (num_letters + num_digits + 1, num_letters); its rows are the letters, the digits, and `?`."""
+    W_key = torch.zeros(num_letters + num_digits + 1, num_letters)
+    W_key[:num_letters] = strength * torch.eye(num_letters)
+    W_key[-1] = -strength
+    return W_key
+
+
+keys_by_hand = Exercise(
+    name="keys_by_hand",
+    title="Write W_key by hand",
+    prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, then the digits, then `?`, "
+    "and a key has one entry per letter. A letter should add `strength` to its own entry, digits should add nothing, "
+    "and `?` should take `strength` off every entry, so that a question isn't found, not even by itself.",
+    solution=key_matrix,
+    cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
+    mistakes={
+        ("has no row for ?", "    W_key[-1] = -strength\n", ""): """
+            Your row for `?` is 0, so the key of `B ?` is the key of `B 1`. Which two tokens does `B ?` read then?""",
+        ("doesn't scale the letters", "strength * torch.eye(num_letters)", "torch.eye(num_letters)"): """
+            A match stands out by 1 only, so softmax leaves the answer blurred. Where does `strength` come in?""",
+        ("subtracts only 1 for ?", "-strength", "-1"): """
+            You subtract 1 for `?`, but the question's letter adds `strength` to its key. What's left of it?""",
+        ("takes another row for ?", "W_key[-1]", "W_key[num_letters]"): """
+            You change the row after the letters, which is the first digit's. In which row is `?`?""",
+        ("adds the row for ?", "-strength", "strength"): """
+            Your row for `?` adds to every entry of a question's key. Is a question easier or harder to find then?""",
+        ("fills the rows of the digits", "    W_key[-1]", "    W_key[num_letters:] = strength\n    W_key[-1]"): """
+            Your digits change the keys. If every pair has a digit, which pairs does the question find?""",
+        ("transposes the matrix", "return W_key", "return W_key.T"): """
+            Your matrix is transposed. In `x @ W_key`, which of its dimensions has to be as long as an embedding?""",
+        ("fixes the sizes of the notebook", "    W_key =", "    num_letters = num_digits = 3\n    W_key ="): """
+            Right for three letters and three digits. Is a 3, a 6 or a 7 written in your code?""",
+    },
+    hints=[
+        "Each row is what one symbol adds to the key of a token. Which rows stay 0, and which row makes up for a "
+        "letter?",
+        "Start with `torch.zeros(rows, num_letters)`. The letters' rows are a multiple of `torch.eye(num_letters)`, "
+        "and `?` is the last row.",
+        "`W_key[:num_letters] = strength * torch.eye(num_letters)`, then `W_key[-1] = -strength`.",
+    ],
+    why="The key of a pair is `strength` at its letter and 0 elsewhere. A question's key is 0 at its letter, because "
+    "the row for `?` cancels it, and negative elsewhere, so no query prefers it. The rows of the digits stay 0.",
+    moral="With a strength of 10, `B ?` will give 0.9908 of its weight to its pair.",
+)
+
+
+def scaled_weights(queries, keys):
+    """Weights (num_tokens, num_tokens) from queries and keys, each (num_tokens, d_k): row i belongs to query i."""
+    scores = queries @ keys.T / keys.shape[-1] ** 0.5
+    return torch.softmax(scores, dim=-1)
+
+
+weights_that_are_scaled = Exercise(
+    name="weights_that_are_scaled",
+    title="Weights from queries and keys",
+    prompt="Compute the part of the formula in front of $V$, for any number of tokens and any width. `keys.shape[-1]` "
+    "is the width of a key.",
+    solution=scaled_weights,
+    rows_sum_to_one=True,
+    cases=lambda g: [normal(g, size, size) for size in ((6, 2), (4, 7), (1, 3), (5, 1), (3, 16))],
+    mistakes={
+        ("forgets the root", " ** 0.5", ""): """
+            You divide by d_k itself. Which number does the formula divide by?""",
+        ("doesn't scale", " / keys.shape[-1] ** 0.5", ""): """
+            These are the weights of plain dot products, as in notebook 01. What does the formula do to them before
+            softmax?""",
+        ("multiplies by the root", "** 0.5", "** -0.5"): """
+            You multiply by the root of d_k (dividing by `** -0.5` does that, too). Should scores become larger or
+            smaller?""",
+        ("scales by the number of tokens", "keys.shape[-1]", "keys.shape[0]"): """
+            You divide by the root of the number of tokens. Which dimension is a key's width?""",
+        ("fixes the width of the notebook", "keys.shape[-1]", "2"): """
+            Right for keys of width 2, as in the notebook. Is a 2 written in your code?""",
+        ("swaps queries and keys", "queries @ keys.T", "keys @ queries.T"): """
+            Your rows belong to keys, because your score matrix is transposed. Which of the two comes first in the
+            product?""",
+        ("takes the softmax over the queries", "dim=-1", "dim=0"): """
+            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
+        ("scales after softmax", "scores, dim=-1", "queries @ keys.T, dim=-1) / (keys.shape[-1] ** 0.5"): """
+            You divide the weights, so they no longer sum to 1. What should be divided, and when?""",
+        ("forgets the brackets", "keys.shape[-1] ** 0.5", "(keys.shape[-1] ** 1 / 2)"): """
+            Python takes powers before it divides, so your `** 1 / 2` halves the width. Where do brackets belong?""",
+        ("stops before softmax", "torch.softmax(scores, dim=-1)", "scores"): """
+            These are the scaled scores. What turns each row of them into weights?""",
+    },
+    hints=[
+        "There are three steps: dot products of all queries with all keys, a division, and softmax.",
+        "`keys.T` turns (num_tokens, d_k) into (d_k, num_tokens), and `** 0.5` is a root.",
+        "First `scores = queries @ keys.T / keys.shape[-1] ** 0.5`, then softmax with `dim=-1`.",
+    ],
+    why="A score adds up d_k products, so what counts is the width of a key. Softmax comes after the division, and "
+    "works along each row, because a query's weights sum to 1.",
+    moral="Every layer in this course makes its weights this way.",
+)
+
+
+def one_step(W, loss_of, rate):
+    """The matrix W after one gradient step; loss_of(W) is the loss of a matrix."""
+    W = W.clone().requires_grad_()
+    loss_of(W).backward()  # fills W.grad
+    return W.detach() - rate * W.grad
+
+
+def steps_to_take(generator):
+    for shape, rate in (((7, 3), 5.0), ((2, 4), 0.5), ((3, 1), 1.0)):
+        W, x = normal(generator, shape, shape[::-1])
+        yield W, lambda W, x=x: torch.softmax(x @ W, dim=-1).square().sum() + (W**3).sum(), rate
+
+
+def called_twice(answer, W, loss_of, rate):
+    """What two equal calls return, and whether PyTorch records it; if so, one call is enough."""
+    first = answer(W, loss_of, rate)
+    tracked = getattr(first, "requires_grad", False)
+    again = first if tracked else answer(W, loss_of, rate)
+    return {"matrix": first, "matrix in a second, equal call": again, "requires_grad": str(tracked)}
+
+
+step_by_hand = Exercise(
+    name="step_by_hand",
+    title="One step of training",
+    prompt="Return the matrix `W` after one step, for the loss `loss_of(W)`. Leave `W` itself as it is, and return "
+    "numbers without a record, as `W.detach()` does.",
+    solution=one_step,
+    cases=steps_to_take,
+    call=called_twice,
+    mistakes={
+        ("climbs the slope", "- rate", "+ rate"): """
+            You step up the slope, because the gradient says in which direction the loss grows. Where should training
+            go?""",
+        ("returns a tracked matrix", "W.detach()", "W"): """
+            The numbers are right, but PyTorch still records what you compute with them: print the result, and you'll
+            see its `grad_fn`. How do you stop that?""",
+        ("marks the caller's matrix", "W.clone()", "W"): """
+            Right once. But you marked the caller's own matrix, so the next call adds to its gradient. Which matrix
+            could you mark instead?""",
+        ("takes the loss for its gradient", "rate * W.grad", "rate * loss_of(W.detach())"): """
+            You subtract the loss, one number from all entries. What says in which direction each entry should go?""",
+        ("forgets the rate", "rate * W.grad", "W.grad"): """
+            Your step is as long as the gradient, whatever the rate. How far should it go?""",
+        ("returns only the step", "W.detach() - rate", "-rate"): """
+            That's the step itself. Where does the matrix end up after it?""",
+    },
+    hints=[
+        "Do what the last cell did: mark a copy of `W`, compute its loss, and call `backward`.",
+        "`W.clone().requires_grad_()` is a marked copy. After `backward`, its `.grad` is the gradient.",
+        "Return `W.detach() - rate * W.grad`, where `W` is the marked copy.",
+    ],
+    why="A new copy has no `.grad` yet, so equal calls agree. The gradient points to where the loss grows, so we "
+    "subtract it.",
+    moral="This is gradient descent. Training consists of many such steps, for all matrices.",
+)
+
+
+def v1_from_v2(v2):
+    """A new SelfAttention_v1 with the matrices of v2, a SelfAttention_v2 without bias."""
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    with torch.no_grad():
+        v1.W_query.copy_(v2.W_query.weight.T)  # (d_out, d_in) -> (d_in, d_out)
+        v1.W_key.copy_(v2.W_key.weight.T)
+        v1.W_value.copy_(v2.W_value.weight.T)
+    return v1
+
+
+def layers_without_bias(generator):
+    layers = [SelfAttention_v2(d_in, d_out) for d_in, d_out in ((3, 2), (2, 5), (4, 4), (1, 3), (3, 1))]
+    for parameter in nn.ModuleList(layers).parameters():
+        nn.init.normal_(parameter, generator=generator)
+    return [(layer,) for layer in layers]
+
+
+def moved(answer, v2):
+    """What a v1 made from v2 holds and, if its numbers are right, what v2 holds when that v1 is changed."""
+    v1 = answer(v2)
+    found = dict.fromkeys(("layer", *MATRICES, "list of trainable matrices", "v2 afterwards")) | {"layer": v1}
+    if isinstance(v1, SelfAttention_v1):
+        held = {name: getattr(v1, name).detach().clone() for name in MATRICES}
+        trainable = sorted(name for name, parameter in v1.named_parameters() if parameter.requires_grad)
+        if all(torch.equal(held[name], getattr(v2, name).weight.T) for name in MATRICES):
+            for name in MATRICES:
+                getattr(v1, name).data.add_(1)
+        v2_holds = nn.utils.parameters_to_vector(v2.parameters())
+        found |= held | {"list of trainable matrices": trainable, "v2 afterwards": v2_holds}
+    return found
+
+
+weights_into_v1 = Exercise(
+    name="weights_into_v1",
+    imports="from attention_helpers import SelfAttention_v1",
+    title="From v2 back into v1",
+    prompt="Make a `SelfAttention_v1` that returns the same context vectors as `v2`, a layer of the package whose "
+    "widths are `v2.d_in` and `v2.d_out`. Its matrices must be trainable, and changing them later must not change "
+    "`v2`.",
+    solution=v1_from_v2,
+    cases=layers_without_bias,
+    call=moved,
+    mistakes={
+        ("copies without transposing", ".weight.T", ".weight"): """
+            You copy the matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if
+            they're square. What's missing?""",
+        "takes the weights over without transposing": ...,
+        ("reshapes instead of transposing", ".weight.T", ".weight.reshape(v2.d_in, v2.d_out)"): """
+            The shapes fit, but reshaping only fills new rows in the old order. What turns rows into columns?""",
+        ("shares memory with v2", ".copy_(", " = nn.Parameter("): """
+            The numbers are right, but they're still in v2's memory, because `.T` doesn't copy. What happens to v2 when
+            you train v1?""",
+        ("fills nothing", ".copy_(", ".clone().copy_("): """
+            Your v1 still has the matrices it was created with. Does a line like `W = ...` write anything into v1?""",
+    },
+    hints=[
+        "Make the layer first. Then copy three matrices, and compare the shape of each in v2 and in v1.",
+        "`copy_` writes into a parameter, which PyTorch allows only inside `with torch.no_grad():`.",
+        "`v1.W_query.copy_(v2.W_query.weight.T)`, and the same for key and value.",
+    ],
+    why="v1 computes x @ W where v2 computes x @ weight.T, so W is weight.T. `copy_` writes into v1's own parameters. "
+    "To be sure, compare the outputs: `max_difference(v1(x), v2(x))` is below 1e-6.",
+    moral="That's how you move weights between implementations. Notebook 06 does it with several heads.",
+)
+
+
+@weights_into_v1.mistake
+def takes_the_weights_over_without_transposing(v2):
+    """You use v2's matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if they're
+    square. A copy isn't enough: what else does each matrix need?"""
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    for name in MATRICES:
+        setattr(v1, name, nn.Parameter(getattr(v2, name).weight.clone()))
+    return v1
+
+
+EXERCISES = [keys_by_hand, weights_that_are_scaled, step_by_hand, weights_into_v1]
+progress = Progress(EXERCISES)

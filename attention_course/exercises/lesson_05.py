@@ -1,0 +1,272 @@
+"""Exercises of notebook 05: several heads side by side."""
+
+import torch
+from torch import nn
+
+from attention_helpers.layers import MultiHeadAttentionWrapper
+
+from .base import Exercise, Progress, normal
+
+
+def side_by_side(heads, x):
+    """Context (b, num_tokens, num_heads * head_dim): what each of `heads` returns for x, head after head."""
+    contexts = [head(x) for head in heads]  # (b, num_tokens, head_dim) each
+    return torch.cat(contexts, dim=-1)
+
+
+SIZES = [(2, 2, 6, 3, 3), (3, 1, 4, 3, 3), (4, 3, 1, 1, 1), (1, 2, 5, 4, 4)]  # num_heads, b, num_tokens, d_in, head_dim
+
+
+def tokens_and_matrices(generator):
+    """For each call x, (b, num_tokens, d_in), and a matrix (d_in, head_dim) for each head."""
+    for num_heads, b, num_tokens, d_in, head_dim in SIZES:
+        yield normal(generator, (b, num_tokens, d_in), *[(d_in, head_dim)] * num_heads)
+
+
+heads_side_by_side = Exercise(
+    name="heads_side_by_side",
+    title="Heads side by side",
+    prompt="`heads` is a list of functions or layers. Each one takes tokens x, (b, num_tokens, d_in), and returns "
+    "context vectors, (b, num_tokens, head_dim). Run all of them on the same x and put each token's context vectors "
+    "side by side, head after head. There can be any number of heads. (`torch.cat(tensors, dim=...)` joins a list of "
+    "tensors along a dimension that they already have.)",
+    solution=side_by_side,
+    cases=tokens_and_matrices,
+    call=lambda answer, x, *matrices: answer([matrix.__rmatmul__ for matrix in matrices], x),
+    mistakes={
+        ("joins along the first dimension", ", dim=-1", ""): """
+            Your batch has grown, because `torch.cat` joins along the first dimension if you don't name one. Which
+            dimension should grow?""",
+        ("joins along the tokens", "dim=-1", "dim=1"): """
+            Your sentences have become longer. Shouldn't each token's context vector become wider instead?""",
+        ("stacks the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts)"): """
+            `torch.stack` makes a new dimension for the heads. Which function joins tensors along a dimension that they
+            already have?""",
+        ("stacks the heads last", "cat(contexts", "stack(contexts"): """
+            Your result has a fourth dimension, which `torch.stack` makes. Which of the three should just grow?""",
+        ("adds the heads up", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).sum(dim=0)"): """
+            You add the heads up, so nobody can tell any more what came from which head. How can every head keep its own
+            columns?""",
+        ("averages the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).mean(dim=0)"): """
+            You average the heads, and so you lose again what two heads were meant to keep apart. How can every head
+            keep its own columns?""",
+        ("gives each head what the one before returned", "head(x) for", "(x := head(x)) for"): """
+            Your heads run one after another, each on what the one before returned. What should each head get?""",
+        ("lets the heads take turns", "torch.cat(contexts, dim=-1)", "torch.stack(contexts, dim=-1).flatten(-2)"): """
+            The width is right, but your heads take turns, one column each. Where should the last column of the first
+            head be?""",
+        ("joins only the first two heads", "cat(contexts", "cat(contexts[:2]"): """
+            With one or two heads this is right. But the list can be longer: is the number of heads written in your
+            code?""",
+    },
+    hints=[
+        "Compare the shape of one head's context with the shape that you should return. Which size is different?",
+        "List what all heads return, `[head(x) for head in heads]`. Along which `dim` should `torch.cat` join them?",
+        "`torch.cat` takes the complete list, and `dim=-1` means the last dimension.",
+    ],
+    why="Along the last dimension, `torch.cat` leaves sentences and tokens where they are and puts the columns of all "
+    "heads next to each other, so the next layer can tell the heads apart.",
+    moral="The class below does just this.",
+)
+
+
+def look_up_both(wrapper, n):
+    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
+    letter, digit, first, second = torch.eye(4 * n).split(n)
+    with torch.no_grad():
+        for head, asked in zip(wrapper.heads, (first, second), strict=True):
+            head.W_query.weight.copy_(asked)
+            head.W_key.weight.copy_(10 * letter)
+            head.W_value.weight.copy_(digit)
+
+
+def questions(generator, b, n):
+    """(b, n + 1, 4 * n): b sentences of n pairs in random order and a question about two letters."""
+    x = torch.zeros(b, n + 1, 4 * n)
+    for sentence in x:
+        letter, digit, first, second = sentence.split(n, dim=-1)  # views: (n + 1, n) each
+        letter[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
+        digit[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
+        one, other = torch.randperm(n, generator=generator)[:2]
+        first[n, one] = second[n, other] = 1
+    return x
+
+
+def last_contexts(program, x):
+    """The shapes of the matrices that an answer has set and, if they fit, the context vector of the last token."""
+    n = x.shape[-1] // 4
+    wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
+    program(wrapper, n)
+    facts = {name: torch.zeros(matrix.shape) for name, matrix in wrapper.named_parameters()}
+    fit = all(zeros.shape == (n, 4 * n) for zeros in facts.values())
+    return facts | {"last context": wrapper(x)[:, -1] if fit else None}
+
+
+two_lookups = Exercise(
+    name="two_lookups",
+    title="Two heads, two lookups",
+    prompt="Answer `BC ?` with the class: set `W_query`, `W_key` and `W_value` of both heads, so that the question's "
+    "context vector is the first digit followed by the second, within 0.05. Each of a token's four groups has n "
+    "entries here, at most 4, and the pairs come in any order.",
+    solution=look_up_both,
+    cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (6, 4))],
+    call=last_contexts,
+    tolerance=0.05,
+    stub='''
+def look_up_both(wrapper, n):
+    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
+    # nn.Linear stores its matrix as (d_out, d_in). Each of these is (n, 4 * n), and keeps one group of a token.
+    letter, digit, first, second = torch.eye(4 * n).split(n)
+    with torch.no_grad():
+        ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
+''',
+    mistakes={
+        ("forgets to sharpen the softmax", "10 * letter", "letter"): """
+            The right parts are in the right places, but your scores are close together, so every token gets a similar
+            weight. What did the notebook do to the key?""",
+        ("asks for both letters in each head", "copy_(asked)", "copy_(first + second)"): """
+            Each head asks for both letters, so each returns the same average of two digits. What should be different in
+            the second head?""",
+        ("asks for the first letter in both heads", "(first, second)", "(first, first)"): """
+            Both heads look up the first letter asked for. Which head should find the second?""",
+        ("exchanges the heads", "(first, second)", "(second, first)"): """
+            Both digits are there, but in the wrong order. Which head's context vector comes first?""",
+        (
+            "exchanges queries and keys",
+            "W_query.weight.copy_(asked)\n            head.W_key",
+            "W_key.weight.copy_(asked)\n            head.W_query",
+        ): """
+            You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make of
+            its query and its scores?""",
+        (
+            "sharpens the values",
+            "copy_(10 * letter)\n            head.W_value.weight.copy_(",
+            "copy_(letter)\n            head.W_value.weight.copy_(10 * ",
+        ): """
+            You multiply the values by 10, so the softmax stays as it was. Which product does softmax get?""",
+        ("returns the letters", "copy_(digit)", "copy_(letter)"): """
+            Your heads look at the right pairs, but return their letters. What was the question about?""",
+    },
+    hints=[
+        "For a single head, the notebook multiplies the letter by 10 in the key. Which group of a token makes the "
+        "query of each head, which one the key, and which one the value?",
+        "In both heads, `letter` makes the keys and `digit` makes the values. For the queries, one head uses `first`, "
+        "the other `second`.",
+        "For head 1: `W_query.weight.copy_(first)`, `W_key.weight.copy_(10 * letter)` and "
+        "`W_value.weight.copy_(digit)`.",
+    ],
+    why="A score is large only where the pair's letter is the letter asked for. The factor 10 makes the softmax give "
+    "that pair nearly all the weight, and its digit is the value.",
+    moral="Two rows of weights pass on two answers. You set these matrices by hand, and in notebook 07 training finds "
+    "them.",
+)
+
+
+def wrapper_of_width(d_in, width, context_length, num_heads):
+    """MultiHeadAttentionWrapper whose output is `width` wide; ValueError if there is none."""
+    if width % num_heads != 0:
+        raise ValueError(f"num_heads must divide width, got num_heads={num_heads}, width={width}")
+    return MultiHeadAttentionWrapper(d_in, width // num_heads, context_length, 0.0, num_heads)
+
+
+def wrapper_facts(build, d_in, width, context_length, num_heads):
+    """Facts about a wrapper, and what it returns for ones if all its parameters are 1."""
+    facts = dict.fromkeys(("type", "context_length", "output", "number of heads"))
+    try:
+        facts["type"] = wrapper = build(d_in, width, context_length, num_heads)
+    except ValueError as error:
+        if error.args and width % num_heads:
+            error.args = ("refused",)  # in whichever words: so a mistake elsewhere is still recognised
+        raise
+    if isinstance(wrapper, MultiHeadAttentionWrapper):
+        for parameter in wrapper.parameters():
+            nn.init.ones_(parameter)
+        facts["context_length"] = wrapper.heads[0].context_length
+        facts["output"] = wrapper(torch.ones(2, facts["context_length"], wrapper.heads[0].d_in))
+        facts["number of heads"] = len(wrapper.heads)
+    return facts
+
+
+WIDTHS = [(3, 2, 6, 2), (4, 6, 5, 3), (2, 5, 3, 1), (1, 4, 2, 4), (5, 12, 1, 2), (3, 5, 4, 2), (3, 2, 4, 4)]
+
+width_from_heads = Exercise(
+    name="width_from_heads",
+    imports="from attention_helpers import MultiHeadAttentionWrapper",
+    title="Two heads, width 2 in all",
+    prompt="The rest of a model usually fixes how wide the output must be. Make a `MultiHeadAttentionWrapper` without "
+    "dropout and biases. Its output should have the given `width`, shared equally by `num_heads` heads. For example, "
+    "two heads of width 1 make a width of 2. If `num_heads` doesn't divide `width`, raise a `ValueError`.",
+    solution=wrapper_of_width,
+    cases=lambda generator: WIDTHS,
+    call=wrapper_facts,
+    mistakes={
+        ("gives every head the whole width", "width // num_heads", "width"): """
+            Your output is too wide. Whose width does `d_out` mean in this class?""",
+        ("makes one wide head", " // num_heads, context_length, 0.0, num_heads", ", context_length, 0.0, 1"): """
+            The width is right, but it all comes from a single head. How can `num_heads` heads share it?""",
+        ("rounds where the heads do not divide the width", "width % num_heads != 0", "False"): """
+            If `num_heads` doesn't divide `width`, then `//` rounds down silently and the output is too narrow. How do
+            you notice that beforehand?""",
+    },
+    hints=[
+        "`d_out` is the width of each head. So how wide is the output of all heads?",
+        "The output is `num_heads * d_out` wide. Which `d_out` makes that equal to `width`, and is it a whole number?",
+        "Raise the error if `width % num_heads != 0`. In all other cases `d_out` is `width // num_heads`.",
+    ],
+    why="The wrapper puts `num_heads` context vectors of width `d_out` side by side, so `d_out` must be `width / "
+    "num_heads`. If that isn't a whole number, `//` would round it down and hide the mistake, which is why the check "
+    "comes first.",
+    moral="In notebook 06, `d_out` is the width of all heads together, and the class does this division for you.",
+)
+
+
+def parameters_of_wrapper(d_in, d_out, context_length, num_heads, qkv_bias):
+    """How many numbers a MultiHeadAttentionWrapper with these arguments trains."""
+    of_one_matrix = d_in * d_out
+    if qkv_bias:
+        of_one_matrix = of_one_matrix + d_out
+    return num_heads * 3 * of_one_matrix
+
+
+parameters_of_heads = Exercise(
+    name="parameters_of_heads",
+    title="How many parameters?",
+    prompt="How many numbers does a `MultiHeadAttentionWrapper` train? Find a formula. The arguments mean the same as "
+    "in the class (`qkv_bias` is `True` or `False`), and you may not need all of them.",
+    solution=parameters_of_wrapper,
+    cases=lambda generator: [(3, 2, 6, 2, False), (3, 2, 6, 2, True), (5, 1, 4, 3, True), (1, 4, 2, 1, True)],
+    mistakes={
+        ("takes d_out for the width of all heads", "num_heads * 3", "3"): """
+            That's right for a single head. How many heads are there, and do they share their matrices?""",
+        ("counts one matrix per head", " * 3", ""): """
+            You count one matrix per head. What makes its queries, what its keys, and what its values?""",
+        ("leaves the biases out", "if qkv_bias", "if False"): """
+            That's right without biases. What does each `nn.Linear` train besides its matrix if `qkv_bias` is
+            `True`?""",
+        ("always counts the biases", "if qkv_bias", "if True"): """
+            That's right with biases. How many are there if `qkv_bias` is `False`?""",
+        ("counts one bias per head", "3 * of_one_matrix", "(3 * d_in * d_out + d_out * qkv_bias)"): """
+            That's right without biases. With them, you count one per head. How many `nn.Linear` does a head have?""",
+        (
+            "counts the biases of one head",
+            "num_heads * 3 * of_one_matrix",
+            "num_heads * 3 * d_in * d_out + 3 * d_out * qkv_bias",
+        ): """
+            That's right without biases. With them, you count those of one head only. How many heads have some?""",
+        ("counts the masks", "3 * of_one_matrix", "(3 * of_one_matrix + context_length**2)"): """
+            You count the masks too. A mask is a buffer, so it moves with the layer. But is it trained?""",
+    },
+    hints=[
+        "Start with one head without biases. How many matrices does it have, and how many entries does each one have?",
+        "Each head has three matrices of `d_in * d_out` entries. If `qkv_bias` is `True`, each also has `d_out` "
+        "biases.",
+        "With biases it's `num_heads * 3 * (d_in * d_out + d_out)`. What changes without them?",
+    ],
+    why="Each head has its own `W_query`, `W_key` and `W_value`. Each of them has `d_in * d_out` entries and, with "
+    "`qkv_bias`, another `d_out` biases. The mask isn't trained, so `context_length` doesn't matter.",
+    moral="So a longer context needs no more parameters.",
+)
+
+
+EXERCISES = [heads_side_by_side, two_lookups, width_from_heads, parameters_of_heads]
+progress = Progress(EXERCISES)

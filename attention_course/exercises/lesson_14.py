@@ -1,0 +1,207 @@
+"""Exercises of notebook 14: the one sum, the merge of two blocks, an order that evens the work, and bytes."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import torch
+
+from attention_helpers.layers import MultiHeadAttention
+from attention_helpers.parallel.heads import part_of
+from attention_helpers.parallel.ring import block, merge, zigzag
+from attention_helpers.seeded import seeded
+
+from .base import Exercise, Progress
+
+
+def finish(part, x, all_reduce):
+    """The complete output, (b, num_tokens, d_out), on each process; all_reduce(tensor) adds up their tensors."""
+    context = part.steps(x).context  # (b, num_tokens, d_out / processes): of this process's heads
+    output = part.out_proj(context)  # (b, num_tokens, d_out): its summand
+    all_reduce(output)
+    return output
+
+
+def layers_to_share(generator):
+    for processes, heads in ((2, 2), (3, 3), (2, 4), (1, 2)):
+        layer = seeded(MultiHeadAttention, processes, 5, heads * 3, 4, 0.0, heads)
+        yield layer, torch.randn(2, 4, 5, generator=generator), processes
+
+
+def on_all_ranks(answer, layer, x, processes):
+    """What an answer returns on each rank; here a rank is a thread."""
+    barrier, given = Barrier(processes), [None] * processes
+
+    def rank(n):
+        def all_reduce(tensor):
+            given[n] = tensor.clone()
+            barrier.wait(10)
+            tensor.copy_(sum(given))
+            barrier.wait(10)
+
+        try:
+            with torch.no_grad():
+                return answer(part_of(layer, n, processes), x.clone(), all_reduce)
+        except Exception:
+            barrier.abort()  # or the others would wait
+            raise
+
+    with ThreadPoolExecutor(processes) as pool:
+        return list(pool.map(rank, range(processes)))
+
+
+placing = Exercise(
+    name="placing",
+    title="Place the sum",
+    prompt="`part` is one process's layer: some of the heads, their columns of `out_proj`, and on rank 0 its bias. "
+    "From the heads' context vectors, `part.steps(x).context`, compute the complete output, the same on all processes. "
+    "Like `torch.distributed.all_reduce`, `all_reduce(tensor)` puts the sum of all processes' tensors into the tensor, "
+    "and returns nothing. It's expensive, so call it once.",
+    solution=finish,
+    cases=layers_to_share,
+    call=on_all_ranks,
+    mistakes={
+        ("sums nothing", "    all_reduce(output)\n", ""): """
+            Your processes return different outputs, because each only has what its own heads contribute. Which tensor
+            should they add up?""",
+        (
+            "sums the context vectors",
+            "    output = part.out_proj(context)  # (b, num_tokens, d_out): its summand\n    all_reduce(output)",
+            "    all_reduce(context)\n    output = part.out_proj(context)",
+        ): """
+            You add up the context vectors of different heads, which belong side by side. After which step do all
+            processes have summands of the same numbers?""",
+        ("returns the call", "    all_reduce(output)\n    return output", "    return all_reduce(output)"): """
+            `all_reduce` puts the sum into the tensor that you give it, and returns nothing. What do you return?""",
+        ("sums x as well", "    context =", "    all_reduce(x)\n    context ="): """
+            You add up `x` too, but every process has the complete `x` already. What is different on each process?""",
+    },
+    hints=[
+        "On which tensors do the processes differ, and which of these have the shape of the output?",
+        "`part.out_proj` multiplies the heads' context vectors with their columns. The products are summands.",
+        "`output = part.out_proj(part.steps(x).context)`, then `all_reduce(output)`, then return `output`.",
+    ],
+    why="An output is a sum over all entries of the context vector, and each process has some of these entries, with "
+    "their columns of `out_proj`. So its product is a part of the sum, and one `all_reduce` completes it.",
+    moral="One sum per layer is all that the processes have to say to each other.",
+)
+
+
+def two_blocks(generator):
+    """From rows that are alike to rows whose exponentials overflow."""
+    for num_keys, scale in ((3, 1.0), (1, 5.0), (4, 300.0)):
+        queries, keys, values = torch.randn(3, 2, 6, 4, generator=generator)
+        halves = (slice(0, num_keys), slice(num_keys, 6))
+        yield sum((block(scale * queries, keys[:, part], values[:, part], causal=False) for part in halves), ())
+
+
+merging_blocks = Exercise(
+    name="merging_blocks",
+    title="Merge two blocks",
+    prompt="Each block has context vectors, (…, head_dim), from its own keys only, and `log_total`, (…, 1), the "
+    "logarithm of each query's sum of exponentials. Return both for all keys together. Scores can be so large that "
+    "exponentials overflow: `torch.logaddexp(a, b)` is the logarithm of e^a + e^b, without computing these.",
+    solution=merge,
+    cases=two_blocks,
+    mistakes={
+        ("averages", "context * torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
+         "(context + other_context) / 2"): """
+            You average the two, as if both blocks mattered alike. But a block with larger exponentials gets more of a
+            query's weight. Which share of the complete sum does each have?""",
+        ("adds", "context * torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
+         "context + other_context"): """
+            You add the two, but both are complete averages already, with weights that sum to 1. By which share should
+            you multiply each?""",
+        ("overflows", "both = torch.logaddexp(log_total, other_log_total)", "a, b = log_total.exp(), "
+         "other_log_total.exp()\n    return (a * context + b * other_context) / (a + b), torch.log(a + b)"): """
+            That's right until the exponentials overflow. Which function adds them without computing them?""",
+        ("forgets the maximum in the logarithm", "- both), both",
+         "- both), both - torch.maximum(log_total, other_log_total)"): """
+            You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
+            back?""",
+        ("mixes up the shares", "torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
+         "torch.exp(other_log_total - both) + other_context * torch.exp(log_total - both)"): """
+            Each context vector gets the other's share. Whose sum of exponentials belongs to which values?""",
+        ("adds the logarithms", "torch.logaddexp(log_total, other_log_total)", "log_total + other_log_total"): """
+            You add two logarithms, which multiplies the sums. What's the logarithm of the sum of both?""",
+    },
+    hints=[
+        "A block's share of a query's weight is its sum of exponentials, divided by the sum of both.",
+        "With logarithms, a division is a difference: the share is `torch.exp(log_total - both)`.",
+        "`both = torch.logaddexp(log_total, other_log_total)`, then weight each context by its share, and return "
+        "their sum and `both`.",
+    ],
+    why="Within its block, each context vector was divided by the block's own sum of exponentials. The share undoes "
+    "this division, and divides by the sum over both blocks instead.",
+    moral="It doesn't matter in which order the blocks arrive.",
+)  # fmt: skip
+
+zigzagging = Exercise(
+    name="zigzagging",
+    title="Even out the work",
+    prompt="Cut the tokens into twice as many chunks as there are processes, numbered from 0. Which two should a rank "
+    "hold, so that under a causal mask all compute equally many blocks? Return their numbers, the smaller one first.",
+    solution=zigzag,
+    cases=lambda _: [(rank, processes) for processes in (2, 3, 4) for rank in range(processes)],
+    mistakes={
+        ("takes neighbours", "rank, 2 * processes - 1 - rank", "2 * rank, 2 * rank + 1"): """
+            Those are the same tokens as with one chunk per rank, so the last rank still computes most. How can a rank
+            with an early chunk, which sees few keys, make up for that?""",
+        ("starts again in the middle", "2 * processes - 1 - rank", "processes + rank"): """
+            Better: everybody has an early and a late chunk. But rank 0 has the earlier one of both kinds. Which late
+            chunk should it have?""",
+        ("counts from 1", "2 * processes - 1 - rank", "2 * processes - rank"): """
+            For rank 0 this is a chunk that doesn't exist. What's the number of the last one?""",
+    },
+    hints=[
+        "Chunk n meets the keys of n + 1 chunks. So which pairs of chunks have the same sum?",
+        "Rank 0 holds the first and the last chunk, and rank 1 the second and the last but one.",
+        "`return rank, 2 * processes - 1 - rank`",
+    ],
+    why="Chunk n needs n + 1 blocks. For the two chunks of a rank that's rank + 1 and 2P − rank, so 2P + 1 for all.",
+    moral="Llama 3 was trained with this order (Llama team 2024, section 3.3.2).",
+)
+
+
+def bytes_of_layer(split, processes, num_tokens, num_heads, num_kv_heads, head_dim):
+    """Bytes that each process sends in a forward pass, with 2 bytes per number; split: "heads" or "tokens"."""
+    width = (num_heads if split == "heads" else num_kv_heads) * head_dim
+    return 2 * (processes - 1) * num_tokens * width * 2 // processes
+
+
+sending = Exercise(
+    name="sending",
+    title="The bytes of one layer",
+    prompt="How many bytes does each of `processes` processes send in one layer's forward pass? `split` is `'heads'`, "
+    "with one sum of the output, num_heads * head_dim wide, or `'tokens'`, with keys and values in a ring. Numbers "
+    "have 2 bytes each. Return a whole number.",
+    solution=bytes_of_layer,
+    cases=lambda _: [(split, processes, 64, 8, kv, 16) for split in ("heads", "tokens") for processes in (1, 2, 4)
+                     for kv in (2, 8)],
+    mistakes={
+        ("sends once more", "(processes - 1)", "processes"): """
+            With one process there's nobody to send to, yet yours sends something. How many times does each pass
+            something on?""",
+        ("sends everything each time", "// processes", "// 1"): """
+            You count the complete tensor each time. How much of it does one process pass on at a time?""",
+        ("goes round once", "return 2 *", "return"): """
+            Half of it is missing. By tokens, keys and values travel. And by heads, the pieces go round once to be
+            summed, and then?""",
+        ("takes all heads for the ring", "(num_heads if split == \"heads\" else num_kv_heads)", "num_heads"): """
+            By heads that's right. But which heads travel if the split is by tokens?""",
+        ("takes the KV heads for the sum", "(num_heads if split == \"heads\" else num_kv_heads)", "num_kv_heads"): """
+            By tokens that's right. But how wide is the output that's summed if the split is by heads?""",
+        ("counts 4 bytes", "width * 2 //", "width * 4 //"): """
+            Twice as many as it should be: how many bytes does a number have here?""",
+    },
+    hints=[
+        "Both formulas are 2 (P − 1) / P times a number of bytes. Of which tensor?",
+        "By heads it's the output, num_tokens * num_heads * head_dim numbers; by tokens, keys of num_kv_heads heads.",
+        "`2 * (processes - 1) * num_tokens * width * 2 // processes`, with the right `width` for each split.",
+    ],
+    why="Each process passes on a share of 1 / P at a time. A sum takes 2 (P − 1) turns: P − 1 to add up, and P − 1 to "
+    "pass the results on. A ring takes P − 1 turns, with keys and values each time.",
+    moral="So the splits cost the same with as many KV heads as heads, and the ring less with fewer KV heads.",
+)  # fmt: skip
+
+EXERCISES = [placing, merging_blocks, zigzagging, sending]
+progress = Progress(EXERCISES)

@@ -1,0 +1,118 @@
+"""A weight is ink: zero is the page, the largest weight has its head's full colour, and what's between is opacity.
+
+So a strong weight stands out on a light page and on a dark one, and zero, hidden and dropped look different.
+"""
+
+import base64
+import struct
+import zlib
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.colors import to_rgb
+
+from attention_helpers.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, head_colour, luminance
+
+FULL = 64  # steps of opacity; even, so that 0.5, 0.25, ... are in the middle of a step, not between two
+PAGES = np.array([[[1.0, 1.0, 1.0]], [[17 / 255] * 3]])  # JupyterLab's pages, light and dark
+READABLE = 4.5  # the contrast that WCAG asks of small type
+
+
+class Ink(NamedTuple):
+    """How values are drawn: attributes of a group of cells, and by level, from -FULL to FULL, of a cell and its number.
+
+    A number is in the page's colour where nothing is said, else in black or white, whichever can be read on both pages.
+    """
+
+    group: str
+    cells: list
+    numbers: list
+    below: str  # the colour of negative values
+    above: str
+
+
+def numbers_on(colour):
+    """By level from 0 to FULL, the attribute of a number in a cell of this colour."""
+    shares = np.linspace(0, 1, FULL + 1)[:, None]
+    light, dark = luminance(PAGES * (1 - shares) + np.array(to_rgb(colour)) * shares) + 0.05
+    white = np.minimum(1.05 / light, 1.05 / dark) >= READABLE
+    own = np.minimum(light / 0.05, 1.05 / dark) >= READABLE  # black on the light page, white on the dark one
+    return ['fill="#fff"' if a else "" if b else 'fill="#000"' for a, b in zip(white, own, strict=True)]
+
+
+SHARES = [f'fill-opacity="{level / FULL:.3g}"' for level in range(FULL + 1)]
+
+
+@lru_cache
+def ink(above, below=None):
+    """An Ink of one colour, or of one for positive and one for negative values."""
+    if below is None:
+        return Ink(f'fill="{above}"', SHARES, numbers_on(above), above, above)
+    high, low = ([f'fill="{colour}" {share}' for share in SHARES] for colour in (above, below))
+    # Python counts negative indices from the end, where the negative levels are.
+    return Ink("", high + low[:0:-1], numbers_on(above) + numbers_on(below)[:0:-1], below, above)
+
+
+def head_ink(head):
+    return ink(head_colour(head))
+
+
+WEIGHTS, SIGNED, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
+PAGE = Ink('fill="currentColor"', SHARES, [""] * (FULL + 1), "currentColor", "currentColor")  # for no head's colour
+
+
+def levels(values, limit=1.0):
+    """The level of each value, from -FULL to FULL at the limit, clipped beyond it; NaN has none, like zero."""
+    shares = np.clip(as_array(values) / limit, -1, 1)
+    return np.rint(np.where(np.isnan(shares), 0, shares) * FULL).astype(int)
+
+
+def weight_limit(num_tokens):
+    """The weight with full colour: with many tokens most weights are small."""
+    return min(1.0, 4 / num_tokens)
+
+
+def largest(values):
+    """The largest absolute value, as the limit of signed values; 1 if there is none."""
+    return float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max(initial=0)) or 1.0
+
+
+FINE = 4096  # steps of a value, each with its step of opacity; looking that up is faster than computing it
+LIFTED = np.linspace(0, 1, FINE + 1) ** 0.7  # thin pixels need more ink than large cells
+
+
+class Palette:
+    """The colours of an image with one pixel per cell: no ink at all, then each colour in steps of opacity."""
+
+    def __init__(self, *colours):
+        self.steps = 240 // len(colours)
+        self.lifted = np.rint(LIFTED * self.steps).astype(np.uint8)
+        shares = np.tile(np.arange(1, self.steps + 1) / self.steps, len(colours))
+        rgb = np.repeat([to_rgb(colour) for colour in colours], self.steps, axis=0)
+        self.colours = chunk(b"PLTE", bytes(3) + (255 * rgb).round().astype(np.uint8).tobytes())
+        self.colours += chunk(b"tRNS", bytes(1) + (255 * shares).round().astype(np.uint8).tobytes())
+
+    def indices(self, values, limit=1.0, which=0):
+        """The index of each value's colour; which: of the palette's colours, one for all values or one for each."""
+        fine = as_array(values) * (FINE / limit) + 0.5
+        np.fmax(fine, 0, out=fine)  # which is 0 for NaN too
+        steps = self.lifted[np.minimum(fine, FINE, out=fine).astype(int)]
+        return steps + (steps > 0) * np.asarray(which * self.steps, np.uint8)
+
+    def png(self, sheet):
+        """The address of an image of indices (rows, columns); Pillow would take three times as long to write it."""
+        height, width = sheet.shape
+        rows = np.zeros((height, width + 1), np.uint8)  # each row begins with its filter: none
+        rows[:, 1:] = sheet
+        file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0))
+        file += self.colours + chunk(b"IDAT", zlib.compress(rows.tobytes(), 1)) + chunk(b"IEND", b"")
+        return f"data:image/png;base64,{base64.b64encode(file).decode()}"
+
+
+def chunk(kind, data):
+    """A part of a PNG file."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+HEADS, BLACK = Palette(*HEAD_COLOURS), Palette("#000000")

@@ -1,0 +1,211 @@
+"""Notebooks 03 and 06: sliders for a layer that the learner typed, and verdicts on it."""
+
+import gc
+import html
+import re
+from contextlib import suppress
+
+import ipywidgets as widgets
+
+from attention_helpers import plots
+from attention_helpers.seeded import seeded
+
+from ..any_layer.calling import Unsuited, learners_code
+from ..any_layer.inspection import look_at, try_out
+from ..any_layer.signature import kinds_of, name_of, with_sizes
+from ..any_layer.verdicts import headline
+from .base import MESSAGE, PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider, stops
+from .layer_picture import MOST_MAPS, influence, maps_and_context, refusal, result, verdict_list
+from .svg import below, live
+
+LAST = {}  # (class name, tokens): what was shown last, for when the class fails as its cell runs again
+# For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
+SLIDERS = {
+    "d_out": (4, 1, 24, "The width of what comes out"),
+    "head_dim": (2, 1, 8, "The width of one head"),
+    "num_heads": (2, 1, 8, "How many heads"),
+    "num_groups": (1, 1, 8, "How many heads the keys and values have"),
+    "context_length": (8, 1, 12, "The most tokens that the layer is made for"),
+}
+
+
+class LayerExplorer(SentenceExplorer):
+    """Sliders for your own class: verdicts on it, all its attention maps, its influence map, and what it returns.
+
+    attention: a class or function that makes a layer from sizes with the usual names (d_in, d_out, num_heads, dropout,
+    qkv_bias, context_length, ...), or from a config with such names; arguments: those that should stay fixed, and those
+    with other names, where a list is for a slider. The layer's `forward` takes (1, num_tokens, d_in), (num_tokens,
+    d_in) or (num_tokens, 1, d_in), once or as queries, keys, values and context, and returns one row per token, alone
+    or with other tensors in a tuple, list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a
+    LayerState; None until the class has run without an error. Verdicts are for eval mode, unless they say otherwise.
+    Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
+    If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
+    """
+
+    began = ""  # why the first state isn't the one that the class would have had
+
+    def __init__(self, attention, sentence, **arguments):
+        embeddings = getattr(sentence, "embeddings", None)
+        if not arguments and getattr(embeddings, "ndim", 0) == 2:
+            attention = with_sizes(attention, embeddings.shape[1])
+        self.attention, self.arguments = attention, arguments
+        self.kinds = kinds_of(attention, arguments)
+        super().__init__(sentence)
+
+    def make_controls(self):
+        if len(self.tokens) < 2:
+            raise ValueError(f"sentence must have at least 2 tokens, because one has no future, got {self.tokens!r}")
+        controls = {}
+        for name, (kind, default) in self.kinds.items():
+            if kind == "dropout":
+                controls[name] = dropout(name)
+            elif kind == "flag":
+                controls[name] = widgets.Checkbox(default is True, description=name, tooltip="Yes or no")
+            elif kind == "choice":
+                values = self.arguments[name]
+                controls[name] = stops(name, values, values[0], "Your own values")
+            elif kind in SLIDERS:
+                controls[name] = slider(name, *SLIDERS[kind])
+            control = controls.get(name)
+            if (
+                kind not in ("flag", "choice")
+                and control
+                and isinstance(default, (int, float))
+                and default <= control.max
+            ):
+                control.value = default
+        controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
+        controls["seed"] = seed(123)
+        self.find_first_state(controls)
+        return controls
+
+    def find_first_state(self, controls):
+        """Start with a number of heads that fits, if any: the default or two, but at most half as many as the width.
+
+        Heads of width 1 would hide faults, because there each scale is right. If that number doesn't fit, we try one;
+        or three, if one hides a fault.
+        """
+        for name in [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"]:
+            wanted, why, fits = controls[name].value, None, []  # of these: is it without a fault, and the number
+            widths = [controls[each].value for each, (kind, _) in self.kinds.items() if kind == "d_out"]
+            half = min(widths or [self.embeddings.shape[1]]) // 2
+            narrow = wanted > half > 0 and "head_dim" not in {kind for kind, _ in self.kinds.values()}
+            tried = [n for n in range(half, 1, -1) if half * 2 % n == 0] if narrow else []
+            for num_heads in dict.fromkeys([*tried, wanted, 1, 3]):
+                controls[name].value = num_heads
+                values = {name: control.value for name, control in controls.items()}
+                refused = self.refused(values)
+                if not refused and (num_heads in tried or not why):
+                    return
+                why = why or (refused if num_heads == wanted else None)
+                with suppress(ValueError):
+                    verdicts = self.compute(**values).verdicts.values()
+                    fits.append(("✗" not in {verdict.sign for verdict in verdicts}, num_heads))
+            controls[name].value = min(fits, default=(False, wanted))[1]
+            self.began = f"{name}={wanted} doesn't fit, so we begin with {controls[name].value}: {why}" if fits else ""
+
+    def refused(self, values):
+        """The error that the class raises for the controls' values, or its layer for the sentence; None if neither."""
+        try:
+            try_out(self.layer_of(**values)[0], self.embeddings, values["seed"])
+        except ValueError as error:
+            return error
+
+    def layer_of(self, training, seed, **values):
+        """The layer that the class makes from the controls' values, and what its constructor printed."""
+        widths = {name: self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
+        with learners_code() as printed:
+            layer = seeded(self.attention, seed, **self.arguments | widths | values)
+        if not callable(layer):
+            raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
+        return layer, printed.getvalue()
+
+    def compute(self, **values):
+        try:
+            layer, printed = self.layer_of(**values)
+            state = look_at(layer, self.embeddings, values["seed"], values["training"])
+        except Unsuited:
+            raise
+        except ValueError as error:
+            raise ValueError(f"{self.what_fits(values)}{error}") from error
+        verdicts = {topic: naming(said, self.tokens) for topic, said in state.verdicts.items()}
+        return state._replace(verdicts=verdicts, printed=printed + state.printed)
+
+    def what_fits(self, values):
+        """For a size that was moved where the class fails: the nearest values below and above with which it runs."""
+        before = getattr(self, "_shown", values)
+        sizes = [name for name, (kind, _) in self.kinds.items() if kind in SLIDERS]
+        for name in [name for name in sizes if values[name] != before[name]]:
+            value, control = values[name], self.controls[name]
+            sides = range(value - 1, control.min - 1, -1), range(value + 1, control.max + 1)
+            fits = [next((n for n in side if not self.refused(values | {name: n})), None) for side in sides]
+            fits = [str(n) for n in fits if n is not None]
+            if fits:
+                return f"{name}={value} doesn't fit, but {' and '.join(fits)} {'do' if len(fits) > 1 else 'does'}: "
+        return ""
+
+    def headline(self, state):
+        return headline(state.verdicts, name_of(self.attention))
+
+    def picture(self, state):
+        left = below(verdict_list(state.verdicts), maps_and_context(state, self.tokens))
+        return [[left, below(influence(state, self.tokens), result(state, self.tokens))]]
+
+    def readouts(self, state):
+        more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
+        maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
+        shapes = f"{state.given} in, {state.returned} out, {state.parameters} parameters"
+        summary = html.escape("; ".join(filter(None, [shapes, state.ignored])))
+        trace = html.escape(state.operations)
+        table = {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
+        if state.printed:
+            look = "white-space:pre-wrap;overflow-wrap:anywhere;max-height:12em;overflow:auto"
+            table["printed"] = Markup(f'<pre style="{look}">{html.escape(state.printed)}</pre>')
+        return table
+
+    def in_words(self, state):
+        said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, *_ in state.verdicts.values())
+        weights = [plots.strongest(shown, self.tokens, self.tokens) for shown in state.shown[:MOST_MAPS]]
+        maps = " ".join(f"Map {n}, largest weights: {each}." for n, each in enumerate(weights, 1))
+        moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
+        perturbed = ", ".join(f"{token} {move:.2f}".replace(" nan", " NaN") for token, move in moves)
+        moved = "" if state.random else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."
+        return f"{self.headline(state)}. {said} {maps_in_words(state)}. {maps}{moved}"
+
+    def _draw(self, arrays):
+        super()._draw(arrays)
+        LAST[name_of(self.attention), *self.tokens] = arrays
+
+    def _begin(self):
+        """Show the first state; if the class fails, its line, over the last picture of a class with that name."""
+        try:
+            super()._begin()
+            self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
+            gc.collect()  # else Python does it while a slider moves, for 0.1 s
+        except ValueError as error:
+            last, name = LAST.get((name_of(self.attention), *self.tokens)), name_of(self.attention)
+            if last:
+                self._draw(last)
+                self.said = f"The last picture, from before {name} failed"
+            else:
+                self.arrays, self.alt, self.readout, self.said = None, str(error), "", f"{name} has no picture yet"
+                self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
+            self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
+            fix = "" if isinstance(error, Unsuited) else ". Fix it, and run the cell again"
+            self._refuse(ValueError(f"{str(error).rstrip('.')}{fix}"))
+
+
+def naming(verdict, tokens):
+    """A Verdict with the words of the rows and tokens that it mentions: "token 1" becomes "“journey” (token 1)"."""
+
+    def named(found):
+        places = [int(place) for place in re.findall(r"\d+", found[0])]
+        if max(places) >= len(tokens):
+            return found[0]
+        return f"{', '.join(f'“{tokens[place]}”' for place in places)} ({found[0].lower()})"
+
+    return verdict._make(re.sub(r"\b(?:[Rr]ow|tokens?) \d+(?:(?:, | and )\d+)*\b", named, words) for words in verdict)
+
+
+def maps_in_words(state):
+    return f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}"

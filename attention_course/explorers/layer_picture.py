@@ -1,0 +1,104 @@
+"""LayerExplorer's picture: verdicts, attention maps, influence, and what the layer returned."""
+
+import html
+import textwrap
+
+import torch
+
+from attention_helpers.plots import ABOVE
+
+from .ink import largest
+from .svg import BOTTOM, LEFT, SMALL, TOP, Drawing, beside, line, tag, text
+from .svg_maps import head_maps, influence_map, strip
+
+MOST_MAPS = 12
+WIDTH = 590  # of the verdicts, and of the maps with the context next to them
+LINES, PITCH, LETTERS = 10, 17, 84  # of the verdicts: how many lines, how high, and of how many letters
+SIDE, ROOM = 152, 382  # of two maps; both together, with names
+ASIDE, RESULT = 170, 108  # the side of the influence map; the height of the result
+
+
+def verdict_list(verdicts):
+    """The verdicts, each after its sign, on LINES lines; what doesn't fit is in the tooltips, with all other words."""
+    shown = [*verdicts.values()][: LINES - 1]
+    parts, y, spare = [], 1, LINES - len(shown)
+    for sign, claim, words, *_ in shown:
+        said = f"{claim}: {words}"
+        more = min(len(textwrap.wrap(said, LETTERS)) - 1, spare)
+        lines, spare = textwrap.wrap(said, LETTERS, max_lines=1 + more, placeholder=" …"), spare - more
+        look = {"font_weight": "bold", "fill": ABOVE if sign == "✗" else "currentColor"}
+        inside = text(2, y + 15, sign, "start", 15, **look) + in_lines(lines, len(claim), 22, y + 14)
+        parts.append(line(0, y, WIDTH, y, stroke="currentColor", stroke_opacity=0.15))
+        parts.append(tag("g", inside, says=said.replace("`", "")))
+        y += PITCH * len(lines) + 3
+    return Drawing("".join(parts), WIDTH, LINES * PITCH + 26)
+
+
+def in_lines(lines, bold, x, y):
+    """Lines of text, the first `bold` letters bold, and what's between backticks as code."""
+    parts, code = [], False
+    for n, words in enumerate(lines):
+        words, inside = html.escape(words[0 if n else bold :]), ""
+        if not n:
+            inside = tag("tspan", html.escape(lines[0][:bold]), font_weight="bold")
+        for k, piece in enumerate(words.split("`")):
+            code = code != (k > 0)
+            inside += tag("tspan", piece, font_family="monospace", font_size=SMALL) if code else piece
+        parts.append(tag("text", inside, x=x, y=y + PITCH * n, font_size=12))
+    return "".join(parts)
+
+
+def maps_and_context(state, tokens):
+    """The attention maps, and next to them the heads' context vectors, if they aren't the result themselves."""
+    maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
+    context, width = [], WIDTH
+    if state.owners and not is_joined(state):
+        room, width = {"width": WIDTH - ROOM - 14, "height": SIDE, "beside": False}, ROOM
+        drawn = strip(state.context, tokens, state.owners, "context, by head", **room)
+        context.append(with_nan(drawn, state.context, 0, SIDE))
+    if not len(maps):
+        return Drawing(text(width / 2, height / 2, "no attention map was found", size=14), width, height)
+    hidden, taken = (maps == 0).all(dim=0), (shown == 0) & (maps > 0)
+    names = ["weights"] if len(shown) == 1 else None
+    maps = head_maps(shown, tokens, 1.0, hidden, taken, width, height, names=names)
+    return beside(maps, *context)._replace(height=height)
+
+
+def is_joined(state):
+    """Whether the layer returned the heads' context vectors side by side, as they are."""
+    return torch.equal(state.context.nan_to_num(), state.result.nan_to_num())
+
+
+def with_nan(drawn, table, left, height):
+    """A heatmap that says NaN in its tooltips and cells, once for each such row if the cells are too small for it."""
+    svg, rows = drawn.svg.replace(": nan<", ": NaN<").replace(">nan<", ">NaN<"), table.isnan().any(dim=1)
+    if ">NaN<" not in svg:
+        middle, pitch = (left + drawn.width) / 2, height / len(table)
+        svg += "".join(text(middle, TOP + (row + 0.5) * pitch + 4, "NaN") for row in rows.nonzero().flatten().tolist())
+    return drawn._replace(svg=svg)
+
+
+def influence(state, tokens):
+    """How far perturbing each token moves each row, with the future outlined in red."""
+    table = influence_map(state.influence, tokens, side=ASIDE, limit=largest(state.influence))
+    title = text(LEFT, TOP - 12, "influence", "start", 13, font_weight="bold")
+    if state.random:
+        why = in_lines(["not measured, because the", "layer is random in eval mode"], 0, LEFT, TOP + ASIDE / 2)
+        return table._replace(svg=title + why)
+    table = with_nan(table, state.influence, LEFT, ASIDE)
+    return table._replace(svg=table.svg + title + text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE))
+
+
+def result(state, tokens):
+    """What the layer returned; in the heads' colours only if nothing has mixed them."""
+    joined = is_joined(state)
+    title = "result: heads side by side" if joined and len(state.maps) > 1 else "result"
+    drawn = strip(state.result, tokens, state.owners if joined else None, title, ASIDE, RESULT)
+    drawn = with_nan(drawn, state.result, LEFT, RESULT)
+    return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take
+
+
+def refusal(words):
+    """Words in place of a picture."""
+    lines = textwrap.wrap(words, LETTERS)
+    return Drawing(in_lines(lines, 0, 2, 20), WIDTH, 40 + PITCH * len(lines))

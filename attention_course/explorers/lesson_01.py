@@ -1,0 +1,100 @@
+"""Notebook 01: one query, its scores and weights, and the resulting context vector."""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from attention_helpers.core import attention_scores, attention_weights, context_vectors
+from attention_helpers.plots import GREY, check_labels
+
+from .base import SentenceExplorer, stops
+from .ink import WEIGHTS, weight_limit
+from .svg import bars, below, beside, number, shortened
+from .svg_maps import colour_bar, heatmap
+from .words import listed, shares
+
+TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
+SIDE = 202  # of the map: eight numbers fit a row
+BLUE = WEIGHTS.above  # one hue for the map and its bars
+
+
+class ScoresState(NamedTuple):
+    """What the picture shows, for all tokens; `query` is the chosen row."""
+
+    query: int
+    temperature: float
+    scores: torch.Tensor  # (num_tokens, num_tokens), before they're divided by the temperature
+    weights: torch.Tensor  # (num_tokens, num_tokens)
+    context: torch.Tensor  # (num_tokens, d_in)
+
+
+class ScoresExplorer(SentenceExplorer):
+    """Choose the query token, and a temperature that divides the scores before softmax.
+
+    sentence: a Sentence of up to 8 tokens. entries: the names of an embedding's entries. Arrays: a ScoresState. Errors:
+    as in Explorer; also ValueError if there isn't one name per entry.
+    """
+
+    def __init__(self, sentence, entries=None, **first):
+        self.entries = entries
+        super().__init__(sentence, **first)
+
+    def make_controls(self):
+        width = self.embeddings.shape[1]
+        self.entries = [f"entry {n}" for n in range(width)] if self.entries is None else list(self.entries)
+        check_labels("entries", self.entries, width, "name")
+        queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
+        temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
+        return {
+            "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
+            "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
+        }
+
+    def compute(self, query, temperature):
+        scores = attention_scores(self.embeddings, self.embeddings)  # (num_tokens, num_tokens)
+        weights = attention_weights(scores, scale=1 / temperature)  # (num_tokens, num_tokens)
+        return ScoresState(query, temperature, scores, weights, context_vectors(weights, self.embeddings))
+
+    def picture(self, state):
+        tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
+        who = shortened(tokens[query])
+        table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=SIDE, limit=limit)
+        room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
+        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
+        weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
+        vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
+        room = {"width": 204, "height": 148, "colours": [GREY, BLUE]}
+        context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
+        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
+        return [[beside(table, bar), below(scores, weights), context]]
+
+    def headline(self, state):
+        row, who = state.weights[state.query].tolist(), self.tokens[state.query]
+        least, most, even = (number(weight) for weight in (min(row), max(row), 1 / len(row)))
+        if len(row) > 1 and max(row) - min(row) < 0.02:
+            each = f"{least} each" if least == most else f"{least} to {most}"
+            return f"“{who}” reads all {len(row)} tokens nearly alike: {each}"
+        best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
+        read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
+        if max(row) >= 0.9:
+            return f"“{who}” reads almost only {read}: {most}"
+        return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
+
+    def readouts(self, state):
+        divided = state.scores[state.query] / state.temperature
+        by = f" ÷ {state.temperature:g}" if state.temperature != 1 else ""
+        return {f"scores{by}": f"from {divided.min():.3g} to {divided.max():.3g}"}
+
+    def in_words(self, state):
+        return (
+            f"Query {self.tokens[state.query]}. Scores: {shares(self.tokens, state.scores[state.query])}. "
+            f"Weights at temperature {state.temperature:g}: {shares(self.tokens, state.weights[state.query])}. "
+            f"Context vector: {listed(state.context[state.query])}."
+        )
+
+
+def span(values):
+    """The range of an axis in tenths, for values of any sign, the same for all queries."""
+    low, high = (10 * float(value) for value in values.aminmax())
+    return min(0, math.floor(low)) / 10, max(1, math.ceil(high)) / 10

@@ -1,0 +1,235 @@
+"""Notebook 02: where a lookup's question looks, by its queries and keys; and what the width of keys does to softmax."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import torch
+
+from attention_helpers import plots
+from attention_helpers.core import attention_scores, attention_weights, context_vectors
+from attention_helpers.sentences import load_sentence
+
+from .base import Explorer, SentenceExplorer, player, seed, slider, stops
+from .ink import SIGNED, WEIGHTS, largest, weight_limit
+from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
+from .plane import Plane, angles, apart, by_letter, ends_of, found, head_planes
+from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
+from .svg_maps import colour_bar, heatmap
+from .words import entropy_in_bits, joined, listed, shares
+
+SIDE = 200  # of a map
+HIGH = 150  # of the opening's maps
+PLANE = 240  # of the plane's side
+SYMBOLS = "ABC123?"  # an embedding's entries
+MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
+
+
+class QKVState(NamedTuple):
+    """What the picture shows of the lookup's four tokens; scores are those that enter softmax."""
+
+    queries: torch.Tensor  # (4, 7), or (4, 3) if a matrix made them
+    keys: torch.Tensor  # like queries
+    scores: torch.Tensor  # (4, 4)
+    weights: torch.Tensor  # (4, 4)
+    read: torch.Tensor  # what the question reads: (7,) or (3,)
+
+
+class QKVExplorer(Explorer):
+    """Choose what makes the queries, keys and values of the lookup. Arrays: a QKVState. Errors: as in Explorer."""
+
+    def __init__(self, **first):
+        self.tokens, self.embeddings = load_sentence("lookup")  # embeddings: (4, 7)
+        super().__init__(**first)
+
+    def make_controls(self):
+        made = widgets.ToggleButtons(options=MADE, description="made from", tooltip="What makes queries, keys, values")
+        return {"made": made}
+
+    def compute(self, made):
+        x, scale = self.embeddings, 1.0
+        queries = keys = values = x
+        if made != "embeddings":
+            letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
+            cancel = 10 * question if made == "matrices" else 0
+            queries, keys, values = x @ letters, x @ (10 * letters - cancel), x @ digits  # (4, 3) each
+            scale = 3**-0.5
+        scores = attention_scores(queries, keys) * scale
+        weights = attention_weights(scores)
+        return QKVState(queries, keys, scores, weights, context_vectors(weights, values)[-1])
+
+    def picture(self, state):
+        tokens, wide = self.tokens, len(state.read)
+        look = {"side": HIGH, "width": 170, "ink": SIGNED, "decimals": 0, "labels": ("token", "entry")}
+        look |= {"limit": largest(state.keys), "tell": "{}, entry {}"}
+        queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", **look)
+        keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", beside=False, **look)
+        weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
+        entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
+        room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}
+        read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
+        return [[beside(queries, keys), beside(weights, read)]]
+
+    def headline(self, state):
+        pair, itself = state.weights[3, [1, 3]].tolist()
+        return f"“B ?” gives {number(pair, 3)} of its weight to “B 1” and {number(itself, 3)} to itself"
+
+    def readouts(self, state):
+        back = state.weights[1, 3]
+        return {"scores of “B ?”": listed(state.scores[3]), "weight that “B 1” gives to “B ?”": number(back, 3)}
+
+    def in_words(self, state):
+        return (
+            f"Query of B ?: {listed(state.queries[3], 0)}. Its key: {listed(state.keys[3], 0)}. Its weights: "
+            f"{shares(self.tokens, state.weights[3])}. What it reads: {listed(state.read)}."
+        )
+
+
+class WidthState(NamedTuple):
+    """What the picture shows of a model at one step of its training."""
+
+    d_out: int
+    step: int
+    plane: Plane  # of the ten letters
+    tokens: list
+    weights: torch.Tensor  # (num_tokens,), what the question gives to each token
+    accuracy: torch.Tensor  # (letters,), on new examples, by the letter asked
+
+
+class KeyWidthExplorer(Explorer):
+    """Watch queries and keys learn to match in training, with d_out entries each.
+
+    Ten letters, six pairs and one question, as in the playground; weights from data/. Arrays: a WidthState. Errors: as
+    in Explorer.
+    """
+
+    def make_controls(self):
+        letters = [(chr(ord("A") + n), n) for n in range(examples(1).task.letters)]
+        return {
+            "d_out": stops("d_out", [d_out for d_out, _ in SIZES[1]], 2, "The width of queries, keys and values"),
+            "step": stops("step", STEPS, STEPS[-1], "Steps of training"),
+            "asked": stops("asked", letters, 1, "The letter in the question"),
+        }
+
+    def make_extras(self):
+        return [player(self.controls["step"], self._first["step"])]
+
+    def compute(self, d_out, step, asked):
+        model, (task, x, _) = stored(1, d_out, 1, step), examples(1)
+        letters = x[:, -1, 0] - task.letters
+        number = int((letters == asked).nonzero()[0])
+        tokens, embedded = shown(model, number)
+        steps, now, last = model.attention.steps(embedded[None]), letters_of(model), letters_of(stored(1, d_out))
+        weights, names = steps.weights[0, 0, -1], [chr(ord("A") + n) for n in range(task.letters)]
+        plane = names, now.keys[0], now.queries[0, 0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
+        ends = last.queries[0, 0], last.keys[0]
+        rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
+        return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
+
+    def picture(self, state):
+        title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
+        weights = bars({"weight": state.weights}, state.tokens, title, **look)
+        accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
+        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70)
+        return [[plane, below(weights, accuracy)]]
+
+    def headline(self, state):
+        names = found(state.plane)
+        score = f"only {joined(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
+        if len(names) in (0, len(state.plane.names)):
+            score = f"{'every' if names else 'no'} query scores its own key highest"
+        right = f"{state.accuracy.mean():.0%} of new answers are right"
+        return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
+
+    def readouts(self, state):
+        wide = angles(state.plane.queries, state.plane.keys)
+        row = {"angle from query to key": f"{wide.mean():.0f}° on average, at most {wide.max():.0f}°"}
+        if state.d_out == 1:
+            row = {"ends of the line": f"the keys of {joined(ends_of(state.plane))}: no other can score highest"}
+        return row | {"by guessing": "10% would be right"}
+
+    def in_words(self, state):
+        return (
+            f"{self.headline(state)}. D{apart(state.plane)[1:]}. Weights of {state.tokens[-1]}: "
+            f"{shares(state.tokens, state.weights)}."
+        )
+
+
+class ScalingState(NamedTuple):
+    """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
+
+    scores: torch.Tensor  # (num_tokens, num_tokens), before scaling
+    weights: torch.Tensor  # (num_tokens, num_tokens)
+    variance: torch.Tensor
+    entropy: torch.Tensor  # (num_tokens,), in bits
+    divided_by: int  # the d_k under the root, or 1
+
+
+class ScalingExplorer(SentenceExplorer):
+    """Change the width of random queries and keys, and whether their scores are divided by its root.
+
+    sentence: a Sentence of up to 8 tokens, which only name rows and columns. Arrays: a ScalingState. Units: entropy in
+    bits. Errors: as in Explorer.
+    """
+
+    def make_controls(self):
+        return {
+            "d_k": slider("d_k", 64, 1, 64, "The width of queries and keys"),
+            "seed": seed(789),
+            "scaling": widgets.Checkbox(False, description="divide by √d_k", tooltip="Scale the scores before softmax"),
+        }
+
+    def compute(self, d_k, seed, scaling):
+        generator = torch.Generator().manual_seed(seed)
+        queries, keys = torch.randn(2, len(self.tokens), d_k, generator=generator)  # each (num_tokens, d_k)
+        scores, divided_by = attention_scores(queries, keys), d_k if scaling else 1
+        scale = divided_by**-0.5
+        weights = attention_weights(scores, scale=scale)
+        variance = (scores * scale).var() if len(self.tokens) > 1 else torch.tensor(0.0)
+        return ScalingState(scores, weights, variance, entropy_in_bits(weights), divided_by)
+
+    def picture(self, state):
+        tokens, most, limit = self.tokens, largest(state.scores), weight_limit(len(self.tokens))
+        decimals = 2 if most < 9.995 else 1  # five characters fit a cell
+        signed = {"limit": most, "ink": SIGNED, "tell": "{} meets {}", "decimals": decimals}
+        scores = heatmap(state.scores, tokens, tokens, "scores", side=SIDE, **signed)
+        weights = heatmap(state.weights, tokens, tokens, "weights", side=SIDE, limit=limit, beside=False)
+        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
+        return [[beside(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, tokens))]]
+
+    def headline(self, state):
+        what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
+        spread, top, even = f"{what} have variance {state.variance:.2g}", state.weights.max(), 1 / len(self.tokens)
+        if top - even < 0.05:
+            return f"{spread}: every row of weights stays nearly even, at most {number(top)}"
+        row, column = divmod(int(state.weights.argmax()), len(self.tokens))
+        query, read = self.tokens[row], "itself" if row == column else f"“{self.tokens[column]}”"
+        if top >= 0.9:
+            return f"{spread}: “{query}” reads almost only {read}, {number(top)}"
+        return f"{spread}: the largest weight is {number(top)} (“{query}” reads {read})"
+
+    def readouts(self, state):
+        before = f" = {state.variance * state.divided_by:.4f} / {state.divided_by}" if state.divided_by > 1 else ""
+        return {
+            "variance entering softmax": f"{state.variance:.4f}{before}",
+            "mean entropy": f"{state.entropy.mean():.2f} bits of at most {torch.tensor(len(self.tokens)).log2():.2f}",
+        }
+
+    def in_words(self, state):
+        low, high = state.scores.min(), state.scores.max()
+        return (
+            f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: "
+            f"{plots.strongest(state.weights, self.tokens, self.tokens)}. Mean entropy {state.entropy.mean():.2f} bits."
+        )
+
+
+def entropy_bars(entropy, names, width=110):
+    """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
+    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SIDE / len(names), width - 36
+    parts = [title_of("entropy in bits", width), line(0, TOP, 0, TOP + SIDE), line(room, TOP, room, TOP + SIDE)]
+    parts.append(text(room, TOP + SIDE + 14, f"even: {most:.2f}", **PALE))
+    for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
+        y, long = TOP + (n + 0.5) * each, room * bits / most
+        place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
+        parts.append(tag("rect", says=f"{name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
+        parts.append(text(room + 5, y + 4, number(bits), "start"))
+    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM)

@@ -1,0 +1,82 @@
+"""Notebook 03: a lookup's question before and after its pair, with and without a causal mask."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import torch
+
+from attention_helpers.core import attention_scores, attention_weights, causal_mask, context_vectors
+from attention_helpers.sentences import load_sentence
+
+from .base import Explorer, slider
+from .ink import SIGNED, WEIGHTS, largest
+from .svg import TOP, bars, beside, number
+from .svg_maps import heatmap
+from .words import listed, shares
+
+SIDE = 180  # of a map
+PAIR = "B 1"  # what the question looks for
+
+
+class MaskState(NamedTuple):
+    """What the picture shows of the lookup's four tokens; scores are scaled, and minus infinity where masked."""
+
+    tokens: list
+    place: int  # of the question
+    scores: torch.Tensor  # (4, 4)
+    weights: torch.Tensor  # (4, 4)
+    read: torch.Tensor  # (3,), what the question reads: digits 1, 2, 3
+
+
+class MaskExplorer(Explorer):
+    """Move the question of the lookup, and switch a causal mask on; the matrices are notebook 02's, written by hand.
+
+    Arrays: a MaskState. Errors: as in Explorer.
+    """
+
+    def make_controls(self):
+        mask = {"description": "causal mask", "tooltip": "Hide later tokens before softmax"}
+        return {
+            "mask": widgets.ToggleButtons(options={"off": False, "on": True}, **mask),
+            "place": slider("place of B ?", 1, 0, 3, "How many tokens come before the question"),
+        }
+
+    def compute(self, mask, place):
+        pairs, embeddings = load_sentence("lookup")  # A 3, B 1, C 2, B ?
+        order = [0, 2, 1]
+        order.insert(place, 3)
+        x = embeddings[order]  # (4, 7), with the entries A B C 1 2 3 ?
+        letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
+        values = x @ digits  # (4, 3)
+        scores = attention_scores(x @ letters, x @ (10 * letters - 10 * question)) * 3**-0.5
+        if mask:
+            scores = scores.masked_fill(causal_mask(4), -torch.inf)
+        weights = attention_weights(scores)
+        return MaskState([pairs[n] for n in order], place, scores, weights, context_vectors(weights, values)[place])
+
+    def picture(self, state):
+        tokens, hidden = state.tokens, state.scores.isneginf()
+        look = {"side": SIDE, "row": state.place, "hidden": hidden}
+        signed = {"ink": SIGNED, "limit": largest(state.scores), "tell": "score of {} for {}"}
+        scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", decimals=1, **signed, **look)
+        weights = heatmap(state.weights, tokens, tokens, "weights", beside=False, decimals=3, **look)
+        room = {"width": 180, "height": TOP + SIDE, "colours": [WEIGHTS.above]}
+        return [[beside(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
+
+    def headline(self, state):
+        row, pair = state.weights[state.place], state.tokens.index(PAIR)
+        if row[pair] == 0:
+            seen = "each token that it sees" if state.place else "itself, the only token that it sees"
+            return f"“{PAIR}” is hidden, so “B ?” has to guess: it gives {number(row[0])} to {seen}"
+        where = "which comes later" if pair > state.place else "which comes earlier"
+        return f"“B ?” gives {number(row[pair], 3)} of its weight to “{PAIR}”, {where}"
+
+    def readouts(self, state):
+        return {"weight of “B ?” on later tokens": number(state.weights[state.place, state.place + 1 :].sum(), 3)}
+
+    def in_words(self, state):
+        row = state.scores[state.place]
+        return (
+            f"Sentence: {', '.join(state.tokens)}. Scores of B ?: {listed(row)}. Its weights: "
+            f"{shares(state.tokens, state.weights[state.place])}. It reads digits 1, 2, 3 by {listed(state.read)}."
+        )

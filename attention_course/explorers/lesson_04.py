@@ -1,0 +1,101 @@
+"""Notebook 04: a model that overfits, step by step, and what dropout changes."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from attention_helpers._data import data_file
+from attention_helpers.core import causal_mask
+from attention_helpers.training.overfitting import STEPS
+
+from .base import Explorer, stops
+from .ink import WEIGHTS, weight_limit
+from .svg import DASHES, LEFT, PALE, TOP, Drawing, axes, curve, key_of, line, tag, text
+from .svg_maps import colour_bar, heatmap
+from .words import shares
+
+FILE, SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the stored runs' seed and their p
+DAYS = [f"day {day}" for day in range(1, 7)]
+CURVES = ("the 16 training sequences", "200 new sequences")
+WIDE, TALL, SIDE, MOST = 430, 180, 190, 1.5  # the chart's size, the map's, and the largest loss on the chart's axis
+
+
+class DropoutState(NamedTuple):
+    """What the picture shows: the losses so far, and the weights on one training sequence."""
+
+    p: float
+    losses: torch.Tensor  # (measured so far, 2): on the training sequences and on the new ones
+    always_0: float  # the loss of answering 0 on the new ones
+    weights: torch.Tensor  # (6, 6), without dropout
+    dropped: torch.Tensor  # (6, 6), True for the weights that one mask drops
+
+
+@cache
+def stored():
+    """The losses and maps of a Run for each of RATES, from SEED, and the loss of answering 0 on the new sequences.
+
+    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). tools/training/train_overfitting.py
+    trained them.
+    """
+    with np.load(FILE) as runs:
+        return [torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0")]
+
+
+class DropoutExplorer(Explorer):
+    """Drag through the training of a model that overfits, with more or less dropout on its attention weights.
+
+    Arrays: a DropoutState. Errors: as in Explorer.
+    """
+
+    def make_controls(self):
+        return {
+            "step": stops("step", STEPS, STEPS[-1], "Steps of training"),
+            "p": stops("dropout p", RATES, 0.0, "The share of weights dropped in each step"),
+        }
+
+    def compute(self, step, p):
+        (losses, maps, always_0), run, now = stored(), RATES.index(p), STEPS.index(step)
+        mask = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step)) >= 1 - p
+        return DropoutState(p, losses[run, : now + 1], always_0.item(), maps[run, now], mask)
+
+    def picture(self, state):
+        bar = colour_bar(weight_limit(6), WEIGHTS, SIDE, more=True)
+        look = {"limit": weight_limit(6), "hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
+        title = "weights, × dropped" if state.p else "attention weights"
+        return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, **look), bar]]
+
+    def chart(self, state):
+        """Both losses up to the step."""
+        top, bottom, right = TOP + 4, TOP + 4 + TALL, WIDE - 10
+        x_of = lambda step: LEFT + step / STEPS[-1] * (right - LEFT)  # noqa: E731
+        y_of = lambda loss: bottom - min(loss, MOST) / MOST * TALL  # noqa: E731
+        ticks, steps = [(f"{loss:g}", y_of(loss)) for loss in (0, 0.5, 1, 1.5)], range(0, 301, 50)
+        parts = axes("loss", LEFT, right, top, bottom, ticks, [(str(step), x_of(step)) for step in steps])
+        level = y_of(state.always_0)
+        parts.append(line(LEFT, level, right, level) + text(right, level + 13, "always answering 0", "end", **PALE))
+        for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
+            spots = [(x_of(step), y_of(loss)) for step, loss in zip(STEPS, losses, strict=False)]
+            parts += [curve(spots, name, stroke_dasharray=dashes), tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3)]
+        parts.append(text(right, bottom + 30, "step →", "end", **PALE))
+        return Drawing("".join(parts) + key_of(CURVES, {}, LEFT, bottom + 46, WIDE), WIDE, bottom + 52)
+
+    def headline(self, state):
+        training, new = state.losses[-1]
+        after = f"Step {STEPS[len(state.losses) - 1]}, p = {state.p:g}"
+        return f"{after}: loss ≈ {training:.2f} on the training sequences, ≈ {new:.2f} on new ones"
+
+    def readouts(self, state):
+        best = state.losses[:, 1].argmin()
+        return {
+            "lowest on new ones so far": f"≈ {state.losses[best, 1]:.2f}, at step {STEPS[best]}",
+            "always answering 0": f"≈ {state.always_0:.2f} on new ones",
+        }
+
+    def in_words(self, state):
+        count = int((state.dropped & ~causal_mask(6)).sum())
+        return (
+            f"{self.headline(state)}. Weights of day 6: {shares(DAYS, state.weights[-1])}. "
+            f"One mask drops {count} of 21 weights."
+        )

@@ -1,0 +1,134 @@
+"""Notebook 07: scrub through a training run, and see what the question reads at each step."""
+
+from typing import NamedTuple
+
+import torch
+
+from attention_helpers.core import causal_mask
+from attention_helpers.plots import head_colour
+
+from .base import Explorer, player, slider, stops
+from .ink import HEADS, WEIGHTS, weight_limit
+from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, below, curve, key_of, tag, text
+from .svg_maps import colour_bar, frame, head_maps, pixels
+from .words import listed, shares
+
+NOW, SO_FAR = 448, 242  # widths of the picture's two halves
+CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
+ANSWERS = ("first answer", "second answer")
+
+
+class LearningState(NamedTuple):
+    """What the picture shows: one example at one step of the run, and the run around it."""
+
+    step: int
+    loss: float  # in nats
+    accuracy: torch.Tensor  # (questions,)
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
+    tokens: list  # the example in words; the last token is the question
+    run: torch.Tensor  # (snapshots, num_heads, num_tokens): the question's weights in all of them
+    asked: list  # the pairs whose digits are the answers, in order
+
+
+class LearningExplorer(Explorer):
+    """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
+
+    training: has at least two snapshots. first: the state it opens in, by name; it's the end of the run, unless you say
+    otherwise. Arrays: a LearningState. Errors: as in Explorer; ValueError for fewer.
+    """
+
+    def __init__(self, training, **first):
+        if len(training.snapshots) < 2:
+            raise ValueError(f"training must have run, got {len(training.snapshots)} snapshots: training.run(30)")
+        self.snapshots = list(training.snapshots)
+        self.steps = [snapshot.step for snapshot in self.snapshots]
+        self.words = [training.task.words(x) for x in training.examples[: len(self.snapshots[0].maps)]]
+        super().__init__(**first)
+
+    def make_controls(self):
+        return {
+            "step": stops("step", self.steps, self.steps[-1], "Steps of training"),
+            "example": slider("example", 1, 1, len(self.words), "Which of the held-out examples"),
+        }
+
+    def make_extras(self):
+        return [player(self.controls["step"], self._first["step"])]
+
+    def compute(self, step, example):
+        now, tokens = self.snapshots[self.steps.index(step)], self.words[example - 1]  # the page counts from 1
+        run = torch.stack([snapshot.maps[example - 1, :, -1] for snapshot in self.snapshots])
+        asked = [pair for letter in tokens[-1].split()[0] for pair in tokens[:-1] if pair.startswith(letter)]
+        return LearningState(step, now.loss, now.accuracy, now.maps[example - 1], tokens, run, asked)
+
+    def picture(self, state):
+        tokens, limit = state.tokens, weight_limit(len(state.tokens))
+        asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
+        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else None, 199, more=limit < 1)
+        reads = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” reads", width=NOW, height=70)
+        maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
+        return [[below(reads, maps), self.so_far(state, limit)]]
+
+    def so_far(self, state, limit):
+        """The run from left to right: accuracy, and below it what the question reads by head; the step is framed."""
+        count, num_heads, num_tokens = state.run.shape
+        each, here = (SO_FAR - LEFT - 10) / count, self.steps.index(state.step)
+        tall, bottom = min(STRIPS / num_heads - 20, 13 * num_tokens), TOP + 4 + CHART
+        mark = lambda y, height: frame(LEFT + here * each, y, each, height, 2)  # noqa: E731
+        parts = [self.accuracies(each, bottom), mark(bottom - CHART, CHART)]
+        parts.append(key_of(ANSWERS[: len(state.accuracy)], {}, 4, bottom + 20, SO_FAR))
+        bottom += 28
+        for head in range(num_heads):
+            y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)
+            parts += [pixels(strip, HEADS, LEFT, y, each * count, tall), *names_of(head, state, y, tall / num_tokens)]
+            edge = tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME)
+            parts.append(edge + mark(y, tall))
+            bottom = y + tall
+        labels = sorted({round(n * (count - 1) / 5) for n in range(6)})
+        parts += [text(LEFT + (place + 0.5) * each, bottom + 14, str(self.steps[place])) for place in labels]
+        parts.append(text(SO_FAR - 10, bottom + 29, "step, not to scale →", "end", **PALE))
+        return Drawing("".join(parts), SO_FAR, bottom + 34)
+
+    def accuracies(self, each, bottom):
+        """The chart of the accuracy on each of the answers, one column per snapshot."""
+        top, y_of = bottom - CHART, lambda share: bottom - share * CHART
+        ticks = [(f"{share:.0%}", y_of(share)) for share in (0, 0.5, 1)]
+        parts = axes("accuracy on new examples, by step", LEFT, SO_FAR - 10, top, bottom, ticks, [])
+        runs = zip(*[snapshot.accuracy.tolist() for snapshot in self.snapshots], strict=True)
+        for name, dashes, values in zip(ANSWERS, DASHES, runs, strict=False):
+            spots = [(LEFT + (place + 0.5) * each, y_of(value)) for place, value in enumerate(values)]
+            parts.append(curve(spots, name, stroke_dasharray=dashes))
+        return "".join(parts)
+
+    def headline(self, state):
+        reads = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
+        if len(reads) > 2:
+            reads = [max(reads, key=lambda read: read[2])]
+        said = [f"head {head} reads {state.tokens[best]} most ({weight:.2f})" for head, best, weight in reads]
+        return f"Step {state.step}: accuracy {both(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
+
+    def readouts(self, state):
+        digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
+        return {"right answer" + "s" * (len(state.asked) > 1): f"{digits}", "loss": f"{state.loss:.3f} nats"}
+
+    def in_words(self, state):
+        rows = enumerate(state.weights[:, -1], 1)
+        reads = " ".join(f"By head {n}: {shares(state.tokens, row)}." for n, row in rows)
+        return (
+            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats; the accuracy is "
+            f"{listed(state.accuracy)}. What the question {state.tokens[-1]} reads. {reads}"
+        )
+
+
+def both(accuracies):
+    """ "100%" for one answer; for two, "100% on both answers" or "19% and 6%"."""
+    first, *second = (f"{share:.0%}" for share in accuracies)
+    return f"{first} on both answers" if second == [first] else " and ".join([first, *second])
+
+
+def names_of(head, state, y, each):
+    """A strip's title and the names of its rows; the pairs asked for are bold."""
+    yield tag("rect", x=LEFT, y=y - 13, width=8, height=10, fill=head_colour(head))
+    yield text(LEFT + 12, y - 4, f"head {head + 1} reads", "start", 12)
+    for place, token in enumerate(state.tokens if each >= SMALL else []):
+        weight = "bold" if token in state.asked else "normal"
+        yield text(LEFT - 5, y + (place + 0.5) * each + 4, token, "end", font_weight=weight)

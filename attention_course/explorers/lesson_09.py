@@ -1,0 +1,160 @@
+"""Notebook 09: what a layer costs, by formula and as measured."""
+
+import math
+from typing import NamedTuple
+
+from attention_helpers.fast.costs import cache_bytes, flops, parameters, table_bytes
+
+from .base import Explorer, stops
+from .svg import COLOURS, Drawing, lines, tag, text, title_of
+from .words import size_in_words
+
+LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
+WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
+BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
+MEASURED = {"num_heads": 12, "width": 768, "bytes": 4}  # GPT-2 small, float32
+PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
+SIDE, ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
+KEYS_VALUES = "keys and values"
+
+
+def place(num_tokens):
+    """Where a length is on the axis, one step per doubling."""
+    return math.log2(num_tokens / LENGTHS[0])
+
+
+def divisors(number):
+    """The numbers of heads into which a width can be split."""
+    return [n for n in range(1, MOST_HEADS + 1) if number % n == 0]
+
+
+class CostState(NamedTuple):
+    """What the picture shows: FLOPs by part and bytes, for one sentence; `measured` is empty for other sizes."""
+
+    num_tokens: int
+    num_heads: int
+    width: int  # d_in and d_out
+    bytes: int  # per number
+    operations: dict  # FLOPs by part
+    table: int  # the score matrices of all heads
+    cache: int  # keys and values
+    parameters: int
+    measured: dict  # bytes by number of tokens, by name
+
+    quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
+    total = property(lambda self: sum(self.operations.values()))
+
+
+class CostExplorer(Explorer):
+    """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
+
+    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
+    of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
+    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
+    """
+
+    def __init__(self, measured=None, **first):
+        self.measured = measured or {}
+        super().__init__(**first)
+
+    def make_controls(self):
+        width, heads = MEASURED["width"], MEASURED["num_heads"]
+        return {
+            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
+            "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
+            "width": stops("width", WIDTHS, width, "The width of a token's vector before and after the layer"),
+            "bytes": stops("dtype", BYTES.items(), 4, "The type of the stored numbers: 4, 2 or 1 bytes each"),
+        }
+
+    def choices(self, values):
+        return {"num_heads": divisors(values["width"])}
+
+    def note(self, wanted, values):
+        said, heads = [], values["num_heads"]
+        if wanted["num_heads"] != heads:
+            said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
+        if self.measured and not values.items() >= MEASURED.items():
+            known = "{num_heads} heads, width {width}".format(**MEASURED)
+            said.append(f"No measured points: they were taken with {known}, float32.")
+        return " ".join(said)
+
+    def compute(self, num_tokens, num_heads, width, bytes):
+        sizes = {"num_heads": num_heads, "width": width, "bytes": bytes}
+        table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, width, 1, bytes)
+        held, measured = bytes * parameters(width, width), self.measured if sizes == MEASURED else {}
+        return CostState(num_tokens, **sizes, operations=flops(num_tokens, width, width), table=table, cache=cache,
+                         parameters=held, measured=measured)  # fmt: skip
+
+    def picture(self, state):
+        return [[squares(state), self.memory(state)]]
+
+    def memory(self, state):
+        """The chart of bytes by length: scores, keys and values, and what was measured, with its formulas."""
+        kinds = {f"{name} layer's peak": (there, PEAKS.get(name)) for name, there in state.measured.items()}
+        curves = {
+            scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
+            KEYS_VALUES: [cache_bytes(n, state.width, 1, state.bytes) for n in LENGTHS],
+            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
+        }
+        points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
+        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
+        look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
+        title, names = "memory by length" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
+        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
+
+    def headline(self, state):
+        parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, KEYS_VALUES)]
+        (most, first), (least, second) = sorted(parts, reverse=True)
+        return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
+
+    def readouts(self, state):
+        n, each, measured = f"{state.num_tokens:,}", state.bytes, self.measured_at(state)
+        return {
+            "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
+            "with num_tokens squared",
+            "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
+            KEYS_VALUES: f"2 × {n} × {state.width:,} × {each} bytes = {size_in_words(state.cache)}",
+        } | ({"measured peak": measured} if measured else {})
+
+    def measured_at(self, state):
+        n, measured = state.num_tokens, state.measured
+        return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
+
+    def in_words(self, state):
+        measured = self.measured_at(state)
+        return (
+            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads} and a width of {state.width:,} one pass "
+            f"takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of them for scores and context. In "
+            f"numbers of {state.bytes} bytes the scores take {size_in_words(state.table)}, keys and values "
+            f"{size_in_words(state.cache)}, the parameters {size_in_words(state.parameters)}."
+            + (f" Measured peak: {measured}." if measured else "")
+        )
+
+
+def squares(state):
+    """Squares whose areas are bytes: the score matrices, and at their right keys and values, and the parameters."""
+    parts = {scores_of(state.num_heads): state.table, KEYS_VALUES: state.cache, "parameters": state.parameters}
+    table, cache, held = (math.sqrt(size) for size in parts.values())
+    scale = min(SIDE / table, (SIDE - 40) / (cache + held))  # the other two are one above the other, with their names
+    corners = [(0, 30), (SIDE + 14, 30), (SIDE + 14, 70 + scale * cache)]
+    drawn = [title_of("memory, to scale", ROOM)]
+    for (name, size), (x, y), colour in zip(parts.items(), corners, (*COLOURS[:2], "none"), strict=True):
+        side, words = scale * math.sqrt(size), f"{name}: {size_in_words(size)}"
+        look = {"width": side, "height": side, "fill": colour, "stroke": "currentColor", "stroke_opacity": 0.5}
+        drawn += [tag("rect", says=words, x=float(x), y=float(y), **look), text(x, y + side + 15, words, "start")]
+    return Drawing("".join(drawn), ROOM, SIDE + 50)
+
+
+def scores_of(num_heads):
+    return f"scores of {num_heads} head{'s' * (num_heads > 1)}"
+
+
+def rounded_size(count):
+    """As on an axis: "1 MB"."""
+    return size_in_words(round(count)).replace(".0 ", " ")
+
+
+def peaks(there, tables, rows, state):
+    """A layer's peak memory by formula, at the lengths between the measured ones."""
+    held = [tables * table_bytes(n, state.num_heads) + rows * n * state.width * state.bytes for n in LENGTHS]
+    return [each if min(there) <= n <= max(there) else None for n, each in zip(LENGTHS, held, strict=True)]

@@ -1,0 +1,134 @@
+"""Notebook 10: how large the KV cache of a model gets, and what makes it smaller."""
+
+from typing import NamedTuple
+
+from attention_helpers.fast.costs import cache_bytes, flops_per_cached_byte
+from attention_helpers.plots import GREY, head_colour
+
+from .base import Explorer, stops
+from .lesson_09 import BYTES, rounded_size
+from .svg import Drawing, below, line, lines, moved, tag, text, title_of
+from .words import size_in_words
+
+LAYERS, HEADS, HEAD_DIM = 32, 32, 128  # as in Llama 2 7B
+LENGTHS = tuple(2**n for n in range(10, 18))  # 1,024 to 131,072
+WINDOWS = {"none": 0, "1,024": 1024, "4,096": 4096}
+WIDTH, CELL = 384, 12  # of the drawings at the left, and of a head
+
+
+class CacheState(NamedTuple):
+    """What the picture shows; bytes are of all layers together, for one text."""
+
+    num_tokens: int
+    num_kv_heads: int
+    window: int  # 0 for none
+    first: int  # tokens at the beginning that a window keeps
+    bytes: int  # per number
+    kept: int  # tokens whose keys and values the cache holds
+    per_token: int  # bytes
+    total: int  # bytes
+
+
+class CacheExplorer(Explorer):
+    """Let a text grow and see its KV cache; share KV heads, set a window, keep its first tokens, choose a dtype.
+
+    The model has LAYERS layers of HEADS query heads of width HEAD_DIM. Arrays: a CacheState. Errors: as in Explorer.
+    """
+
+    def make_controls(self):
+        shared = stops("KV heads", [2**n for n in range(6)], HEADS, "Heads of keys and values, shared by query heads")
+        return {
+            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of the text so far"),
+            "num_kv_heads": shared,
+            "window": stops("window", WINDOWS.items(), 0, "How many tokens one token sees, including itself"),
+            "first": stops("first tokens", (0, 4), 0, "How many tokens of the beginning a window keeps as well"),
+            "bytes": stops("dtype", BYTES.items(), 2, "The type of the stored numbers: 4, 2 or 1 bytes each"),
+        }
+
+    def unused(self, values):
+        return set() if values["window"] else {"first"}
+
+    def note(self, wanted, values):
+        return "" if values["window"] else "first tokens does nothing here: without a window, every token is kept."
+
+    def compute(self, num_tokens, num_kv_heads, window, first, bytes):
+        kept = kept_of(num_tokens, window, first)
+        per_token = LAYERS * cache_bytes(1, num_kv_heads * HEAD_DIM, 1, bytes)
+        return CacheState(num_tokens, num_kv_heads, window, first, bytes, kept, per_token, kept * per_token)
+
+    def picture(self, state):
+        left = below(heads(state.num_kv_heads), text_so_far(state), gap=20)
+        return [[left, self.growth(state)]]
+
+    def growth(self, state):
+        """The chart of bytes by length, for this cache and for one that shares and forgets nothing."""
+        most = LAYERS * cache_bytes(1, HEADS * HEAD_DIM, 1, state.bytes)
+        curves = {
+            "this cache": [kept_of(n, state.window, state.first) * state.per_token for n in LENGTHS],
+            f"{HEADS} KV heads, no window": [n * most for n in LENGTHS],
+        }
+        ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM)
+        names = {n: f"{length:,}" for n, length in enumerate(LENGTHS)}
+        look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
+        here = LENGTHS.index(state.num_tokens)
+        drawn = lines(curves, {}, names, "the cache of all layers", "num_tokens", here, **look)
+        return drawn._replace(width=438)  # half of the last name is to the right of its place
+
+    def headline(self, state):
+        size, each = size_in_words(state.total), size_in_words(state.per_token)
+        if state.kept < state.num_tokens:
+            return f"At {state.num_tokens:,} tokens the cache takes {size}: it keeps {state.kept:,}, {each} for each"
+        return f"At {state.num_tokens:,} tokens the cache takes {size}, {each} for each token"
+
+    def readouts(self, state):
+        sizes = f"2 × {LAYERS} layers × {counted(state.num_kv_heads)} × {HEAD_DIM} × {state.bytes} bytes"
+        per_byte = flops_per_cached_byte(HEADS, state.num_kv_heads, state.bytes)
+        return {
+            "per token": f"{sizes} = {size_in_words(state.per_token)}",
+            "read for each new token": size_in_words(state.total),
+            "FLOPs per byte that is read": f"{per_byte:g}",
+        }
+
+    def in_words(self, state):
+        shared = f"{HEADS} query heads share {counted(state.num_kv_heads)}, {HEADS // state.num_kv_heads} for each."
+        return f"{shared} {self.headline(state)}. In all, {state.total / 1e9:.2f} GB."
+
+
+def counted(num_kv_heads):
+    return f"{num_kv_heads} KV head{'s' * (num_kv_heads > 1)}"
+
+
+def kept_of(num_tokens, window, first):
+    """How many of num_tokens tokens a cache keeps: a window's own new token comes with it."""
+    return min(num_tokens, window - 1 + first) if window else num_tokens
+
+
+def heads(num_kv_heads):
+    """Query heads in a row, each in the colour of the KV head below that it reads."""
+    group, top = HEADS // num_kv_heads, 50
+    parts = [title_of("who shares what", WIDTH), text(0, top - 6, f"{HEADS} query heads", "start")]
+    parts.append(text(0, top + 84, counted(num_kv_heads), "start"))
+    for head in range(HEADS):
+        owner, look = head // group, {"width": CELL - 2, "height": CELL, "fill": head_colour(head // group)}
+        middle = (owner + 0.5) * group * CELL
+        parts.append(tag("rect", says=f"query head {head + 1} reads KV head {owner + 1}", x=head * CELL, y=top, **look))
+        parts.append(line(head * CELL + 5, top + CELL, middle - 1, top + 56, stroke=look["fill"]))
+        if head % group == 0:
+            parts.append(tag("rect", says=f"KV head {owner + 1}", x=float(middle - 6), y=top + 56, **look))
+    return Drawing("".join(parts), WIDTH, top + 90)
+
+
+def text_so_far(state):
+    """The text as a bar, filled where the cache keeps its tokens."""
+    parts, top = [title_of("tokens that the cache keeps", WIDTH)], 30
+    pixels = WIDTH / state.num_tokens
+    last = state.kept - min(state.first, state.kept) * bool(state.window)
+    spans = {"first": (0, state.kept - last), "last": (state.num_tokens - last, state.num_tokens)}
+    for name, (start, end) in spans.items():
+        if end > start:
+            width = max(2.0, (end - start) * pixels)
+            place = {"x": float(min(start * pixels, WIDTH - width)), "y": top, "width": width, "height": 18}
+            parts.append(tag("rect", says=f"{name} tokens kept: {end - start:,}", fill=GREY, **place))
+    parts.append(moved(tag("rect", width=WIDTH, height=18, fill="none", stroke="currentColor"), 0, top))
+    parts.append(text(0, top + 34, "0", "start") + text(WIDTH, top + 34, f"{state.num_tokens:,}", "end"))
+    return Drawing("".join(parts), WIDTH, top + 40)

@@ -1,0 +1,141 @@
+"""Notebook 11: a text longer than any in training, with a head's scores by distance and the loss by position."""
+
+import itertools
+import math
+from functools import cache
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+
+from attention_helpers._data import data_file
+from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+from attention_helpers.training.rotary import short_texts
+
+from .base import Explorer, stops
+from .svg import AXIS, LEFT, PALE, TOP, Drawing, axes, curve, line, tag, text
+
+RULES, FACTORS = ("linear", "NTK-aware", "Llama 3", "YaRN"), (1, 2, 4, 8)
+SCALINGS = [(RULES[0], 1), *itertools.product(RULES, FACTORS[1:])]  # with factor 1, all rules are the same
+SEEN, LENGTHS, LONGEST = 32, (32, 48, 64, 96, 128, 192, 256), 256  # characters: in training, and here
+WINDOWS = (16, 32, 48, LONGEST)
+FILE, SCORE = data_file("long_texts.npz"), 3000  # how many steps of what is stored make a score of 1
+EACH = 8  # positions per point of the loss's curve
+PLAIN, HEAD = rope_frequencies(16), 4  # the model's frequencies, and the head of the second layer that is shown
+WIDE, TALL = 380, 200  # of a chart
+
+
+class LengthState(NamedTuple):
+    """What the picture shows: scores of HEAD in the second layer, and the model's losses."""
+
+    pair: str  # "all", or the number of the one whose part of the scores is shown
+    scores: torch.Tensor  # (distances,), scaled, the mean over all queries that have a key at this distance
+    losses: torch.Tensor  # (length,), in nats, the mean at each position
+    far: float  # the mean weight that HEAD gives, at the last position, to distances that training never had
+    angle: float  # of the pair at the farthest distance, in radians; of pair 2 for all
+
+
+def scaled(rule, factor):
+    """The frequencies that a rule makes, and the factor for `rotate`."""
+    if rule == "YaRN":
+        return yarn_frequencies(PLAIN, factor, SEEN, base=10_000)
+    larger_base = rope_frequencies(16, 10_000 * factor ** (16 / 14))
+    by_rule = {"linear": PLAIN / factor, "NTK-aware": larger_base, "Llama 3": llama3_frequencies(PLAIN, factor, SEEN)}
+    return by_rule[rule], 1.0
+
+
+@cache
+def stored():
+    """What tools/training/measure_long_texts.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
+
+    Losses are in nats by position, (scalings, windows, LONGEST); far is that of LengthState, (scalings, windows,
+    lengths); scores are each pair's part of HEAD's, (scalings, windows, lengths, pairs, LONGEST), by distance.
+    """
+    with np.load(FILE) as measured:
+        losses, far, scores = (torch.from_numpy(measured[name]) for name in ("losses", "far", "scores"))
+    return losses, far, scores / SCORE
+
+
+class LengthExplorer(Explorer):
+    """Let a model that was trained on 32 characters read more, with scaled frequencies or a window.
+
+    All numbers are means over held-out text, without further training. Arrays: a LengthState. Errors: as in Explorer.
+    """
+
+    def make_controls(self):
+        widths = [(str(width) if width < LONGEST else "none", width) for width in WINDOWS]
+        return {
+            "length": stops("length", LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
+            "window": stops("window", widths, LONGEST, "How many characters each one sees, including itself"),
+            "factor": stops("factor", FACTORS, 1, "The text is to be how many times longer; 1 scales nothing"),
+            "rule": widgets.Dropdown(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
+            "pair": stops("pair", ("all", *map(str, range(8))), "all", "Whose part of the scores is shown"),
+        }
+
+    def unused(self, values):
+        return {"rule"} if values["factor"] == 1 else set()
+
+    def note(self, wanted, values):
+        rule = "rule does nothing here: factor 1 keeps all frequencies." if values["factor"] == 1 else ""
+        wide = values["length"] <= values["window"] < LONGEST
+        return " ".join(filter(None, [rule, "window does nothing here: the text isn't longer." if wide else ""]))
+
+    def compute(self, length, window, factor, rule, pair):
+        losses, far, scores = stored()
+        at = SCALINGS.index((rule if factor > 1 else RULES[0], factor)), WINDOWS.index(window)
+        read = *at, LENGTHS.index(length)
+        parts = scores[read][:, : min(length, window)]  # (pairs, distances)
+        shown = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
+        angle = (len(shown) - 1) * scaled(rule, factor)[0][followed(pair)].item()
+        return LengthState(pair, shown, losses[at][:length], far[read].item(), angle)
+
+    def picture(self, state):
+        means = state.losses.view(-1, EACH).mean(dim=1).tolist()
+        spots = [(EACH * (n + 0.5) - 0.5, loss) for n, loss in enumerate(means)]
+        left = chart(scores_of(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
+        equal = math.log(len(short_texts().vocabulary))  # the loss if every character has the same probability
+        return [[left, chart("loss in nats", "position", range(6), spots, equal)]]
+
+    def headline(self, state):
+        first, last = state.losses[:SEEN].mean(), state.losses[-SEEN:].mean()
+        said = f"Trained on {SEEN} characters. Loss on the first {SEEN}: ≈ {first:.2f}"
+        return said + f", on the last {SEEN} of {len(state.losses)}: ≈ {last:.2f}" * (len(state.losses) > SEEN)
+
+    def readouts(self, state):
+        pair, last = followed(state.pair), len(state.losses) - 1
+        return {
+            f"position {last}": f"head {HEAD} gives ≈ {state.far:.0%} of its weight to distances beyond {SEEN - 1}",
+            f"pair {pair}": f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}",
+        }
+
+    def in_words(self, state):
+        places = [place for place in (1, SEEN - 1, 63, len(state.scores) - 1) if place < len(state.scores)]
+        scores = ", ".join(f"{state.scores[place]:.2f} at distance {place}" for place in dict.fromkeys(places))
+        return f"{self.headline(state)}. The {scores_of(state)}: {scores}."
+
+
+def followed(pair):
+    return 2 if pair == "all" else int(pair)
+
+
+def scores_of(state):
+    part = "" if state.pair == "all" else f", pair {state.pair}"
+    return f"mean score, head {HEAD} of layer 2{part}"
+
+
+def chart(title, xlabel, marks, spots, level=None):
+    """A curve through pairs (place, value), on grey where training never went; level: of a line across."""
+    top, bottom, right = TOP + 4, TOP + 4 + TALL, WIDE - 10
+    x_of = lambda place: LEFT + place / LONGEST * (right - LEFT)  # noqa: E731
+    y_of = lambda value: bottom - (value - marks[0]) / (marks[-1] - marks[0]) * TALL  # noqa: E731
+    ticks = [(f"{mark:g}", y_of(mark)) for mark in marks]
+    parts = axes(title, LEFT, right, top, bottom, ticks, [(str(n), x_of(n)) for n in (0, 32, 64, 128, 192, 256)])
+    new = {"x": x_of(SEEN), "y": top, "width": right - x_of(SEEN), "height": TALL, "fill_opacity": 0.07}
+    parts += [tag("rect", **new), text(right - 4, top + 13, "never in training", "end", **PALE)]
+    if level:
+        parts.append(line(LEFT, y_of(level), right, y_of(level), **AXIS, stroke_dasharray="4 3"))
+        parts.append(text(LEFT + 4, y_of(level) - 5, "equal probabilities", "start", **PALE))
+    parts.append(curve([(x_of(place), y_of(value)) for place, value in spots], title))
+    parts.append(text(right, bottom + 30, f"{xlabel} →", "end", **PALE))
+    return Drawing("".join(parts), WIDE, bottom + 36)

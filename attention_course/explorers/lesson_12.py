@@ -1,0 +1,147 @@
+"""Notebook 12: what published models keep of each token, in texts of any length."""
+
+import math
+from typing import NamedTuple
+
+import ipywidgets as widgets
+
+from attention_helpers.modern.published import described, model_cache_bytes
+
+from .base import Explorer, stops
+from .svg import COLOURS, DASHES, PALE, TOP, Drawing, axes, curve, key_of, line, tag, text
+
+LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576
+KINDS = ("full", "sliding", "latent", "linear")  # of layers; a model's line looks like the last one that it has
+TICKS = tuple(2**n for n in range(4, 11))  # 16 to 1,024 KiB
+LEFT, RIGHT, LABELS, BOTTOM, APART = 56, 520, 130, 320, 13  # of the chart; how far apart the models' names are
+
+
+class ModelsState(NamedTuple):
+    """What the picture shows; bytes are of all layers together, at 2 bytes per number."""
+
+    num_tokens: int
+    model: str  # the marked one
+    kept: dict  # bytes at each of LENGTHS by the model's name; fewer where its positions end
+    lit: set  # the names of the models that aren't faded
+    parts: dict  # bytes of the marked model at num_tokens by kind of layer
+
+    total = property(lambda self: sum(self.parts.values()))
+
+
+class ModelsExplorer(Explorer):
+    """Let a text grow, and see what each model's cache keeps per token; mark a model, or fade some kinds.
+
+    models: rows of `published_models`. Arrays: a ModelsState. Units: bytes. Errors: as in Explorer.
+    """
+
+    def __init__(self, models, **first):
+        self.models = {model["name"]: model for model in models}
+        super().__init__(**first)
+
+    def make_controls(self):
+        names = [*self.models]
+        listed = {"options": names, "value": names[-1], "tooltip": "Whose line is marked"}
+        shown = {"options": ("all", *KINDS), "tooltip": "Models with layers of this kind; the others fade"}
+        return {
+            "model": widgets.Dropdown(description="model", **listed),
+            "num_tokens": stops("num_tokens", LENGTHS, 2**17, "The length of one text"),
+            "kind": widgets.Dropdown(description="show", **shown),
+        }
+
+    def choices(self, values):
+        """GPT-2's positions end."""
+        most = self.models[values["model"]].get("learned_positions", LENGTHS[-1])
+        return {"num_tokens": [length for length in LENGTHS if length <= most]}
+
+    def note(self, wanted, values):
+        if wanted["num_tokens"] == values["num_tokens"]:
+            return ""
+        return f"num_tokens is {values['num_tokens']:,} for now: {values['model']} has no more positions."
+
+    def compute(self, model, num_tokens, kind):
+        lengths = {name: self.choices({"model": name})["num_tokens"] for name in self.models}
+        kept = {name: [model_cache_bytes(row, n) for n in lengths[name]] for name, row in self.models.items()}
+        lit = {name for name, row in self.models.items() if kind == "all" or kind in kinds_of(row)}
+        row = self.models[model]
+        layers = {described(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}
+        parts = {layer: model_cache_bytes(part, num_tokens) for layer, part in layers.items()}
+        return ModelsState(num_tokens, model, kept, lit, parts)
+
+    def picture(self, state):
+        ticks = [(f"{tick:,} KiB", y_of(1024 * tick)) for tick in TICKS]
+        names = [(f"{length:,}", x_of(length)) for length in LENGTHS[::2]]
+        parts = axes("what the layers keep, divided by num_tokens", LEFT, RIGHT, TOP, BOTTOM, ticks, names)
+        here = x_of(state.num_tokens)
+        parts.append(line(here, TOP, here, BOTTOM, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
+        ends = {name: kept[-1] / LENGTHS[len(kept) - 1] for name, kept in state.kept.items()}
+        place = 0  # of the name above
+        for name in sorted(ends, key=ends.get, reverse=True):
+            kept, end = state.kept[name], y_of(ends[name])
+            drawn = self.line_of(name, kept, state)
+            if len(kept) == len(LENGTHS):
+                place = max(place + APART, end)
+                drawn += line(RIGHT - 8, end, RIGHT + 20, place, stroke="currentColor", stroke_opacity=0.4)
+                drawn += text(RIGHT + 23, place + 4, name, "start", font_weight=weight_of(name, state))
+            else:
+                at = x_of(LENGTHS[len(kept) - 1])
+                drawn += text(at, end + 18, name, "start", font_weight=weight_of(name, state))
+            parts.append(tag("g", drawn, opacity="1" if name in state.lit or name == state.model else "0.2"))
+        parts.append(text((LEFT + RIGHT) / 2, BOTTOM + 30, "num_tokens", **PALE))
+        looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in KINDS}
+        colours = dict(zip(looks, COLOURS, strict=True))
+        parts.append(key_of(looks, {}, 4, BOTTOM + 48, RIGHT + LABELS, colours))
+        return [[Drawing("".join(parts), RIGHT + LABELS, BOTTOM + 54)]]
+
+    def line_of(self, name, kept, state):
+        """A model's line, and its point at the text's length, with its numbers and their source as a tooltip."""
+        marked, kind = name == state.model, KINDS.index(kinds_of(self.models[name])[-1])
+        spots = [(x_of(n), y_of(count / n)) for n, count in zip(LENGTHS, kept, strict=False)]
+        look = {"stroke": COLOURS[kind], "stroke_dasharray": DASHES[kind], "stroke_width": 3 if marked else 1.6}
+        at = min(LENGTHS.index(state.num_tokens), len(kept) - 1)
+        said = f"{name}: {per_token(kept[at], LENGTHS[at])} per token at {LENGTHS[at]:,} tokens"
+        circle = {"cx": spots[at][0], "cy": spots[at][1], "r": 7 if marked else 4.5, "fill": COLOURS[kind]}
+        dot = tag("circle", says=f"{said}. Source: {self.models[name]['source']}", **circle)
+        return curve(spots, name, **look) + dot
+
+    def headline(self, state):
+        each, total = per_token(state.total, state.num_tokens), size_of(state.total)
+        return f"At {state.num_tokens:,} tokens {state.model} keeps {each} per token, {total} in all"
+
+    def readouts(self, state):
+        shares = {layer: (size_of(count), per_token(count, state.num_tokens)) for layer, count in state.parts.items()}
+        said = {layer: f"{size}, {each} per token" for layer, (size, each) in shares.items()}
+        return said | {"source": self.models[state.model]["source"]}
+
+    def in_words(self, state):
+        at = LENGTHS.index(state.num_tokens)
+        there = {name: kept[at] / state.num_tokens / 1024 for name, kept in state.kept.items() if len(kept) > at}
+        said = ", ".join(f"{name} {each:.2f}" for name, each in there.items())
+        faded = [name for name in state.kept if name not in state.lit | {state.model}]
+        return f"{self.headline(state)}. In KiB per token: {said}." + f" Faded: {', '.join(faded)}." * bool(faded)
+
+
+def kinds_of(model):
+    """The kinds of a model's layers, in the order of KINDS."""
+    return [kind for kind in KINDS if any(kind in layer["kind"] for layer in model["layers"])]
+
+
+def weight_of(name, state):
+    return "bold" if name == state.model else "normal"
+
+
+def per_token(count, num_tokens):
+    return f"{count / num_tokens / 1024:.3g} KiB"
+
+
+def size_of(count):
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def x_of(length):
+    """Where a length is on the axis, one step per doubling."""
+    return LEFT + 8 + math.log2(length / LENGTHS[0]) / 10 * (RIGHT - LEFT - 16)
+
+
+def y_of(count):
+    """Where a number of bytes per token is on the axis."""
+    return BOTTOM - math.log2(count / 1024 / TICKS[0]) / 6 * (BOTTOM - TOP)

@@ -1,0 +1,245 @@
+"""Notebook 13: all heads of a language model on your own text, with heads to ablate."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+
+from attention_helpers.language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
+
+from .atlas import atlas, room_for
+from .base import MESSAGE, Explorer, answer_quietly, slider, stops
+from .hatching import hatching
+from .ink import HEADS
+from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
+from .svg_maps import axis, masked_key, names_beside, pixels
+
+MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
+OFF = ("none", "this head", "its layer", "induction", "previous token")
+MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
+KEPT_MAPS = 4000  # of cached forward passes together
+LILAC = "#9988FF"
+# A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
+TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
+.attention-over .attention-headline {{max-width: 100cqi}}
+.attention-over [role=img] {{overflow: visible}}
+.attention-tiles {{--scale: clamp({LEAST}px, (100cqi - 4px) / WIDTH, 1px); position: absolute; bottom: 2px; margin: 0}}
+.attention-tiles {{left: calc(2px + {LEFT} * var(--scale)); width: auto; overflow: hidden}}
+.attention-tiles .widget-radio-box {{display: grid; margin: 0}}
+.attention-tiles .widget-radio-box {{grid-template-columns: repeat(LAYERS, calc(TILE * var(--scale)))}}
+.attention-tiles .widget-radio-box label {{width: auto; height: calc(TILE * var(--scale)); margin: 0; font-size: 0}}
+.attention-tiles .widget-radio-box label {{cursor: pointer}}
+.attention-tiles label:hover {{box-shadow: inset 0 0 0 2px #0077CC}}
+.attention-tiles input {{display: none}}</style>"""
+
+
+class ReadingState(NamedTuple):
+    """What the picture shows: a text's maps, one head's map, and predictions after one token."""
+
+    words: list  # num_tokens
+    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the chosen heads ablated
+    shares: torch.Tensor  # (2, SHOWN), probabilities of next tokens: with all heads, and with the chosen ones ablated
+    next_words: list  # SHOWN, the most likely with all heads
+    ablate: tuple
+    layer: int
+    head: int
+    token: int
+
+    row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
+    room = property(lambda self: room_for(*self.maps.shape[:2]))  # of the atlas
+
+
+class ReadingExplorer(Explorer):
+    """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
+
+    A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
+    up to MOST tokens. Layers, heads and tokens count from 0. Arrays: a ReadingState. Errors: as in Explorer.
+    """
+
+    def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
+        self.model, self.first_text = model, text
+        self.room = room_for(len(model.blocks), model.config.num_heads)
+        self.look = lru_cache(max(2, min(KEPT, KEPT_MAPS // (self.room.layers * self.room.heads))))(self.look)
+        token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
+        maps = model.look(token_ids).maps[0]
+        self.roles = {
+            "induction": best_heads(weight_at(maps, 31, start=32 + len(model.opening))),
+            "previous token": best_heads(weight_at(maps, 1)),
+        }
+        super().__init__(**first)
+        self._wanted = self._wanted | {"token": MOST - 1}  # the last token of a longer text too
+
+    def make_controls(self):
+        layers, heads = len(self.model.blocks), self.model.config.num_heads
+        box = widgets.Text(value=self.first_text, description="text", continuous_update=False)
+        box.tooltip = "What the model reads, then press Enter"
+        last = self.num_tokens(self.first_text) - 1
+        return {
+            "text": box,
+            "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
+            "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
+            "token": stops("token", range(last + 1), last, "Whose row is framed, and after which the bars predict"),
+            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated", tooltip="Heads set to zero"),
+        }
+
+    def make_view(self):
+        """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
+        layers, tile = self.room.layers, self.room.tile
+        self.tiles = widgets.RadioButtons()  # _draw gives it its options
+        self.tiles.add_class(own := f"attention-tiles-{layers}-{tile}")  # a page may have two models
+        self.tiles.observe(self._clicked, names="value")
+        answer_quietly(self.tiles)
+        looks = TILES.replace("attention-tiles", own).replace("LAYERS", str(layers))
+        looks = looks.replace("WIDTH", str(LEFT + layers * tile + 2)).replace("TILE", str(tile))
+        looks = widgets.HTML(looks, layout={"display": "none"})
+        over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
+        over.add_class("attention-over")
+        return over
+
+    def tile_names(self, head):
+        """A name and a place for each tile that's shown together with a head's, row by row."""
+        rows, layers = self.room.shown(head), range(self.room.layers)
+        return [(f"layer {layer}, head {row}", (layer, row)) for row in rows for layer in layers]
+
+    def _clicked(self, change):
+        layer, head = change["new"]
+        if (layer, head) != (self.arrays.layer, self.arrays.head):
+            self.set(layer=layer, head=head)
+
+    def choices(self, values):
+        return {"token": range(self.num_tokens(values["text"]))}
+
+    def num_tokens(self, text):
+        """How many tokens of a text are shown; 1 for one that can't be."""
+        try:
+            return min(MOST, self.model.encode(text).shape[1])
+        except ValueError:
+            return 1
+
+    def reported(self, token_ids, ablate):
+        """The model's output; the message shows how far it is. The model keeps no hook of this explorer's."""
+
+        def report(layer):
+            self.message.value = MESSAGE.format(f"layer {layer} of {len(hooks)}")
+
+        blocks = enumerate(self.model.blocks, 1)
+        hooks = [block.register_forward_hook(lambda *_, layer=layer: report(layer)) for layer, block in blocks]
+        try:
+            return self.model.look(token_ids, ablate)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def look(self, text, ablate):
+        """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; the last few are cached."""
+        token_ids = self.model.encode(text)
+        if token_ids.shape[1] > MOST:
+            raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
+        output = self.reported(token_ids, ablate)
+        return token_ids[0], output.logits[0], output.maps[0]
+
+    def compute(self, text, layer, head, token, ablate):
+        one = {"none": [], "this head": [(layer, head)]}
+        one["its layer"] = [(layer, each) for each in range(self.model.config.num_heads)]
+        silent = tuple((one | self.roles)[ablate])
+        token_ids, logits, _ = self.look(text, ())
+        _, without, maps = self.look(text, silent)
+        best = logits[token].topk(SHOWN).indices
+        shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
+        words = self.model.words(token_ids)
+        return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
+
+    def _draw(self, arrays):
+        super()._draw(arrays)
+        self.tiles.unobserve(self._clicked, names="value")  # new options choose the first of them
+        if self.tiles.options != (names := tuple(self.tile_names(arrays.head))):
+            self.tiles.options = names
+        self.tiles.value = arrays.layer, arrays.head
+        self.tiles.observe(self._clicked, names="value")
+
+    def picture(self, state):
+        series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
+        after = f"likely next tokens after {quoted(state.words[state.token])}"
+        names, shown = [plain(word) for word in state.next_words], one_map(state)
+        chart = bars(series, names, after, width=316, height=MAP - 40, colours=["currentColor", LILAC])
+        # As high with a legend as without one, so that nothing jumps.
+        return [[shown, chart._replace(height=shown.height)], [atlas(state)]]
+
+    def headline(self, state):
+        token = quoted(state.words[state.token])
+        if not state.ablate:
+            role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
+            role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
+            most, place = state.row.max(dim=0)
+            reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
+            return f"Layer {state.layer}, head {state.head}{role}: {reads}"
+        before, now = (number(share) for share in state.shares[:, 0].tolist())
+        heads = f"{len(state.ablate)} head{'s' * (len(state.ablate) > 1)}"
+        word = quoted(state.next_words[0])
+        moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
+        return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
+
+    def readouts(self, state):
+        return {}  # the atlas must stay the last thing, for the radio buttons over it
+
+    def in_words(self, state):
+        first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
+        return (
+            f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
+            f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "
+            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
+            f"{shares_in_words(state.next_words, state.shares[1])}. {first.sum()} of {first.numel()} heads "
+            "give the first token more than half."
+        )
+
+
+VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
+
+
+def plain(word):
+    """A token's text with visible spaces and line ends; unprintable characters become �."""
+    return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
+
+
+def quoted(word):
+    """The same in quotation marks, without the space that most tokens begin with."""
+    return f"“{plain(word.removeprefix(' ') or word)}”"
+
+
+def reads(rows, words):
+    """For each row of a map, a text: the three tokens with the largest weights, and those weights."""
+    shown, best = [plain(word) for word in words], rows.topk(min(3, len(words)))
+    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
+
+
+def shares_in_words(words, shares):
+    return ", ".join(f"{plain(word)} {number(share)}" for word, share in zip(words, shares.tolist(), strict=True))
+
+
+def one_map(state):
+    """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
+    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
+    n = len(words)
+    cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
+    image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
+    hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
+    told, room = reads(state.maps[state.layer, state.head], state.words), {"x": LEFT, "width": MAP, "height": cell}
+    says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
+    rows = [tag("rect", says=each, y=ABOVE + i * cell, fill="transparent", **room) for i, each in enumerate(says)]
+    framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
+    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
+    hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
+    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
+    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46)
+
+
+def names(words, state, cell):
+    """The names of rows and columns; if they don't fit, of the framed row and of the column that it reads most."""
+    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ABOVE + MAP
+    if cell >= SMALL:
+        return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
+    most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
+    return [text(LEFT - 5, row, shortened(words[state.token]), "end"), text(ends[most], y + 14, shortened(words[most]))]

@@ -1,0 +1,144 @@
+"""Notebook 14: one layer over several machines, by heads or by tokens: what each holds, computes and sends."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+
+from attention_helpers.parallel.count import bytes_held, bytes_sent
+from attention_helpers.parallel.ring import pairs, straight, zigzag
+from attention_helpers.plots import SERIES
+
+from .base import Explorer, stops
+from .svg import Drawing, axes, line, tag, text, title_of
+from .words import size_in_words
+
+SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
+HEADS, PROCESSES = (8, 16, 32, 64, 128), (1, 2, 4, 8)
+KV_HEADS = (1, 2, 4, *HEADS)
+LENGTHS = tuple(2**n for n in range(10, 21))
+HEAD_DIM, GPU = 128, 80e9  # those of Llama 3, and the bytes of an A100 or H100
+TALL, ROW = 200, 24  # pixels: of the bars, and of a process's row
+
+
+class MachinesState(NamedTuple):
+    """What the picture shows, for one layer and one sequence, with 2 bytes per number."""
+
+    split: str
+    processes: int
+    num_tokens: int
+    num_heads: int
+    num_kv_heads: int
+    held: dict  # bytes of each process, by what they're for
+    sent: int  # bytes of each process
+    work: list  # for each process, and each step: how long it computes
+    steps: list  # for each step: how long it takes, until the slowest is done
+
+    total = property(lambda self: sum(self.held.values()))
+    busy = property(lambda self: [sum(own) / sum(self.steps) for own in self.work])
+
+
+def schedule(split, processes):
+    """What each process computes in each step; 1 is one chunk's queries with one chunk's keys, for all heads."""
+    if split == "heads":
+        return [[(processes + 1) / 2] for _ in range(processes)]  # all pairs of chunks, for 1 / P of the heads
+    order, unit = (straight, 1) if split == "tokens" else (zigzag, 1 / 4)  # with chunks half as long
+    return [[count * unit for count in steps] for steps in pairs(order, processes)]
+
+
+class MachinesExplorer(Explorer):
+    """Share one layer of attention among machines, and see what each of them holds, computes and sends.
+
+    Arrays: a MachinesState. Units: bytes, of numbers of 2 bytes; causal, without the scores, which a fast layer never
+    stores. Errors: as in Explorer.
+    """
+
+    def make_controls(self):
+        split = {"description": "split", "tooltip": "What is shared: heads, or tokens in one of two orders"}
+        return {
+            "split": widgets.ToggleButtons(options=list(SAID), **split),
+            "processes": stops("processes", PROCESSES, 1, "How many machines share the layer"),
+            "num_tokens": stops("num_tokens", [(f"{n:,}", n) for n in LENGTHS], LENGTHS[-1], "The length of one text"),
+            "num_heads": stops("num_heads", HEADS, 128, "Heads of queries; each is 128 wide"),
+            "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),
+        }
+
+    def choices(self, values):
+        return {"num_kv_heads": [n for n in KV_HEADS if n <= values["num_heads"]]}
+
+    def note(self, wanted, values):
+        copies = values["processes"] // values["num_kv_heads"]
+        if values["split"] == "heads" and copies > 1:
+            return f"There are fewer KV heads than processes, so {copies} processes hold the same one."
+        return ""
+
+    def compute(self, split, processes, num_tokens, num_heads, num_kv_heads):
+        width, by_heads, work = num_heads * HEAD_DIM, split == "heads", schedule(split, processes)
+        kv_width = HEAD_DIM * (max(num_kv_heads, processes) if by_heads else num_kv_heads)
+        held = bytes_held("heads" if by_heads else "tokens", processes, num_tokens, width, kv_width, 2)
+        sent = bytes_sent(processes, num_tokens, width if by_heads else kv_width, bytes_per_number=2)
+        steps = [max(step) for step in zip(*work, strict=True)]
+        return MachinesState(split, processes, num_tokens, num_heads, num_kv_heads, held, sent, work, steps)
+
+    def picture(self, state):
+        return [[self.memory(state), self.times(state)]]
+
+    def memory(self, state):
+        """A stacked bar for each process, and a line for what a GPU has."""
+        top = next(n * 10**k for k in range(6, 13) for n in (1, 2, 5) if n * 10**k >= state.total)
+        bottom, slot, y_of = 30 + TALL, 190 / state.processes, lambda size: 30 + TALL * (1 - size / top)
+        ticks = [(size_in_words(round(size)), y_of(size)) for size in (0, top / 2, top)]
+        names = [(f"{n}", 70 + slot * (n + 0.5)) for n in range(state.processes)]
+        parts, below = axes("memory of each rank", 66, 262, 30, bottom, ticks, names), 0
+        for n, ((name, size), colour) in enumerate(zip(state.held.items(), SERIES, strict=False)):
+            place, y = {"y": y_of(below + size), "width": slot * 0.7, "height": TALL * size / top}, bottom + 34 + 16 * n
+            for rank in range(state.processes):
+                says = f"rank {rank}, {name}: {size_in_words(round(size))}"
+                parts.append(tag("rect", says=says, x=70 + slot * (rank + 0.15), fill=colour, **place))
+            parts += [tag("rect", x=66, y=y - 9, width=9, height=9, fill=colour), text(80, y, name, "start")]
+            below += size
+        if top > GPU:
+            parts.append(line(66, y_of(GPU), 262, y_of(GPU), stroke="currentColor", stroke_dasharray="4 3"))
+            parts.append(text(266, y_of(GPU) + 4, "80 GB", "start"))
+        return Drawing("".join(parts), 305, bottom + 78)
+
+    def times(self, state):
+        """A row for each process, and in it a frame for each step, filled for as long as it computes."""
+        unit, left, parts = 400 / state.processes, 60, [title_of("filled: computes; empty: waits", 460)]
+        for rank, own in enumerate(state.work):
+            x, frame = left, {"y": 40 + ROW * rank, "height": ROW - 6, "stroke": "currentColor", "stroke_width": 0.5}
+            parts.append(text(left - 8, 54 + ROW * rank, f"rank {rank}", "end"))
+            for step, (mine, longest) in enumerate(zip(own, state.steps, strict=True), 1):
+                says = f"rank {rank}, step {step}, computes: {mine / longest:.2f} of the time"
+                look = {"fill": "none", "pointer_events": "all", "width": unit * longest}
+                parts.append(tag("rect", x=x, width=unit * mine, fill=SERIES[0], **frame) if mine else "")
+                parts.append(tag("rect", says=says, x=x, **look, **frame))
+                x += unit * longest
+        then = "Then all wait for the sum." if state.split == "heads" else "Between two steps, keys and values move on."
+        parts.append(text(left, 58 + ROW * state.processes, then, "start") if state.processes > 1 else "")
+        return Drawing("".join(parts), 470, 70 + ROW * 8)
+
+    def headline(self, state):
+        much = f"holds {size_in_words(round(state.total))}"
+        if state.processes == 1:
+            return f"One machine alone {much}" + (", more than a GPU with 80 GB has." if state.total > GPU else ".")
+        said = SAID[state.split].format(state.processes)
+        return f"{said}: each {much} and sends {size_in_words(state.sent)}."
+
+    def readouts(self, state):
+        n, kv = f"{state.num_tokens:,}", state.num_kv_heads
+        size = f"{n} × {state.num_heads} × 128" if state.split == "heads" else f"{n} × {kv} × 128"
+        who = f"{min(state.busy):.0%} to {max(state.busy):.0%}" if len({*state.busy}) > 1 else f"{state.busy[0]:.0%}"
+        rest = "" if min(state.busy) == 1 else ", and waits for the others in the rest"
+        return {
+            "sends": f"2 × {state.processes - 1}/{state.processes} × {size} × 2 bytes = {size_in_words(state.sent)}",
+            "computes": f"{who} of the time{rest}",
+        }
+
+    def in_words(self, state):
+        parts = ", ".join(f"{name} {size_in_words(round(size))}" for name, size in state.held.items())
+        busy = ", ".join(f"{share:.2f}" for share in state.busy)
+        return (
+            f"{state.num_tokens:,} tokens, {state.num_heads} heads and {state.num_kv_heads} KV heads. "
+            f"{SAID[state.split].format(state.processes)}: each holds {parts}, and sends {size_in_words(state.sent)}. "
+            f"Shares of the time for which they compute: {busy}."
+        )

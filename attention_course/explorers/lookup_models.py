@@ -1,0 +1,111 @@
+"""Models trained on the lookup task: their weights in data/, and what each head makes of the letters."""
+
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+from torch.nn.utils import vector_to_parameters
+
+from attention_helpers._data import data_file
+from attention_helpers.dropout import Dropout
+from attention_helpers.seeded import seeded
+from attention_helpers.training.lookup import LookupModel, LookupTask
+
+FILE = data_file("lookup_models.npz")
+WIDTH = 32  # of all models' embeddings
+STEPS = (0, 10, 20, 30, 40, 50, 60, 80, 100, 150, 200, 300, 400, 600)  # stored of a training on one question
+HEADS = (1, 2, 4, 8)
+SIZES = {  # by questions: d_out, the width of all heads, and num_heads
+    1: [(d_out, 1) for d_out in (1, 2, 3, 4, 8)],
+    2: [(d_out, heads) for d_out in (1, 2, 4, 8, 16, 32) for heads in HEADS if d_out % heads == 0],
+}
+
+
+class Examples(NamedTuple):
+    """Lookups that no model was trained on."""
+
+    task: LookupTask
+    x: torch.Tensor  # (500, num_tokens, 2)
+    answers: torch.Tensor  # (500, questions)
+
+
+@cache
+def examples(questions):
+    task = LookupTask(questions, batch_size=500)  # as many as are fast enough for a slider
+    return Examples(task, *task.batch(torch.Generator().manual_seed(2**32 - 1)))  # a seed that no training step used
+
+
+@lru_cache(128)
+@torch.no_grad()
+def stored(questions, d_out, num_heads=1, step=STEPS[-1], path=FILE):
+    """One of the stored models, in eval mode. With two questions, only the last step is stored."""
+    model = seeded(LookupModel, 0, examples(questions).task, WIDTH, num_heads, d_out=d_out).eval()
+    with np.load(path) as sets:
+        rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]  # (steps, parameters)
+    row = rows[STEPS.index(step) - len(STEPS)]
+    vector_to_parameters(torch.from_numpy(row).float(), model.parameters())
+    return model.requires_grad_(False)
+
+
+@contextmanager
+def dropping(layer, p, seed):
+    """While active, a layer is in training mode, and its dropout has this p and draws its masks from this seed."""
+    parts = [part for part in layer.modules() if isinstance(part, Dropout)]
+    generator = torch.Generator().manual_seed(seed)
+    for part in parts:
+        part.p, part.generator = p, generator
+    try:
+        yield layer.train()
+    finally:
+        layer.eval()
+
+
+@lru_cache(512)
+@torch.no_grad()
+def right(model, p=0.0, seed=0):
+    """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example."""
+    _, x, answers = examples(model.task.questions)
+    with dropping(model.attention, p, seed):
+        return model(x).argmax(dim=-1) == answers
+
+
+@torch.no_grad()
+def shown(model, example):
+    """One of the examples in words, and embedded by the model, (num_tokens, WIDTH)."""
+    task, x, _ = examples(model.task.questions)
+    return task.words(x[example]), model.embedded(x[[example]])[0]
+
+
+class Letters(NamedTuple):
+    """Each letter's query and key in each head, the mean over what else its token can hold."""
+
+    queries: torch.Tensor  # (num_heads, questions, letters, head_dim)
+    keys: torch.Tensor  # (num_heads, letters, head_dim)
+
+
+@torch.no_grad()
+def letters_of(model):
+    """The Letters of a LookupModel. A pair also holds a digit, and a question a blank or another letter."""
+    task, attention, cut, embed = model.task, model.attention, model.attention.split_heads, model.embed.weight
+    pair, *asked = embed[: (1 + task.questions) * task.letters].view(-1, task.letters, WIDTH)
+    if task.questions == 1:
+        asked = asked[0] + embed[task.blank]
+    else:
+        others = [(each.sum(dim=0) - each) / (task.letters - 1) for each in asked]
+        asked = torch.stack((asked[0] + others[1], asked[1] + others[0]))
+    digit = embed[3 * task.letters : task.blank].mean(dim=0)
+    queries = cut(attention.W_query(asked.view(task.questions, task.letters, WIDTH)))
+    return Letters(queries.transpose(0, 1), cut(attention.W_key(pair + digit)[None])[0])
+
+
+def best_matched(scores):
+    """Which of the questions a head's scores (questions, letters, letters) match best with each letter's own key."""
+    return int((scores.diagonal(dim1=1, dim2=2).mean(dim=1) - scores.mean(dim=(1, 2))).argmax())
+
+
+def switch():
+    tooltip = "Hand-made, or trained for the lookup task"
+    return widgets.ToggleButtons(options=["hand-made", "trained"], description="weights", tooltip=tooltip)

@@ -1,0 +1,186 @@
+"""The plane of queries and keys: where each letter's query and key are in one head, and which key a query reads."""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from attention_helpers.core import attention_scores
+from attention_helpers.plots import head_colour
+
+from .svg import LEFT, PALE, SMALL, Drawing, line, moved, number, tag, text
+from .svg_maps import frame, places_of
+from .words import joined
+
+OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
+TALKATIVE = 150  # pixels of a side, from which on queries have names, too
+
+
+class Plane(NamedTuple):
+    """One head's queries and keys of n letters or tokens, and the query that is asked."""
+
+    names: list
+    keys: torch.Tensor  # (n, head_dim)
+    queries: torch.Tensor  # (n, head_dim), or (0, head_dim) to draw none
+    asked: torch.Tensor  # (head_dim,)
+    weights: list  # n numbers: the weight that the asked query gives to each key; None where there's no such token
+    last: tuple | None = None  # queries and keys at the last step, which set the directions and the scales
+
+
+def by_letter(letters, tokens, weights):
+    """The weight that the pair with each letter gets, None for letters without one; the last token is the question."""
+    row = {token[0]: weight for token, weight in zip(tokens[:-1], weights.tolist(), strict=False)}
+    return [row.get(letter) for letter in letters]
+
+
+def own_key_first(queries, keys):
+    """Whether each query (n, head_dim) has a higher score for its own key than for any other, (n,)."""
+    return attention_scores(queries, keys).argmax(dim=-1) == torch.arange(len(keys))
+
+
+def found(plane):
+    """The letters whose queries score their own key highest."""
+    return [name for name, own in zip(plane.names, own_key_first(plane.queries, plane.keys), strict=True) if own]
+
+
+def counted(plane):
+    """The letters whose queries score their own key highest, in words."""
+    names = found(plane)
+    return "all" if len(names) == len(plane.names) else joined(names) or "none"
+
+
+def angles(queries, keys):
+    """The angle between each query and its own key, in degrees, (n,)."""
+    return torch.cosine_similarity(queries.double(), keys.double()).clamp(-1, 1).acos().rad2deg()
+
+
+def apart(plane):
+    """How far each query's direction is from its key's, in words."""
+    each = zip(plane.names, angles(plane.queries, plane.keys).tolist(), strict=True)
+    return f"degrees from query to key: {', '.join(f'{name} {angle:.0f}' for name, angle in each)}"
+
+
+def directions(keys):
+    """The two directions, (head_dim, 2), in which keys (n, head_dim) spread most; for up to two entries, these.
+
+    They're turned within their plane so that the first key is at the right and the second one above it: which two
+    vectors span a plane is arbitrary, and differs between machines.
+    """
+    keys = keys.double()
+    if keys.shape[1] <= 2:
+        return torch.eye(keys.shape[1], 2, dtype=torch.double)
+    spread = keys - keys.mean(dim=0)
+    first = torch.arange(keys.shape[1], 0, -1).double().diag()  # of directions with equal spread, the first entries
+    squares = spread.T @ spread
+    plane = torch.linalg.eigh(squares + 1e-9 * squares.trace() * first).eigenvectors[:, -2:]  # (head_dim, 2)
+    first, second = (keys[:2] - keys.mean(dim=0)) @ plane
+    right = first / first.norm().clamp(min=1e-9)
+    up = torch.stack((-right[1], right[0]))
+    return plane @ torch.stack((right, up * (1.0 if second @ up >= 0 else -1.0)), dim=1)
+
+
+def placed(plane, side):
+    """Where the keys, the queries and the asked query are, in pixels from the middle, to the right and up."""
+    queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
+    axes = directions(keys)
+    inner = OUTER if keys.shape[1] == 1 else INNER
+    scales = [
+        side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
+        for vectors, share in ((keys, inner), (queries, OUTER))
+    ]
+    every = ((plane.keys, scales[0]), (plane.queries, scales[1]), (plane.asked[None], scales[1]))
+    return [(vectors.double() @ axes * scale).clamp(-side / 2, side / 2).tolist() for vectors, scale in every]
+
+
+def draw_plane(plane, head, side):
+    """One Plane as SVG in its head's colour, the origin in the middle: queries are dots, keys squares.
+
+    If a head is one wide, it's a line, with queries above it and keys below.
+    """
+    keys, queries, [asked] = placed(plane, side)
+    middle, flat, colour = side / 2, plane.keys.shape[1] == 1, head_colour(head)
+    row, most = (14, 9) if flat else (0, 2)  # how far from the line queries and keys are, and their names from them
+    parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side)
+    parts += [] if flat else [line(middle, 0, middle, side)]
+    named = plane.names if side >= TALKATIVE or not flat else ends_of(plane)
+    for name, (x, y), weight in zip(plane.names, keys, plane.weights, strict=True):
+        spot = middle + x, middle - y + row
+        parts.append(square(name, spot, weight, colour))
+        if name in named:
+            names.put(name, spot, (0, 1) if flat else outward(x, y, -1), most)
+    for name, (x, y) in zip(plane.names, queries, strict=False):
+        spot = middle + x, middle - y - row
+        parts.append(tag("circle", says=f"query of {name}", cx=spot[0], cy=spot[1], r=3, fill=colour))
+        if side >= TALKATIVE:
+            names.put(name, spot, (0, -1) if flat else outward(x, y, 1), most)
+    parts.append(arrow((middle, middle - row), (middle + asked[0], middle - asked[1] - row), colour))
+    return "".join(parts + names.parts)
+
+
+def square(name, spot, weight, colour):
+    """A key: as full as its weight, and pale if there's no such token."""
+    says = f"key of {name}" + (", not here" if weight is None else f": weight {number(weight)}")
+    place = {"x": spot[0] - 3.5, "y": spot[1] - 3.5, "width": 7, "height": 7}
+    look = {"fill_opacity": f"{min(weight or 0, 1):.2f}", "stroke_opacity": 0.3 if weight is None else 1}
+    return tag("rect", says=says, fill=colour, stroke=colour, **place, **look)
+
+
+def ends_of(plane):
+    """The names of the smallest and the largest key of a line."""
+    return [plane.names[int(place)] for place in (plane.keys.argmin(), plane.keys.argmax())]
+
+
+def outward(x, y, sign):
+    """The direction from the middle to a point, or back, as a step on the page; to the right if it's in the middle."""
+    length = math.hypot(x, y)
+    return (sign * x / length, -sign * y / length) if length > 1 else (1, 0)
+
+
+class Names:
+    """Names next to points, each as near as it's free of others; one that finds no room isn't written."""
+
+    def __init__(self, side):
+        self.side, self.taken, self.parts = side, [], []
+
+    def put(self, name, point, way, most):
+        """Write a name next to a point (x, y), this way, at most so many lines from it."""
+        wide = 4 + 0.5 * SMALL * len(name)
+        for n in range(1, most + 1):
+            at = point[0] + 11 * n * way[0], point[1] + 11 * n * way[1]
+            inside = all(wide / 2 <= place <= self.side - wide / 2 for place in at)
+            free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > 10 for a, b, w in self.taken)
+            if inside and free:
+                self.taken.append((*at, wide))
+                self.parts.append(text(at[0], at[1] + 4, name, size=SMALL))
+                return
+
+
+def arrow(start, end, colour):
+    """An arrow between two points (x, y)."""
+    (x, y), (u, v) = end, ((end[0] - start[0]), (end[1] - start[1]))
+    length = math.hypot(u, v) or 1
+    u, v = u / length, v / length
+    head = "".join(f"M{x:.1f} {y:.1f}l{8 * (-u + s * v / 2):.1f} {8 * (-v - s * u / 2):.1f}" for s in (-1, 1))
+    path = f"M{start[0]:.1f} {start[1]:.1f}L{x:.1f} {y:.1f}{head}"
+    return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")
+
+
+def head_planes(planes, titles, width, height):
+    """A Plane per head, each with its title, in a grid like that of the heads' maps."""
+    corners, side, _ = places_of(len(planes), 1, LEFT + width, height)
+    parts = [legend(planes[0], corners[-1][1] + side)]
+    for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
+        parts += [tag("rect", x=x - LEFT, y=y - 16, width=8, height=10, fill=head_colour(head))]
+        parts += [text(x - LEFT + 12, y - 7, title, "start", 12), moved(draw_plane(plane, head, side), x - LEFT, y)]
+    return Drawing("".join(parts), width, height)
+
+
+def legend(plane, y):
+    """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
+    marks = tag("circle", cx=4, cy=y + 11, r=3) + tag("rect", x=54, y=y + 8, width=7, height=7)
+    words = text(11, y + 15, "query", "start") + text(65, y + 15, "key, the fuller the larger its weight", "start")
+    width = plane.keys.shape[1]
+    about = {1: "one wide: a line", 2: "two wide: a plane"}.get(
+        width, f"{width} wide: the two directions in which keys spread most"
+    )
+    return marks + words + text(0, y + 31, about, "start", **PALE)

@@ -1,0 +1,130 @@
+"""The playground's drawings: what the question reads, the answer, the maps, and the curves."""
+
+import html
+import math
+
+import numpy as np
+
+from attention_helpers.plots import as_array, head_colour
+
+from ..ink import head_ink
+from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, axes, curve, line, moved, tag, text
+from ..svg_maps import CELLS_UP_TO, Grid, as_image, frame, masked_key, names_beside
+from .runs import NEXT
+
+WHOLE = 590  # pixels, the picture's width
+WIDTH, ABOVE = 376, 100  # of the arcs, and how high they rise
+MAPS, SIDE, GAP, HEAD = 346, 122, 10, 20  # the maps' width, a map's side at most, between maps, above each for its name
+RIGHT, WRONG = ("✓", "#1E8E3E"), ("✗", "#D9483B")  # marks whose contrast is at least 4.1 on white and dark pages
+
+
+def percent(share):
+    return f"{100 * share:.0f}%"
+
+
+def nats(loss):
+    return f"{loss:.3g}"
+
+
+def sentence(words):
+    """A line of words; those between asterisks are bold."""
+    bold = [{"font_weight": "bold"} if n % 2 else {} for n in range(words.count("*") + 1)]
+    parts = [tag("tspan", html.escape(part), **look) for part, look in zip(words.split("*"), bold, strict=True)]
+    return Drawing(tag("text", "".join(parts), y=13, font_size=12), WHOLE, 18)
+
+
+def question_arcs(weights, tokens, asks, wanted):
+    """Arcs from the question to all tokens (num_heads, num_tokens); each token is in a box, the wanted ones darker."""
+    drawn, slot, top = arcs(weights, tokens, asks, width=WIDTH, height=ABOVE), WIDTH / len(tokens), TOP + ABOVE + 6
+    boxes = [
+        tag("rect", x=slot * (n + 0.05), y=top, width=0.9 * slot, height=18, rx=3, fill_opacity=opacity)
+        for n, opacity in enumerate("0.22" if n in wanted else "0.07" for n in range(len(tokens)))
+    ]
+    unused = TOP + 6  # where no arc comes
+    return Drawing(moved("".join(boxes) + drawn.svg, 0, -unused), WIDTH, top + 20 - unused)
+
+
+def answer(asked, predicted, answers):
+    """What the model answers, large, and whether that's right."""
+    width = 200
+    parts = [text(width / 2, 14, f"{asked} →", size=13)]
+    for n, (said, right) in enumerate(zip(predicted, answers, strict=True)):
+        x, (mark, ink) = width * (n + 0.5) / len(answers), RIGHT if said == right else WRONG
+        words = "" if said == right else f"should be {right}"
+        start = x - (16 + EM * SMALL * len(words)) / 2
+        parts.append(text(x, 66, said, size=48, font_weight="bold"))
+        parts.append(text(start, 90, mark, "start", 16, fill=ink, font_weight="bold"))
+        parts.append(text(start + 16, 89, words, "start"))
+    return Drawing("".join(parts), width, 100)
+
+
+def maps(weights, tokens, asks, hidden, limit):
+    """One map per head (num_heads, num_tokens, num_tokens), the asked row framed; limit: the weight of full colour."""
+    weights, hidden, count, n = as_array(weights), as_array(hidden), len(weights), len(tokens)
+    side, gap, small = min(SIDE, (MAPS - LEFT + GAP) / count - GAP), GAP, n <= CELLS_UP_TO
+    if not small:  # gaps of four cells, because all maps are one image
+        side = min(SIDE, n * (MAPS - LEFT) // (count * n + 4 * (count - 1)))
+        gap = 4 * side / n
+    corners, cell = [(LEFT + head * (side + gap), 0) for head in range(count)], side / n
+    parts = ["" if not hidden.any() else masked_key(-16)]
+    parts += names_beside(tokens, 0, cell) or [text(LEFT - 5, (asks + 0.5) * cell + 4, tokens[asks], "end")]
+    if small:
+        grid = Grid(tokens, tokens, side, side, hidden)
+        drawn = [grid.draw(each, None, None, limit, head_ink(head)) for head, each in enumerate(weights)]
+        parts += [moved(each, x, y) for each, (x, y) in zip(drawn, corners, strict=True)]
+    else:
+        parts.append(as_image(weights, limit, hidden, np.zeros(weights.shape, bool), corners, cell))
+    room = 0 if small else 2  # around a row that the frame would hide
+    for head, (x, y) in enumerate(corners):
+        parts.append(tag("rect", x=x, y=y - 15, width=8, height=10, fill=head_colour(head)))
+        parts.append(text(x + 12, y - 6, f"head {head + 1}", "start"))
+        parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
+    return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2)
+
+
+def chart(title, curves, written, until, high, learned=None):
+    """Curves by name, lists of (step, value), up to `until` and `high`, and below them their names and last values.
+
+    written: how a value is written. learned: the step to mark, or None.
+    """
+    width, height, left, right, top, bottom = 230, 66, 38, 220, TOP, TOP + 66
+    spot = lambda step, value: (left + step / until * (right - left), bottom - min(value / high, 1) * height)  # noqa: E731
+    ticks = [(written(value), spot(0, value)[1]) for value in (0, high)]
+    steps = [(f"{step:g}", spot(step, 0)[0]) for step in (0, until / 2, until)]
+    parts, x, y = axes(title, left, right, top, bottom, ticks, steps), 4, bottom + 32
+    if learned is not None:
+        at = spot(learned, 0)[0]
+        parts.append(line(at, top, at, bottom, stroke="currentColor", stroke_opacity=0.4))
+    for (name, measured), dashes in zip(curves.items(), DASHES, strict=False):
+        if spots := [spot(step, value) for step, value in measured if math.isfinite(value)]:
+            said = f"{name} {written(measured[-1][1])}".replace("nan", "?")
+            look, room = {"stroke_width": 2, "stroke_dasharray": dashes}, 34 + 0.5 * SMALL * len(said)
+            parts.append(curve(spots, said, **look) + tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3))
+            x, y = (x, y) if x + room < width + 8 else (4, y + 14)
+            parts.append(line(x, y - 4, x + 16, y - 4, stroke="currentColor", **look) + text(x + 20, y, said, "start"))
+            x += room
+    return Drawing("".join(parts), width, HEAD + SIDE + 2)
+
+
+def end_of_axis(ends, value):
+    """The first of `ends` that isn't below the value, or else the last one, doubled as often as needed."""
+    end = next((end for end in ends if value <= end), ends[-1])
+    while end < value < math.inf:
+        end *= 2
+    return end
+
+
+def measured_curves(state):
+    """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
+    measured, last = state.measured, end_of_axis([100, 200, 500, 1000], state.step)
+    if state.values["task"] != NEXT:
+        right = {"new examples": [(each.step, each.accuracy) for each in measured]}
+        right["training"] = [(each.step, each.right) for each in measured]
+        return chart("accuracy by step", right, percent, last, 1, state.learned)
+    losses = {
+        "new text": [(each.step, each.held_loss) for each in measured],
+        "training": [(each.step, each.loss) for each in measured],
+        "can't look ahead": [(each.step, each.loss) for each in state.honest],
+    }
+    most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
+    return chart("loss by step (nats)", losses, nats, last, end_of_axis([3, 6, 12], most))

@@ -1,0 +1,242 @@
+"""The playground's controls, picture and words."""
+
+import math
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import torch
+
+from attention_helpers.checks import check_size
+from attention_helpers.core import causal_mask
+from attention_helpers.training.loop import held_interrupt
+
+from ..base import Explorer, answer_quietly, seed, stops
+from ..svg import below
+from ..words import shares
+from .charts import answer, maps, measured_curves, nats, percent, question_arcs, sentence
+from .headline import HEADS, SURE, WIDTHS, asked, explained, headline, lacks_a_head
+from .page import SHOWN, STYLE
+from .player import Player
+from .runs import D_IN, NEXT, TASKS, Run
+
+LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
+SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
+REMEDY = "Add a head"
+ROW = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
+FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
+D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
+
+
+class PlayState(NamedTuple):
+    """What the picture shows: a run after its latest step."""
+
+    run: Run
+    values: dict  # of the controls
+    step: int
+    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
+    tokens: list  # the same example in words
+    asks: int  # the token that asks
+    wanted: list  # the tokens with the right answers, in their order; none for the next character
+    predicted: list  # what the model answers, in words
+    answers: list  # what's right
+    measured: list  # one Measured per picture so far; losses in nats
+    honest: list  # one Honest now and then, for the next character
+    learned: int  # the step from which on the task was learned, or None
+
+
+class PlaygroundExplorer(Explorer):
+    """Train one attention layer and watch it. Moving a control restarts training from the seed.
+
+    play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
+    time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
+    on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
+    playing another pauses it.
+    Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
+    """
+
+    def __init__(self):
+        self.lively = False  # whether somebody sees it move
+        super().__init__()
+        self.player = Player(self._lock, self._next_picture, self._show_button)
+
+    def make_controls(self):
+        return {
+            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
+            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
+            "num_heads": widgets.ToggleButtons(options=HEADS, description="heads", tooltip="They share d_out"),
+            "d_out": stops("d_out", WIDTHS, D_IN, D_OUT),
+            "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
+            "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
+            "seed": seed(0),
+        }
+
+    def make_extras(self):
+        """Buttons by name, and a slider for the number of steps per picture."""
+        self.buttons = {}
+        for name, icon, tooltip, pressed in (
+            ("Play", "play", "Train, picture after picture", lambda: self.pause() if self.playing else self.play()),
+            (REMEDY, "", "Two heads, from step 0", self.give_second_head),
+            ("Step", "step-forward", "Train up to the next picture", lambda: self.run(self.pace)),
+            ("Restart", "fast-backward", "Back to step 0, with the controls as they are", self.restart),
+            ("shown", "", "Pressed by the page itself", lambda: self.lively or self.play()),
+        ):
+            button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
+            button.on_click(lambda _, pressed=pressed: pressed())
+            self.buttons[name] = button
+        self.buttons["Play"].button_style, self.buttons["Play"].layout.width = "primary", "80px"
+        self.buttons[REMEDY].add_class("attention-remedy")
+        self.buttons["shown"].add_class("attention-shown")
+        auto = f"auto: {SOON} up to step {SURE}, then {LATER}"
+        paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
+        self.speed = stops("steps per picture", paces, 0, auto)
+        return [*self.buttons.values(), self.speed]
+
+    def arranged(self, reset):
+        """What a newcomer needs in one line; the rest opens with More."""
+        play, remedy, step, restart, shown, speed = self.make_extras()
+        more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
+        more.add_class("attention-more")
+        first = [self.controls[name] for name in FIRST_ROW]
+        others = [control for name, control in self.controls.items() if name not in FIRST_ROW]
+        for control, width in zip(first, FIRST_ROW.values(), strict=True):
+            control.layout.width = width  # heads keep theirs, so that nothing moves where fewer are possible
+        for control in (*first, *others, speed):
+            control.style.description_width = "initial"
+        for widget in (play, remedy, step, restart, shown, speed, more):
+            answer_quietly(widget)
+        box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
+        more.observe(lambda change: show(box, change["new"]), names="value")
+        page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
+        self.message.layout.align_self = "flex-start"
+        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box, shown, page]), self.message]
+
+    def choices(self, values):
+        return {"num_heads": [heads for heads in HEADS if values["d_out"] % heads == 0]}
+
+    def note(self, wanted, values):
+        heads, said = values["num_heads"], "{} doesn't divide d_out {}: {} instead."
+        if wanted["num_heads"] == heads:
+            return ""
+        return said.format(wanted["num_heads"], values["d_out"], "one head" if heads == 1 else f"{heads} heads")
+
+    def compute(self, **values):
+        return self.state_of(Run(**values), values)
+
+    def state_of(self, run, values):
+        """What to show of a run with these control values."""
+        measured = run.measured.copy(), run.honest.copy(), run.learned
+        return PlayState(run, values, run.step, run.map(), *run.example(), *measured)
+
+    def unused(self, values):
+        return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
+
+    def picture(self, state):
+        next_character, mask = state.values["task"] == NEXT, state.values["mask"]
+        hidden = causal_mask(len(state.tokens)) & (mask == "causal" or not next_character)
+        reads = question_arcs(state.weights[:, state.asks], state.tokens, state.asks, state.wanted)
+        answered = answer(asked(state), state.predicted, state.answers)
+        tables = maps(state.weights, state.tokens, state.asks, hidden, 0.5 if next_character else 1.0)
+        return [[below(*map(sentence, explained(state)), gap=0)], [reads, answered], [tables, measured_curves(state)]]
+
+    def headline(self, state):
+        return headline(state, **state.values)
+
+    def readouts(self, state):
+        return {}  # the numbers are beside what they measure
+
+    def in_words(self, state):
+        now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
+        training = f"In training: {percent(now.right)}. " if math.isfinite(now.right) else ""
+        loss = f"{nats(now.held_loss)} nats" if math.isfinite(now.held_loss) else "not a number"
+        heads = [
+            f"head {head}: {shares([state.tokens[token] for token in tokens], weights)}"
+            for head, (weights, tokens) in enumerate(most, 1)
+        ]
+        return (
+            f"{' '.join(explained(state)).replace('*', '')} {training}Held-out loss {loss}. "
+            f"{asked(state)} is answered with {' '.join(state.predicted)}; right is {' '.join(state.answers)}. "
+            f"It reads, by {'; '.join(heads)}."
+        )
+
+    @property
+    def playing(self):
+        return self.player.wanted
+
+    @property
+    def pace(self):
+        """Steps of training up to the next picture."""
+        return self.speed.value or (SOON if self.arrays.run.step < SURE else LATER)
+
+    def play(self):
+        """Keep training, picture after picture, until pause() or for LONGEST steps."""
+        self.lively = True
+        self.player.start()
+        self._show_button()
+
+    def pause(self):
+        """Stop between two pictures; once this returns, no more are drawn."""
+        self.player.stop()
+
+    def run(self, steps):
+        """Take `steps` steps at once, measured as often as when playing, and show the result.
+
+        An interrupt stops it between two steps. Errors: TypeError or ValueError if steps isn't a whole number of at
+        least 1.
+        """
+        left = check_size("steps", steps)
+        self.pause()
+        with held_interrupt() as interrupted, self._lock:
+            while left and not interrupted():
+                taken = min(left, self.pace)
+                self.arrays.run.take(taken)
+                left -= taken
+            self._show_run()
+
+    def restart(self):
+        """Go back to step 0, and continue from there if it's playing."""
+        self.set(**self._shown)
+
+    def give_second_head(self):
+        """What the failure with one head asks for."""
+        self.set(num_heads=2)
+        self.play()
+
+    def close(self):
+        self.pause()
+        super().close()
+
+    def _moved(self, change):
+        """As in every explorer; where it's seen to move, it also plays."""
+        with self._lock:
+            before = self._shown
+            super()._moved(change)
+        if self.lively and self._shown is not before:
+            self.play()
+
+    def _next_picture(self):
+        run = self.arrays.run
+        before = run.step
+        run.take(self.pace)
+        self._show_run()
+        if run.step // LONGEST > before // LONGEST:
+            self.player.stop()
+
+    @torch.no_grad()
+    def _show_run(self):
+        self._draw(self.state_of(self.arrays.run, self._shown))
+
+    def _draw(self, state):
+        super()._draw(state)
+        # it keeps its room where it may be offered, so that nothing jumps when it is
+        self.buttons[REMEDY].layout.visibility = None if lacks_a_head(state, **state.values) else "hidden"
+        masks = "mask" not in self.unused(state.values)
+        show(self.controls["mask"], masks)
+        show(self.buttons[REMEDY], not masks)
+
+    def _show_button(self):
+        name, icon = ("Pause", "pause") if self.playing else ("Play", "play")
+        self.buttons["Play"].description, self.buttons["Play"].icon = name, icon
+
+
+def show(widget, wanted):
+    widget.layout.display = None if wanted else "none"

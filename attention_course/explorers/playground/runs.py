@@ -1,0 +1,128 @@
+"""A training run to watch: its task, its model and the measurements so far."""
+
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import torch
+
+from attention_helpers.seeded import seeded
+from attention_helpers.training.characters import CharacterModel, Characters, load_text, prefix_losses
+from attention_helpers.training.lookup import LookupModel, LookupTask
+from attention_helpers.training.loop import Training
+
+QUESTIONS = {"two questions": 2, "one question": 1}
+NEXT, D_IN = "next character", 32  # the width of the lookup's embeddings, whatever d_out
+TASKS = [*QUESTIONS, NEXT]
+HELD_OUT = 2_718_281_828  # the held-out examples' seed; the first 10,000 steps of no seed use it
+HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten pictures
+LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is so accurate for so many steps
+
+
+class Measured(NamedTuple):
+    """Measurements after a step; training figures are means over the batches since the previous measurement."""
+
+    step: int
+    loss: float  # nats, in training; NaN before the first step
+    held_loss: float  # nats
+    right: float  # the accuracy in training, of the less accurate answer
+    accuracy: float  # held-out, of the less accurate answer
+
+
+class Honest(NamedTuple):
+    """The loss with no future to read, and the usual loss, in nats, on the same held-out text."""
+
+    step: int
+    loss: float
+    usual: float
+
+
+@lru_cache
+def task_of(name):
+    """A task by name, with its held-out x and answers, which are the same for all seeds and sizes."""
+    if name == NEXT:
+        task = Characters(load_text())
+        return task, *task.unseen()
+    task = LookupTask(QUESTIONS[name])
+    return task, *task.batch(torch.Generator().manual_seed(HELD_OUT))
+
+
+def model_of(task, d_out, num_heads, dropout, leaky, seed):
+    """A model whose weights depend only on the seed: a LookupModel, or a CharacterModel with d_in = d_out.
+
+    A CharacterModel adds what attention gives to what it got, so both must be as wide.
+    """
+    if isinstance(task, Characters):
+        return seeded(CharacterModel, seed, task, d_out, num_heads, dropout=dropout, leaky=leaky)
+    model = seeded(LookupModel, seed, task, D_IN, num_heads, d_out=d_out)
+    model.attention.dropout.p = dropout
+    return model
+
+
+class Run:
+    """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
+
+    take(steps) continues training. measured: a Measured for the start and for each take; honest: for the next
+    character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
+    accuracies were at least LEARNED for STEADY steps, or None; it stays when one dips later. predicted: the answer to
+    the first held-out example, as token ids. The global generator is never used.
+    """
+
+    def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
+        self.name, self.learning_rate, self.seed = task, learning_rate, seed
+        self.task, self.x, self.answers = task_of(task)
+        self.model = model_of(self.task, d_out, num_heads, dropout, mask == "leaky", seed)
+        self.step, self.since, self.learned, self.measured, self.honest = 0, None, None, [], []
+        self.measure([], [])
+
+    def __repr__(self):
+        return f"Run(step={self.step}, {self.measured[-1]})"
+
+    @cached_property
+    def training(self):
+        """Made at the first step, so that the first picture needn't wait for it."""
+        return Training(self.model, self.task, self.learning_rate, self.seed, keep=False)
+
+    @torch.enable_grad()
+    def take(self, steps):
+        """Take `steps` steps, then measure."""
+        for _ in range(steps):
+            self.training.take_step()
+        before, self.step = self.step, self.training.step
+        self.measure(self.training.losses[-steps:], self.training.accuracies[-steps:])
+        del self.training.losses[:], self.training.accuracies[:]
+        if self.name == NEXT and self.step // HONEST_EVERY > before // HONEST_EVERY:
+            loss = prefix_losses(self.model, self.x, self.answers).mean().item()
+            self.honest.append(Honest(self.step, loss, self.measured[-1].held_loss))
+
+    @torch.no_grad()
+    def measure(self, losses, accuracies):
+        outputs = self.model.eval()(self.x)
+        accuracy = self.task.accuracy(outputs, self.answers).min().item()
+        held_loss = self.task.loss(outputs, self.answers).item()
+        loss = sum(losses) / len(losses) if losses else float("nan")
+        right = torch.stack(accuracies).mean(dim=0).min().item() if accuracies else float("nan")
+        self.measured.append(Measured(self.step, loss, held_loss, right, accuracy))
+        self.predicted = outputs[0].argmax(dim=-1)
+        self.since = None if accuracy < LEARNED else self.step if self.since is None else self.since
+        if self.learned is None and self.since is not None and self.step - self.since >= STEADY:
+            self.learned = self.since
+
+    @torch.no_grad()
+    def map(self):
+        """The attention weights for the first held-out example, (num_heads, num_tokens, num_tokens)."""
+        return self.model.eval().maps(self.x[:1])[0]
+
+    def example(self):
+        """The first held-out example: its tokens, the row that asks, the tokens wanted, the model's answers, the right.
+
+        For the next character, the row is one with both a past and a future to read, and no token is wanted.
+        """
+        if self.name == NEXT:
+            characters = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
+            asks = self.x.shape[1] * 5 // 8
+            answers = [[characters[each[asks].item()]] for each in (self.predicted, self.answers[0])]
+            return [characters[token_id] for token_id in self.x[0].tolist()], asks, [], *answers
+        *pairs, question = tokens = self.task.words(self.x[0])
+        wanted = [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
+        answers = [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
+        return tokens, len(pairs), wanted, *answers

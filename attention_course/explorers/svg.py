@@ -1,0 +1,272 @@
+"""Arrays to SVG: bars, lines, arcs, and how to combine drawings. Heatmaps are in svg_maps.py.
+
+Lengths are in pixels of the page: a picture never grows, and shrinks a little where there's little room. Text, axes
+and frames take the page's colour, dark or light.
+"""
+
+import html
+import math
+import textwrap
+from typing import NamedTuple
+
+from attention_helpers.plots import HEAD_COLOURS, SERIES, as_array, head_colour
+
+SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
+DIGIT = 0.556  # the width of a digit, in font sizes
+TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
+STORED = 840  # pixels that a stored picture has in Lab at a window of 1024, where it's cut off instead of shrinking
+NAME = 9  # characters of a name that are shown
+APART = 18  # pixels from one slanted name to the next, at least
+FRAME = {"fill": "none", "stroke": "currentColor", "pointer_events": "none"}
+AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
+PALE = {"fill_opacity": 0.7}
+WRAPPED = "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 14px"
+LEAST = 0.75  # how far a drawing shrinks before its row wraps: letters of 11 px are never smaller than 8 px
+DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
+COLOURS = (*SERIES[:-1], "currentColor")  # black would vanish on a dark page
+HOLLOW = (False, True)  # its measured points
+
+
+class Drawing(NamedTuple):
+    """A piece of SVG and its size, starting at (0, 0)."""
+
+    svg: str
+    width: float
+    height: float
+
+
+def tag(kind, inside="", says="", **attributes):
+    """An SVG element; says: its tooltip."""
+    words = [f'{name.replace("_", "-")}="{rounded(value)}"' for name, value in attributes.items()]
+    told = f"<title>{html.escape(says)}</title>" if says else ""
+    return f"<{kind} {' '.join(words)}>{told}{inside}</{kind}>"
+
+
+def rounded(value):
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+
+
+def text(x, y, words, anchor="middle", size=SMALL, **more):
+    words = html.escape(words)
+    if more:
+        return tag("text", words, x=x, y=y, text_anchor=anchor, font_size=size, **more)
+    look = f'text-anchor="{anchor}" font-size="{rounded(size)}"'  # half the time, for hundreds in a picture
+    return f'<text x="{rounded(x)}" y="{rounded(y)}" {look}>{words}</text>'
+
+
+def line(x1, y1, x2, y2, **more):
+    return tag("path", d=f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", **(more or AXIS))
+
+
+def title_of(words, width):
+    return text(width / 2, TOP - 12, words, size=13, font_weight="bold")
+
+
+def number(value, decimals=2):
+    """A number as text, nudged so that a CPU's last bits can't flip a digit of values like 0.125."""
+    words = f"{value + 1e-7:.{decimals}f}"
+    return words if words.strip("-0.") else words.removeprefix("-")
+
+
+def shortened(name):
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+
+
+def moved(svg, x, y):
+    return tag("g", svg, transform=f"translate({x:.1f},{y:.1f})")
+
+
+def beside(first, *others, gap=14, down=False):
+    """Drawings in a row, aligned at the top."""
+    for other in others:
+        x, y = (0, first.height + gap) if down else (first.width + gap, 0)
+        room = max(first.width, x + other.width), max(first.height, y + other.height)
+        first = Drawing(first.svg + moved(other.svg, x, y), *room)
+    return first
+
+
+def below(*drawings, gap=8):
+    """Drawings in a column, aligned at the left."""
+    return beside(*drawings, gap=gap, down=True)
+
+
+def whole(drawing, back="", most=math.inf, **more):
+    """A complete SVG element, at most so wide."""
+    width, height = round(drawing.width), round(drawing.height)
+    scale = min(1, most / max(width, 1))
+    room = {"width": round(scale * width), "height": round(scale * height), "viewBox": f"0 0 {width} {height}"}
+    names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif", "fill": "currentColor"}
+    return tag("svg", back + drawing.svg, **names, **room, **more)
+
+
+def live(rows, words):
+    """Rows of drawings as HTML in the page's colour, dark or light; a row shrinks a little before it wraps.
+
+    words: what they show, for readers who can't see it.
+    """
+    room = "flex:{0:.0f} 1 {1:.0f}px;min-width:{1:.0f}px;max-width:{0:.0f}px;height:auto".format
+    lines = [[whole(part, style=room(part.width, LEAST * part.width)) for part in row] for row in rows]
+    lines = [tag("div", "".join(line), style=WRAPPED) for line in lines]
+    look = "max-width:100%;overflow-x:auto;color:var(--jp-content-font-color0, #000)"
+    return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
+
+
+def printed(rows, words, headline=""):
+    """The headline and rows of drawings as one SVG on white, for everything that isn't a live page."""
+    drawing = below(*(beside(*row) for row in rows))
+    said = textwrap.wrap(headline, max(30, int(drawing.width / 8.5)))
+    lines = [text(0, 16 + 20 * n, words, "start", 16, font_weight="bold") for n, words in enumerate(said)]
+    drawing = below(Drawing("".join(lines), 0, 20 * len(lines)), drawing) if lines else drawing
+    ground = tag("rect", width="100%", height="100%", fill="#fff")
+    look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
+    return whole(drawing, ground, STORED, **look)
+
+
+def scale_of(values):
+    """The end of an axis for shares, in which the largest of them can be seen: 0.1, 0.2, 0.5 or 1."""
+    most = max(map(max, values))
+    return next((end for end in (0.1, 0.2, 0.5) if most <= end), 1.0)
+
+
+def names_below(names, places, y, room):
+    """Names along an axis, slanted if they're wider than their room; every second one if these were crowded.
+
+    There are no names if even slanted ones don't fit.
+    """
+    shown = [shortened(name) for name in names] if room >= SMALL or fit(names, room) else []
+    if fit(names, room):
+        return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
+    every = 1 if room >= APART else 2
+    shown, places, room = shown[::every], places[::every], room * every
+    longest = max(map(len, shown), default=0) * EM * SMALL
+    steep = min(SMALL / room, (BOTTOM - 14) / longest) if shown else 1  # don't touch each other or what is below
+    slant = f"rotate({-math.degrees(math.asin(max(steep, 0.574))):.0f} {{:.1f}} {{:.1f}})".format  # 35 degrees or more
+    slanted = zip(places, shown, strict=False)
+    return "".join(text(x, y + 11, name, "end", transform=slant(x, y + 11)) for x, name in slanted)
+
+
+def fit(names, room):
+    """Whether names can be written along an axis without slanting them."""
+    return max((len(shortened(name)) for name in names), default=0) * EM * SMALL <= room
+
+
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, decimals=2):
+    """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
+
+    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there.
+    """
+    table = {kind: as_array(values).tolist() for kind, values in series.items()}
+    (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers on top of the bars
+    each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
+    longest = max(len(number(value, decimals)) for values in table.values() for value in values)
+    size = min(12, each / (DIGIT * longest))
+    y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
+    zero, middles = y_of(0.0), [30 + slot * (j + 0.5) for j in range(len(names))]
+    parts = [title_of(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
+    parts += [text(26, y_of(value) + 4, f"{value:.3g}", "end") for value in sorted({low, 0.0, high})]
+    for n, ((kind, values), colour) in enumerate(zip(table.items(), colours, strict=False)):
+        for middle, name, value in zip(middles, names, values, strict=True):
+            x, y = middle + (n - len(table) / 2) * each, y_of(value)
+            place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
+            parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=colour, **place))
+            if size >= SMALL:
+                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value, decimals), size=size))
+    parts.append(names_below(names, middles, TOP + height, slot))
+    foot = (20 if fit(names, slot) else BOTTOM) + 16 * (len(table) > 1)
+    x, y = 30, TOP + height + foot - 4
+    for kind, colour in zip(table if len(table) > 1 else [], colours, strict=False):
+        parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, kind, "start"))
+        x += 24 + EM * SMALL * len(kind)
+    return Drawing("".join(parts), width, TOP + height + foot)
+
+
+def axes(title, left, right, top, bottom, ticks, names):
+    """A chart's title, axes, gridlines and labels. ticks: pairs (label, y) on the y axis; names: (label, x) on x."""
+    parts = [title_of(title, right + 10), line(left, top, left, bottom), line(left, bottom, right, bottom)]
+    for label, y in ticks:
+        parts.append(text(left - 5, y + 4, label, "end"))
+        parts.append(line(left, y, right, y, **AXIS | {"stroke_opacity": 0.15}))
+    return parts + [text(x, bottom + 14, label) for label, x in names]
+
+
+def curve(spots, name, **look):
+    """A line through pairs (x, y), in the page's colour unless `look` says otherwise."""
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+    return tag("path", says=name, d=f"M{path}", **{"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look)
+
+
+def lines(curves, points, names, title, xlabel, here, *, ends, written, width, height):
+    """Curves on a logarithmic axis, lists by name, over evenly spaced positions, None where a curve has no value.
+
+    points: measured points by name, as {position: value}; those with a curve's name share its entry in the key. names:
+    x labels by position; here: the position of a vertical line; ends: the range of the y axis; written: how a value is
+    written on that axis and in tooltips.
+    """
+    left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(math.log10, ends)
+    count = len(next(iter(curves.values())))
+    x_of = lambda place: left + 8 + place / (count - 1) * (right - left - 16)  # noqa: E731
+    y_of = lambda value: bottom - (math.log10(value) - low) / (high - low) * (bottom - top)  # noqa: E731
+    ticks = [(written(10.0**n), y_of(10.0**n)) for n in range(math.ceil(low), math.floor(high) + 1)]
+    labels = [(name, x_of(place)) for place, name in names.items()]
+    parts = axes(title, left, right, top, bottom, ticks, labels)
+    colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))
+    for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
+        spots = [(x_of(i), y_of(value)) for i, value in enumerate(values) if value is not None]
+        parts.append(curve(spots, name, stroke_dasharray=dashes, stroke=colours[name]))
+    for (name, measured), hollow in zip(points.items(), HOLLOW, strict=False):
+        look = {"r": 4.5, "stroke": colours[name], "fill": "none" if hollow else colours[name]}
+        for place, value in measured.items():
+            spot = {"cx": x_of(place), "cy": y_of(value), "pointer_events": "all", **look}
+            parts.append(tag("circle", says=f"{name}, measured: {written(value)}", **spot))
+    parts.append(line(x_of(here), top, x_of(here), bottom, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
+    parts.append(text((left + right) / 2, bottom + 30, xlabel))
+    parts.append(key_of(curves, points, 4, bottom + 46, width, colours))
+    return Drawing("".join(parts), width, bottom + 68)  # with room for two rows of names
+
+
+def key_of(curves, points, x, y, width, colours=None):
+    """The names of curves, each after a piece of its line, and of measured points, each after its mark.
+
+    width: where they continue in another row; colours: by name, if they aren't the page's.
+    """
+    parts, start, ink = [], x, lambda name: {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
+    dashed = zip(curves, DASHES, strict=False)
+    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **ink(name)) for name, dashes in dashed}
+    for name, hollow in zip(points, HOLLOW, strict=False):
+        label, look = name if name in curves else f"{name}, measured", ink(name)
+        fill = "none" if hollow else look["stroke"]
+        marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
+    for name, mark in marks.items():
+        if x + 23 + EM * SMALL * len(name) > width:
+            x, y = start, y + 16
+        parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
+        x += 34 + EM * SMALL * len(name)
+    return "".join(parts if len(parts) > 1 else [])
+
+
+def arcs(weights, names, source, title="", width=240, height=90, far=None):
+    """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider, stronger arc.
+
+    weights: (num_heads, num_tokens), for arcs in the heads' colours. far: how far away the farthest
+    token is that can be read, whose arcs take the full height; by default, as far as from the last to the first.
+    """
+    weights = as_array(weights).tolist()
+    slot, base = width / len(names), TOP + height
+    span = width if far is None else slot * (far + 1)
+    places = [slot * (j + 0.5) for j in range(len(names))]
+    start, parts = places[source], [title_of(title, width)] if title else []
+    drawn = [(weight, head, j) for head, row in enumerate(weights) for j, weight in enumerate(row)]
+    for weight, head, j in sorted(drawn, reverse=True):  # the thinnest last, or a wider arc would hide it
+        if weight >= 0.005:  # zero is the page
+            x, name, of = places[j], names[j], f" by head {head + 1}" if len(weights) > 1 else ""
+            rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / span, 0.12)  # so that no arc hides another
+            bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
+            if x == start:  # its weight on itself: a small loop
+                bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
+            share = f"{0.15 + 0.85 * min(1.0, weight):.2f}"
+            ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": share, "stroke_linecap": "round"}
+            says = f"{names[source]} reads {name}{of}: {number(weight, 4)}"
+            path = {"d": f"M{start:.1f} {base}{bend} {x:.1f} {base}", "stroke_width": 0.5 + 9 * weight}
+            parts.append(tag("path", says=says, **path, **ink))
+    parts.append(tag("circle", cx=start, cy=base, r=5) + names_below(names, places, base + 4, slot))
+    return Drawing("".join(parts), width, base + (24 if fit(names, slot) else BOTTOM))
