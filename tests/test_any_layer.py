@@ -157,6 +157,7 @@ def test_a_sharp_softmax_is_no_fault_and_hides_no_wrong_scale(seed):
         for parameter in layer.parameters():
             parameter.data *= size
         assert said in said_of(layer, x)
+        assert [verdict.kind for verdict in faults(layer, x)] == ["scale"] * bool(steps)
 
 
 # How `forward` is called.
