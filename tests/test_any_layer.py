@@ -151,11 +151,13 @@ def test_a_right_layer_in_half_precision_has_no_fault(name):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_sharp_softmax_is_no_fault_and_hides_no_wrong_scale(seed):
     x = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
-    for scaled, said in (Causal.scaled, "computes what"), (lambda _, s, n: s, "The scores' scale is wrong: times 0.5"):
-        layer = changed(scaled=scaled)
+    unscaled = {"scaled": lambda _, scores, __: scores}
+    for steps, size, said in ({}, 9, "computes what"), (unscaled, 3, "The scores' scale is wrong: times 0.5"):
+        layer = changed(**steps)
         for parameter in layer.parameters():
-            parameter.data *= 3
+            parameter.data *= size
         assert said in said_of(layer, x)
+        assert [verdict.kind for verdict in faults(layer, x)] == ["scale"] * bool(steps)
 
 
 # How `forward` is called.

@@ -70,7 +70,7 @@ def on_the_future(call, dead, mixing, names):
     said["unasked"] = unasked
     if not maps:
         return Finding("all, without maps", said)
-    named = re.search("causal|masked|(?<!encoder)decoder", name, re.IGNORECASE)
+    named = re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE)
     return Finding("no mask, by its name" if named else "no mask", said)
 
 
