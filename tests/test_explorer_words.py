@@ -109,7 +109,7 @@ CLAIMS = {
             "… “B 8” in head 1, “A 9” in heads 2 and 3, “G 2” in head 4; …",
         ),
         (NARROW, "own key scores highest", "head 1: D and I; head 2: B and D"),
-        (NARROW, "picture", "… query key, the fuller the larger its weight one wide: a line … 1st letter …"),
+        (NARROW, "picture", "… query asked key, filled by its weight one wide: a line; pale: not here … 1st letter …"),
         (
             NARROW | {"dropout": 0.5},
             "500 new examples",

@@ -143,10 +143,11 @@ class Names:
         self.side, self.taken, self.parts = side, [], []
 
     def put(self, name, point, way, most):
-        """Write a name next to a point (x, y), this way, at most so many lines from it."""
-        wide = 4 + 0.5 * SMALL * len(name)
-        for n in range(1, most + 1):
-            at = point[0] + 11 * n * way[0], point[1] + 11 * n * way[1]
+        """Write a name next to a point (x, y), this way, at most so many lines from it, or else to a side."""
+        wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
+        steps = [(n * right, n * down) for n in range(1, most + 1)] + [(-down, right), (down, -right)]
+        for right, down in steps:
+            at = point[0] + 11 * right, point[1] + 11 * down
             inside = all(wide / 2 <= place <= self.side - wide / 2 for place in at)
             free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > 10 for a, b, w in self.taken)
             if inside and free:
@@ -177,10 +178,13 @@ def head_planes(planes, titles, width, height):
 
 def legend(plane, y):
     """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
-    marks = tag("circle", cx=4, cy=y + 11, r=3) + tag("rect", x=54, y=y + 8, width=7, height=7)
-    words = text(11, y + 15, "query", "start") + text(65, y + 15, "key, the fuller the larger its weight", "start")
+    marks = tag("circle", cx=4, cy=y + 11, r=3) + tag("rect", x=112, y=y + 8, width=7, height=7)
+    marks += arrow((50, y + 11), (66, y + 11), "currentColor")
+    names = ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
+    words = "".join(text(x, y + 15, name, "start") for x, name in names)
     width = plane.keys.shape[1]
     about = {1: "one wide: a line", 2: "two wide: a plane"}.get(
         width, f"{width} wide: the two directions in which keys spread most"
     )
-    return marks + words + text(0, y + 31, about, "start", **PALE)
+    absent = "; pale: not here" if None in plane.weights else ""
+    return marks + words + text(0, y + 31, about + absent, "start", **PALE)
