@@ -30,10 +30,10 @@ LEARNED = [
 MEAN, LINE = "One head makes one weighted average", "A head of width 1 can only find two ends of a line"
 ADVICE = " after 500 steps; with learning rate 0.01 it would reach 99%."
 FAILS = [
-    *(("two questions", 1, width, 1e-2, dropout, MEAN) for width in (2, 32) for dropout in (0.0, 0.8)),
+    *(("two questions", 1, width, 1e-2, dropout, MEAN) for width, dropout in ((2, 0.8), (32, 0.0))),
     ("two questions", 1, 32, 1e-3, 0.0, MEAN),
     *((task, heads, heads, 1e-2, 0.0, LINE) for task in QUESTIONS for heads in HEADS),
-    *(("two questions", num_heads, 32, 1e-4, 0.0, ADVICE) for num_heads in (2, 4)),  # as the start page says
+    ("two questions", 2, 32, 1e-4, 0.0, ADVICE),
 ]
 
 
