@@ -15,6 +15,7 @@ from .hatching import hatching
 from .ink import HEADS
 from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels
+from .words import plural
 
 MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
@@ -176,7 +177,7 @@ class ReadingExplorer(Explorer):
             reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
             return f"Layer {state.layer}, head {state.head}{role}: {reads}"
         before, now = (number(share) for share in state.shares[:, 0].tolist())
-        heads = f"{len(state.ablate)} head{'s' * (len(state.ablate) > 1)}"
+        heads = f"{len(state.ablate)} {plural('head', len(state.ablate))}"
         word = quoted(state.next_words[0])
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."

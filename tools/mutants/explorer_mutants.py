@@ -24,8 +24,22 @@ from .changes import texts
 
 TESTS = Path(__file__).parents[2] / "tests"
 # Functions with these names in them draw. Their words are changed, but not where things are.
-PLACED = {"text", "line", "tag", "frame", "moved", "beside", "below", "title_of", "pixels", "curve", "axes", "key_of"}
-DRAWN = PLACED | {"bars", "heatmap", "head_maps", "lines", "stops", "slider", "widgets"}
+PLACED = {
+    "text",
+    "line",
+    "tag",
+    "frame",
+    "moved",
+    "beside",
+    "below",
+    "title_of",
+    "pixels",
+    "curve",
+    "axes",
+    "key_of",
+    "Chart",
+}
+DRAWN = PLACED | {"bars", "heatmap", "head_maps", "costs", "stops", "slider", "widgets"}
 LAYOUT = {"width", "height", "side", "x", "y", "r", "size"}
 PAIRS = """first second, one two, row column, rows columns, most least, lowest highest, largest mean, earlier later
 before after, itself others, training new, rises falls, hidden seen, with without, always never, induction previous
