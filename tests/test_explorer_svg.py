@@ -95,7 +95,7 @@ def test_hidden_cells_are_hatched_by_paths_and_hold_nothing():
 @pytest.mark.parametrize("side", [60, 100, 190])
 @pytest.mark.parametrize("values", [TABLE, -1000 * TABLE, TABLE * 0])
 def test_numbers_stay_inside_their_cells(side, values):
-    tree = parsed(cells.heatmap(values, NAMES, NAMES, side=side, ink=ink.SIGNED))
+    tree = parsed(cells.heatmap(values, NAMES, NAMES, of=cells.Entries(ink.SIGNED), side=side))
     for group in tree.iter(f"{SVG}g"):
         if group.get("pointer-events"):
             size = float(group.get("font-size"))

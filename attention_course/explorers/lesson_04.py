@@ -14,7 +14,7 @@ from .base import Explorer, stops
 from .chart import Chart, key_of
 from .ink import WEIGHTS, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
-from .svg_maps import colour_bar, heatmap
+from .svg_maps import Entries, colour_bar, heatmap
 from .words import shares
 
 FILE, SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the stored runs' seed and their p
@@ -63,9 +63,9 @@ class DropoutExplorer(Explorer):
 
     def picture(self, state):
         bar = colour_bar(weight_limit(6), WEIGHTS, SIDE, more=True)
-        look = {"limit": weight_limit(6), "hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
+        of, look = Entries(limit=weight_limit(6)), {"hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
         title = "weights, × dropped" if state.p else "attention weights"
-        return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, **look), bar]]
+        return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, of, **look), bar]]
 
     def chart(self, state):
         """Both losses up to the step."""

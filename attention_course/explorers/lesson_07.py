@@ -5,13 +5,12 @@ from typing import NamedTuple
 import torch
 
 from attention_helpers.core import causal_mask
-from attention_helpers.plots import head_colour
 
 from .base import Explorer, player, slider, stops
 from .chart import Chart, key_of
 from .ink import HEADS, WEIGHTS, weight_limit
 from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, below, tag, text
-from .svg_maps import colour_bar, frame, head_maps, pixels
+from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
 from .words import listed, plural, shares
 
 NOW, SO_FAR = 448, 242  # widths of the picture's two halves
@@ -126,8 +125,7 @@ def both(accuracies):
 
 def names_of(head, state, y, each):
     """A strip's title and the names of its rows; the pairs asked for are bold."""
-    yield tag("rect", x=LEFT, y=y - 13, width=8, height=10, fill=head_colour(head))
-    yield text(LEFT + 12, y - 4, f"head {head + 1} reads", "start", 12)
+    yield head_at(LEFT, y + 3, head, f"head {head + 1} reads")
     for place, token in enumerate(state.tokens if each >= SMALL else []):
         weight = "bold" if token in state.asked else "normal"
         yield text(LEFT - 5, y + (place + 0.5) * each + 4, token, "end", font_weight=weight)
