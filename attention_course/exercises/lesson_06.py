@@ -169,6 +169,13 @@ def after_transplant(answer, wrapper, split, x):
     return split(x)
 
 
+def copies_three_matrices_and_nothing_else(wrapper, split):
+    with torch.no_grad():
+        for name in ("W_query", "W_key", "W_value"):
+            parts = [head.get_submodule(name).weight for head in wrapper.heads]
+            split.get_submodule(name).weight.copy_(torch.cat(parts))
+
+
 transplanting = Exercise(
     name="transplanting",
     title="A wrapper's weights in the split class",
@@ -185,7 +192,9 @@ transplanting = Exercise(
         ("joins, then transposes", "weight for part in parts])", "weight for part in parts], dim=1).T"): """
             You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape
             fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?""",
-        "copies three matrices and nothing else": ...,
+        ("copies three matrices and nothing else", copies_three_matrices_and_nothing_else): """
+            The three matrices are right. But `split` has another layer, `out_proj`: with which weights does it
+            change nothing? And what about the biases, if the heads have some?""",
         ("leaves out_proj as it is", "split.out_proj.", "# split.out_proj."): """
             The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change
             nothing?""",
@@ -220,16 +229,6 @@ transplanting = Exercise(
     "nothing.",
     moral="So the split class is the loop of heads in one product, plus `out_proj`.",
 )
-
-
-@transplanting.mistake
-def copies_three_matrices_and_nothing_else(wrapper, split):
-    """The three matrices are right. But `split` has another layer, `out_proj`: with which weights does it change
-    nothing? And what about the biases, if the heads have some?"""
-    with torch.no_grad():
-        for name in ("W_query", "W_key", "W_value"):
-            parts = [head.get_submodule(name).weight for head in wrapper.heads]
-            split.get_submodule(name).weight.copy_(torch.cat(parts))
 
 
 class SplitAttention(nn.Module):
