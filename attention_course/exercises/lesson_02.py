@@ -1,4 +1,5 @@
 """Exercises of notebook 02: keys by hand, scaled weights, a step of training, and two ways to store a matrix."""
+# After a change: make exercises, then make refresh NOTEBOOK=02
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
 """Exercises of notebook 04: a random mask, the factor that keeps the mean, dropout in its place, and the row sums."""
+# After a change: make exercises, then make refresh NOTEBOOK=04
 
 import torch
 

@@ -1,4 +1,5 @@
 """Exercises of notebook 05: several heads side by side."""
+# After a change: make exercises, then make refresh NOTEBOOK=05
 
 import torch
 from torch import nn

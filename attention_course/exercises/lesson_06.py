@@ -1,4 +1,5 @@
 """Exercises of notebook 06: cut into heads, merge again, copy weights over, and write the complete class."""
+# After a change: make exercises, then make refresh NOTEBOOK=06
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
 """Exercises of notebook 07: a training step, a map, a control, and too few heads."""
+# After a change: make exercises, then make refresh NOTEBOOK=07
 
 import inspect
 

@@ -1,4 +1,5 @@
 """Exercises of notebook 09: what a layer costs, softmax block by block, and a gradient without stored weights."""
+# After a change: make exercises, then make refresh NOTEBOOK=09
 
 import torch
 

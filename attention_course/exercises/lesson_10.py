@@ -1,4 +1,5 @@
 """Exercises of notebook 10: one step with a KV cache, a window in chunks, and padding."""
+# After a change: make exercises, then make refresh NOTEBOOK=10
 
 import torch
 from torch.nn import functional as F

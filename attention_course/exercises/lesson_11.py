@@ -1,4 +1,5 @@
 """Exercises of notebook 11: rotary positions, their scaling, and a penalty for distance."""
+# After a change: make exercises, then make refresh NOTEBOOK=11
 
 import torch
 

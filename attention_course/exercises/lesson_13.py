@@ -1,4 +1,5 @@
 """Exercises of notebook 13: scores for the roles of heads, an ablation, and grouped heads by hand."""
+# After a change: make exercises, then make refresh NOTEBOOK=13
 
 import torch
 
