@@ -170,7 +170,7 @@ def test_cases_are_the_same_each_time_and_fresh(exercise):
 
 
 def test_the_notebooks_hold_the_exercises_as_they_are():
-    """What tools/notebooks/place_exercises.py would write is in the lessons and their solutions: else make exercises."""
+    """Lessons and solutions hold what tools/notebooks/place_exercises.py would write: else, make exercises."""
     from tools.notebooks import place_exercises  # its nbformat costs a moment
 
     for path in LESSONS:
