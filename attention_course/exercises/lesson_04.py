@@ -201,11 +201,7 @@ how_far_rows_stray = Exercise(
         ("takes the mean square for the variance", " * p", ""): """
             You summed the means of the squares. At p = 0 nothing strays, but yours isn't 0. What's missing for a
             variance?""",
-        (
-            "gives the standard deviation",
-            "(weights**2).sum(dim=-1) * p / (1 - p)",
-            "((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5",
-        ): """
+        ("gives the standard deviation", " * p / (1 - p)", " ** 0.5 * (p / (1 - p)) ** 0.5"): """
             That's the standard deviation. How do you get from it to the variance?""",
         ("compares the weights of a row", "(weights**2).sum(dim=-1) * p / (1 - p)", "weights.var(dim=-1)"): """
             You measure how the weights of a row differ from each other. How much does the row's sum differ from mask to

@@ -46,22 +46,14 @@ splitting = Exercise(
     cases=to_split,
     call=or_torchs_refusal,
     mistakes={
-        (
-            "views straight into the last shape",
-            "by_token.transpose(1, 2)",
-            "x.view(b, num_heads, num_tokens, d_out // num_heads)",
-        ): """
+        ("views straight into the last shape", "by_token.transpose(1, 2)", "x.view(b, num_heads, num_tokens, -1)"): """
             The shape is right, but the numbers aren't. `view` keeps their order, so your first head gets all of the
             first tokens, not a part of every token. Which dimension should you cut first, before you move the heads to
             the front?""",
         ("cuts into head_dim parts", "num_heads, d_out // num_heads)", "d_out // num_heads, num_heads)"): """
             You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of
             parts?""",
-        (
-            "lets the heads take turns",
-            "by_token.transpose(1, 2)",
-            "x.view(b, num_tokens, d_out // num_heads, num_heads).permute(0, 3, 1, 2)",
-        ): """
+        ("lets the heads take turns", "by_token.transpose(1, 2)", "x.unflatten(2, (-1, num_heads)).movedim(3, 1)"): """
             The shape is right, but your heads take turns, one number each. Where should the second number of each token
             go, to the first head or to the second?""",
         ("puts the tokens last", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """

@@ -133,11 +133,7 @@ shared_keys = Exercise(
             Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
         ("gives all the first key head", "keys.repeat_interleave(num_heads // len(keys), dim=0)", "keys[:1]"): """
             All your query heads use KV head 0. Which one belongs to the second group?""",
-        (
-            "takes the mean of the key heads",
-            "repeat_interleave(num_heads // len(keys), dim=0)",
-            "mean(dim=0, keepdim=True)",
-        ): """
+        ("takes the mean of the key heads", "keys.repeat", "keys.mean(dim=0, keepdim=True).expand_as(keys).repeat"): """
             You average all KV heads. How many of them should a single query head use?""",
         (
             "divides by the number of KV heads",
@@ -205,11 +201,7 @@ ablating = Exercise(
             You set whole tokens to 0, in all heads. Which dimension of your tensor counts the heads?""",
         ("counts from 1", "parts[:, :, heads]", "parts[:, :, [head - 1 for head in heads]]"): """
             You set the head before each of these to 0. Which number does the first head have?""",
-        (
-            "keeps these and drops the others",
-            "heads] = 0.0",
-            "[n for n in range(num_heads) if n not in heads]] = 0.0",
-        ): """
+        ("keeps these and drops the others", "heads] = 0.0", "[*{*range(num_heads)}.difference(heads)]] = 0.0"): """
             You keep these heads and set all others to 0. Which of the two is an ablation?""",
         ("sets one number per head to 0", "parts[:, :, heads] = 0.0", "parts[:, :, heads, :1] = 0.0"): """
             You set only the first number of each head to 0. How many numbers does a head have?""",
