@@ -2,7 +2,7 @@
 
 import math
 
-from .svg import COLOURS, DASHES, EM, HOLLOW, PALE, SMALL, TOP, Drawing, axes, curve, line, moved, tag, text
+from .svg import AXIS, COLOURS, DASHES, EM, HOLLOW, PALE, SMALL, TOP, Drawing, line, moved, tag, text, title_of
 
 HERE = {"stroke": "currentColor", "stroke_width": 2, "stroke_opacity": 0.5}  # of the line where the reader is
 
@@ -19,9 +19,13 @@ class Chart:
         self.left, self.right, self.top, self.bottom = place
         self.even, self.inset = even, inset
         self.ends = [(even(min(labels)), even(max(labels))) for labels in (x, y)]
-        ticks = [(word, self.y(value)) for value, word in y.items() if word]
-        names = [(word, self.x(value)) for value, word in x.items() if word]
-        self.parts = axes(title, *place, ticks, names)
+        self.parts = [title_of(title, self.right + 10), line(self.left, self.top, self.left, self.bottom)]
+        self.parts.append(line(self.left, self.bottom, self.right, self.bottom))
+        for value, word in y.items():
+            if word:
+                self.parts.append(text(self.left - 5, self.y(value) + 4, word, "end"))
+                self.parts.append(self.across(value, **AXIS | {"stroke_opacity": 0.15}))
+        self.parts += [text(self.x(value), self.bottom + 14, word) for value, word in x.items() if word]
 
     def x(self, value):
         """Where a value is, in pixels."""
@@ -36,9 +40,12 @@ class Chart:
         return self.bottom - min(max(share, 0), 1) * (self.bottom - self.top)
 
     def curve(self, points, name, dot=None, **look):
-        """A line through pairs (x, y); dot: the radius of a circle at its end."""
+        """A line through pairs (x, y), by default in the page's colour; dot: the radius of a circle at its end."""
         spots = [(self.x(x), self.y(y)) for x, y in points]
-        return curve(spots, name, **look) + (tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=dot) if dot else "")
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+        look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look
+        end = tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=dot) if dot else ""
+        return tag("path", says=name, d=f"M{path}", **look) + end
 
     def upright(self, x, **look):
         """A line from the bottom to the top."""

@@ -1,4 +1,4 @@
-"""Arrays to SVG: bars, lines, arcs, and how to combine drawings. Heatmaps are in svg_maps.py.
+"""Arrays to SVG: bars, arcs, and how to combine drawings. Heatmaps are in svg_maps.py, charts with axes in chart.py.
 
 Lengths are in pixels of the page: a picture never grows, and shrinks a little where there's little room. Text, axes
 and frames take the page's colour, dark or light.
@@ -178,21 +178,6 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
         parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, kind, "start"))
         x += 24 + EM * SMALL * len(kind)
     return Drawing("".join(parts), width, TOP + height + foot)
-
-
-def axes(title, left, right, top, bottom, ticks, names):
-    """A chart's title, axes, gridlines and labels. ticks: pairs (label, y) on the y axis; names: (label, x) on x."""
-    parts = [title_of(title, right + 10), line(left, top, left, bottom), line(left, bottom, right, bottom)]
-    for label, y in ticks:
-        parts.append(text(left - 5, y + 4, label, "end"))
-        parts.append(line(left, y, right, y, **AXIS | {"stroke_opacity": 0.15}))
-    return parts + [text(x, bottom + 14, label) for label, x in names]
-
-
-def curve(spots, name, **look):
-    """A line through pairs (x, y), in the page's colour unless `look` says otherwise."""
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
-    return tag("path", says=name, d=f"M{path}", **{"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look)
 
 
 def arcs(weights, names, source, title="", width=240, height=90, far=None):
