@@ -7,14 +7,13 @@ import re
 import pytest
 import torch
 from explorer_page import SVG, check_arcs, check_claim, check_maps, near, numbers, readouts, told, tree_of, words_of
-from test_published_models import kept_by_hand
 from torch.testing import assert_close
 
 from attention_course.explorers.lesson_13 import plain, quoted
 from attention_course.explorers.svg import number
 from attention_helpers import causal_mask
 from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
-from attention_helpers.modern.published import published_models
+from attention_helpers.modern.published import model_cache_bytes, published_models
 from attention_helpers.plots import HEAD_COLOURS
 from attention_helpers.seeded import seeded
 from attention_helpers.training import rotary
@@ -161,11 +160,12 @@ def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
 
 
 def check_models(e, model, num_tokens, kind):
-    """A line and a point for each model, at what was worked out by hand; those without the kind of layer are faded."""
+    """A line and a point for each model, at what its layers keep; those without the kind of layer are faded."""
     state, lengths, rows = e.arrays, [2**n for n in range(10, 21)], {row["name"]: row for row in published_models()}
-    by_hand = {name: [kept_by_hand(name, n) for n in lengths[: 1 if name == "GPT-2 124M" else 11]] for name in rows}
-    assert state.kept == by_hand
-    total, at = kept_by_hand(model, num_tokens), lengths.index(num_tokens)
+    ends = {name: 1 if "learned_positions" in row else 11 for name, row in rows.items()}
+    kept = {name: [model_cache_bytes(row, n) for n in lengths[: ends[name]]] for name, row in rows.items()}
+    assert state.kept == kept
+    total, at = model_cache_bytes(rows[model], num_tokens), lengths.index(num_tokens)
     unit, size = ("GiB", total / 2**30) if total >= 2**30 else ("MiB", total / 2**20)
     assert e.said == (
         f"At {num_tokens:,} tokens {model} keeps {total / num_tokens / 1024:.3g} KiB per token, "
@@ -174,8 +174,8 @@ def check_models(e, model, num_tokens, kind):
     circles = {words.partition(":")[0]: (words, shape) for words, shape in told(tree_of(e)) if shape.get("r")}
     assert {*circles} == {*rows}
     for name, (words, circle) in circles.items():
-        there = min(at, len(by_hand[name]) - 1)
-        each = by_hand[name][there] / lengths[there] / 1024
+        there = min(at, len(kept[name]) - 1)
+        each = kept[name][there] / lengths[there] / 1024
         assert f"{each:.3g} KiB per token at {lengths[there]:,} tokens. Source: {rows[name]['source']}" in words
         spot = float(circle.get("cx")), float(circle.get("cy"))
         assert spot == pytest.approx((64 + there * 44.8, 320 - math.log2(each / 16) * 49), abs=0.1)

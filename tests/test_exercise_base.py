@@ -24,35 +24,32 @@ def cases(generator):
     return [(torch.randn(n, d, generator=generator), n > 2) for n, d in ((2, 3), (4, 1))]
 
 
+def divides_by_nothing(x, flip):
+    return x / None
+
+
+def in_place(x, flip):
+    return x.div_(2) if not flip else x.div_(2).flip(0)
+
+
 @pytest.fixture
 def exercise():
-    exercise = Exercise(
+    return Exercise(
         name="halving",
         solution=halves,
         cases=cases,
         mistakes={
             ("doubles", "/ 2", "* 2"): "You double.",
-            "divides by nothing": ...,
+            ("divides by nothing", divides_by_nothing): """None is
+                no number.""",
             ("forgets to flip", "x.flip(0)", "x"): """
                 You don't
                 | flip.""",
+            ("halves x's own numbers", in_place): "The caller still needs x.",
         },
         hints=["Half.", "Divide."],
         moral="Ah.",
     )
-
-    @exercise.mistake
-    def divides_by_nothing(x, flip):
-        """None is
-        no number."""
-        return x / None
-
-    @exercise.mistake("halves x's own numbers")
-    def in_place(x, flip):
-        """The caller still needs x."""
-        return x.div_(2) if not flip else x.div_(2).flip(0)
-
-    return exercise
 
 
 def test_later_cells_get_the_answer_that_was_right_last_and_else_ours(exercise):
@@ -141,7 +138,7 @@ def test_what_changes_in_a_list_of_arguments_is_compared_unless_the_solution_cha
     assert "changes its argument" in exercise.check(lambda rows: rows[0] + rows[1] + 0 * rows[1].add_(1e-6)).text
 
 
-def test_known_mistakes_keep_their_order_and_those_that_it_lacks_come_last(exercise):
+def test_known_mistakes_are_listed_in_their_order_with_their_replies(exercise):
     lines = exercise.wrong_ways().text.splitlines()
     assert lines[2:] == [
         "| doubles | You double. |",

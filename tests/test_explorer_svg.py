@@ -42,6 +42,7 @@ def test_signed_values_have_no_ink_at_zero_and_a_colour_on_each_side():
     assert low == f'fill="{ink.SIGNED.below}" fill-opacity="1"'
     assert none.endswith('fill-opacity="0"')
     assert high == f'fill="{ink.SIGNED.above}" fill-opacity="1"'  # clipped
+    assert ink.NEUTRAL.cells[-9] == ink.NEUTRAL.cells[9] != ink.NEUTRAL.cells[8]  # of one colour, both are as strong
     assert {"0.6", "0", "-0.6"} <= set(words_of(parsed(cells.colour_bar(0.6, ink.SIGNED))))
 
 
@@ -95,7 +96,7 @@ def test_hidden_cells_are_hatched_by_paths_and_hold_nothing():
 @pytest.mark.parametrize("side", [60, 100, 190])
 @pytest.mark.parametrize("values", [TABLE, -1000 * TABLE, TABLE * 0])
 def test_numbers_stay_inside_their_cells(side, values):
-    tree = parsed(cells.heatmap(values, NAMES, NAMES, side=side, ink=ink.SIGNED))
+    tree = parsed(cells.heatmap(values, NAMES, NAMES, of=cells.Entries(ink.SIGNED), side=side))
     for group in tree.iter(f"{SVG}g"):
         if group.get("pointer-events"):
             size = float(group.get("font-size"))

@@ -149,14 +149,14 @@ CLAIMS = {
         (ALONE, "alt", "Cut by view alone. … Head 2: … “B 1” alike (0.50), mean entropy 0.90 bits. The context …"),
     ],
     "ModelsExplorer": [
-        ({}, "said", "At 131,072 tokens Gemma 4 31B keeps 86.2 KiB per token, 10.78 GiB in all"),
+        ({"model": "Gemma 4 31B"}, "said", "At 131,072 tokens Gemma 4 31B keeps 86.2 KiB per token, 10.78 GiB in all"),
         ({"model": "Llama 2 7B", "num_tokens": 2048}, "32 full", "1.00 GiB, 512 KiB per token"),
         ({"model": "OLMo 3 7B", "num_tokens": 4096}, "24 sliding (4,096)", "1.50 GiB, 384 KiB per token"),
         ({"model": "Qwen3.5 9B"}, "24 linear (delta rule)", "24.0 MiB, 0.188 KiB per token"),
         ({"model": "Qwen3.5 9B"}, "note", ""),
         ({"model": "GPT-2 124M"}, "note", "num_tokens is 1,024 for now: GPT-2 124M has no more positions."),
         ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … sliding layers and others latent …"),
-        ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24.…"),
+        ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24…"),
         ({}, "controls", "… The length of one text show: Models with layers of this kind; the others fade"),
     ],
     "CacheExplorer": [

@@ -2,8 +2,8 @@
 
 A notebook imports one: `from attention_course.exercises import lesson_01 as practice`.
 
-Each exercise lists the mistakes that learners make as edits of its solution, with the reply to each. A mistake that
-isn't an edit is a function or class under `@exercise.mistake`, whose docstring is the reply.
+Each exercise lists the mistakes that learners make, with the reply to each: most are edits of its solution, the others
+functions or classes.
 """
 
 import importlib

@@ -7,7 +7,6 @@ the difference and the case. The answer runs once for each case, as it was writt
 """
 
 import inspect
-import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,9 +44,8 @@ class Exercise:
     generator.
     call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries
     of them. What it draws is the same each time, and leaves the notebook's random numbers alone: see `running.run`.
-    mistakes: from edits of the solution, (name, old, new), to the replies: `old` is replaced by `new` everywhere in the
-    solution's source. A mistake that isn't an edit is a function or class under `@exercise.mistake`; it comes last, or
-    where its name is in this dictionary, with `...` for the reply. The first one that fits is named, so order counts.
+    mistakes: the replies, by mistake. One is an edit of the solution, (name, old, new), which replaces `old` by `new`
+    everywhere in its source, or (name, wrong), a function or class. The first one that fits is named, so order counts.
     hints: from gentle to plain. why: what makes the solution right, for those who look it up. moral: what to say to
     someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
@@ -78,31 +76,14 @@ class Exercise:
         self.answer_name = self.solution.__name__
         self.stub = textwrap.dedent(self.stub).strip() or stub_of(self.solution)
         self.right_answer = None  # the last one that was right in this kernel
-        self.written_mistakes = {}
-
-    def mistake(self, wrong, name=None):
-        """Decorator: a function or class that makes a known mistake. Its docstring is the reply, in one paragraph.
-
-        Its identifier in words is the mistake's name: `forgets_the_root`, `LetsTheFutureLeak`. A name that can't be an
-        identifier is given: `@exercise.mistake("scales by d_in")`.
-        """
-        if isinstance(wrong, str):
-            return lambda function: self.mistake(function, wrong)
-        name = name or re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", wrong.__name__).lower()
-        self.written_mistakes[name] = Mistake(name, wrong, paragraph(wrong.__doc__))
-        return wrong
 
     @cached_property
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
-        known = {}
-        for edit, reply in self.mistakes.items():
-            if reply is ...:
-                known[edit] = self.written_mistakes[edit]
-            else:
-                name, old, new = edit
-                known[name] = Mistake(name, edited(self.solution, old, new), paragraph(reply))
-        return [*(known | self.written_mistakes).values()]
+        return [
+            Mistake(name, wrong[0] if len(wrong) == 1 else edited(self.solution, *wrong), paragraph(reply))
+            for (name, *wrong), reply in self.mistakes.items()
+        ]
 
     @property
     def done(self):

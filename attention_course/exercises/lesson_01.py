@@ -1,4 +1,5 @@
 """Exercises of notebook 01: from dot products to context vectors, and the digit that a question reads."""
+# After a change: make exercises, then make refresh NOTEBOOK=01
 
 import math
 
@@ -215,11 +216,7 @@ read_the_digit = Exercise(
         ("returns the first three weights", "return context[3:6]", "return weights[:3]"): """
             These are three of the weights, one per token. Which vectors do you average with them, so that you can read
             the digits there?""",
-        (
-            "leaves out the question's own weight",
-            "weights = torch.softmax(scores, dim=0)",
-            "weights = torch.cat([torch.softmax(scores[:-1], dim=0), torch.zeros(1)])",
-        ): """
+        ("leaves out the question's own weight", "scores, dim", "scores.where(inputs[:, 6] == 0, -torch.inf), dim"): """
             You leave the question out of its own average. That would help! But here every token is a key, and the
             question is one of them.""",
     },

@@ -1,4 +1,5 @@
 """Exercises of notebook 02: keys by hand, scaled weights, a step of training, and two ways to store a matrix."""
+# After a change: make exercises, then make refresh NOTEBOOK=02
 
 import torch
 from torch import nn
@@ -196,6 +197,13 @@ def moved(answer, v2):
     return found
 
 
+def takes_the_weights_over_without_transposing(v2):
+    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
+    for name in MATRICES:
+        setattr(v1, name, nn.Parameter(getattr(v2, name).weight.clone()))
+    return v1
+
+
 weights_into_v1 = Exercise(
     name="weights_into_v1",
     imports="from attention_helpers import SelfAttention_v1",
@@ -210,7 +218,9 @@ weights_into_v1 = Exercise(
         ("copies without transposing", ".weight.T", ".weight"): """
             You copy the matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if
             they're square. What's missing?""",
-        "takes the weights over without transposing": ...,
+        ("takes the weights over without transposing", takes_the_weights_over_without_transposing): """
+            You use v2's matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if
+            they're square. A copy isn't enough: what else does each matrix need?""",
         ("reshapes instead of transposing", ".weight.T", ".weight.reshape(v2.d_in, v2.d_out)"): """
             The shapes fit, but reshaping only fills new rows in the old order. What turns rows into columns?""",
         ("shares memory with v2", ".copy_(", " = nn.Parameter("): """
@@ -228,16 +238,6 @@ weights_into_v1 = Exercise(
     "To be sure, compare the outputs: `max_difference(v1(x), v2(x))` is below 1e-6.",
     moral="That's how you move weights between implementations. Notebook 06 does it with several heads.",
 )
-
-
-@weights_into_v1.mistake
-def takes_the_weights_over_without_transposing(v2):
-    """You use v2's matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if they're
-    square. A copy isn't enough: what else does each matrix need?"""
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    for name in MATRICES:
-        setattr(v1, name, nn.Parameter(getattr(v2, name).weight.clone()))
-    return v1
 
 
 EXERCISES = [keys_by_hand, weights_that_are_scaled, step_by_hand, weights_into_v1]

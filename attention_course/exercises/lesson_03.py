@@ -1,4 +1,5 @@
 """Exercises of notebook 03: hide the future, and find out whether it is hidden."""
+# After a change: make exercises, then make refresh NOTEBOOK=03
 
 import inspect
 
@@ -29,6 +30,11 @@ def scaled_scores(generator):
     return [(scores,) for scores in (*lookups, wide, torch.ones(1, 1))]
 
 
+def masks_after_softmax_and_divides(scores):
+    kept = torch.softmax(scores, dim=-1).tril()
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
 hide_the_future = Exercise(
     name="hide_the_future",
     title="Hide the future",
@@ -56,7 +62,9 @@ hide_the_future = Exercise(
         ("masks after softmax", ".masked_fill(future, -torch.inf), dim=-1)", ", dim=-1).masked_fill(future, 0.0)"): """
             You mask after softmax, when the hidden tokens have already taken their part of the row. What do your rows
             sum to?""",
-        "masks after softmax and divides": ...,
+        ("masks after softmax and divides", masks_after_softmax_and_divides): """
+            That's right on paper. But next to a hidden score of 1000, softmax leaves 0 for all others, and 0/0 is
+            NaN. What if softmax never sees the hidden scores?""",
         ("throws the masked copy away", "scores.masked_fill(future, -torch.inf)", "scores"): """
             Nothing is hidden, so the early question reads its answer from the future. `masked_fill` returns a masked
             copy. Does softmax get that copy?""",
@@ -80,14 +88,6 @@ hide_the_future = Exercise(
     "matter how large a hidden one was.",
     moral="The early question guesses, and the late one finds its pair.",
 )
-
-
-@hide_the_future.mistake
-def masks_after_softmax_and_divides(scores):
-    """That's right on paper. But next to a hidden score of 1000, softmax leaves 0 for all others, and 0/0 is NaN. What
-    if softmax never sees the hidden scores?"""
-    kept = torch.softmax(scores, dim=-1).tril()
-    return kept / kept.sum(dim=-1, keepdim=True)
 
 
 def leaks(f, x):

@@ -1,4 +1,5 @@
 """Exercises of notebook 04: a random mask, the factor that keeps the mean, dropout in its place, and the row sums."""
+# After a change: make exercises, then make refresh NOTEBOOK=04
 
 import torch
 
@@ -125,6 +126,14 @@ def places(generator):
         yield scores, mask, values, Dropout(p, generator=torch.Generator().manual_seed(queries)).train(queries != 3)
 
 
+def drops_the_masked_scores(scores, mask, values, dropout):
+    return torch.softmax(dropout(scores.masked_fill(mask, -torch.inf)), dim=-1) @ values
+
+
+def drops_the_scores_before_the_mask(scores, mask, values, dropout):
+    return torch.softmax(dropout(scores).masked_fill(mask, -torch.inf), dim=-1) @ values
+
+
 dropout_in_its_place = Exercise(
     name="dropout_in_its_place",
     title="Dropout in its place",
@@ -134,8 +143,12 @@ dropout_in_its_place = Exercise(
     solution=context_with_dropout,
     cases=places,
     mistakes={
-        "drops the masked scores": ...,
-        "drops the scores before the mask": ...,
+        ("drops the masked scores", drops_the_masked_scores): """
+            You drop scores that are already masked. Minus infinity times 0 is NaN, and softmax spreads it over the
+            row. Where does a zero mean that a token isn't read?""",
+        ("drops the scores before the mask", drops_the_scores_before_the_mask): """
+            You drop scores. But a score of 0 isn't a weight of 0, so after softmax that token is still read. What
+            should be 0?""",
         ("makes the rows sum to 1 again", "dropout(weights)", "by_their_sums(dropout(weights))"): """
             You divide by the row sums after dropout, which cancels the factor 1/(1 - p) and turns a row that lost
             everything into 0/0. Do the rows have to sum to 1 there?""",
@@ -164,20 +177,6 @@ dropout_in_its_place = Exercise(
 )
 
 
-@dropout_in_its_place.mistake
-def drops_the_masked_scores(scores, mask, values, dropout):
-    """You drop scores that are already masked. Minus infinity times 0 is NaN, and softmax spreads it over the row.
-    Where does a zero mean that a token isn't read?"""
-    return torch.softmax(dropout(scores.masked_fill(mask, -torch.inf)), dim=-1) @ values
-
-
-@dropout_in_its_place.mistake
-def drops_the_scores_before_the_mask(scores, mask, values, dropout):
-    """You drop scores. But a score of 0 isn't a weight of 0, so after softmax that token is still read. What should
-    be 0?"""
-    return torch.softmax(dropout(scores).masked_fill(mask, -torch.inf), dim=-1) @ values
-
-
 def variance_of_row_sums(weights, p):
     """Variances (...) of the row sums of weights (..., num_keys) after dropout, over all masks."""
     return (weights**2).sum(dim=-1) * p / (1 - p)
@@ -202,11 +201,7 @@ how_far_rows_stray = Exercise(
         ("takes the mean square for the variance", " * p", ""): """
             You summed the means of the squares. At p = 0 nothing strays, but yours isn't 0. What's missing for a
             variance?""",
-        (
-            "gives the standard deviation",
-            "(weights**2).sum(dim=-1) * p / (1 - p)",
-            "((weights**2).sum(dim=-1) * p / (1 - p)) ** 0.5",
-        ): """
+        ("gives the standard deviation", " * p / (1 - p)", " ** 0.5 * (p / (1 - p)) ** 0.5"): """
             That's the standard deviation. How do you get from it to the variance?""",
         ("compares the weights of a row", "(weights**2).sum(dim=-1) * p / (1 - p)", "weights.var(dim=-1)"): """
             You measure how the weights of a row differ from each other. How much does the row's sum differ from mask to

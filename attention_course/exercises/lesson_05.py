@@ -1,4 +1,5 @@
 """Exercises of notebook 05: several heads side by side."""
+# After a change: make exercises, then make refresh NOTEBOOK=05
 
 import torch
 from torch import nn
@@ -247,11 +248,7 @@ parameters_of_heads = Exercise(
             That's right with biases. How many are there if `qkv_bias` is `False`?""",
         ("counts one bias per head", "3 * of_one_matrix", "(3 * d_in * d_out + d_out * qkv_bias)"): """
             That's right without biases. With them, you count one per head. How many `nn.Linear` does a head have?""",
-        (
-            "counts the biases of one head",
-            "num_heads * 3 * of_one_matrix",
-            "num_heads * 3 * d_in * d_out + 3 * d_out * qkv_bias",
-        ): """
+        ("counts the biases of one head", "3 * of_one_matrix", "3 * d_in * d_out + 3 * d_out * qkv_bias"): """
             That's right without biases. With them, you count those of one head only. How many heads have some?""",
         ("counts the masks", "3 * of_one_matrix", "(3 * of_one_matrix + context_length**2)"): """
             You count the masks too. A mask is a buffer, so it moves with the layer. But is it trained?""",

@@ -1,4 +1,5 @@
 """Exercises of notebook 06: cut into heads, merge again, copy weights over, and write the complete class."""
+# After a change: make exercises, then make refresh NOTEBOOK=06
 
 import torch
 from torch import nn
@@ -45,22 +46,14 @@ splitting = Exercise(
     cases=to_split,
     call=or_torchs_refusal,
     mistakes={
-        (
-            "views straight into the last shape",
-            "by_token.transpose(1, 2)",
-            "x.view(b, num_heads, num_tokens, d_out // num_heads)",
-        ): """
+        ("views straight into the last shape", "by_token.transpose(1, 2)", "x.view(b, num_heads, num_tokens, -1)"): """
             The shape is right, but the numbers aren't. `view` keeps their order, so your first head gets all of the
             first tokens, not a part of every token. Which dimension should you cut first, before you move the heads to
             the front?""",
         ("cuts into head_dim parts", "num_heads, d_out // num_heads)", "d_out // num_heads, num_heads)"): """
             You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of
             parts?""",
-        (
-            "lets the heads take turns",
-            "by_token.transpose(1, 2)",
-            "x.view(b, num_tokens, d_out // num_heads, num_heads).permute(0, 3, 1, 2)",
-        ): """
+        ("lets the heads take turns", "by_token.transpose(1, 2)", "x.unflatten(2, (-1, num_heads)).movedim(3, 1)"): """
             The shape is right, but your heads take turns, one number each. Where should the second number of each token
             go, to the first head or to the second?""",
         ("puts the tokens last", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """
@@ -169,6 +162,13 @@ def after_transplant(answer, wrapper, split, x):
     return split(x)
 
 
+def copies_three_matrices_and_nothing_else(wrapper, split):
+    with torch.no_grad():
+        for name in ("W_query", "W_key", "W_value"):
+            parts = [head.get_submodule(name).weight for head in wrapper.heads]
+            split.get_submodule(name).weight.copy_(torch.cat(parts))
+
+
 transplanting = Exercise(
     name="transplanting",
     title="A wrapper's weights in the split class",
@@ -185,7 +185,9 @@ transplanting = Exercise(
         ("joins, then transposes", "weight for part in parts])", "weight for part in parts], dim=1).T"): """
             You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape
             fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?""",
-        "copies three matrices and nothing else": ...,
+        ("copies three matrices and nothing else", copies_three_matrices_and_nothing_else): """
+            The three matrices are right. But `split` has another layer, `out_proj`: with which weights does it
+            change nothing? And what about the biases, if the heads have some?""",
         ("leaves out_proj as it is", "split.out_proj.", "# split.out_proj."): """
             The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change
             nothing?""",
@@ -220,16 +222,6 @@ transplanting = Exercise(
     "nothing.",
     moral="So the split class is the loop of heads in one product, plus `out_proj`.",
 )
-
-
-@transplanting.mistake
-def copies_three_matrices_and_nothing_else(wrapper, split):
-    """The three matrices are right. But `split` has another layer, `out_proj`: with which weights does it change
-    nothing? And what about the biases, if the heads have some?"""
-    with torch.no_grad():
-        for name in ("W_query", "W_key", "W_value"):
-            parts = [head.get_submodule(name).weight for head in wrapper.heads]
-            split.get_submodule(name).weight.copy_(torch.cat(parts))
 
 
 class SplitAttention(nn.Module):

@@ -1,4 +1,5 @@
 """Exercises of notebook 07: a training step, a map, a control, and too few heads."""
+# After a change: make exercises, then make refresh NOTEBOOK=07
 
 import inspect
 
@@ -119,6 +120,22 @@ def three_steps(step, x, answers, rate):
     }
 
 
+def forgets_only_after_the_step(model, optimizer, loss_function, x, answers):
+    loss = loss_function(model(x), answers)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+def steps_before_backward(model, optimizer, loss_function, x, answers):
+    loss = loss_function(model(x), answers)
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.backward()
+    return loss.item()
+
+
 one_training_step = Exercise(
     name="one_training_step",
     title="A training step",
@@ -131,8 +148,11 @@ one_training_step = Exercise(
     mistakes={
         ("never forgets", "    optimizer.zero_grad()\n", ""): """
             You never forget old gradients. `backward` adds to what's there, so what does each step move along?""",
-        "forgets only after the step": ...,
-        "steps before backward": ...,
+        ("forgets only after the step", forgets_only_after_the_step): """
+            Forgetting after the step keeps your own steps apart. But what happens to old gradients in your first
+            step?""",
+        ("steps before backward", steps_before_backward): """
+            You move before this batch has any gradients. Whose gradients does your step use?""",
         ("steps without gradients", "loss.backward()", "loss.backward()\n    optimizer.zero_grad()"): """
             Your `step` comes after `zero_grad`, with no `backward` between them. Which gradients can it use then?""",
         ("takes no step", "    optimizer.step()\n", ""): """
@@ -160,32 +180,19 @@ one_training_step = Exercise(
 )
 
 
-@one_training_step.mistake
-def forgets_only_after_the_step(model, optimizer, loss_function, x, answers):
-    """Forgetting after the step keeps your own steps apart. But what happens to old gradients in your first step?"""
-    loss = loss_function(model(x), answers)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss.item()
-
-
-@one_training_step.mistake
-def steps_before_backward(model, optimizer, loss_function, x, answers):
-    """You move before this batch has any gradients. Whose gradients does your step use?"""
-    loss = loss_function(model(x), answers)
-    optimizer.step()
-    optimizer.zero_grad()
-    loss.backward()
-    return loss.item()
-
-
 def control_batch(task, generator):
     """x and answers of a LookupTask whose letters no longer say which digit is right."""
     x, answers = task.batch(generator)
     order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)  # (b, pairs)
     x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
     return x, answers
+
+
+def makes_the_answers_follow(task, generator):
+    x, _ = control_batch(task, generator)
+    asked = x[:, -1, : task.questions] - task.letters * torch.arange(1, task.questions + 1)  # (b, questions)
+    place = (x[:, None, :-1, 0] == asked.unsqueeze(2)).int().argmax(dim=2)  # of the letter asked for
+    return x, x[:, :-1, 1].gather(1, place) - 3 * task.letters
 
 
 control_run = Exercise(
@@ -223,7 +230,9 @@ control_run = Exercise(
         ): """
             You move the digits one after another, and overwrite some that a later pair still needs. Can you read all of
             them first?""",
-        "makes the answers follow": ...,
+        ("makes the answers follow", makes_the_answers_follow): """
+            Your answers follow the digits to their new letters, so this is the same task again. What shouldn't
+            change?""",
         (
             "shuffles the answers",
             "x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)",
@@ -244,15 +253,6 @@ control_run = Exercise(
     "control_batch(LookupTask(), g)`. All that's left is to guess the most frequent digit, which is right about "
     "one time in three.",
 )
-
-
-@control_run.mistake
-def makes_the_answers_follow(task, generator):
-    """Your answers follow the digits to their new letters, so this is the same task again. What shouldn't change?"""
-    x, _ = control_batch(task, generator)
-    asked = x[:, -1, : task.questions] - task.letters * torch.arange(1, task.questions + 1)  # (b, questions)
-    place = (x[:, None, :-1, 0] == asked.unsqueeze(2)).int().argmax(dim=2)  # of the letter asked for
-    return x, x[:, :-1, 1].gather(1, place) - 3 * task.letters
 
 
 def right_answers(shares, digits, values, output_layer):

@@ -1,4 +1,5 @@
 """Exercises of notebook 08: what a loss can hide, and two tests that find it."""
+# After a change: make exercises, then make refresh NOTEBOOK=08
 
 import torch
 from torch.nn import functional as F
@@ -49,11 +50,7 @@ cut_the_future = Exercise(
         ("cuts off the past", "model(x[:, :n]) - complete[:, :n]", "model(x[:, n:]) - complete[:, n:]"): """
             You cut off the beginning, so you test whether tokens read the past. They should. Which end is the
             future?""",
-        (
-            "compares tokens with the ones after them",
-            "model(x[:, :n]) - complete[:, :n]",
-            "model(x[:, :n])[:, -1] - complete[:, n]",
-        ): """
+        ("compares tokens with the ones after them", ":n]) - complete[:, :n]", ":n])[:, -1] - complete[:, n]"): """
             You compare the last token of the prefix with the token after it, so even a causal model fails your test.
             Which row of the complete logits belongs to the same token?""",
         ("takes rounding for a leak", "1e-4", "0"): """
@@ -125,11 +122,7 @@ how_much_too_low = Exercise(
         ("hides the future behind zeros", "x[:, :n])[:, -1]", "x * (torch.arange(x.shape[1]) < n))[:, n - 1]"): """
             You put the token id 0 where the future was. But 0 is a character too, and a leaky model reads it. Can you
             leave the future out altogether?""",
-        (
-            "averages over the whole prefix",
-            "[:, -1], targets[:, n - 1]",
-            ".flatten(0, 1), targets[:, :n].flatten()",
-        ): """
+        ("averages over the whole prefix", "[:, -1], targets[:, n - 1]", ".mT, targets[:, :n]"): """
             You take the loss at all positions of each prefix, but all except the last can see the character that comes
             next. Which one can't?""",
         (
@@ -191,21 +184,13 @@ shifted_targets = Exercise(
         ("forgets the shift", "token_ids[1 : count * window + 1]", "token_ids[: count * window]"): """
             Your targets are the inputs themselves. Every token sees itself, with any mask, so which loss can a model
             reach by copying?""",
-        (
-            "shifts within each window",
-            "token_ids[1 : count * window + 1].view(count, window)",
-            "x.roll(-1, dims=1)",
-        ): """
+        ("shifts within each window", "token_ids[1 : count * window + 1]", "x.roll(-1, dims=1)"): """
             You shift each window by itself, so its last target is its own first token. Where is the token that comes
             next in the text?""",
         ("shifts the wrong way", "token_ids[1 : count * window + 1]", "token_ids.roll(1)[: count * window]"): """
             Your targets are the tokens before, which a causal model has already read. In which direction should it
             predict?""",
-        (
-            "shifts by two",
-            "token_ids[1 : count * window + 1]",
-            "torch.cat((token_ids[2:], token_ids[:1]))[: count * window]",
-        ): """
+        ("shifts by two", "token_ids[1 : count * window + 1]", "token_ids.roll(-2)[: count * window]"): """
             Your targets are two tokens ahead. How far ahead is the next one?""",
         ("swaps inputs and targets", "return x, targets", "return targets, x"): """
             You return the targets first. Which of the two does the model read?""",

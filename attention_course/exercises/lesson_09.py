@@ -1,4 +1,5 @@
 """Exercises of notebook 09: what a layer costs, softmax block by block, and a gradient without stored weights."""
+# After a change: make exercises, then make refresh NOTEBOOK=09
 
 import torch
 
@@ -108,6 +109,20 @@ def long_rows(generator):
         yield scores, torch.randn(num_tokens, head_dim, generator=generator), size
 
 
+def mean_of_softmaxes(blocks):
+    contexts = [torch.softmax(scores, dim=0) @ values for scores, values in blocks]
+    return sum(contexts) / len(contexts)
+
+
+def sum_of_softmaxes(blocks):
+    return sum(torch.softmax(scores, dim=0) @ values for scores, values in blocks)
+
+
+def keeps_the_blocks(blocks):
+    scores, values = zip(*blocks, strict=True)
+    return torch.softmax(torch.cat(scores), dim=0) @ torch.cat(values)
+
+
 block_by_block = Exercise(
     name="block_by_block",
     title="Softmax, block by block",
@@ -144,8 +159,12 @@ block_by_block = Exercise(
         ("takes no maximum", "raised = max(largest, scores.max())", "raised = largest = torch.zeros(())"): """
             That's right for small scores. But in float32 `exp(1000)` is inf, and `exp(-1000)` is 0. What does softmax
             subtract to avoid that?""",
-        "takes a softmax in each block, and their mean": ...,
-        "takes a softmax in each block, and their sum": ...,
+        ("takes a softmax in each block, and their mean", mean_of_softmaxes): """
+            All your blocks count the same, even if one of them has all the large scores. Which sum should run over
+            all blocks?""",
+        ("takes a softmax in each block, and their sum", sum_of_softmaxes): """
+            The weights of each block sum to 1, so those of three blocks sum to 3. Which sum should run over all
+            blocks?""",
         (
             "divides in each block",
             "exponentials @ values\n        largest = raised\n    return context / total",
@@ -154,7 +173,9 @@ block_by_block = Exercise(
             You divide in each block. What has a context vector been divided by when the next block is added?""",
         ("forgets to divide", " / total", ""): """
             The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?""",
-        "keeps the blocks": ...,
+        ("keeps the blocks", keeps_the_blocks): """
+            You keep the blocks, but they share their memory, so the last one overwrote the others. Which running
+            values would be enough?""",
         ("loops twice", "-torch.inf", "max(scores.max() for scores, _ in blocks)"): """
             Your second loop gets nothing, because the blocks come only once. Can you start with the largest score so
             far, and correct the sums when it rises?""",
@@ -172,28 +193,6 @@ block_by_block = Exercise(
     moral="That's how a fast kernel goes through the keys in blocks, and never stores a complete row of the score "
     "matrix.",
 )
-
-
-@block_by_block.mistake("takes a softmax in each block, and their mean")
-def mean_of_softmaxes(blocks):
-    """All your blocks count the same, even if one of them has all the large scores. Which sum should run over all
-    blocks?"""
-    contexts = [torch.softmax(scores, dim=0) @ values for scores, values in blocks]
-    return sum(contexts) / len(contexts)
-
-
-@block_by_block.mistake("takes a softmax in each block, and their sum")
-def sum_of_softmaxes(blocks):
-    """The weights of each block sum to 1, so those of three blocks sum to 3. Which sum should run over all blocks?"""
-    return sum(torch.softmax(scores, dim=0) @ values for scores, values in blocks)
-
-
-@block_by_block.mistake
-def keeps_the_blocks(blocks):
-    """You keep the blocks, but they share their memory, so the last one overwrote the others. Which running values
-    would be enough?"""
-    scores, values = zip(*blocks, strict=True)
-    return torch.softmax(torch.cat(scores), dim=0) @ torch.cat(values)
 
 
 def block_gradient(queries, keys, start, log_total, grad_context):

@@ -1,4 +1,5 @@
 """Exercises of notebook 10: one step with a KV cache, a window in chunks, and padding."""
+# After a change: make exercises, then make refresh NOTEBOOK=10
 
 import torch
 from torch.nn import functional as F
@@ -56,22 +57,14 @@ step_with_cache = Exercise(
             The context is right, but two of your results have changed places. In which order should they be
             returned?""",
         # Zeros are what torch returns for a row in which nothing is kept.
-        (
-            "hides what it should keep",
-            "F.scaled_dot_product_attention(queries, keys, values)",
-            "torch.zeros_like(queries)",
-        ): """
+        ("hides what it should keep", "(queries, keys, values)", "(queries, keys, 0 * values)"): """
             Your context is 0, so your token sees nothing. If you use a mask, what does True mean in
             `scaled_dot_product_attention`? And which tokens need hiding from the last one?""",
         ("doesn't scale", "(queries, keys, values)", "(queries, keys, values, scale=1.0)"): """
             Your scores go into softmax as they are. What are they divided by first?""",
         ("scales twice", "(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): """
             You scale the scores twice. What does `scaled_dot_product_attention` do to them by itself?""",
-        (
-            "scales by d_out",
-            "(queries, keys, values)",
-            "(queries, keys, values, scale=(queries.shape[1] * queries.shape[-1]) ** -0.5)",
-        ): """
+        ("scales by d_out", "(queries, keys, values)", "(queries, keys, values, scale=queries[0].numel() ** -0.5)"): """
             You divide by the root of d_out. But how many products does the score of one head add up?""",
         (
             "takes the softmax over the queries",

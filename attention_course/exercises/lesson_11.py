@@ -1,4 +1,5 @@
 """Exercises of notebook 11: rotary positions, their scaling, and a penalty for distance."""
+# After a change: make exercises, then make refresh NOTEBOOK=11
 
 import torch
 
@@ -28,6 +29,11 @@ def tokens_in_places(generator):
     ]
 
 
+def pairs_the_halves(x, positions, base):
+    order = torch.arange(x.shape[1]).view(2, -1).T.flatten()  # entry i next to entry i + head_dim / 2
+    return rotate_pairs(x[:, order], positions, base)[:, order.argsort()]
+
+
 turning = Exercise(
     name="turning",
     title="Rotate by hand",
@@ -40,7 +46,9 @@ turning = Exercise(
         ("rotates the other way round", "angles = positions", "angles = -positions"): """
             You rotate clockwise. A model trained like that would be as good, but the weights of a published one would
             give other scores. Which of the two sines has the minus?""",
-        "pairs the halves": ...,
+        ("pairs the halves", pairs_the_halves): """
+            You pair entry i with entry i + head_dim / 2. That's the half-split layout, which many models use. Which
+            entries make a pair here?""",
         ("rotates all pairs alike", " * base ** (-2 * pair / head_dim)", ""): """
             All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in
             the exponent?""",
@@ -64,14 +72,6 @@ turning = Exercise(
     "on the difference of their angles, which is the distance of the tokens times the pair's frequency.",
     moral="If queries and keys are rotated like this, their scores depend on how far apart two tokens are.",
 )
-
-
-@turning.mistake
-def pairs_the_halves(x, positions, base):
-    """You pair entry i with entry i + head_dim / 2. That's the half-split layout, which many models use. Which entries
-    make a pair here?"""
-    order = torch.arange(x.shape[1]).view(2, -1).T.flatten()  # entry i next to entry i + head_dim / 2
-    return rotate_pairs(x[:, order], positions, base)[:, order.argsort()]
 
 
 def scale_frequencies(frequencies, factor, original, low, high):

@@ -1,4 +1,5 @@
 """Exercises of notebook 13: scores for the roles of heads, an ablation, and grouped heads by hand."""
+# After a change: make exercises, then make refresh NOTEBOOK=13
 
 import torch
 
@@ -132,11 +133,7 @@ shared_keys = Exercise(
             Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
         ("gives all the first key head", "keys.repeat_interleave(num_heads // len(keys), dim=0)", "keys[:1]"): """
             All your query heads use KV head 0. Which one belongs to the second group?""",
-        (
-            "takes the mean of the key heads",
-            "repeat_interleave(num_heads // len(keys), dim=0)",
-            "mean(dim=0, keepdim=True)",
-        ): """
+        ("takes the mean of the key heads", "keys.repeat", "keys.mean(dim=0, keepdim=True).expand_as(keys).repeat"): """
             You average all KV heads. How many of them should a single query head use?""",
         (
             "divides by the number of KV heads",
@@ -180,6 +177,17 @@ def drawn_contexts(generator):
     return [(*normal(generator, (b, n, heads * width)), chosen, heads) for b, n, heads, width, chosen in sizes]
 
 
+def cuts_across_the_heads(context, heads, num_heads):
+    parts = context.unflatten(-1, (-1, num_heads)).clone()
+    parts[..., heads] = 0.0
+    return parts.flatten(2)
+
+
+def removes_the_numbers(context, heads, num_heads):
+    parts = context.unflatten(-1, (num_heads, -1))
+    return parts[:, :, [n for n in range(num_heads) if n not in heads]].flatten(2)
+
+
 ablating = Exercise(
     name="ablating",
     title="Take heads away",
@@ -193,14 +201,16 @@ ablating = Exercise(
             You set whole tokens to 0, in all heads. Which dimension of your tensor counts the heads?""",
         ("counts from 1", "parts[:, :, heads]", "parts[:, :, [head - 1 for head in heads]]"): """
             You set the head before each of these to 0. Which number does the first head have?""",
-        (
-            "keeps these and drops the others",
-            "heads] = 0.0",
-            "[n for n in range(num_heads) if n not in heads]] = 0.0",
-        ): """
+        ("keeps these and drops the others", "heads] = 0.0", "[*{*range(num_heads)}.difference(heads)]] = 0.0"): """
             You keep these heads and set all others to 0. Which of the two is an ablation?""",
         ("sets one number per head to 0", "parts[:, :, heads] = 0.0", "parts[:, :, heads, :1] = 0.0"): """
             You set only the first number of each head to 0. How many numbers does a head have?""",
+        ("cuts across the heads", cuts_across_the_heads): """
+            You set every num_heads-th number to 0, but a head's numbers are next to each other. Which dimension
+            comes first when you cut d_model, the heads or the numbers of a head?""",
+        ("removes the numbers", removes_the_numbers): """
+            You remove the heads' numbers, so what's left is too narrow for `out_proj`. What should be in their
+            place?""",
     },
     hints=[
         "First cut d_model into heads, as notebook 06 does. Which shape does that give?",
@@ -211,23 +221,6 @@ ablating = Exercise(
     "into a dimension of their own, and a list of numbers selects several of them at once.",
     moral="What `out_proj` makes of zeros is 0, so these heads add nothing to the residual stream.",
 )
-
-
-@ablating.mistake
-def cuts_across_the_heads(context, heads, num_heads):
-    """You set every num_heads-th number to 0, but a head's numbers are next to each other. Which dimension comes first
-    when you cut d_model, the heads or the numbers of a head?
-    """
-    parts = context.unflatten(-1, (-1, num_heads)).clone()
-    parts[..., heads] = 0.0
-    return parts.flatten(2)
-
-
-@ablating.mistake
-def removes_the_numbers(context, heads, num_heads):
-    """You remove the heads' numbers, so what's left is too narrow for `out_proj`. What should be in their place?"""
-    parts = context.unflatten(-1, (num_heads, -1))
-    return parts[:, :, [n for n in range(num_heads) if n not in heads]].flatten(2)
 
 
 EXERCISES = [induction, ablating, previous_token, shared_keys]

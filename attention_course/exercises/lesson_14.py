@@ -1,4 +1,5 @@
 """Exercises of notebook 14: the one sum, the merge of two blocks, an order that evens the work, and bytes."""
+# After a change: make exercises, then make refresh NOTEBOOK=14
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -26,22 +26,23 @@ class Ink(NamedTuple):
     """
 
     group: str
-    cells: list
-    numbers: list
+    cells: dict
+    numbers: dict
     below: str  # the colour of negative values
     above: str
 
 
 def numbers_on(colour):
-    """By level from 0 to FULL, the attribute of a number in a cell of this colour."""
+    """By level, the attribute of a number in a cell of this colour."""
     shares = np.linspace(0, 1, FULL + 1)[:, None]
     light, dark = luminance(PAGES * (1 - shares) + np.array(to_rgb(colour)) * shares) + 0.05
     white = np.minimum(1.05 / light, 1.05 / dark) >= READABLE
     own = np.minimum(light / 0.05, 1.05 / dark) >= READABLE  # black on the light page, white on the dark one
-    return ['fill="#fff"' if a else "" if b else 'fill="#000"' for a, b in zip(white, own, strict=True)]
+    looks = ['fill="#fff"' if a else "" if b else 'fill="#000"' for a, b in zip(white, own, strict=True)]
+    return {level: looks[abs(level)] for level in SHARES}
 
 
-SHARES = [f'fill-opacity="{level / FULL:.3g}"' for level in range(FULL + 1)]
+SHARES = {level: f'fill-opacity="{abs(level) / FULL:.3g}"' for level in range(-FULL, FULL + 1)}
 
 
 @lru_cache
@@ -49,9 +50,9 @@ def ink(above, below=None):
     """An Ink of one colour, or of one for positive and one for negative values."""
     if below is None:
         return Ink(f'fill="{above}"', SHARES, numbers_on(above), above, above)
-    high, low = ([f'fill="{colour}" {share}' for share in SHARES] for colour in (above, below))
-    # Python counts negative indices from the end, where the negative levels are.
-    return Ink("", high + low[:0:-1], numbers_on(above) + numbers_on(below)[:0:-1], below, above)
+    cells = {level: f'fill="{below if level < 0 else above}" {share}' for level, share in SHARES.items()}
+    low, high = numbers_on(below), numbers_on(above)
+    return Ink("", cells, {level: (low if level < 0 else high)[level] for level in SHARES}, below, above)
 
 
 def head_ink(head):
@@ -59,7 +60,9 @@ def head_ink(head):
 
 
 WEIGHTS, SIGNED, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
-PAGE = Ink('fill="currentColor"', SHARES, [""] * (FULL + 1), "currentColor", "currentColor")  # for no head's colour
+PAGE = Ink(
+    'fill="currentColor"', SHARES, dict.fromkeys(SHARES, ""), "currentColor", "currentColor"
+)  # for no head's colour
 
 
 def levels(values, limit=1.0):

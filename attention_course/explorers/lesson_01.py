@@ -11,7 +11,7 @@ from attention_helpers.plots import GREY, check_labels
 from .base import SentenceExplorer, stops
 from .ink import WEIGHTS, weight_limit
 from .svg import bars, below, beside, number, shortened
-from .svg_maps import colour_bar, heatmap
+from .svg_maps import Entries, colour_bar, heatmap
 from .words import listed, shares
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
@@ -58,8 +58,8 @@ class ScoresExplorer(SentenceExplorer):
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
-        who = shortened(tokens[query])
-        table = heatmap(state.weights, tokens, tokens, "weights of all queries", row=query, side=SIDE, limit=limit)
+        who, of = shortened(tokens[query]), Entries(limit=limit)
+        table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SIDE)
         room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
         scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)

@@ -14,7 +14,7 @@ from .ink import SIGNED, WEIGHTS, largest, weight_limit
 from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
 from .plane import Plane, angles, apart, by_letter, ends_of, found, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
-from .svg_maps import colour_bar, heatmap
+from .svg_maps import Entries, colour_bar, heatmap
 from .words import entropy_in_bits, joined, listed, shares
 
 SIDE = 200  # of a map
@@ -59,10 +59,12 @@ class QKVExplorer(Explorer):
 
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
-        look = {"side": HIGH, "width": 170, "ink": SIGNED, "decimals": 0, "labels": ("token", "entry")}
-        look |= {"limit": largest(state.keys), "tell": "{}, entry {}"}
-        queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", **look)
-        keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", beside=False, **look)
+        of, room = (
+            Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", 0),
+            {"side": HIGH, "width": 170},
+        )
+        queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
+        keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
         entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
         room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}
@@ -190,9 +192,9 @@ class ScalingExplorer(SentenceExplorer):
     def picture(self, state):
         tokens, most, limit = self.tokens, largest(state.scores), weight_limit(len(self.tokens))
         decimals = 2 if most < 9.995 else 1  # five characters fit a cell
-        signed = {"limit": most, "ink": SIGNED, "tell": "{} meets {}", "decimals": decimals}
-        scores = heatmap(state.scores, tokens, tokens, "scores", side=SIDE, **signed)
-        weights = heatmap(state.weights, tokens, tokens, "weights", side=SIDE, limit=limit, beside=False)
+        signed, shares = Entries(SIGNED, most, tell="{} meets {}", decimals=decimals), Entries(limit=limit)
+        scores = heatmap(state.scores, tokens, tokens, "scores", signed, side=SIDE)
+        weights = heatmap(state.weights, tokens, tokens, "weights", shares, side=SIDE, beside=False)
         bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
         return [[beside(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, tokens))]]
 

@@ -11,7 +11,7 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer, slider
 from .ink import SIGNED, WEIGHTS, largest
 from .svg import TOP, bars, beside, number
-from .svg_maps import heatmap
+from .svg_maps import Entries, heatmap
 from .words import listed, shares
 
 SIDE = 180  # of a map
@@ -57,9 +57,9 @@ class MaskExplorer(Explorer):
     def picture(self, state):
         tokens, hidden = state.tokens, state.scores.isneginf()
         look = {"side": SIDE, "row": state.place, "hidden": hidden}
-        signed = {"ink": SIGNED, "limit": largest(state.scores), "tell": "score of {} for {}"}
-        scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", decimals=1, **signed, **look)
-        weights = heatmap(state.weights, tokens, tokens, "weights", beside=False, decimals=3, **look)
+        signed = Entries(SIGNED, largest(state.scores), tell="score of {} for {}", decimals=1)
+        scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", signed, **look)
+        weights = heatmap(state.weights, tokens, tokens, "weights", Entries(decimals=3), beside=False, **look)
         room = {"width": 180, "height": TOP + SIDE, "colours": [WEIGHTS.above]}
         return [[beside(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
 

@@ -11,9 +11,10 @@ from attention_helpers.core import causal_mask
 from attention_helpers.training.overfitting import STEPS
 
 from .base import Explorer, stops
+from .chart import Chart, key_of
 from .ink import WEIGHTS, weight_limit
-from .svg import DASHES, LEFT, PALE, TOP, Drawing, axes, curve, key_of, line, tag, text
-from .svg_maps import colour_bar, heatmap
+from .svg import DASHES, LEFT, PALE, TOP, text
+from .svg_maps import Entries, colour_bar, heatmap
 from .words import shares
 
 FILE, SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the stored runs' seed and their p
@@ -62,24 +63,21 @@ class DropoutExplorer(Explorer):
 
     def picture(self, state):
         bar = colour_bar(weight_limit(6), WEIGHTS, SIDE, more=True)
-        look = {"limit": weight_limit(6), "hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
+        of, look = Entries(limit=weight_limit(6)), {"hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
         title = "weights, × dropped" if state.p else "attention weights"
-        return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, **look), bar]]
+        return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, of, **look), bar]]
 
     def chart(self, state):
         """Both losses up to the step."""
-        top, bottom, right = TOP + 4, TOP + 4 + TALL, WIDE - 10
-        x_of = lambda step: LEFT + step / STEPS[-1] * (right - LEFT)  # noqa: E731
-        y_of = lambda loss: bottom - min(loss, MOST) / MOST * TALL  # noqa: E731
-        ticks, steps = [(f"{loss:g}", y_of(loss)) for loss in (0, 0.5, 1, 1.5)], range(0, 301, 50)
-        parts = axes("loss", LEFT, right, top, bottom, ticks, [(str(step), x_of(step)) for step in steps])
-        level = y_of(state.always_0)
-        parts.append(line(LEFT, level, right, level) + text(right, level + 13, "always answering 0", "end", **PALE))
+        ticks, steps = (0, 0.5, 1, MOST), range(0, STEPS[-1] + 1, 50)
+        place = LEFT, WIDE - 10, TOP + 4, TOP + 4 + TALL
+        chart = Chart("loss", place, {step: str(step) for step in steps}, {loss: f"{loss:g}" for loss in ticks})
+        level = text(chart.right, chart.y(state.always_0) + 13, "always answering 0", "end", **PALE)
+        chart.parts += [chart.across(state.always_0), level]
         for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
-            spots = [(x_of(step), y_of(loss)) for step, loss in zip(STEPS, losses, strict=False)]
-            parts += [curve(spots, name, stroke_dasharray=dashes), tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3)]
-        parts.append(text(right, bottom + 30, "step →", "end", **PALE))
-        return Drawing("".join(parts) + key_of(CURVES, {}, LEFT, bottom + 46, WIDE), WIDE, bottom + 52)
+            chart.parts.append(chart.curve(zip(STEPS, losses, strict=False), name, 3, stroke_dasharray=dashes))
+        chart.parts += [chart.below("step"), key_of(CURVES, {}, LEFT, chart.bottom + 46, WIDE)]
+        return chart.drawn(WIDE, chart.bottom + 52)
 
     def headline(self, state):
         training, new = state.losses[-1]

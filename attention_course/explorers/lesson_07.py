@@ -5,13 +5,13 @@ from typing import NamedTuple
 import torch
 
 from attention_helpers.core import causal_mask
-from attention_helpers.plots import head_colour
 
 from .base import Explorer, player, slider, stops
+from .chart import Chart, key_of
 from .ink import HEADS, WEIGHTS, weight_limit
-from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, axes, below, curve, key_of, tag, text
-from .svg_maps import colour_bar, frame, head_maps, pixels
-from .words import listed, shares
+from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, below, tag, text
+from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
+from .words import listed, plural, shares
 
 NOW, SO_FAR = 448, 242  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
@@ -74,7 +74,7 @@ class LearningExplorer(Explorer):
         each, here = (SO_FAR - LEFT - 10) / count, self.steps.index(state.step)
         tall, bottom = min(STRIPS / num_heads - 20, 13 * num_tokens), TOP + 4 + CHART
         mark = lambda y, height: frame(LEFT + here * each, y, each, height, 2)  # noqa: E731
-        parts = [self.accuracies(each, bottom), mark(bottom - CHART, CHART)]
+        parts = [self.accuracies(bottom), mark(bottom - CHART, CHART)]
         parts.append(key_of(ANSWERS[: len(state.accuracy)], {}, 4, bottom + 20, SO_FAR))
         bottom += 28
         for head in range(num_heads):
@@ -88,16 +88,14 @@ class LearningExplorer(Explorer):
         parts.append(text(SO_FAR - 10, bottom + 29, "step, not to scale →", "end", **PALE))
         return Drawing("".join(parts), SO_FAR, bottom + 34)
 
-    def accuracies(self, each, bottom):
+    def accuracies(self, bottom):
         """The chart of the accuracy on each of the answers, one column per snapshot."""
-        top, y_of = bottom - CHART, lambda share: bottom - share * CHART
-        ticks = [(f"{share:.0%}", y_of(share)) for share in (0, 0.5, 1)]
-        parts = axes("accuracy on new examples, by step", LEFT, SO_FAR - 10, top, bottom, ticks, [])
+        ends, ticks = dict.fromkeys((-0.5, len(self.steps) - 0.5), ""), {share: f"{share:.0%}" for share in (0, 0.5, 1)}
+        chart = Chart("accuracy on new examples, by step", (LEFT, SO_FAR - 10, bottom - CHART, bottom), ends, ticks)
         runs = zip(*[snapshot.accuracy.tolist() for snapshot in self.snapshots], strict=True)
         for name, dashes, values in zip(ANSWERS, DASHES, runs, strict=False):
-            spots = [(LEFT + (place + 0.5) * each, y_of(value)) for place, value in enumerate(values)]
-            parts.append(curve(spots, name, stroke_dasharray=dashes))
-        return "".join(parts)
+            chart.parts.append(chart.curve(enumerate(values), name, stroke_dasharray=dashes))
+        return "".join(chart.parts)
 
     def headline(self, state):
         reads = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
@@ -108,7 +106,7 @@ class LearningExplorer(Explorer):
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
-        return {"right answer" + "s" * (len(state.asked) > 1): f"{digits}", "loss": f"{state.loss:.3f} nats"}
+        return {plural("right answer", len(state.asked)): digits, "loss": f"{state.loss:.3f} nats"}
 
     def in_words(self, state):
         rows = enumerate(state.weights[:, -1], 1)
@@ -127,8 +125,7 @@ def both(accuracies):
 
 def names_of(head, state, y, each):
     """A strip's title and the names of its rows; the pairs asked for are bold."""
-    yield tag("rect", x=LEFT, y=y - 13, width=8, height=10, fill=head_colour(head))
-    yield text(LEFT + 12, y - 4, f"head {head + 1} reads", "start", 12)
+    yield head_at(LEFT, y + 3, head, f"head {head + 1} reads")
     for place, token in enumerate(state.tokens if each >= SMALL else []):
         weight = "bold" if token in state.asked else "normal"
         yield text(LEFT - 5, y + (place + 0.5) * each + 4, token, "end", font_weight=weight)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from attention_helpers.fast.costs import cache_bytes, flops, parameters, table_bytes
 
 from .base import Explorer, stops
-from .svg import COLOURS, Drawing, lines, tag, text, title_of
-from .words import size_in_words
+from .chart import costs
+from .svg import COLOURS, Drawing, tag, text, title_of
+from .words import plural, size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
 WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
@@ -16,11 +17,6 @@ MEASURED = {"num_heads": 12, "width": 768, "bytes": 4}  # GPT-2 small, float32
 PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
 SIDE, ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
 KEYS_VALUES = "keys and values"
-
-
-def place(num_tokens):
-    """Where a length is on the axis, one step per doubling."""
-    return math.log2(num_tokens / LENGTHS[0])
 
 
 def divisors(number):
@@ -96,11 +92,11 @@ class CostExplorer(Explorer):
             KEYS_VALUES: [cache_bytes(n, state.width, 1, state.bytes) for n in LENGTHS],
             **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
         }
-        points = {name: {place(n): held for n, held in there.items()} for name, (there, _) in kinds.items()}
         ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
         look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
-        title, names = "memory by length" + ", points measured" * bool(points), {place(n): f"{n:,}" for n in LENGTHS}
-        return lines(curves, points, names, title, "num_tokens", place(state.num_tokens), **look)
+        title, names = "memory by length" + ", points measured" * bool(kinds), {n: f"{n:,}" for n in LENGTHS}
+        points = {name: there for name, (there, _) in kinds.items()}
+        return costs(curves, points, names, title, state.num_tokens, **look)
 
     def headline(self, state):
         parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, KEYS_VALUES)]
@@ -146,7 +142,7 @@ def squares(state):
 
 
 def scores_of(num_heads):
-    return f"scores of {num_heads} head{'s' * (num_heads > 1)}"
+    return f"scores of {num_heads} {plural('head', num_heads)}"
 
 
 def rounded_size(count):

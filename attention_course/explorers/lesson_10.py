@@ -6,9 +6,10 @@ from attention_helpers.fast.costs import cache_bytes, flops_per_cached_byte
 from attention_helpers.plots import GREY, head_colour
 
 from .base import Explorer, stops
+from .chart import costs
 from .lesson_09 import BYTES, rounded_size
-from .svg import Drawing, below, line, lines, moved, tag, text, title_of
-from .words import size_in_words
+from .svg import Drawing, below, line, moved, tag, text, title_of
+from .words import plural, size_in_words
 
 LAYERS, HEADS, HEAD_DIM = 32, 32, 128  # as in Llama 2 7B
 LENGTHS = tuple(2**n for n in range(10, 18))  # 1,024 to 131,072
@@ -68,10 +69,9 @@ class CacheExplorer(Explorer):
             f"{HEADS} KV heads, no window": [n * most for n in LENGTHS],
         }
         ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM)
-        names = {n: f"{length:,}" for n, length in enumerate(LENGTHS)}
+        names = {n: f"{n:,}" for n in LENGTHS}
         look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
-        here = LENGTHS.index(state.num_tokens)
-        drawn = lines(curves, {}, names, "the cache of all layers", "num_tokens", here, **look)
+        drawn = costs(curves, {}, names, "the cache of all layers", state.num_tokens, **look)
         return drawn._replace(width=438)  # half of the last name is to the right of its place
 
     def headline(self, state):
@@ -95,7 +95,7 @@ class CacheExplorer(Explorer):
 
 
 def counted(num_kv_heads):
-    return f"{num_kv_heads} KV head{'s' * (num_kv_heads > 1)}"
+    return f"{num_kv_heads} {plural('KV head', num_kv_heads)}"
 
 
 def kept_of(num_tokens, window, first):

@@ -14,7 +14,8 @@ from attention_helpers.modern.positions import llama3_frequencies, rope_frequenc
 from attention_helpers.training.rotary import short_texts
 
 from .base import Explorer, stops
-from .svg import AXIS, LEFT, PALE, TOP, Drawing, axes, curve, line, tag, text
+from .chart import Chart
+from .svg import AXIS, LEFT, PALE, TOP, tag, text
 
 RULES, FACTORS = ("linear", "NTK-aware", "Llama 3", "YaRN"), (1, 2, 4, 8)
 SCALINGS = [(RULES[0], 1), *itertools.product(RULES, FACTORS[1:])]  # with factor 1, all rules are the same
@@ -126,16 +127,13 @@ def scores_of(state):
 
 def chart(title, xlabel, marks, spots, level=None):
     """A curve through pairs (place, value), on grey where training never went; level: of a line across."""
-    top, bottom, right = TOP + 4, TOP + 4 + TALL, WIDE - 10
-    x_of = lambda place: LEFT + place / LONGEST * (right - LEFT)  # noqa: E731
-    y_of = lambda value: bottom - (value - marks[0]) / (marks[-1] - marks[0]) * TALL  # noqa: E731
-    ticks = [(f"{mark:g}", y_of(mark)) for mark in marks]
-    parts = axes(title, LEFT, right, top, bottom, ticks, [(str(n), x_of(n)) for n in (0, 32, 64, 128, 192, 256)])
-    new = {"x": x_of(SEEN), "y": top, "width": right - x_of(SEEN), "height": TALL, "fill_opacity": 0.07}
-    parts += [tag("rect", **new), text(right - 4, top + 13, "never in training", "end", **PALE)]
+    place, steps = (LEFT, WIDE - 10, TOP + 4, TOP + 4 + TALL), (0, SEEN, 64, 128, 192, LONGEST)
+    drawn = Chart(title, place, {n: str(n) for n in steps}, {mark: f"{mark:g}" for mark in marks})
+    start = drawn.x(SEEN)
+    new = {"x": start, "y": drawn.top, "width": drawn.right - start, "height": TALL, "fill_opacity": 0.07}
+    drawn.parts += [tag("rect", **new), text(drawn.right - 4, drawn.top + 13, "never in training", "end", **PALE)]
     if level:
-        parts.append(line(LEFT, y_of(level), right, y_of(level), **AXIS, stroke_dasharray="4 3"))
-        parts.append(text(LEFT + 4, y_of(level) - 5, "equal probabilities", "start", **PALE))
-    parts.append(curve([(x_of(place), y_of(value)) for place, value in spots], title))
-    parts.append(text(right, bottom + 30, f"{xlabel} →", "end", **PALE))
-    return Drawing("".join(parts), WIDE, bottom + 36)
+        drawn.parts.append(drawn.across(level, **AXIS, stroke_dasharray="4 3"))
+        drawn.parts.append(text(LEFT + 4, drawn.y(level) - 5, "equal probabilities", "start", **PALE))
+    drawn.parts += [drawn.curve(spots, title), drawn.below(xlabel)]
+    return drawn.drawn(WIDE, drawn.bottom + 36)

@@ -8,11 +8,12 @@ import ipywidgets as widgets
 from attention_helpers.modern.published import described, model_cache_bytes
 
 from .base import Explorer, stops
-from .svg import COLOURS, DASHES, PALE, TOP, Drawing, axes, curve, key_of, line, tag, text
+from .chart import Chart, key_of
+from .svg import COLOURS, DASHES, PALE, TOP, line, tag, text
 
 LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576
 KINDS = ("full", "sliding", "latent", "linear")  # of layers; a model's line looks like the last one that it has
-TICKS = tuple(2**n for n in range(4, 11))  # 16 to 1,024 KiB
+TICKS = tuple(2**n for n in range(4, 11))  # KiB: 16 to 1,024
 LEFT, RIGHT, LABELS, BOTTOM, APART = 56, 520, 130, 320, 13  # of the chart; how far apart the models' names are
 
 
@@ -68,40 +69,38 @@ class ModelsExplorer(Explorer):
         return ModelsState(num_tokens, model, kept, lit, parts)
 
     def picture(self, state):
-        ticks = [(f"{tick:,} KiB", y_of(1024 * tick)) for tick in TICKS]
-        names = [(f"{length:,}", x_of(length)) for length in LENGTHS[::2]]
-        parts = axes("what the layers keep, divided by num_tokens", LEFT, RIGHT, TOP, BOTTOM, ticks, names)
-        here = x_of(state.num_tokens)
-        parts.append(line(here, TOP, here, BOTTOM, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
+        ticks, names = {1024 * n: f"{n:,} KiB" for n in TICKS}, {n: f"{n:,}" for n in LENGTHS[::2]}
+        title, place = "what the layers keep, divided by num_tokens", (LEFT, RIGHT, TOP, BOTTOM)
+        chart = Chart(title, place, names, ticks, math.log, inset=(8, 8))
+        chart.parts.append(chart.upright(state.num_tokens))
         ends = {name: kept[-1] / LENGTHS[len(kept) - 1] for name, kept in state.kept.items()}
-        place = 0  # of the name above
+        above = 0  # where the name above is
         for name in sorted(ends, key=ends.get, reverse=True):
-            kept, end = state.kept[name], y_of(ends[name])
-            drawn = self.line_of(name, kept, state)
+            kept, end = state.kept[name], chart.y(ends[name])
+            drawn, look = self.line_of(name, chart, state), {"font_weight": "bold" if name == state.model else "normal"}
             if len(kept) == len(LENGTHS):
-                place = max(place + APART, end)
-                drawn += line(RIGHT - 8, end, RIGHT + 20, place, stroke="currentColor", stroke_opacity=0.4)
-                drawn += text(RIGHT + 23, place + 4, name, "start", font_weight=weight_of(name, state))
+                above = max(above + APART, end)
+                drawn += line(RIGHT - 8, end, RIGHT + 20, above, stroke="currentColor", stroke_opacity=0.4)
+                drawn += text(RIGHT + 23, above + 4, name, "start", **look)
             else:
-                at = x_of(LENGTHS[len(kept) - 1])
-                drawn += text(at, end + 18, name, "start", font_weight=weight_of(name, state))
-            parts.append(tag("g", drawn, opacity="1" if name in state.lit or name == state.model else "0.2"))
-        parts.append(text((LEFT + RIGHT) / 2, BOTTOM + 30, "num_tokens", **PALE))
+                drawn += text(chart.x(LENGTHS[len(kept) - 1]), end + 18, name, "start", **look)
+            chart.parts.append(tag("g", drawn, opacity="1" if name in state.lit or name == state.model else "0.2"))
+        chart.parts.append(text((LEFT + RIGHT) / 2, BOTTOM + 30, "num_tokens", **PALE))
         looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in KINDS}
         colours = dict(zip(looks, COLOURS, strict=True))
-        parts.append(key_of(looks, {}, 4, BOTTOM + 48, RIGHT + LABELS, colours))
-        return [[Drawing("".join(parts), RIGHT + LABELS, BOTTOM + 54)]]
+        chart.parts.append(key_of(looks, {}, 4, BOTTOM + 48, RIGHT + LABELS, colours))
+        return [[chart.drawn(RIGHT + LABELS, BOTTOM + 54)]]
 
-    def line_of(self, name, kept, state):
+    def line_of(self, name, chart, state):
         """A model's line, and its point at the text's length, with its numbers and their source as a tooltip."""
         marked, kind = name == state.model, KINDS.index(kinds_of(self.models[name])[-1])
-        spots = [(x_of(n), y_of(count / n)) for n, count in zip(LENGTHS, kept, strict=False)]
+        kept = dict(zip(LENGTHS, state.kept[name], strict=False))
         look = {"stroke": COLOURS[kind], "stroke_dasharray": DASHES[kind], "stroke_width": 3 if marked else 1.6}
-        at = min(LENGTHS.index(state.num_tokens), len(kept) - 1)
-        said = f"{name}: {per_token(kept[at], LENGTHS[at])} per token at {LENGTHS[at]:,} tokens"
-        circle = {"cx": spots[at][0], "cy": spots[at][1], "r": 7 if marked else 4.5, "fill": COLOURS[kind]}
+        n = min(state.num_tokens, max(kept))
+        said = f"{name}: {per_token(kept[n], n)} per token at {n:,} tokens"
+        circle = {"cx": chart.x(n), "cy": chart.y(kept[n] / n), "r": 7 if marked else 4.5, "fill": COLOURS[kind]}
         dot = tag("circle", says=f"{said}. Source: {self.models[name]['source']}", **circle)
-        return curve(spots, name, **look) + dot
+        return chart.curve([(n, count / n) for n, count in kept.items()], name, **look) + dot
 
     def headline(self, state):
         each, total = per_token(state.total, state.num_tokens), size_of(state.total)
@@ -125,23 +124,9 @@ def kinds_of(model):
     return [kind for kind in KINDS if any(kind in layer["kind"] for layer in model["layers"])]
 
 
-def weight_of(name, state):
-    return "bold" if name == state.model else "normal"
-
-
 def per_token(count, num_tokens):
     return f"{count / num_tokens / 1024:.3g} KiB"
 
 
 def size_of(count):
     return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
-
-
-def x_of(length):
-    """Where a length is on the axis, one step per doubling."""
-    return LEFT + 8 + math.log2(length / LENGTHS[0]) / 10 * (RIGHT - LEFT - 16)
-
-
-def y_of(count):
-    """Where a number of bytes per token is on the axis."""
-    return BOTTOM - math.log2(count / 1024 / TICKS[0]) / 6 * (BOTTOM - TOP)

@@ -15,6 +15,7 @@ from .hatching import hatching
 from .ink import HEADS
 from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels
+from .words import plural
 
 MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
 OFF = ("none", "this head", "its layer", "induction", "previous token")
@@ -61,7 +62,8 @@ class ReadingExplorer(Explorer):
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
         self.model, self.first_text = model, text
         self.room = room_for(len(model.blocks), model.config.num_heads)
-        self.look = lru_cache(max(2, min(KEPT, KEPT_MAPS // (self.room.layers * self.room.heads))))(self.look)
+        passes = min(KEPT, KEPT_MAPS // (self.room.layers * self.room.heads))
+        self.look = lru_cache(max(2, passes))(self.forward)  # a state needs two: with and without the ablated heads
         token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
         maps = model.look(token_ids).maps[0]
         self.roles = {
@@ -132,8 +134,8 @@ class ReadingExplorer(Explorer):
             for hook in hooks:
                 hook.remove()
 
-    def look(self, text, ablate):
-        """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; the last few are cached."""
+    def forward(self, text, ablate):
+        """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; `look` is the same, cached."""
         token_ids = self.model.encode(text)
         if token_ids.shape[1] > MOST:
             raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
@@ -176,7 +178,7 @@ class ReadingExplorer(Explorer):
             reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
             return f"Layer {state.layer}, head {state.head}{role}: {reads}"
         before, now = (number(share) for share in state.shares[:, 0].tolist())
-        heads = f"{len(state.ablate)} head{'s' * (len(state.ablate) > 1)}"
+        heads = f"{len(state.ablate)} {plural('head', len(state.ablate))}"
         word = quoted(state.next_words[0])
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."

@@ -9,7 +9,8 @@ from attention_helpers.parallel.ring import pairs, straight, zigzag
 from attention_helpers.plots import SERIES
 
 from .base import Explorer, stops
-from .svg import Drawing, axes, line, tag, text, title_of
+from .chart import Chart
+from .svg import Drawing, tag, text, title_of
 from .words import size_in_words
 
 SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
@@ -85,21 +86,21 @@ class MachinesExplorer(Explorer):
     def memory(self, state):
         """A stacked bar for each process, and a line for what a GPU has."""
         top = next(n * 10**k for k in range(6, 13) for n in (1, 2, 5) if n * 10**k >= state.total)
-        bottom, slot, y_of = 30 + TALL, 190 / state.processes, lambda size: 30 + TALL * (1 - size / top)
-        ticks = [(size_in_words(round(size)), y_of(size)) for size in (0, top / 2, top)]
-        names = [(f"{n}", 70 + slot * (n + 0.5)) for n in range(state.processes)]
-        parts, below = axes("memory of each rank", 66, 262, 30, bottom, ticks, names), 0
+        ticks, names = {size: size_in_words(round(size)) for size in (0, top / 2, top)}, range(state.processes)
+        names = {0: "", state.processes: ""} | {rank + 0.5: str(rank) for rank in names}
+        chart = Chart("memory of each rank", (66, 262, 30, 30 + TALL), names, ticks, inset=(4, 2))
+        below, wide = 0, 0.7 * (chart.x(1) - chart.x(0))
         for n, ((name, size), colour) in enumerate(zip(state.held.items(), SERIES, strict=False)):
-            place, y = {"y": y_of(below + size), "width": slot * 0.7, "height": TALL * size / top}, bottom + 34 + 16 * n
+            place, y = {"y": chart.y(below + size), "width": wide, "height": TALL * size / top}, 264 + 16 * n
             for rank in range(state.processes):
                 says = f"rank {rank}, {name}: {size_in_words(round(size))}"
-                parts.append(tag("rect", says=says, x=70 + slot * (rank + 0.15), fill=colour, **place))
-            parts += [tag("rect", x=66, y=y - 9, width=9, height=9, fill=colour), text(80, y, name, "start")]
+                chart.parts.append(tag("rect", says=says, x=chart.x(rank + 0.15), fill=colour, **place))
+            chart.parts += [tag("rect", x=66, y=y - 9, width=9, height=9, fill=colour), text(80, y, name, "start")]
             below += size
         if top > GPU:
-            parts.append(line(66, y_of(GPU), 262, y_of(GPU), stroke="currentColor", stroke_dasharray="4 3"))
-            parts.append(text(266, y_of(GPU) + 4, "80 GB", "start"))
-        return Drawing("".join(parts), 305, bottom + 78)
+            chart.parts.append(chart.across(GPU, stroke="currentColor", stroke_dasharray="4 3"))
+            chart.parts.append(text(266, chart.y(GPU) + 4, "80 GB", "start"))
+        return chart.drawn(305, TALL + 108)
 
     def times(self, state):
         """A row for each process, and in it a frame for each step, filled for as long as it computes."""

@@ -14,7 +14,7 @@ from .lookup_models import best_matched, examples, letters_of, right, switch
 from .plane import Plane, apart, by_letter, counted, head_planes
 from .svg import LEFT
 from .svg_maps import colour_bar, head_maps
-from .words import entropy_in_bits, joined
+from .words import entropy_in_bits, joined, plural
 
 
 class HeadsExplorer(Explorer):
@@ -125,7 +125,7 @@ def last_token_reads(state):
         return f"“{tokens[-1]}” reads {most_read(rows[0], tokens)}: {rows.max():.3f}"
     for head, row in enumerate(rows, 1):
         heads.setdefault(most_read(row, tokens), []).append(f"{head}" + f" ({row.max():.2f})" * (len(rows) == 2))
-    said = [f"{names} in head{'s' * (len(those) > 1)} {joined(those)}" for names, those in heads.items()]
+    said = [f"{names} in {plural('head', len(those))} {joined(those)}" for names, those in heads.items()]
     return f"“{tokens[-1]}” reads {', '.join(said)}"
 
 

@@ -9,7 +9,7 @@ from attention_helpers.core import attention_scores
 from attention_helpers.plots import head_colour
 
 from .svg import LEFT, PALE, SMALL, Drawing, line, moved, number, tag, text
-from .svg_maps import frame, places_of
+from .svg_maps import frame, head_at, places_of
 from .words import joined
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
@@ -171,8 +171,7 @@ def head_planes(planes, titles, width, height):
     corners, side, _ = places_of(len(planes), 1, LEFT + width, height)
     parts = [legend(planes[0], corners[-1][1] + side)]
     for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
-        parts += [tag("rect", x=x - LEFT, y=y - 16, width=8, height=10, fill=head_colour(head))]
-        parts += [text(x - LEFT + 12, y - 7, title, "start", 12), moved(draw_plane(plane, head, side), x - LEFT, y)]
+        parts += [head_at(x - LEFT, y, head, title), moved(draw_plane(plane, head, side), x - LEFT, y)]
     return Drawing("".join(parts), width, height)
 
 

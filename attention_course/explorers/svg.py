@@ -1,4 +1,4 @@
-"""Arrays to SVG: bars, lines, arcs, and how to combine drawings. Heatmaps are in svg_maps.py.
+"""Arrays to SVG: bars, arcs, and how to combine drawings. Heatmaps are in svg_maps.py, charts with axes in chart.py.
 
 Lengths are in pixels of the page: a picture never grows, and shrinks a little where there's little room. Text, axes
 and frames take the page's colour, dark or light.
@@ -178,70 +178,6 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
         parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, kind, "start"))
         x += 24 + EM * SMALL * len(kind)
     return Drawing("".join(parts), width, TOP + height + foot)
-
-
-def axes(title, left, right, top, bottom, ticks, names):
-    """A chart's title, axes, gridlines and labels. ticks: pairs (label, y) on the y axis; names: (label, x) on x."""
-    parts = [title_of(title, right + 10), line(left, top, left, bottom), line(left, bottom, right, bottom)]
-    for label, y in ticks:
-        parts.append(text(left - 5, y + 4, label, "end"))
-        parts.append(line(left, y, right, y, **AXIS | {"stroke_opacity": 0.15}))
-    return parts + [text(x, bottom + 14, label) for label, x in names]
-
-
-def curve(spots, name, **look):
-    """A line through pairs (x, y), in the page's colour unless `look` says otherwise."""
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
-    return tag("path", says=name, d=f"M{path}", **{"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look)
-
-
-def lines(curves, points, names, title, xlabel, here, *, ends, written, width, height):
-    """Curves on a logarithmic axis, lists by name, over evenly spaced positions, None where a curve has no value.
-
-    points: measured points by name, as {position: value}; those with a curve's name share its entry in the key. names:
-    x labels by position; here: the position of a vertical line; ends: the range of the y axis; written: how a value is
-    written on that axis and in tooltips.
-    """
-    left, right, top, bottom, (low, high) = 46, width - 10, TOP + 4, TOP + height, map(math.log10, ends)
-    count = len(next(iter(curves.values())))
-    x_of = lambda place: left + 8 + place / (count - 1) * (right - left - 16)  # noqa: E731
-    y_of = lambda value: bottom - (math.log10(value) - low) / (high - low) * (bottom - top)  # noqa: E731
-    ticks = [(written(10.0**n), y_of(10.0**n)) for n in range(math.ceil(low), math.floor(high) + 1)]
-    labels = [(name, x_of(place)) for place, name in names.items()]
-    parts = axes(title, left, right, top, bottom, ticks, labels)
-    colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))
-    for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
-        spots = [(x_of(i), y_of(value)) for i, value in enumerate(values) if value is not None]
-        parts.append(curve(spots, name, stroke_dasharray=dashes, stroke=colours[name]))
-    for (name, measured), hollow in zip(points.items(), HOLLOW, strict=False):
-        look = {"r": 4.5, "stroke": colours[name], "fill": "none" if hollow else colours[name]}
-        for place, value in measured.items():
-            spot = {"cx": x_of(place), "cy": y_of(value), "pointer_events": "all", **look}
-            parts.append(tag("circle", says=f"{name}, measured: {written(value)}", **spot))
-    parts.append(line(x_of(here), top, x_of(here), bottom, stroke="currentColor", stroke_width=2, stroke_opacity=0.5))
-    parts.append(text((left + right) / 2, bottom + 30, xlabel))
-    parts.append(key_of(curves, points, 4, bottom + 46, width, colours))
-    return Drawing("".join(parts), width, bottom + 68)  # with room for two rows of names
-
-
-def key_of(curves, points, x, y, width, colours=None):
-    """The names of curves, each after a piece of its line, and of measured points, each after its mark.
-
-    width: where they continue in another row; colours: by name, if they aren't the page's.
-    """
-    parts, start, ink = [], x, lambda name: {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
-    dashed = zip(curves, DASHES, strict=False)
-    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **ink(name)) for name, dashes in dashed}
-    for name, hollow in zip(points, HOLLOW, strict=False):
-        label, look = name if name in curves else f"{name}, measured", ink(name)
-        fill = "none" if hollow else look["stroke"]
-        marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
-    for name, mark in marks.items():
-        if x + 23 + EM * SMALL * len(name) > width:
-            x, y = start, y + 16
-        parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
-        x += 34 + EM * SMALL * len(name)
-    return "".join(parts if len(parts) > 1 else [])
 
 
 def arcs(weights, names, source, title="", width=240, height=90, far=None):

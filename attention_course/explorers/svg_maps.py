@@ -3,6 +3,7 @@
 import html
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from attention_helpers.plots import ABOVE, as_array, as_table, head_colour
 
 from . import svg as draw
 from .hatching import hatching, outline
-from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, head_ink, largest, levels
+from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, Ink, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
@@ -85,36 +86,50 @@ def crosses(taken, w, h):
     return tag("path", d=path, stroke="currentColor", stroke_opacity=0.75, stroke_width=1.5, pointer_events="none")
 
 
-def heatmap(values, rows, columns, title="", *, side=190, width=None, labels=("query", "key"), row=None, limit=1.0,
-            ink=WEIGHTS, hidden=None, taken=None, decimals=2, tell="{} reads {}", told=4, beside=True):  # fmt: skip
+class Entries(NamedTuple):
+    """What the entries of a map are, and so how they're drawn."""
+
+    ink: Ink = WEIGHTS
+    limit: float = 1.0  # the value with full colour
+    labels: tuple = ("query", "key")  # what rows and columns are
+    tell: str = "{} reads {}"  # what a tooltip says of a row and a column
+    decimals: int = 2  # of the numbers in the cells
+    told: int = 4  # decimals in tooltips
+
+
+SHARES = Entries()
+
+
+def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None, hidden=None, taken=None, row=None,
+            beside=True):  # fmt: skip
     """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
-    limit: the value with full colour. hidden, taken: cells that a mask hides, cells that dropout removed. row: the one
-    to frame. labels: what the rows and columns are. beside: whether the rows' names stand at the left.
+    hidden, taken: cells that a mask hides, cells that dropout removed. row: the one to frame. beside: whether the rows'
+    names stand at the left.
     """
     values = as_table(values)
     width, left = width or side, LEFT if beside else 0
-    grid = Grid(rows, columns, width, side, hidden, tell)
-    table = grid.draw(values, taken, decimals, limit, ink, told)
+    grid = Grid(rows, columns, width, side, hidden, of.tell)
+    table = grid.draw(values, taken, of.decimals, of.limit, of.ink, of.told)
     if row is not None:
         table += frame(0, row * grid.h, width, grid.h, 3)
     parts = [moved(table, left, TOP), moved(draw.title_of(title, width), left, 0)]
     if beside:
-        parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{labels[0]} ↓", "end", **draw.PALE)]
+        parts += [*names_beside(rows, TOP, grid.h), text(LEFT - 5, TOP - 8, f"{of.labels[0]} ↓", "end", **draw.PALE)]
         if grid.hatching:
             parts.append(masked_key(TOP + side + foot_of(columns, grid.w) - 14))
         elif grid.dashed:
             parts.append(text(LEFT - 7, TOP + side + 10, "−: below 0", "end", **draw.PALE))
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
-    foot = axis(columns, places, TOP + side, grid.w, left + width, labels[1])
+    foot = axis(columns, places, TOP + side, grid.w, left + width, of.labels[1])
     return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
 
 
-def influence_map(influence, tokens, *, side, **look):
+def influence_map(influence, tokens, *, side, limit):
     """How far each row moves with each token: grey, since it isn't a weight, and the future outlined in red."""
     future, each = causal_mask(len(tokens)), side / len(tokens)
-    look |= {"labels": ("row", "perturbed token"), "ink": NEUTRAL, "tell": "perturbing {1} moves {0} by"}
-    table = heatmap(influence, tokens, tokens, side=side, **look)
+    moves = Entries(NEUTRAL, limit, ("row", "perturbed token"), "perturbing {1} moves {0} by")
+    table = heatmap(influence, tokens, tokens, of=moves, side=side)
     red = outline(future, each, each, stroke=ABOVE, stroke_width=2) if future.any() else ""
     return table._replace(svg=table.svg + moved(red, LEFT, TOP), width=table.width + 1)  # the outer half of red
 
@@ -150,39 +165,51 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
     limit: the value with full colour. hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to
-    frame in each map; names: of the heads; bar: a colour bar, drawn to the right of the maps in extra space. Up to
-    CELLS_UP_TO tokens, each cell is a shape with a tooltip; above that, all maps are one image, which takes no longer
-    than one map.
+    frame in each map; names: of the heads; bar: a colour bar, drawn to the right of the maps in extra space.
     """
-    maps, hidden, n, count = as_array(maps), as_array(hidden), len(tokens), len(maps)
-    taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
+    hidden, n, count = as_array(hidden), len(tokens), len(maps)
     corners, side, last = places_of(count, n, width, height)
-    parts = [text(LEFT - 5, HEAD - 7, "query ↓", "end", **draw.PALE)]
-    for head, (x, y) in enumerate(corners):
-        name = names[head] if names else f"head {head + 1}"
-        parts.append(tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head)))
-        parts.append(text(x + 12, y - 7, name, "start", 12))
-    framed = "".join(frame(x, y + row * side / n, side, side / n, 2) for x, y in corners if row is not None)
-    parts.append(axis([], [], corners[-1][1] + side, side / n, corners[-1][0] + side, "key").svg if n > 16 else "")
-    foot = foot_of(tokens if n <= CELLS_UP_TO else [], side / n)
-    parts.append(masked_key(corners[-1][1] + side + foot - 14) if hidden.any() else "")
-    if row is not None and side / n < draw.SMALL:  # the other rows have no room for their names
-        middle = (row + 0.5) * side / n + 4
+    names = names or [f"head {head}" for head in range(1, count + 1)]
+    small, each, down = n <= CELLS_UP_TO, side / n, corners[-1][1] + side
+    parts = [
+        text(LEFT - 5, HEAD - 7, "query ↓", "end", **draw.PALE),
+        *(head_at(*at, k, names[k]) for k, at in enumerate(corners)),
+    ]
+    parts.append("" if small else axis([], [], down, each, corners[-1][0] + side, "key").svg)
+    parts.append(masked_key(down + foot_of(tokens if small else [], each) - 14) if hidden.any() else "")
+    if row is not None and each < draw.SMALL:  # the other rows have no room for their names
+        middle = (row + 0.5) * each + 4
         parts += [text(LEFT - 5, y + middle, draw.shortened(tokens[row]), "end") for x, y in corners if x == LEFT]
+    for (x, y), drawn in zip(corners, maps_at(corners, side, maps, tokens, limit, hidden, taken), strict=small):
+        parts += [drawn, *(names_beside(tokens, y, each) if x == LEFT and small else [])]
+        if y == corners[-1][1] and small:
+            parts.append(axis(tokens, [x + (k + 0.5) * each for k in range(n)], down, each, x + side, "key").svg)
+    parts += [frame(x, y + row * each, side, each, 2) for x, y in corners if row is not None]
     if bar:
-        framed += moved(bar.svg, last + GAP, 0)
+        parts.append(moved(bar.svg, last + GAP, 0))
         width += GAP + bar.width
-    if n > CELLS_UP_TO:
-        parts.append(as_image(maps, limit, hidden, taken, corners, side / n))
-        return Drawing("".join(parts) + framed, width, height)
-    grid = Grid(tokens, tokens, side, side, hidden)
-    for head, ((x, y), weights, gone) in enumerate(zip(corners, maps, taken, strict=True)):
-        parts += [moved(grid.draw(weights, gone, 2, limit, head_ink(head)), x, y)]
-        parts += names_beside(tokens, y, grid.h) if x == LEFT else []
-        if y == corners[-1][1]:
-            ends = [x + (k + 0.5) * grid.w for k in range(n)]
-            parts.append(axis(tokens, ends, y + side, grid.w, x + side, "key").svg)
-    return Drawing("".join(parts) + framed, width, height)
+    return Drawing("".join(parts), width, height)
+
+
+def head_at(x, y, head, name, size=12):
+    """A head's colour and name, above what is drawn at (x, y)."""
+    colour = tag("rect", x=x, y=y - 16, width=8, height=10, fill=head_colour(head))
+    return colour + text(x + 12, y - 7, name, "start", size)
+
+
+def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2):
+    """A map for each head (num_heads, num_tokens, num_tokens), each at its corner (x, y).
+
+    Up to CELLS_UP_TO tokens, each cell is a shape with a tooltip; above that, all maps are one image, which takes no
+    longer than one map.
+    """
+    maps = as_array(maps)
+    taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
+    if len(tokens) > CELLS_UP_TO:
+        return [as_image(maps, limit, hidden, taken, corners, side / len(tokens))]
+    grid, heads = Grid(tokens, tokens, side, side, hidden), range(len(maps))
+    drawn = [grid.draw(maps[head], taken[head], decimals, limit, head_ink(head)) for head in heads]
+    return [moved(each, *corner) for each, corner in zip(drawn, corners, strict=True)]
 
 
 def places_of(count, n, width, height):
@@ -253,10 +280,8 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
     """
     vectors = as_table(vectors)
     columns = columns or list(map(str, range(vectors.shape[1])))
-    table = heatmap(
-        vectors, names, columns, title, side=height, width=width, ink=SIGNED, limit=largest(vectors),
-        labels=("token", label), tell="{}, entry {}", told=told, beside=beside,
-    )  # fmt: skip
+    of = Entries(SIGNED, largest(vectors), ("token", label), "{}, entry {}", told=told)
+    table = heatmap(vectors, names, columns, title, of, side=height, width=width, beside=beside)
     each, left, bands, start = width / len(columns), LEFT if beside else 0, "", 0
     for head, group in itertools.groupby(owners or []):
         entries = len(list(group))

@@ -19,6 +19,11 @@ def joined(words):
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def plural(word, count):
+    """ "head" for one, "heads" for any other count."""
+    return word if count == 1 else f"{word}s"
+
+
 def shares(tokens, weights):
     """ "Your: 0.24, journey: 0.10"."""
     return ", ".join(f"{token}: {weight:.2f}" for token, weight in zip(tokens, weights.tolist(), strict=True))

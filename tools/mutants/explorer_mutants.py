@@ -24,8 +24,9 @@ from .changes import texts
 
 TESTS = Path(__file__).parents[2] / "tests"
 # Functions with these names in them draw. Their words are changed, but not where things are.
-PLACED = {"text", "line", "tag", "frame", "moved", "beside", "below", "title_of", "pixels", "curve", "axes", "key_of"}
-DRAWN = PLACED | {"bars", "heatmap", "head_maps", "lines", "stops", "slider", "widgets"}
+PLACED = {"text", "line", "tag", "frame", "moved", "beside", "below", "title_of", "pixels", "key_of", "head_at"}
+PLACED |= {"Chart", "curve", "upright", "across", "drawn"}
+DRAWN = PLACED | {"bars", "heatmap", "head_maps", "costs", "stops", "slider", "widgets"}
 LAYOUT = {"width", "height", "side", "x", "y", "r", "size"}
 PAIRS = """first second, one two, row column, rows columns, most least, lowest highest, largest mean, earlier later
 before after, itself others, training new, rises falls, hidden seen, with without, always never, induction previous
@@ -88,7 +89,9 @@ def worded(node):
             yield from (ast.Dict(keys, other) for other in exchanged(values))
         case ast.Tuple(parts, ast.Load()) | ast.List(parts, ast.Load()):
             yield from (type(node)(other, ast.Load()) for other in exchanged(parts))
-        case ast.Call(function, arguments, keywords) if getattr(function, "id", "") not in PLACED:
+        case ast.Call(function, arguments, keywords) if (
+            getattr(function, "id", getattr(function, "attr", "")) not in PLACED
+        ):
             yield from (ast.Call(function, other, keywords) for other in exchanged(arguments))
         case ast.Compare(left, [operator], right):
             yield ast.Compare(left, [INVERTED[type(operator)]()], right)

@@ -126,19 +126,28 @@ def with_turns(cells, number):
             yield from (new_cell(kind, source, cell.id + end) for end, kind, source in turn_cells(number, name))
 
 
+def with_outputs(cells, former):
+    """Cells, of which those that read as before keep their outputs: then only what changed needs `make refresh`."""
+    known = {(cell.id, cell.source): cell for cell in former}
+    return [known.get((cell.id, cell.source), cell) for cell in cells]
+
+
 def place(number):
     """Bring one lesson and its solutions up to date."""
     path = lesson_of(number).path
     notebook = nbformat.read(path, as_version=4)
+    former = notebook.cells
     cells = [*with_turns((cell for cell in notebook.cells if not cell.id.startswith("exercise")), number)]
     places = [n for n, cell in enumerate(cells) if cell.source.startswith(("## Going deeper", "## Summary"))]
     core, rest, summary = cells[: places[0]], cells[places[0] : places[-1]], cells[places[-1] :]
     practised, deeper = lesson_cells(number, turns_in(cells))
-    notebook.cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + summary
+    cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + summary
+    notebook.cells = with_outputs(cells, former)
     nbformat.write(notebook, path)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
     solutions.parent.mkdir(exist_ok=True)
-    cells = cells_of(solution_cells(number), "solution")
+    former = nbformat.read(solutions, as_version=4).cells if solutions.exists() else []
+    cells = with_outputs(cells_of(solution_cells(number), "solution"), former)
     nbformat.write(nbformat.v4.new_notebook(metadata=METADATA, cells=cells), solutions)
 
 

@@ -3,13 +3,11 @@
 import html
 import math
 
-import numpy as np
+from attention_helpers.plots import as_array
 
-from attention_helpers.plots import as_array, head_colour
-
-from ..ink import head_ink
-from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, axes, curve, line, moved, tag, text
-from ..svg_maps import CELLS_UP_TO, Grid, as_image, frame, masked_key, names_beside
+from ..chart import Chart
+from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, moved, tag, text
+from ..svg_maps import CELLS_UP_TO, frame, head_at, maps_at, masked_key, names_beside
 from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
@@ -68,16 +66,10 @@ def maps(weights, tokens, asks, hidden, limit):
     corners, cell = [(LEFT + head * (side + gap), 0) for head in range(count)], side / n
     parts = ["" if not hidden.any() else masked_key(-16)]
     parts += names_beside(tokens, 0, cell) or [text(LEFT - 5, (asks + 0.5) * cell + 4, tokens[asks], "end")]
-    if small:
-        grid = Grid(tokens, tokens, side, side, hidden)
-        drawn = [grid.draw(each, None, None, limit, head_ink(head)) for head, each in enumerate(weights)]
-        parts += [moved(each, x, y) for each, (x, y) in zip(drawn, corners, strict=True)]
-    else:
-        parts.append(as_image(weights, limit, hidden, np.zeros(weights.shape, bool), corners, cell))
+    parts += maps_at(corners, side, weights, tokens, limit, hidden, decimals=None)
     room = 0 if small else 2  # around a row that the frame would hide
     for head, (x, y) in enumerate(corners):
-        parts.append(tag("rect", x=x, y=y - 15, width=8, height=10, fill=head_colour(head)))
-        parts.append(text(x + 12, y - 6, f"head {head + 1}", "start"))
+        parts.append(head_at(x, y + 1, head, f"head {head + 1}", SMALL))
         parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
     return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2)
 
@@ -87,23 +79,20 @@ def chart(title, curves, written, until, high, learned=None):
 
     written: how a value is written. learned: the step to mark, or None.
     """
-    width, height, left, right, top, bottom = 230, 66, 38, 220, TOP, TOP + 66
-    spot = lambda step, value: (left + step / until * (right - left), bottom - min(value / high, 1) * height)  # noqa: E731
-    ticks = [(written(value), spot(0, value)[1]) for value in (0, high)]
-    steps = [(f"{step:g}", spot(step, 0)[0]) for step in (0, until / 2, until)]
-    parts, x, y = axes(title, left, right, top, bottom, ticks, steps), 4, bottom + 32
+    steps, ticks = {step: f"{step:g}" for step in (0, until / 2, until)}, {value: written(value) for value in (0, high)}
+    drawn, width = Chart(title, (38, 220, TOP, TOP + 66), steps, ticks), 230
+    x, y = 4, drawn.bottom + 32
     if learned is not None:
-        at = spot(learned, 0)[0]
-        parts.append(line(at, top, at, bottom, stroke="currentColor", stroke_opacity=0.4))
+        drawn.parts.append(drawn.upright(learned, stroke="currentColor", stroke_opacity=0.4))
     for (name, measured), dashes in zip(curves.items(), DASHES, strict=False):
-        if spots := [spot(step, value) for step, value in measured if math.isfinite(value)]:
+        if shown := [(step, value) for step, value in measured if math.isfinite(value)]:
             said = f"{name} {written(measured[-1][1])}".replace("nan", "?")
             look, room = {"stroke_width": 2, "stroke_dasharray": dashes}, 34 + 0.5 * SMALL * len(said)
-            parts.append(curve(spots, said, **look) + tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=3))
             x, y = (x, y) if x + room < width + 8 else (4, y + 14)
-            parts.append(line(x, y - 4, x + 16, y - 4, stroke="currentColor", **look) + text(x + 20, y, said, "start"))
+            key = line(x, y - 4, x + 16, y - 4, stroke="currentColor", **look) + text(x + 20, y, said, "start")
+            drawn.parts += [drawn.curve(shown, said, 3, **look), key]
             x += room
-    return Drawing("".join(parts), width, HEAD + SIDE + 2)
+    return drawn.drawn(width, HEAD + SIDE + 2)
 
 
 def end_of_axis(ends, value):

@@ -1,0 +1,108 @@
+"""Charts with axes: curves, measured points, marks, and a key to them."""
+
+import math
+
+from .svg import AXIS, COLOURS, DASHES, EM, HOLLOW, PALE, SMALL, TOP, Drawing, line, moved, tag, text, title_of
+
+HERE = {"stroke": "currentColor", "stroke_width": 2, "stroke_opacity": 0.5}  # of the line where the reader is
+
+
+class Chart:
+    """A chart with a title, axes and gridlines, which are its first `parts`; it knows where a value is on it.
+
+    place: left, right, top and bottom, in pixels. x, y: an axis's labels by value, of which the first and the last are
+    its ends; one without a word is only an end. even: what's even along both axes, such as math.log. inset: pixels
+    that stay free at the two ends of the x axis.
+    """
+
+    def __init__(self, title, place, x, y, even=float, inset=(0, 0)):
+        self.left, self.right, self.top, self.bottom = place
+        self.even, self.inset = even, inset
+        self.ends = [(even(min(labels)), even(max(labels))) for labels in (x, y)]
+        self.parts = [title_of(title, self.right + 10), line(self.left, self.top, self.left, self.bottom)]
+        self.parts.append(line(self.left, self.bottom, self.right, self.bottom))
+        for value, word in y.items():
+            if word:
+                self.parts.append(text(self.left - 5, self.y(value) + 4, word, "end"))
+                self.parts.append(self.across(value, **AXIS | {"stroke_opacity": 0.15}))
+        self.parts += [text(self.x(value), self.bottom + 14, word) for value, word in x.items() if word]
+
+    def x(self, value):
+        """Where a value is, in pixels."""
+        low, high = self.ends[0]
+        room = self.right - self.left - sum(self.inset)
+        return self.left + self.inset[0] + (self.even(value) - low) / (high - low) * room
+
+    def y(self, value):
+        """Where a value is, in pixels; one beyond an end is at the end."""
+        low, high = self.ends[1]
+        share = (self.even(value) - low) / (high - low)
+        return self.bottom - min(max(share, 0), 1) * (self.bottom - self.top)
+
+    def curve(self, points, name, dot=None, **look):
+        """A line through pairs (x, y), by default in the page's colour; dot: the radius of a circle at its end."""
+        spots = [(self.x(x), self.y(y)) for x, y in points]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+        look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look
+        end = tag("circle", cx=spots[-1][0], cy=spots[-1][1], r=dot) if dot else ""
+        return tag("path", says=name, d=f"M{path}", **look) + end
+
+    def upright(self, x, **look):
+        """A line from the bottom to the top."""
+        return line(self.x(x), self.top, self.x(x), self.bottom, **(look or HERE))
+
+    def across(self, y, **look):
+        """A line from the left to the right."""
+        return line(self.left, self.y(y), self.right, self.y(y), **look)
+
+    def below(self, words):
+        """What the x axis counts, at its right end."""
+        return text(self.right, self.bottom + 30, f"{words} →", "end", **PALE)
+
+    def drawn(self, width, height):
+        return Drawing("".join(self.parts), width, height)
+
+
+def costs(curves, points, names, title, here, *, ends, written, width, height):
+    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each of `names`, or None.
+
+    points: measured points by name, as {num_tokens: value}; those with a curve's name share its entry in the key.
+    names: labels by num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written
+    on that axis and in tooltips.
+    """
+    low, high = map(math.log10, ends)
+    ticks = {10.0**n: written(10.0**n) for n in range(math.ceil(low), math.floor(high) + 1)}
+    place = 46, width - 10, TOP + 4, TOP + height
+    chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, inset=(8, 8))
+    colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))
+    for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
+        shown = [pair for pair in zip(names, values, strict=True) if pair[1] is not None]
+        chart.parts.append(chart.curve(shown, name, stroke_dasharray=dashes, stroke=colours[name]))
+    for (name, measured), hollow in zip(points.items(), HOLLOW, strict=False):
+        look = {"r": 4.5, "stroke": colours[name], "fill": "none" if hollow else colours[name]}
+        for count, value in measured.items():
+            spot = {"cx": chart.x(count), "cy": chart.y(value), "pointer_events": "all", **look}
+            chart.parts.append(tag("circle", says=f"{name}, measured: {written(value)}", **spot))
+    chart.parts += [chart.upright(here), text((chart.left + chart.right) / 2, chart.bottom + 30, "num_tokens")]
+    chart.parts.append(key_of(curves, points, 4, chart.bottom + 46, width, colours))
+    return chart.drawn(width, chart.bottom + 68)  # with room for two rows of names
+
+
+def key_of(curves, points, x, y, width, colours=None):
+    """The names of curves, each after a piece of its line, and of measured points, each after its mark.
+
+    width: where they continue in another row; colours: by name, if they aren't the page's.
+    """
+    parts, start, ink = [], x, lambda name: {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
+    dashed = zip(curves, DASHES, strict=False)
+    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **ink(name)) for name, dashes in dashed}
+    for name, hollow in zip(points, HOLLOW, strict=False):
+        label, look = name if name in curves else f"{name}, measured", ink(name)
+        fill = "none" if hollow else look["stroke"]
+        marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
+    for name, mark in marks.items():
+        if x + 23 + EM * SMALL * len(name) > width:
+            x, y = start, y + 16
+        parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
+        x += 34 + EM * SMALL * len(name)
+    return "".join(parts if len(parts) > 1 else [])
