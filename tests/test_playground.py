@@ -11,7 +11,7 @@ import torch
 
 from attention_course.explorers.playground import explorer as playground
 from attention_course.explorers.playground import player as playing
-from attention_course.explorers.playground.explorer import REMEDY, PlaygroundExplorer
+from attention_course.explorers.playground.explorer import REMEDY, Playground
 from attention_course.explorers.playground.runs import HELD_OUT, Run
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import prefix_losses
@@ -26,7 +26,7 @@ def ground(monkeypatch):
     """A small playground that draws as fast as it can, and is closed at the end."""
     monkeypatch.setattr(playing, "FRAME", 0.0)
     monkeypatch.setattr(playing, "REST", 0.001)
-    made = PlaygroundExplorer()
+    made = Playground()
     made.set(**SMALL)
     yield made
     made.close()
@@ -149,7 +149,7 @@ def test_a_control_moved_while_it_plays_begins_anew_and_plays_on_to_the_same_num
     assert ground.playing
     ground.pause()
     shown = ground.arrays
-    fresh = PlaygroundExplorer()
+    fresh = Playground()
     fresh.set(**SMALL | {"num_heads": 4})
     fresh.run(shown.step)
     assert torch.equal(fresh.arrays.weights, shown.weights)
@@ -171,7 +171,7 @@ def test_cells_and_the_thread_wait_for_each_other(ground):
 
 def test_one_of_a_kernel_plays(ground):
     ground.play()
-    other = PlaygroundExplorer()
+    other = Playground()
     other.play()
     assert (ground.playing, other.playing) == (False, True)
     assert (ground.buttons["Play"].description, other.buttons["Play"].description) == ("Play", "Pause")

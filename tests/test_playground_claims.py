@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from attention_course.explorers.playground.explorer import LONGEST, PlaygroundExplorer
+from attention_course.explorers.playground.explorer import LONGEST, Playground
 from attention_course.explorers.playground.headline import (
     APART,
     HEADS,
@@ -44,7 +44,7 @@ def values_of(task, num_heads, d_out, learning_rate, dropout, seed, mask="causal
 
 def said(run, values):
     """The headline that the playground has for a run."""
-    return headline(PlaygroundExplorer.state_of(None, run, values), **values)
+    return headline(Playground.state_of(None, run, values), **values)
 
 
 def best(run, steps=LONGEST):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from explorer_page import SVG, frames, near, numbers, told, tree_of
 
-from attention_course.explorers.playground.explorer import PlaygroundExplorer
+from attention_course.explorers.playground.explorer import Playground
 from attention_course.explorers.playground.headline import headline
 from attention_course.explorers.playground.runs import Honest, Measured
 from attention_helpers.plots import HEAD_COLOURS
@@ -18,7 +18,7 @@ NEXT = {"task": "next character", "num_heads": 2}
 
 @pytest.fixture(scope="module")
 def explorer():
-    made = PlaygroundExplorer()
+    made = Playground()
     yield made
     made.close()
 
@@ -74,6 +74,12 @@ def test_the_answer_is_what_the_model_answers_and_is_marked(run, steps, values):
     assert [n for n, shade in enumerate(boxes) if shade == "0.22"] == sorted(state.wanted)
     marks = [mark for mark in texts(explorer) if mark in ("✓", "✗")]
     assert marks == ["✓" if a == b else "✗" for a, b in zip(answers, right, strict=True)]
+
+
+def test_the_first_picture_is_of_wrong_answers(run):
+    first = run(0)
+    assert [mark for mark in texts(first) if mark in ("✓", "✗")] == ["✗", "✗"]
+    assert first.said.startswith("Untrained")
 
 
 TOLD = [

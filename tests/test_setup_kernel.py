@@ -8,13 +8,15 @@ from checkouts import ROOT
 from tools.notebooks.own_sockets import KernelManager
 
 CONFIG = ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py"
+AT_ONCE = "import torch.nn.functional"  # on two threads at once it would break torch
 WAIT = "[thread.join() for thread in __import__('threading').enumerate() if thread.name == 'preload'] and None"
-LOADED = "print('torch' in __import__('sys').modules, [name for name in dir() if not name.startswith('_')])"
+MODULES = "{'attention_course.explorers', 'torch._dynamo'} <= {*__import__('sys').modules}"
+LOADED = f"print({MODULES}, [name for name in dir() if not name.startswith('_')])"
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
-    """What talks to a kernel with these settings and no others."""
+def kernel(tmp_path, monkeypatch):
+    """A kernel with these settings and no others: its manager, and what talks to it."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     (tmp_path / "profile_default").mkdir()
     shutil.copy(CONFIG, tmp_path / "profile_default")
@@ -23,14 +25,21 @@ def client(tmp_path, monkeypatch):
     client = manager.client()
     client.start_channels()
     client.wait_for_ready(timeout=100)  # what a kernel says before it is heard would be lost
-    yield client
+    yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
 
-def test_torch_is_there_before_it_is_asked_for(client):
+def test_the_first_cell_finds_torch_and_later_ones_the_optimizer(kernel):
     heard = []
-    for cell in (WAIT, LOADED):
-        client.execute_interactive(cell, timeout=100, output_hook=lambda message: heard.append(message["content"]))
-    said = "".join(content["text"] for content in heard if "text" in content)  # one print may be several messages
-    assert said == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"
+    for cell in (AT_ONCE, WAIT, LOADED):
+        kernel[1].execute_interactive(cell, timeout=100, output_hook=lambda message: heard.append(message["content"]))
+    said = "".join(content.get("text", content.get("ename", "")) for content in heard)  # one print may be several
+    assert said == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit', 'torch']\n"
+
+
+def test_a_kernel_can_end_while_it_loads(kernel):
+    manager, client = kernel
+    process = manager.provisioner.process
+    client.shutdown()
+    assert process.wait(timeout=100) == 0

@@ -10,11 +10,7 @@ from torch import nn
 
 from attention_helpers import Dropout
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from attention_helpers.training.loop import AdamW, Training, held_interrupt
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from attention_helpers.training.loop import Training, held_interrupt
 
 
 def test_an_interrupt_waits_and_the_old_handler_comes_back():
@@ -124,22 +120,6 @@ def test_a_run_is_the_textbooks_loop():
     assert training.losses == losses
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), model.parameters(), strict=True))
-
-
-@pytest.mark.parametrize("options", [{}, {"betas": (0.5, 0.8), "eps": 0.1, "weight_decay": 0.5}])
-def test_adamw_moves_parameters_of_any_size_as_torchs_does(options):
-    starts = [torch.randn(shape, dtype=torch.float64, generator=generator()) for shape in ((), (3,), (2, 3), (4, 1, 2))]
-    moved = []
-    for optimizer_of in (AdamW, torch.optim.AdamW):
-        parameters = [nn.Parameter(start.clone()) for start in starts]
-        frozen, unused = nn.Parameter(torch.ones(2), requires_grad=False), nn.Parameter(torch.ones(2))
-        optimizer = optimizer_of([*parameters, frozen, unused], 0.05, **options)
-        for step in range(5):
-            optimizer.zero_grad()
-            sum(((parameter - step) ** 2).sum() for parameter in parameters).backward()
-            optimizer.step()
-        moved.append([*parameters, frozen, unused])
-    torch.testing.assert_close(*moved, rtol=1e-12, atol=1e-12)
 
 
 def test_a_batch_depends_on_seed_and_step_alone():

@@ -30,38 +30,6 @@ def worth_keeping(step):
 FAR_APART = 2_654_435_769  # 2**32 / golden ratio, so that a few thousand seeds start far apart
 
 
-class AdamW:
-    """The optimizer AdamW: the same numbers as torch.optim.AdamW, whose first use imports torch's compiler for seconds.
-
-    Each parameter moves by about learning_rate per step, since its mean gradient is divided by its usual size, and
-    shrinks towards 0 by learning_rate * weight_decay. The two means start at 0, so step t divides them by 1 - beta**t.
-    A parameter without a gradient stays. Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization",
-    algorithm 2.
-    """
-
-    def __init__(self, parameters, learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
-        self.parameters, self.steps = [parameter for parameter in parameters if parameter.requires_grad], 0
-        self.learning_rate, self.betas, self.eps, self.weight_decay = learning_rate, betas, eps, weight_decay
-        self.means, self.squares = ([torch.zeros_like(each) for each in self.parameters] for _ in range(2))
-
-    def zero_grad(self):
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def step(self):
-        """Move every parameter that has a gradient."""
-        self.steps += 1
-        (beta1, beta2), rate = self.betas, self.learning_rate
-        unbias1, unbias2 = 1 - beta1**self.steps, 1 - beta2**self.steps
-        for parameter, mean, square in zip(self.parameters, self.means, self.squares, strict=True):
-            if (gradient := parameter.grad) is not None:
-                mean.lerp_(gradient, 1 - beta1)
-                square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-                usual = (square.sqrt() / unbias2**0.5).add_(self.eps)
-                parameter.mul_(1 - rate * self.weight_decay).addcdiv_(mean, usual, value=-rate / unbias1)
-
-
 class Training:
     """A model in training: run(steps) continues from the current step, and you can interrupt it at any time.
 
@@ -80,7 +48,7 @@ class Training:
             raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
         self.model, self.task = model, task
         self.step, self.losses, self.accuracies, self.snapshots = 0, [], [], []
-        self.optimizer = AdamW(model.parameters(), learning_rate)
+        self.optimizer = torch.optim.AdamW(model.parameters(), learning_rate)
         self.generator = torch.Generator()
         for module in model.modules():
             if isinstance(module, Dropout):

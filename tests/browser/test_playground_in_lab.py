@@ -95,9 +95,7 @@ def lab(browser, served):
 @pytest.fixture
 def ground(lab):
     """The page with its playground at rest, in its first state."""
-    lab.do(
-        "playground.pause()", "playground.set(**playground.explorer._first)", "playground.speed.set_trait('value', 0)"
-    )
+    lab.do("playground.pause()", "playground.set(**playground._first)", "playground.speed.set_trait('value', 0)")
     return lab
 
 

@@ -71,9 +71,8 @@ MADE_FROM = {f"{name}Explorer": () for name in FROM_NOTHING.split()} | {  # all 
 
 
 def make(name):
-    """A new explorer; of the playground, what its door leads to."""
-    made = getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
-    return getattr(made, "explorer", made)
+    """A new explorer."""
+    return getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
 
 
 def settings_of(control):

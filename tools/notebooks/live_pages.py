@@ -97,8 +97,7 @@ class Live:
         import torch  # it takes seconds, which a page without an explorer needn't wait
 
         torch.set_num_threads(1)
-        made = shown_by(codes)
-        self.explorer = getattr(made, "explorer", made)  # the playground's is behind its door
+        self.explorer = shown_by(codes)
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
         named = {name for name, values in GRIDS[kind].items() if not isinstance(values, dict)}
         if unknown := [name for name in named if name not in self.controls and not self.trains]:

@@ -1,5 +1,5 @@
 """The playground: attention that learns while you watch, and fails where it must."""
 
-from .door import Playground
+from .explorer import Playground
 
 __all__ = ["Playground"]

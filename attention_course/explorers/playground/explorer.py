@@ -44,7 +44,7 @@ class PlayState(NamedTuple):
     learned: int  # the step from which on the task was learned, or None
 
 
-class PlaygroundExplorer(Explorer):
+class Playground(Explorer):
     """Train one attention layer and watch it. Moving a control restarts training from the seed.
 
     play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every

@@ -1,14 +1,11 @@
 """What the page needs to show a playground: its looks, and a script that starts it."""
 
-# The picture has room at a window of 1024 x 768, and where there's more room it's larger. What says that it loads is as
-# high as the controls will be.
+# The picture has room at a window of 1024 x 768, and where there's more room it's larger.
 STYLE = """<style>.Playground {container-type: inline-size}
-.Playground .attention-loading {margin: 0; min-height: 68px}
 @container (min-width: 750px) {.Playground [role=img] {zoom: 1.25}}
 .Playground .attention-headline {min-height: 2.6em}
 @container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
     .Playground .attention-headline {min-height: 0}}
-@container (min-width: 920px) {.Playground .attention-loading {min-height: 32px}}
 .Playground .widget-readout {min-width: 3.6em}
 .Playground .slider-container {min-width: 90px}
 .Playground > .widget-vbox > :first-child .widget-readout {min-width: 2em}
