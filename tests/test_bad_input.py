@@ -32,7 +32,7 @@ from attention_helpers import (
 from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, TorchAttention
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention
-from attention_helpers.modern.layers import CrossAttention, ModernAttention, RollingCache
+from attention_helpers.modern.layers import ModernAttention, RollingCache
 from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 from attention_helpers.parallel.count import bytes_held, bytes_sent
@@ -180,15 +180,14 @@ PARTS = [
     (lambda: sink_weights(SCORES, ones(3)), ValueError, "sink", "got (3,)", "each of 2 heads"),
     (lambda: sink_weights(SCORES, ones(2), ones(4) > 0), ValueError, "mask", "got (4,)", "broadcast to scores"),
 ]
-MODERN, CROSS = ModernAttention(3, 8, 4, 2, window=3), CrossAttention(3, 5, 4, 2)
+MODERN = ModernAttention(3, 8, 4, 2, window=3)
 LATENT = LatentAttention(3, 4, 2, d_latent=2, d_key=2, d_value=2, d_rope=2)
 LAYERS = [
     (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_kv_heads", "got num_kv_heads=3", "divide num_heads"),
     (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_kv_heads", "got 2.0", WHOLE),
     (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim", "got 1", "even"),
     (lambda: ModernAttention(3, 8, 4, 2, window=0), ValueError, "window", "got 0", LEAST),
-    (lambda: ModernAttention(3, 8, 4, 2, qk_norm="all"), ValueError, "qk_norm", "got 'all'", "'head' or 'width'"),
-    (lambda: ModernAttention(3, 8, 4, 2, sinks=1), TypeError, "sinks", "got 1", FLAG),
+    (lambda: ModernAttention(3, 8, 4, 2, qk_norm="head"), TypeError, "qk_norm", "got 'head'", FLAG),
     (lambda: ModernAttention(3, 8, 4, 2, scale=INF), ValueError, "scale", "got inf", "finite"),
     (lambda: LatentAttention(3, 4, 2, 2, 2, 2, 3), ValueError, "head_dim", "got 3", "even"),
     (lambda: MODERN(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
@@ -201,9 +200,6 @@ LAYERS = [
     (lambda: MODERN.step(X, RollingCache(HEADS, HEADS, 1)), ValueError, "cache", "got (1, 2, 2, 2)", "(1, 2, 1, 2)"),
     (lambda: LATENT(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
     (lambda: LATENT.step(X, (HEADS, HEADS)), TypeError, "cache", "got tuple", "LatentCache that step returned"),
-    (lambda: CROSS(X, ones(2, 4, 5)), ValueError, "other", "got (2, 4, 5)", "the shape (1, 4, 5)"),
-    (lambda: CROSS(X, ones(1, 4, 5).double()), ValueError, "other", "got torch.float64", "like x"),
-    (lambda: CROSS(X, ones(1, 4, 5), HIDE), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
 ]
 TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
 LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(TEXT, width=16)

@@ -1,6 +1,5 @@
 """A crew of processes: its errors, its limits, and that nothing is left of it, however its notebook ends."""
 
-import linecache
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import parallel_jobs
 import psutil
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attention_helpers.parallel.crew import Crew, CrewError
 from attention_helpers.parallel.trial import standalone
@@ -29,12 +29,11 @@ if __name__ == "__main__":
 """
 
 
-def of_a_notebook(text):
-    """The function that this text defines, as if it had been typed in a cell."""
-    linecache.cache["<a cell>"] = len(text), None, text.splitlines(keepends=True), "<a cell>"
+def typed_in_a_notebook(text):
+    """What these lines define, as if they had been typed in a cell."""
     names = {"__name__": "__main__"}
-    made = eval(text, names) if text.startswith("lambda") else exec(compile(text, "<a cell>", "exec"), names)
-    return made or names["typed"]
+    exec(text, names)
+    return names
 
 
 @pytest.fixture
@@ -51,13 +50,35 @@ def is_gone(workers, folder):
     return not any(worker.is_alive() for worker in workers) and not [*folder.iterdir()]
 
 
+CELL = """
+import torch
+from torch import distributed
+
+x = torch.ones(2)
+
+class Layer(torch.nn.Linear):
+    def forward(self, x):
+        return summed(super().forward(x))
+
+def summed(x):
+    distributed.all_reduce(x)
+    return x
+
+def job(function):
+    with torch.no_grad():
+        return layer(x), type(layer)(1, 1), function(x)
+
+layer = Layer(2, 3)
+"""
+
+
 @pytest.mark.slow
-def test_a_function_typed_in_a_notebook_runs_on_all_ranks(crew):
-    inner = of_a_notebook("def typed(x):\n    distributed.all_reduce(x)\n    return x\n")
-    assert crew.run(inner, torch.ones(2))[1].tolist() == [2, 2]
-    linecache.clearcache()
-    outer = of_a_notebook("def typed(function):\n    return function(torch.ones(1)).item()\n")
-    assert crew.run(outer, parallel_jobs.total) == [2, 2]
+def test_what_a_job_uses_of_its_notebook_runs_on_all_ranks(crew):
+    page = typed_in_a_notebook(CELL)
+    for output, made, result in crew.run(page["job"], lambda x: x.sum()):
+        assert_close(output, 2 * torch.nn.functional.linear(page["x"], page["layer"].weight, page["layer"].bias))
+        assert type(made) is page["Layer"]
+        assert result == 2
 
 
 def works(crew):
@@ -102,7 +123,6 @@ def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
 @pytest.mark.parametrize(
     ("function", "more", "error", "said"),
     [
-        (of_a_notebook("lambda: 0"), {}, ValueError, "function must have a name and a cell of its own, got a lambda"),
         ("total", {}, TypeError, "function must be a function, got str"),
         (parallel_jobs.total, {"timeout": 0}, ValueError, "timeout must be above 0 seconds, got 0"),
     ],

@@ -35,7 +35,7 @@ class Block(nn.Module):
         d, inner, family = config.d_model, config.d_inner, FAMILIES[config.family]
         self.attention = ModernAttention(
             d, d, config.num_heads, config.num_kv_heads, config.window if config.is_local(layer) else None,
-            head_dim=config.head_dim, bias=family.bias, qk_norm="head" if family.qk_norm else None, scale=config.scale,
+            head_dim=config.head_dim, bias=family.bias, qk_norm=family.qk_norm, scale=config.scale,
             frequencies=frequencies_of(config, layer),
         )  # fmt: skip
         norm = lambda: nn.RMSNorm(d, eps=config.eps)  # noqa: E731

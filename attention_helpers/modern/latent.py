@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..checks import check_finite, check_input, check_size
+from ..checks import check_input, check_size
 from ..core import attention_weights, context_vectors
 from .parts import window_mask
-from .positions import check_even, check_frequencies, rope_frequencies, rotate
+from .positions import rope_frequencies, rotate
 
 
 class LatentCache(NamedTuple):
@@ -22,30 +22,20 @@ class LatentAttention(nn.Module):
     """Causal attention whose keys and values are made from one latent vector per token.
 
     x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). d_latent: width of the latent; d_key, d_value: of each
-    head's keys and values made from it; d_rope: of the part of queries and keys that rotates, one key for all heads;
-    d_query_latent: width of a latent for queries, None for none; scale: by default (d_key + d_rope) ** -0.5;
-    frequencies, factor: for `rotate`. With YaRN, DeepSeek's layers keep factor=1 and put its square into scale.
+    head's keys and values made from it; d_rope: of the part of queries and keys that rotates, one key for all heads.
+    DeepSeek's queries also come from a latent, which saves memory in training only.
     Errors: as in MultiHeadAttention; also ValueError for an odd d_rope.
     Source: DeepSeek-AI 2024, "DeepSeek-V2" (arXiv 2405.04434), section 2.1.
     """
 
-    def __init__(self, d_in, d_out, num_heads, d_latent, d_key, d_value, d_rope, d_query_latent=None, scale=None,
-                 frequencies=None, factor=1.0):  # fmt: skip
+    def __init__(self, d_in, d_out, num_heads, d_latent, d_key, d_value, d_rope):
         super().__init__()
         self.d_in, self.d_out = check_size("d_in", d_in), check_size("d_out", d_out)
         self.num_heads, self.d_latent = check_size("num_heads", num_heads), check_size("d_latent", d_latent)
         self.d_key, self.d_value = check_size("d_key", d_key), check_size("d_value", d_value)
-        self.d_rope = check_even(check_size("d_rope", d_rope))
-        self.scale = (d_key + d_rope) ** -0.5 if scale is None else check_finite("scale", scale)
-        frequencies = rope_frequencies(d_rope) if frequencies is None else frequencies
-        self.frequencies, self.factor = check_frequencies(frequencies, d_rope), check_finite("factor", factor)
-        width = num_heads * (d_key + d_rope)
-        if d_query_latent is None:
-            self.W_query = nn.Linear(d_in, width, bias=False)
-        else:
-            down = nn.Linear(d_in, check_size("d_query_latent", d_query_latent), bias=False)
-            norm = nn.RMSNorm(d_query_latent, eps=1e-6)
-            self.W_query = nn.Sequential(down, norm, nn.Linear(d_query_latent, width, bias=False))
+        self.d_rope = check_size("d_rope", d_rope)
+        self.scale, self.frequencies = (d_key + d_rope) ** -0.5, rope_frequencies(d_rope)
+        self.W_query = nn.Linear(d_in, num_heads * (d_key + d_rope), bias=False)
         self.W_latent = nn.Linear(d_in, d_latent, bias=False)
         self.latent_norm = nn.RMSNorm(d_latent, eps=1e-6)
         self.W_rotary_key = nn.Linear(d_in, d_rope, bias=False)
@@ -59,8 +49,8 @@ class LatentAttention(nn.Module):
         positions = torch.arange(past, past + x.shape[1], device=x.device)
         queries = self.W_query(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         plain, rotary = queries.split((self.d_key, self.d_rope), dim=-1)
-        rotary = rotate(rotary, positions, self.frequencies, self.factor)
-        rotary_keys = rotate(self.W_rotary_key(x), positions, self.frequencies, self.factor)
+        rotary = rotate(rotary, positions, self.frequencies)
+        rotary_keys = rotate(self.W_rotary_key(x), positions, self.frequencies)
         return plain, rotary, LatentCache(self.latent_norm(self.W_latent(x)), rotary_keys)
 
     def forward(self, x):

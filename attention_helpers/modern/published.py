@@ -1,14 +1,9 @@
-"""How published models build their attention: the rows of data/models.json, as our layers and as bytes of cache."""
+"""How published models build their attention: the rows of data/models.json, as bytes of cache and as a table."""
 
 import json
 
 from .._data import data_file
-from .latent import LatentAttention
-from .layers import ModernAttention
-from .positions import llama3_frequencies, rope_frequencies, yarn_frequencies
 
-OPTIONS = "window", "head_dim", "bias", "out_bias", "qk_norm", "sinks", "gate", "scale"
-LATENT = "d_latent", "d_key", "d_value", "d_rope", "d_query_latent"
 COLUMNS = "model", "layers", "positions", "heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"
 
 
@@ -30,35 +25,6 @@ def cached_numbers(layer, num_tokens):
         return num_tokens * (layer["d_latent"] + layer["d_rope"] + layer.get("index_dim", 0))
     kept = min(num_tokens, layer["window"] - 1) if "window" in layer else num_tokens
     return kept * layer["kv_heads"] * (layer["head_dim"] + layer.get("value_dim", layer["head_dim"]))
-
-
-def build_layer(layer, width):
-    """One layer of a row as ModernAttention or LatentAttention; None if it's linear or its values are narrower."""
-    if layer["kind"] == "linear" or "value_dim" in layer:
-        return None
-    frequencies, factor = frequencies_of(layer)
-    if "d_latent" in layer:  # DeepSeek's scale takes the square of YaRN's factor, and nothing else does
-        sizes = {name: layer[name] for name in LATENT}
-        scale = (layer["d_key"] + layer["d_rope"]) ** -0.5 * factor**2
-        return LatentAttention(width, width, layer["heads"], **sizes, scale=scale, frequencies=frequencies)
-    options = {name: layer[name] for name in OPTIONS if name in layer}
-    heads = layer["heads"], layer["kv_heads"]
-    return ModernAttention(width, width, *heads, base=None, frequencies=frequencies, factor=factor, **options)
-
-
-def frequencies_of(layer):
-    """The frequencies of a layer's rotary positions, None if it has none, and the factor for `rotate`."""
-    if layer["base"] is None:
-        return None, 1.0
-    rotated = layer.get("rotated") or layer.get("d_rope") or layer["head_dim"]
-    frequencies = rope_frequencies(layer.get("rope_dim", rotated), layer["base"])[: rotated // 2]
-    scaling = dict(layer.get("scaling", {"kind": None}))
-    kind = scaling.pop("kind")
-    if kind == "YaRN":
-        return yarn_frequencies(frequencies, base=layer["base"], **scaling)
-    if kind == "Llama 3":
-        return llama3_frequencies(frequencies, **scaling), 1.0
-    return frequencies / scaling.get("factor", 1), 1.0
 
 
 def models_table(models, columns=COLUMNS):

@@ -1,7 +1,5 @@
 """A crew: processes that stand for machines. They start once, and then run functions together, one after the other."""
 
-import inspect
-import io
 import pickle
 import signal
 import tempfile
@@ -10,11 +8,12 @@ import weakref
 from contextlib import suppress
 from multiprocessing import connection, get_context
 from pathlib import Path
-from types import FunctionType
 from uuid import uuid4
 
+import cloudpickle
+
 from ..checks import check_number, check_size
-from .worker import remove, serve, typed
+from .worker import remove, serve
 
 START = 120  # seconds for importing torch and meeting each other; that takes two or three, or ten on a busy machine
 GRACE = 1.0  # seconds that the others have, after one has failed, to say what went wrong there
@@ -51,22 +50,24 @@ class Crew:
     def run(self, function, *args, timeout=60):
         """What function(*args) returns on each rank, as a list.
 
-        function: of a module, or typed in a cell, and then it can use torch, torch's distributed, and what it imports
-        itself. Arguments and results are pickled. timeout: seconds, without the start of processes.
+        function: of a module, or typed in a cell; a typed one travels with the functions, classes and values of the
+        notebook that it uses. Tensors are copied. timeout: seconds, without the start of processes.
         Errors: CrewError if the function raises an error on a rank, or a process ends; TimeoutError after `timeout`;
-        TypeError or ValueError for what's no function or has no name, or a timeout that isn't a number above 0. After
-        an error or an interrupt, the next job starts fresh processes.
+        TypeError or ValueError if function isn't one, or timeout isn't a number above 0; pickle's errors for what
+        can't travel, such as an open file. After an error or an interrupt, the next job starts fresh processes.
         """
-        job, seconds = pickled(function, args), check_number("timeout", timeout)
-        if not seconds > 0:
+        if not callable(function):
+            raise TypeError(f"function must be a function, got {type(function).__name__}")
+        if not (seconds := check_number("timeout", timeout)) > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {timeout!r}")
+        job = cloudpickle.dumps((function, args))  # tensors by value: shared memory would outlive a killed process
         try:
             if self._ending is None or not self._ending.alive:
                 self._start()
             for link in self.links:
                 with suppress(OSError):  # of a process that ended after the last job; _answers says how
                     link.send_bytes(job)
-            return self._answers(function.__qualname__, seconds)
+            return self._answers(getattr(function, "__qualname__", "the job"), seconds)
         except BaseException:  # an interrupt too: how far the processes are, nobody knows
             self.close()
             raise
@@ -111,28 +112,6 @@ class Crew:
         if late := ", ".join(str(n) for n in range(self.processes) if n not in results):
             raise TimeoutError(f"{job} took longer than timeout={seconds:g} seconds on rank {late}")
         return [results[rank] for rank in range(self.processes)]
-
-
-class Pickler(pickle.Pickler):
-    """Functions typed in a notebook travel as text, because other processes can't import them.
-
-    Tensors travel by value: memory that processes share would outlive a killed one.
-    """
-
-    def reducer_override(self, thing):
-        if isinstance(thing, FunctionType) and thing.__module__ == "__main__":
-            if not thing.__name__.isidentifier():
-                raise ValueError("function must have a name and a cell of its own, got a lambda")
-            return typed, (inspect.getsource(thing), thing.__name__)
-        return NotImplemented
-
-
-def pickled(function, args):
-    """A job's bytes."""
-    if not callable(function):
-        raise TypeError(f"function must be a function, got {type(function).__name__}")
-    Pickler(job := io.BytesIO()).dump((function, args))
-    return job.getvalue()
 
 
 def how_it_ended(worker):

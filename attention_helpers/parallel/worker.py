@@ -10,6 +10,8 @@ import traceback
 from contextlib import suppress
 from multiprocessing import connection, parent_process
 
+import cloudpickle
+
 
 def serve(rank, processes, meeting, link):
     """Meet the others, then run jobs until somebody ends the process.
@@ -74,18 +76,9 @@ def run(job):
     return function(*args)
 
 
-def typed(text, name):
-    """A function from the text that somebody typed in a notebook."""
-    import torch
-
-    names = {"torch": torch, "distributed": torch.distributed}
-    exec(text, names)
-    return names[name]
-
-
 def answer(function, *args):
     """Pickled: whether function(*args) went well, and what it returned, or the error as text."""
     try:
-        return pickle.dumps((True, function(*args)))
+        return cloudpickle.dumps((True, function(*args)))  # perhaps of a class typed in a cell
     except Exception as error:
         return pickle.dumps((False, f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"))

@@ -1,5 +1,9 @@
-// A button on each cell's code, which copies it.
+// A name for the theme's side bar, for screen readers, and a button on each cell's code, which copies it.
 "use strict";
+
+const side = document.getElementById("pst-primary-sidebar");
+side?.setAttribute("role", "complementary");
+side?.setAttribute("aria-label", "Site");
 
 document.querySelectorAll("div.cell_input div.highlight, div[class*=highlight-] > div.highlight").forEach((box) => {
     const button = document.createElement("button");

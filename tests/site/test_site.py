@@ -1,5 +1,6 @@
 """The reading site, as a reader meets it in a browser: from files, with no server. `make site` has made it."""
 
+import gzip
 import html
 import re
 from functools import cache
@@ -14,19 +15,15 @@ SITE = ROOT / "build" / "site"
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.glob("*/**/*.html") if "_static" not in path.parts)
 PAGES.append("search.html")
 PNG = "image/png"
+MOST = 250_000  # bytes of a page with its pictures, compressed
 WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 800}
 LOOK = """() => ({
     links: [...document.querySelectorAll('a[href]')].map(link => link.href),
     wrong: document.querySelectorAll('.math:not(:has(svg))').length,
-    figures: [...document.querySelectorAll('.cell_output :is(img, svg.figure)')].map(it => it.alt ?? it.ariaLabel),
+    figures: [...document.querySelectorAll('.cell_output img')].map(it => it.alt),
     broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
-    drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula, .figure)')].map(it => it.ariaLabel),
+    drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula)')].map(it => it.ariaLabel),
 })"""
-# Figures further down are loaded later.
-LOAD = """async () => {
-    document.querySelectorAll('img[loading=lazy]').forEach(picture => picture.loading = 'eager');
-    await Promise.allSettled([...document.images].map(picture => picture.decode()));
-}"""
 # The theme has noticed, and no colour is on its way any more.
 TURNED = "name => document.documentElement.dataset.theme == name && !document.getAnimations().length"
 
@@ -49,7 +46,6 @@ class Visit:
         page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto((SITE / name).as_uri())
-        page.evaluate(LOAD)
         self.seen = page.evaluate(LOOK)
         page.evaluate(THIN_OUT)
         self.light = self.scheme("light", {})
@@ -140,6 +136,14 @@ def test_a_notebooks_page_shows_its_formulas_figures_and_explorers(visit):
         name for name, changes in zip(names, plays, strict=True) if not changes
     ]
     assert visit.seen["wrong"] == 0
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_a_notebooks_page_is_small(page):
+    file = SITE / page
+    pictures = re.findall(r'<img [^>]*src="(?!data:)([^"]+)"', file.read_text(encoding="utf-8"))
+    parts = {file, *(file.parent / unquote(picture) for picture in pictures)}
+    assert sum(len(gzip.compress(part.read_bytes())) for part in parts) <= MOST
 
 
 def test_the_page_at_the_top_leads_to_the_first(browser):

@@ -1,4 +1,4 @@
-"""An extension of Sphinx for the reading site: live explorers, figures as drawings, formulas without a script.
+"""An extension of Sphinx for the reading site: live explorers, solutions, formulas without a script.
 
 The notebooks' files stay as they are: what is added is added to their text as Sphinx reads it.
 """
@@ -12,14 +12,12 @@ from sphinx.util import logging
 from attention_course.exercises import practice
 from attention_helpers import show_source
 
-from .figures import drawings
 from .formulas import in_a
 from .live_block import block
 from .live_pages import PLAYGROUND
 from .manifest import COURSE
 from .place_exercises import TURN
 from .run_cell import code_for
-from .site_files import draw_icons, improve
 
 SVG, PNG = "image/svg+xml", "image/png"
 START = "notebooks/00_start_here"
@@ -54,13 +52,11 @@ def slug(heading):
     return heading.strip().replace(" ", "-")
 
 
-def with_figure(cell, drawn):
-    """A code cell with its figure as a drawing, or as a picture with an alt text: here the cell has it."""
+def with_figure(cell):
+    """A code cell whose figure has its alt text and its width: here the cell has them."""
     for output in cell.get("outputs", []):
-        if alt := output.get("metadata", {}).get(PNG, {}).get("alt"):
-            cell["metadata"]["mystnb"] = {"image": {"alt": alt}}
-            if alt in drawn:
-                output["data"] = {"text/html": drawn[alt]}
+        if image := output.get("metadata", {}).get(PNG):
+            cell["metadata"]["mystnb"] = {"image": {"alt": image["alt"], "width": f"{image['width']}px"}}
     return cell
 
 
@@ -132,8 +128,7 @@ def complete(app, docname, source):
     if docname == START:
         said_here(notebook, docname)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    drawn = drawings(notebook, docname)
-    explorers = [made for cell in notebook["cells"] for made in with_explorer(folded(with_figure(cell, drawn)), cells)]
+    explorers = [made for cell in notebook["cells"] for made in with_explorer(folded(with_figure(cell)), cells)]
     lesson = docname.startswith("notebooks/") and docname.count("/") == 1
     number = docname.removeprefix("notebooks/")[:2]
     notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]
@@ -154,7 +149,5 @@ def describe(app, pagename, templatename, context, doctree):
 def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
-    app.connect("build-finished", improve)
     app.add_html_math_renderer("drawn", in_a("span"), in_a("div"))
-    app.connect("build-finished", draw_icons)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

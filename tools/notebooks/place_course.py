@@ -1,5 +1,5 @@
 """Write what notebooks/course.toml says into README.md, the teachers' page and the notebooks: tables, heads, links to
-the neighbours; and draw the picture at the head of each notebook.
+the neighbours.
 
     python -m tools.notebooks.place_course
 
@@ -11,16 +11,13 @@ from itertools import groupby
 
 import nbformat
 
-from . import draw_map
 from .manifest import COURSE, HELP, LESSONS, NOTEBOOKS, START
 
 README = NOTEBOOKS.parent / "README.md"
 TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
 TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make course: to here -->)", flags=re.S)
 # The paragraphs about a notebook that are written here; those between them are its own.
-WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|!\[You are here.*|About \d+ minutes.*|(Previous|Next): \[.*")
-# The parts of a notebook that every lesson has: the teachers' table has no use for them.
-EVERYWHERE = ("Explorer", "What people get wrong here", "Going deeper")
+WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*")
 TO_HELP = f"[Help]({HELP.name})"
 MAP = """## The notebooks
 
@@ -71,8 +68,7 @@ def teaching(text):
     """The teachers' page, with its table of minutes as it should be."""
 
     def row(lesson):
-        parts = "<br>".join(f"{part} {time}" for part, time in lesson.sections[1:] if part not in EVERYWHERE)
-        return link(lesson, "../notebooks/"), parts, *minutes(lesson), lesson.predict
+        return link(lesson, "../notebooks/"), "<br>".join(lesson.parts), *minutes(lesson), lesson.predict
 
     before, after = TABLE.split(text)
     header = ["Notebook", "Minutes per part", "Core", "Explorer and exercises", "Going deeper", "To predict aloud"]
@@ -90,8 +86,7 @@ def head(notebook, source):
     times += [f"{notebook.deeper} for *Going deeper*"] * bool(notebook.deeper)
     previous = f"Previous: {link(COURSE[COURSE.index(notebook) - 1])}"
     about = [f"{listed(times)}.", f"{previous} · {way_on(following(notebook))} · {TO_HELP}"]
-    picture = f"![{draw_map.alternative(notebook.here)}]({notebook.picture})"
-    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", picture, *own_words(source), *about])
+    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", *own_words(source), *about])
 
 
 def start(source):
@@ -140,9 +135,6 @@ def place_of(heading, sources):
 def main():
     for page, written in ((README, readme), (TEACHING, teaching)):
         page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
-    for lesson in LESSONS:
-        (NOTEBOOKS / lesson.picture).parent.mkdir(exist_ok=True)
-        (NOTEBOOKS / lesson.picture).write_text(draw_map.drawing(lesson.here), encoding="utf-8")
     for entry in COURSE:
         notebook = nbformat.read(entry.path, as_version=4)
         texts = cells(entry, [cell.source for cell in notebook.cells])

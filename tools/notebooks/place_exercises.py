@@ -9,6 +9,7 @@ outputs are made: run `make refresh` afterwards. A test holds notebooks and exer
 """
 
 import inspect
+import re
 import sys
 import textwrap
 
@@ -16,7 +17,6 @@ import nbformat
 
 from attention_course.exercises import NUMBERS, practice
 
-from . import draw_map
 from .manifest import NOTEBOOKS, lesson_of
 from .refresh_notebooks import METADATA
 
@@ -30,7 +30,7 @@ This notebook's exercises are where their ideas come up. The
 [solutions](solutions/{number}_solutions.ipynb) explain every answer."""
 SOLUTIONS = """# Solutions to notebook {number}
 
-![{alternative}](../{picture})
+{picture}
 
 Here is each solution, why it's right, and what the check says to the usual mistakes. Try them yourself first: the
 exercises and their hints are in [{title}](../{file}#Exercises). Then run the first cell, followed by the cells of the
@@ -95,10 +95,10 @@ def lesson_cells(number, turns):
 
 
 def solution_cells(number):
-    """The cells of a notebook of solutions."""
+    """The cells of a notebook of solutions, which begins with the lesson's picture."""
     lesson = lesson_of(number)
-    drawn = {"alternative": draw_map.alternative(lesson.here), "picture": lesson.picture}
-    yield "markdown", SOLUTIONS.format(number=number, title=lesson.name, file=lesson.file, **drawn)
+    picture = re.search(r"!\[.*\)", nbformat.read(lesson.path, as_version=4).cells[0].source)[0].replace("](", "](../")
+    yield "markdown", SOLUTIONS.format(number=number, title=lesson.name, file=lesson.file, picture=picture)
     yield "code", f"{import_line(number)}\nfrom attention_helpers import show_source"
     for place, exercise in enumerate(practice(number).EXERCISES, 1):
         yield "markdown", f"## {place}. {exercise.title}\n\n{exercise.prompt}"
