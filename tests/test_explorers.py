@@ -18,7 +18,7 @@ from tools.notebooks import live_pages
 NAMES = explorers.__all__
 
 
-@pytest.mark.parametrize("most", [12, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [12, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_any_state_shows_what_the_layers_compute(explorer, name, most):
     """An impossible state is refused, and changes nothing; all pictures have one size, so that nothing jumps."""
