@@ -19,6 +19,7 @@ PRACTICE = {number: importlib.import_module(f"attention_course.exercises.lesson_
 ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
 each_exercise = pytest.mark.parametrize("exercise", ALL)
 
+
 def test_every_lesson_has_exercises_and_each_name_is_there_once():
     """Progress is kept under the exercise's name."""
     assert [path.name[:2] for path in LESSONS] == NUMBERS
