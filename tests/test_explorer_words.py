@@ -32,6 +32,11 @@ CLAIMS = {
         ({"temperature": 10}, "said", "“journey” reads all 6 tokens nearly alike: 0.16 to 0.17"),
         ({"temperature": 100}, "said", "“journey” reads all 6 tokens nearly alike: 0.17 each"),
         ({"query": 0, "temperature": 0.1}, "scores ÷ 0.1", "from 4.58 to 9.99"),
+        (
+            {"query": 0, "temperature": 0.1},
+            "alt",
+            "Query Your. Scores: Your: 1.00, … Weights at temperature 0.1: Your: 0.45, … Context vector: 0.50, …",
+        ),
         (STARTS, "picture", "… weights of all queries … scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
         (STARTS, "picture", "… entry 0 entry 1 entry 2 embedding context …"),
     ],
@@ -39,6 +44,7 @@ CLAIMS = {
         ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
         (MATRICES, "said", "“B ?” gives 0.991 of its weight to “B 1” and 0.003 to itself"),
         ({"made": "row missing"}, "said", "“B ?” gives 0.498 of its weight to “B 1” and 0.498 to itself"),
+        (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, B 1: 0.99, … reads: 0.99…"),
         (MATRICES, "picture", "… queries A 3 … ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
     ],
     "ScalingExplorer": [
@@ -49,18 +55,21 @@ CLAIMS = {
         ({"d_k": 1, "seed": 1}, "said", "Scores have variance 0.14: … weight is 0.29 (“Your” reads “journey”)"),
         ({"d_k": 1, "seed": 1}, "picture", "… 0.00 … scores Your …"),
         ({}, "picture", "-2.3 … scores Your … weights Your … entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
+        ({}, "alt", "Scores from -20.72 to 16.22. Largest weight of each row: Your → step 0.52, … entropy 0.60 bits…"),
     ],
     "MaskExplorer": [
         ({"place": 2}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
         ({"mask": True}, "said", "“B 1” is hidden, … “B ?” has to guess: … 0.50 to each token that it sees"),
         ({"mask": True, "place": 0}, "said", "“B 1” is hidden, … gives 1.00 to itself, the only token …"),
         ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
+        ({"mask": True}, "alt", "… A 3, … 0.00, 0.00, -inf, -inf. Its weights: A 3: 0.50, … reads digits 1, …"),
         ({}, "picture", "5.8 … scores ÷ √3 A 3 … 0.994 0.000 … weights … digits that “B ?” reads … 0.99 … 1 2 3 …"),
     ],
     "DropoutExplorer": [
         ({}, "said", "Step 300, p = 0: loss ≈ 0.39 on the training sequences, ≈ 0.66 on new ones"),
         ({"p": 0.5}, "said", "Step 300, p = 0.5: loss ≈ 0.76 on the training sequences, ≈ 0.18 on new ones"),
         ({"step": 15}, "lowest on new ones so far", "≈ 0.12, at step 15"),
+        ({}, "alt", "… Weights of day 6: day 1: 0.00, … day 4: 0.19, day 5: 0.58, … drops 0 of 21 weights.…"),
     ],
     "WrapperExplorer": [
         ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.498 each, so … one average of two digits"),
@@ -68,6 +77,7 @@ CLAIMS = {
         ({"num_heads": 2}, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
         ({"num_heads": 2}, "context of “BC ?”", "0.991, 0.003, 0.003 | 0.003, 0.991, 0.003"),
         (DROPPED, "said", "“BC ?” reads “B 1” in head 1 (9.91), nothing in head 2 (0.00)"),
+        (DROPPED, "alt", "Head 1: “BC ?” reads “B 1” (9.91). Head 2: “BC ?” reads nothing (0.00). The context …"),
         (WIDE, "said", "“BI ?” reads “B 6”: 0.981; first digit right in 100%, second in 9%"),
         (WIDE, "asked for", "the digits in “B 6” and “I 3”, in this order: 6 and 3. Answered: 6 and 1"),
         (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.99); … 100%, … 100%"),
@@ -83,11 +93,13 @@ CLAIMS = {
             "first digit … in …, second in …, each with a mask of its own…",
         ),
         ({"num_heads": 2}, "picture", "… key of B 1: weight 0.99 …"),
+        ({}, "alt", "Head 1: “BC ?” reads … “C 2” … bits. The context vectors are 3 wide, with entries from 0…"),
     ],
     "KeyWidthExplorer": [
         ({}, "said", "d_out 2, step 600: 100% of new answers are right, and every query scores its own key highest"),
         (LINE, "said", "d_out 1, step 600: 19% of new answers are right, and only A and C score their own key highest"),
         ({"step": 0}, "said", "d_out 2, step 0: 10% of new answers are right, and no query scores its own key highest"),
+        ({}, "alt", "… Degrees from query to key: A 13, B 12, C 7, … Weights of B ?: D 2: 0.00, … B 6: 0.96, …"),
         ({"d_out": 8}, "picture", "… 8 wide: the two directions in which keys spread most …"),
         (
             {},
@@ -104,6 +116,7 @@ CLAIMS = {
         (TWO, "each head gets", "3 entries of each token"),
         (TRAINED | {"d_out": 32}, "said", "“BI ?” reads “I 3”: 0.496; first digit right in 31%, second in 84%"),
         (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.98); … 100%, … 100%"),
+        (ALONE, "alt", "Cut by view alone. … Head 2: … “B 1” alike (0.50), mean entropy 0.90 bits. The context …"),
     ],
     "ModelsExplorer": [
         ({}, "said", "At 131,072 tokens Gemma 4 31B keeps 86.2 KiB per token, 10.78 GiB in all"),
@@ -111,6 +124,7 @@ CLAIMS = {
         ({"model": "Qwen3.5 9B"}, "note", ""),
         ({"model": "GPT-2 124M"}, "note", "num_tokens is 1,024 for now: GPT-2 124M has no more positions."),
         ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … sliding layers and others latent …"),
+        ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24.…"),
     ],
     "CacheExplorer": [
         ({}, "said", "At 131,072 tokens the cache takes 68.7 GB, 524.3 kB for each token"),
@@ -121,6 +135,11 @@ CLAIMS = {
             "At 1,024 … takes 536.9 MB, 524.3 kB for each token",
         ),
         ({"num_kv_heads": 1, "bytes": 1}, "per token", "2 × 32 layers × 1 KV head × 128 × 1 bytes = 8.2 kB"),
+        (
+            {"num_kv_heads": 8},
+            "alt",
+            "32 query heads share 8 KV heads, 4 for each. … 131,072 … 17.2 GB, 131.1 kB … In all, 17.18 GB.",
+        ),
         (
             {"window": 4096, "first": 4},
             "picture",
@@ -137,6 +156,12 @@ CLAIMS = {
         (OVER_8 | {"num_kv_heads": 8}, "note", ""),
         (OVER_2, "said", "By tokens over 2: each holds 1.2 GB and sends 33.6 MB."),
         (OVER_2 | {"split": "zigzag"}, "said", "By tokens over 2, in zigzag order: … 1.2 GB and sends 33.6 MB."),
+        (
+            OVER_2,
+            "alt",
+            "32,768 tokens, 64 heads and 4 KV heads. … over 2: … weights 285.2 MB, input and output 536.9 MB, "
+            "queries, keys, values 335.5 MB, and sends 33.6 MB. Shares … compute: 0.50, 1.00.",
+        ),
         ({}, "picture", "memory … 0 bytes 100.0 GB 200.0 GB 0 … values 80 GB filled: … rank 0 rank 0, weights: …"),
         (OVER_8, "picture", "memory … 0 bytes 500.0 MB 1.0 GB 0 1 … rank 7 Then all wait for the sum. rank 0, …"),
         (OVER_2, "picture", "… values filled: … rank 1 Between two steps, keys and values move on. rank 0, …"),
@@ -146,6 +171,7 @@ CLAIMS["CostExplorer"] = [
     ({"num_heads": 2}, "picture", "memory, to scale scores of 2 heads: 536.9 MB … memory by length …"),
 ]
 CLAIMS["LengthExplorer"] = [
+    (LONG, "alt", "… mean score, head 4 of layer 2, pair 2: 2.65 at distance 1, -6.86 at distance 31, 4.23…"),
     (LONG, "picture", "… never in training distance → loss in nats 0 1 2 3 4 5 0 … never in training … position → …"),
 ]
 
@@ -157,7 +183,7 @@ ROWS = [(name, *row) for name, rows in CLAIMS.items() for row in rows]
 def test_what_is_claimed_is_true(explorer, name, state, place, claim):
     e = explorer(name)
     e.set(**state)
-    page = readouts(e) | {"said": e.said, "note": plain(Markup(e.message.value))}
+    page = readouts(e) | {"said": e.said, "alt": e.alt, "note": plain(Markup(e.message.value))}
     tree = tree_of(e)
     page["picture"] = " ".join([*words_of(tree), *(words for words, _ in told(tree))])
     check_claim(page[place], claim)
