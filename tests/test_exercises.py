@@ -2,12 +2,10 @@
 
 import importlib
 import inspect
-import shutil
 import textwrap
 import time
 import timeit
 from itertools import chain
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -101,18 +99,6 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
         assert held == [cell[1:] for name in turns for cell in place_exercises.turn_cells(number, name)]
         cells = read(FOLDER / "solutions" / f"{number}_solutions.ipynb").cells
         assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.solution_cells(number))
-
-
-def test_placing_a_lessons_exercises_again_changes_nothing(tmp_path, monkeypatch):
-    from tools.notebooks import place_exercises
-
-    lesson = place_exercises.lesson_of("10")  # which has some before and some behind "Going deeper"
-    path = shutil.copy(lesson.path, tmp_path / lesson.file)
-    placed = SimpleNamespace(path=path, **{name: getattr(lesson, name) for name in ("name", "file", "here", "picture")})
-    monkeypatch.setattr(place_exercises, "NOTEBOOKS", tmp_path)
-    monkeypatch.setattr(place_exercises, "lesson_of", lambda number: placed)
-    place_exercises.place("10")
-    assert [(c.id, c.source) for c in read(path).cells] == [(c.id, c.source) for c in read(lesson.path).cells]
 
 
 @pytest.mark.slow
