@@ -135,6 +135,7 @@ CLAIMS = {
             "At 1,024 … takes 536.9 MB, 524.3 kB for each token",
         ),
         ({"num_kv_heads": 1, "bytes": 1}, "per token", "2 × 32 layers × 1 KV head × 128 × 1 bytes = 8.2 kB"),
+        ({"window": 1024, "first": 4}, "read for each new token", "538.4 MB"),
         (
             {"num_kv_heads": 8},
             "alt",
