@@ -6,10 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from attention_course.explorers import ScoresExplorer
-from attention_course.explorers.svg_maps import heatmap
 from attention_helpers import (
     CausalAttention,
     Dropout,
@@ -103,43 +101,29 @@ X, HIDE, LATER = ones(1, 2, 3), ones(3, 3) > 0, ones(4, 2, device="meta")
 CORE = [
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
     (lambda: Dropout(0.5, 123), TypeError, "generator", "got int", "torch.Generator or None"),
-    (lambda: Dropout(0.5)([1.0]), TypeError, "x must", "got list", "torch.Tensor"),
-    (lambda: Dropout(0.5)(ones(4).to(torch.float8_e4m3fn)), TypeError, "x must", "got torch.float8", "at least 16"),
     (lambda: causal_mask(0), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
-    (lambda: attention_weights(ones(2, 2), causal_mask(2, "meta")), ValueError, "mask", "got meta", "device of scores"),
     (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
     (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
-    (lambda: attention_weights(ones(2, 2), scale=ones(2)), TypeError, "scale", "got tensor([1., 1.])", NUMBER),
-    (lambda: attention_scores([[1.0]], ones(2, 2)), TypeError, "queries", "got list", "torch.Tensor"),
-    (lambda: attention_scores(ones(2, 2), ones(2)), ValueError, "keys", "got (2,)", "num_keys, d_k"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
     (lambda: attention_scores(ones(4, 2), LATER), ValueError, "queries and keys", "meta", "device"),
-    (lambda: context_vectors(ones(2, 2), 5), TypeError, "values", "got int", "torch.Tensor"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
 ]
 PROBES = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
-    (lambda: influence(flat(), ones(3)), ValueError, "x must", "got (3,)", "(num_tokens, d_in)"),
     (lambda: influence(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
     (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
     (lambda: influence(flat(), ones(6, 3), size=0), ValueError, "size", "got 0", "not be 0"),
-    (lambda: influence(flat(), ones(6, 3), size=NAN), ValueError, "size", "got nan", "finite"),
     (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row per token, 6"),
     (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
     (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
     (lambda: find_leak(lambda x: x / 0, ones(2, 3)), ValueError, "layer(x) must", "got 6", "finite"),
-    (lambda: max_difference(1.0, ones(1)), TypeError, "a must", "got float", "torch.Tensor"),
-    (lambda: max_difference(ones(1), ones(1).to_sparse()), TypeError, "b must", "got torch.sparse_coo", "plain tensor"),
-    (lambda: max_difference(ones(1), ones(1, device="meta")), ValueError, "b must", "got a tensor on the", "numbers"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
 ]
 OTHERS = [
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey, lookup, two_lookups"),
-    (lambda: load_sentence(3), TypeError, "name", "got 3", "string"),
-    (lambda: show_source(5), TypeError, "thing", "got int: 5", "class or function"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
 ]
 MULTI, FUSED = (kind(3, 4, 6, 0.0, 2) for kind in (MultiHeadAttention, FusedMultiHeadAttention))
@@ -148,57 +132,43 @@ FAST = [
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
     (lambda: FusedMultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
     (lambda: FusedMultiHeadAttention.from_split(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAtt"),
-    (lambda: TorchAttention(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAttention"),
     (lambda: TorchAttention(MULTI), ValueError, "d_in", "got d_in=3, d_out=4", "must equal d_out"),
     (lambda: flops(0, 3, 4), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: flops_per_cached_byte(12, 5), ValueError, "num_kv_heads", "got 5 and 12", "divide num_heads"),
     (lambda: timed({}, warm=-1), ValueError, "warm", "got -1", "at least 0"),
-    (lambda: FUSED.step(NEXT, Cache(KEYS, None)), TypeError, "cache.values", "got NoneType", "torch.Tensor"),
-    (lambda: FUSED.step(NEXT, Cache(KEYS[0], KEYS)), ValueError, "cache.keys", "got (2, 4, 2)", "(b, num_heads, num_"),
     (lambda: FUSED.step(NEXT, Cache(KEYS, KEYS[:, :, :3])), ValueError, "values", "got (1, 2, 3, 2)", "(1, 2, 4, 2)"),
-    (lambda: FUSED.step(NEXT, Cache(KEYS.half(), KEYS.half())), ValueError, "keys", "got torch.float16", "float32 on"),
     (lambda: FUSED.step(NEXT, (KEYS, KEYS)), TypeError, "cache", "got tuple", "Cache that step returned, or None"),
     (lambda: FUSED.step(NEXT, Cache(KEYS, KEYS)), ValueError, "tokens together", "got 4 and 3", "context_length=6"),
 ]
 ROWS, TURNS, SCORES, HEADS = torch.arange(2), rope_frequencies(2), ones(2, 3, 3), ones(1, 2, 2, 2)
 PARTS = [
-    (lambda: rotate(X.long(), ROWS, TURNS), TypeError, "x must", "got torch.int64", "floating-point"),
     (lambda: rotate(X, ROWS, ones(2)), ValueError, "frequencies", "got 2", "at most head_dim / 2 = 1.5"),
-    (lambda: rotate(X, ROWS, 10_000.0), TypeError, "frequencies", "got float", "torch.Tensor"),
     (lambda: rotate(X, ROWS, TURNS, NAN), ValueError, "factor", "got nan", "finite"),
     (lambda: rotate(X, ROWS.float(), TURNS), TypeError, "positions", "got torch.float32", "whole numbers"),
     (lambda: rotate(X, torch.arange(4), TURNS), ValueError, "positions", "got (4,)", "broadcast to (1, 2)"),
-    (lambda: rotate(X, ROWS.to("meta"), TURNS), ValueError, "positions", "got meta", "device of x"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
     (lambda: rope_frequencies(4, 0), ValueError, "base", "got 0", "finite and above 0"),
     (lambda: llama3_frequencies(TURNS, 8, 64, 4, 4), ValueError, "low", "got low=4, high=4", "below high"),
-    (lambda: yarn_frequencies(TURNS, 8, -1, 1e4), ValueError, "original", "got -1", "above 0"),
     (lambda: yarn_frequencies(TURNS, 8, 64, 1e4, fast=1), ValueError, "slow", "got slow=1.0, fast=1", "below fast"),
     (lambda: best_keys_mask(SCORES, 0), ValueError, "k must", "got 0", LEAST),
     (lambda: repeat_kv(SCORES, 5), ValueError, "num_kv_heads", "got num_kv_heads=2", "divide num_heads"),
     (lambda: window_mask(3, 2, -1), ValueError, "past", "got -1", "at least 0"),
     (lambda: sink_weights(SCORES, ones(3)), ValueError, "sink", "got (3,)", "each of 2 heads"),
-    (lambda: sink_weights(SCORES, ones(2), ones(4) > 0), ValueError, "mask", "got (4,)", "broadcast to scores"),
 ]
 MODERN = ModernAttention(3, 8, 4, 2, window=3)
 LATENT = LatentAttention(3, 4, 2, d_latent=2, d_key=2, d_value=2, d_rope=2)
 LAYERS = [
     (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_kv_heads", "got num_kv_heads=3", "divide num_heads"),
-    (lambda: ModernAttention(3, 8, 4, 2.0), TypeError, "num_kv_heads", "got 2.0", WHOLE),
     (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim", "got 1", "even"),
-    (lambda: ModernAttention(3, 8, 4, 2, window=0), ValueError, "window", "got 0", LEAST),
     (lambda: ModernAttention(3, 8, 4, 2, qk_norm="head"), TypeError, "qk_norm", "got 'head'", FLAG),
-    (lambda: ModernAttention(3, 8, 4, 2, scale=INF), ValueError, "scale", "got inf", "finite"),
     (lambda: LatentAttention(3, 4, 2, 2, 2, 2, 3), ValueError, "head_dim", "got 3", "even"),
     (lambda: MODERN(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
-    (lambda: MODERN(X.double()), TypeError, "x must", "got torch.float64", "layer's dtype"),
     (lambda: MODERN(X[:, :0]), ValueError, "x must", "got (1, 0, 3)", "at least one token"),
     (lambda: MODERN(X, HIDE), ValueError, "mask", "got (3, 3)", "broadcast to scores (1, 4, 2, 2)"),
     (lambda: MODERN.step(X, None, ones(1, 2)), TypeError, "padding", "got torch.float32", "boolean"),
     (lambda: MODERN.step(X, None, ones(2) > 0), ValueError, "padding", "got (2,)", "the shape (1, 2)"),
     (lambda: MODERN.step(X, (HEADS, HEADS, 2)), TypeError, "cache", "got tuple", "RollingCache that step returned"),
     (lambda: MODERN.step(X, RollingCache(HEADS, HEADS, 1)), ValueError, "cache", "got (1, 2, 2, 2)", "(1, 2, 1, 2)"),
-    (lambda: LATENT(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
     (lambda: LATENT.step(X, (HEADS, HEADS)), TypeError, "cache", "got tuple", "LatentCache that step returned"),
 ]
 TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
@@ -206,40 +176,28 @@ LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(TEXT, width=16)
 TRAINING = [
     (lambda: LookupTask(questions=3), ValueError, "questions", "got 3", "1 or 2"),
     (lambda: LookupTask(pairs=11), ValueError, "pairs", "pairs=11, letters=10", "pairs <= letters"),
-    (lambda: LookupTask(digits=0), ValueError, "digits", "got 0", LEAST),
-    (lambda: LookupModel(TASK, width=4.0), TypeError, "width", "got 4.0", WHOLE),
     (lambda: LOOKUP(ones(1, 3, 2)), TypeError, "x must", "got torch.float32", "whole numbers"),
     (lambda: LOOKUP(ones(1, 4, 2).long()), ValueError, "x must", "got 4 in (1, 4, 2)", "at most 3 tokens"),
     (lambda: LOOKUP.maps(ones(1, 3, 3).long()), ValueError, "x must", "got (1, 3, 3)", "(b, num_tokens, 2)"),
     (lambda: LOOKUP.maps(16 * ones(1, 3, 2).long()), ValueError, "x must", "got 16", "from 0 to 15"),
     (lambda: ov_circuit(LookupModel(TASK, hidden=4)), ValueError, "model", "got an MLP", "linear output layer"),
-    (lambda: Characters(5), TypeError, "text", "got int", "string"),
     (lambda: Characters("a" * 99, held_out=32), ValueError, "text", "got 67 and 32", "longer than window=32"),
     (lambda: CharacterModel(TEXT, leaky=1), TypeError, "leaky", "got 1", FLAG),
-    (lambda: WRITER("The"), TypeError, "x must", "got str", "torch.Tensor"),
-    (lambda: WRITER(ones(1, 33).long()), ValueError, "x must", "got 33 in (1, 33)", "at most 32 tokens"),
     (lambda: generate_text(WRITER, TEXT, "Zoë", 5, None), ValueError, "start", "got 'Zoë'", "some characters of"),
-    (lambda: generate_text(WRITER, TEXT, "", 5, None), ValueError, "start", "got ''", "some characters of"),
-    (lambda: generate_text(WRITER, TEXT, ["T"], 5, None), TypeError, "start", "got list", "string"),
     (lambda: Training(LOOKUP, TASK, learning_rate=0), ValueError, "learning_rate", "got 0", "above 0"),
-    (lambda: Training(LOOKUP, TASK, learning_rate="fast"), TypeError, "learning_rate", "got 'fast'", NUMBER),
     (lambda: Training(LOOKUP, TASK, seed=-1), ValueError, "seed", "got -1", "at least 0"),
     (lambda: Training(5, TASK), TypeError, "model", "got int", "nn.Module"),
     (lambda: Training(LOOKUP, LookupTask()), ValueError, "model", "came ValueError: x must", "fit the task"),
-    (lambda: Training(nn.Linear(5, 4), TASK), ValueError, "model", "came RuntimeError", "fit the task"),
     (lambda: Training(LOOKUP, TASK).run(0), ValueError, "steps", "got 0", LEAST),
     (lambda: Training(LOOKUP, TASK).run(1, until=99), ValueError, "until", "got 99", "above 0 and at most 1"),
     (lambda: rotary.trained("learned"), ValueError, "positions", "got 'learned'", "one of rotary, none"),
     (lambda: rotary.trained().change(base=5), ValueError, "options", "got base", "frequencies, factor or window"),
-    (lambda: rotary.trained().change(window=0), ValueError, "window", "got 0", LEAST),
     (lambda: rotary.trained()(torch.tensor([[48]])), ValueError, "x must", "got 48", "token ids from 0 to 47"),
 ]
 SIX = MultiHeadAttention(6, 12, 4, 0.0, 6)
 PARALLEL = [
     (lambda: fewer_heads(SIX, 4), ValueError, "processes", "got 4", "divide num_heads=6"),
-    (lambda: fewer_heads(nn.Linear(2, 2), 1), TypeError, "layer", "got Linear", "MultiHeadAttention"),
     (lambda: own_tokens(ones(1, 6, 2), 0, 2, zigzag), ValueError, "x must", "got 6", "4 equal chunks"),
-    (lambda: bytes_sent(0, 1, 1), ValueError, "processes", "got 0", LEAST),
     (lambda: bytes_sent(1, 1.5, 1), TypeError, "num_tokens", "got 1.5", WHOLE),
     (lambda: bytes_held("rows", 1, 1, 1, 1), ValueError, "split", "got 'rows'", "'heads' or 'tokens'"),
 ]
@@ -247,9 +205,7 @@ TABLE, (FIGURE, [AX]) = ones(2, 2), plots.new_figure()
 PICTURES = [
     (lambda: plots.draw_heatmap(AX, [1.0, 2.0], "ab", "ab"), ValueError, "values", "got the shape (2,)", "a table"),
     (lambda: plots.draw_heatmap(AX, TABLE, ["a"], "ab"), ValueError, "rows", "got 1", "one label for each of 2"),
-    (lambda: plots.draw_heatmap(AX, TABLE, "ab", "ab", hidden=[[True]]), ValueError, "hidden", "got (1, 1)", "(2, 2)"),
     (lambda: plots.show_figure(FIGURE, "no numbers"), ValueError, "caption", "got 'no numbers'", "must say"),
-    (lambda: heatmap([1.0, 2.0], "ab", "ab"), ValueError, "values", "got the shape (2,)", "a table"),
     (lambda: ScoresExplorer(Sentence(["a"] * 9, ones(9, 3))), ValueError, "sentence", "got 9 tokens", "1 to 8 tokens"),
     (lambda: ScoresExplorer(Sentence(["a"], ones(3))), ValueError, "sentence", "got (3,)", "(num_tokens, d_in)"),
     (lambda: ScoresExplorer(Sentence(["a"], NAN * ones(1, 3))), ValueError, "embeddings", "got tensor", "finite"),

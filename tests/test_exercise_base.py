@@ -1,6 +1,5 @@
 """The checks' own behaviour, on an exercise small enough to get wrong in every way."""
 
-import importlib
 import re
 
 import pytest
@@ -10,7 +9,6 @@ from torch import nn
 from attention_course.exercises.base import Exercise, Reply
 from attention_course.exercises.compare import difference, in_words
 from attention_course.exercises.running import own_line
-from attention_helpers.dropout import Dropout
 
 ONE = torch.ones(1)
 
@@ -106,9 +104,7 @@ def nan_once(x, flip):
         (changing, "changes its argument `x` in place"),
         (lambda x: x, "not in a line of yours: `TypeError`"),
         (helper_fails, """`raise KeyError("no head 3")`, with `KeyError`"""),
-        (lambda x, flip: nn.functional.softmax(x, dim=7), "softmax(x, dim=7)"),  # the learner's line, not torch's,
-        (lambda x, flip: importlib.import_module("no.such"), 'import_module("no.such")'),  # Python's
-        (lambda x, flip: Dropout(7), "Dropout(7)"),  # or this package's
+        (lambda x, flip: nn.functional.softmax(x, dim=7), "softmax(x, dim=7)"),  # the learner's line, not torch's
         (7, "`halves` must be a function or class"),
     ],
 )
@@ -146,12 +142,6 @@ def test_known_mistakes_are_listed_in_their_order_with_their_replies(exercise):
         "| forgets to flip | You don't \\| flip. |",
         "| halves x's own numbers | The caller still needs x. |",
     ]
-
-
-def test_an_edit_that_is_not_in_the_solution_is_an_error():
-    exercise = Exercise(name="", solution=halves, cases=cases, mistakes={("triples", "* 3", "/ 3"): "You triple."})
-    with pytest.raises(ValueError, match=r"source of halves, got '\* 3'"):
-        exercise.wrong_ways()
 
 
 def test_the_cell_as_shipped_is_not_attempted(exercise):
@@ -262,29 +252,21 @@ def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
 @pytest.mark.parametrize(
     ("expected", "got", "found"),
     [
-        (3, 3.0, ""),
         (10**9, 10**9 + 1, "is 1000000001, and ours is 1000000000"),
         (1179648, 1769472.0, "is 1769472, and ours is 1179648"),  # from a division
-        (True, 1, "a bool, but is an int"),
-        (1e6, 1e6 + 1, ""),  # a small part of the number
-        (0.0, 1e-6, ""),
         (1e6 * ONE, 1e6 * ONE + 1, ""),
         (0 * ONE, 1e-6 * ONE, ""),
         (3, torch.ones(2), "an int, but is a Tensor"),
         (None, 3, "None, but is an int"),
         ("a", "b", "is 'b', and ours is 'a'"),
-        (0.5, 0.50002, "is 0.50002, and ours is 0.5"),
         ((ONE, 2), (ONE, 2, 3), "2 things together, but is a tuple of 3"),
         ((ONE, 2), (ONE, 3), "Part 2 of the result is 3, and ours is 2"),
         ({"a": ONE}, {"a": 2 * ONE}, "the result's a differ. At [0], yours is 2, and ours is 1"),
         (ONE > 0, ONE < 0, "is False, and ours is True"),
         (torch.tensor([1, 2]), torch.tensor([1, 1769472]), "1 of 2 entries of the result differ. At [1], yours is 17"),
-        (torch.tensor([1, 2]), torch.tensor([3, 4]), "At [0], yours is 3, and ours is 1"),
-        (ONE.sum(), 3 * ONE.sum(), "is 3, and ours is 1"),
         (torch.tensor([[1, 2, 3]]), torch.tensor([[1], [2], [3]]), "its dimensions are in another order"),
         (torch.tensor([1.0, 2.0]), torch.tensor([1.5, 3.0]), "Each number is 1.5 times ours"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
-        (nn.Linear(1, 1), nn.ReLU(), "a Linear, but is a ReLU"),
     ],
 )
 def test_a_difference_in_words(expected, got, found):
@@ -298,8 +280,6 @@ def test_rows_that_do_not_sum_to_one(exercise):
     assert "row [0, 1] sums to 0.75" in difference(half, off, 1e-5, rows=True)
     assert "result should sum to 1, and sums to 0.75" in difference(half[0, 0], off[0, 1], 1e-5, rows=True)
     assert "sum to" not in difference(half, half + torch.tensor([0.1, -0.09995]), 1e-5, rows=True)
-    assert "is 3, and ours is 1" in difference(ONE.sum(), 3 * ONE.sum(), 1e-5, rows=True)
-    assert not difference(half, half, 1e-5, rows=True)
     exercise.rows_sum_to_one = True
     assert "should sum to 1" in exercise.check(lambda x, flip: halves(x, flip) + 1).text
 

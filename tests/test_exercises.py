@@ -6,7 +6,6 @@ import shutil
 import textwrap
 import time
 import timeit
-from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 
@@ -19,80 +18,6 @@ from attention_course.exercises import NUMBERS
 PRACTICE = {number: importlib.import_module(f"attention_course.exercises.lesson_{number}") for number in NUMBERS}
 ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
 each_exercise = pytest.mark.parametrize("exercise", ALL)
-
-# What only this mistake's reply says, for each mistake in its exercise's order: two exchanged replies are noticed.
-SAYS = {
-    "one_query": "negative, positive, are right, by the sum, entry by entry, cosines, root, context, distances",
-    "contexts_at_once": "columns, raw, negative, average with, next notebook, compare features, together",
-    "read_the_digit": "first token, four, divide, letters, slice, raw, too late, is right, The digits, three of, own",
-    "softmax_that_survives": "divided by inf, Almost, columns, same maximum, equal weights, small number",
-    "keys_by_hand": "`B 1`, blurred, subtract 1, row after, adds to, digits change, transposed, three letters",
-    "weights_that_are_scaled": "itself, plain, multiply, tokens, a 2, transposed, columns, no longer, brackets, "
-    "scaled scores",
-    "step_by_hand": "slope, grad_fn, caller, one number, the rate, itself",
-    "weights_into_v1": "You copy, You use, reshaping, memory, created",
-    "hide_the_future": "diagonal too, still, the past, False, e^0, sign, already, paper, copy, -100, by 100, Your col",
-    "find_leaks": "rows after, token itself, all the wrong, only the last",
-    "mend_the_leak": "itself, past is hidden, gets scores, shorter, sum to 1, scaling",
-    "window_mask": "too many, too few, upside down, as back, Nothing, is open, causal mask",
-    "a_random_mask": "as in a causal, draw < p, draw > p, float32, normal, per row, per column",
-    "dropout_by_hand": "didn't grow, Every weight, You divide by p, survivors shrink, where `keep`, this mask, its sum",
-    "dropout_in_its_place": "masked. Minus, of 0 isn, sums, hide any, columns, is dropped, the values, text v, zeros",
-    "how_far_rows_stray": "twice, without scaling, means of the squares, standard deviation, weights of a row",
-    "heads_side_by_side": "batch, sentences, the heads. Which, fourth, add, average, one before, take turns, the list",
-    "width_from_heads": "too wide, single head, rounds",
-    "parameters_of_heads": "single head, one matrix, besides, with biases, one per head, one head only, masks",
-    "two_lookups": "close together, both letters, Both heads, wrong order, queries and keys, multiply the "
-    "values, return their letters",
-    "splitting": "first tokens, head_dim parts, take turns, are transposed, matrix of its own, complains",
-    "merging": "you read, refuses, exchange, never copies, take turns, add, average",
-    "transplanting": "head's rows, then transpose, three matrices, at random, of ones, its bias, `qkv_bias`, weights "
-    "of the queries, reversed",
-    "repair": "nothing hidden, Nothing leaks, a second softmax, nobody uses, rows, removed, width of `x`, d_out",
-    "from_an_empty_cell": "root, the scale, leaks, score of 0, the past, never cut, fewer tokens, columns, counts the "
-    "heads, view straight, change places, side by side",
-    "map_to_come": "different symbol, answer's digit, share, for every token, positions, softmax",
-    "one_training_step": "never forget, Forgetting after, before this batch, after `zero_grad`, nothing moves the, no "
-    "gradients, after the step. When, graph",
-    "control_run": "the original one, whole pairs, move the letters, one order, other sentences, other way round, "
-    "overwrite, follow, shuffle",
-    "too_few_heads": "both values, column, heads alternate, between the answers, either position, both answers, per "
-    "sentence, single number",
-    "cut_the_future": "the past, last token of the prefix, rounded, token id 0, only the last token, only the first, "
-    "most likely, average",
-    "how_much_too_low": "each time, token id 0, all positions, last position, one character at a time, last target, "
-    "after next, sign, That's the honest loss., sum, `range`",
-    "shifted_targets": "are the inputs, by itself, tokens before, two tokens, first. Which, overlap, carries, "
-    "leave out",
-    "counting": "each term, score matrices, for one head, all FLOPs, one more product, stop at the heads, half, only "
-    "the pairs, in between, queries meets, one sentence, adding the bias, where d_in is d_out, besides its matrix, "
-    "bias for all",
-    "step_with_cache": "key 0, looks at the cache, old cache, sees itself, counts the heads, width of a head, Without "
-    "`dim`, comes before, changed places, context is 0, go into softmax as they are, twice, root of d_out, over "
-    "dimension 2",
-    "block_by_block": "still belong, sum of exponentials, weighted sum of values when, a different maximum, last "
-    "block only, NaN from, starts at 0, small scores, count the same, three blocks, when the next, weighted sum of "
-    "the values is, keep the blocks, second loop",
-    "block_again": "which never saw, first block, scaled scores, own sum, been divided, not by the sum, own key",
-    "turning": "clockwise, half-split, same angle, Which sign, too fast, count the rows, first entry",
-    "scaled_frequencies": "every frequency, keep the slow, radians, above 1, a jump, wavelengths",
-    "mended_window": "trim, see too much, see one too many, after them, -0:, for ever, keeps one token",
-    "absorbed_matrices": "√d_latent, d_key itself, aren't scaled, as they came, that you return, over the heads, "
-    "average of the latents",
-    "overwriting": "comes twice, before it has decayed, new pair has, Nothing fades, complete difference, only "
-    "decays, only the value, twice the old, this token adds, row per entry",
-    "left_padding": "right padding, gradients, see the zeros, own future, hide the rows, upside down",
-    "distance_bias": "divided by the root, 6 heads, add slope, the future, aren't scaled",
-    "previous_token": "number of all tokens, to itself, everywhere, add up, largest, average over layers, column 0",
-    "induction": "duplicate-token, too far back, too early, just before, number of all tokens, add up, everywhere",
-    "shared_keys": "in turn, All your, average, How many query heads, last KV head, of all heads, too sharp, "
-    "columns, the future",
-    "ablating": "whole tokens, head before, keep these, first number of, every num_heads-th, remove",
-    "placing": "different outputs, side by side, returns nothing, complete `x`",
-    "merging_blocks": "average the two, already, until the, lacks it, other's share, multiplies",
-    "zigzagging": "computes most, both kinds, doesn't exist",
-    "sending": "nobody, each time, go round, if the split is by tokens, if the split is by heads, Twice",
-}
 
 
 def test_every_lesson_has_exercises_and_each_name_is_there_once():
@@ -110,20 +35,12 @@ def test_a_check_knows_right_from_every_known_wrong(exercise):
     reply = exercise.check(exercise.solution)
     assert reply.right is True, reply.text
     assert exercise.done
-    check = partial(exercise.check, exercise.solution)
-    assert min(timeit.repeat(check, timer=time.process_time, number=1, repeat=2)) < 1  # a machine may halt in one
+    assert timeit.timeit(lambda: exercise.check(exercise.solution), timer=time.process_time, number=1) < 1
     known = exercise.known_mistakes
-    assert len(known) >= 3
+    assert len({mistake.reply for mistake in known}) == len(known) >= 3
     for mistake in known:
         assert exercise.check(mistake.wrong)[:2] == (False, f"✗ **Not yet.** {mistake.reply}"), mistake.name
     assert torch.equal(torch.get_rng_state(), random_state)
-
-
-@each_exercise
-def test_each_reply_is_that_of_its_mistake(exercise):
-    known = exercise.known_mistakes
-    for mistake, words in zip(known, SAYS[exercise.name].split(", "), strict=True):
-        assert [each.name for each in known if words in each.reply] == [mistake.name], words
 
 
 @each_exercise

@@ -15,38 +15,31 @@ def cost():
     return explorers.CostExplorer(MEASURED)
 
 
-COSTS = [  # state, and figures of headline, readouts and alt text; FLOPs: 2n(4w² + 2nw) at width w
+COSTS = [  # state, headline, and figures of readouts; FLOPs: 2n(4w² + 2nw) at width w
     (
         {"num_tokens": 512},
         "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
         "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 42.5 7.9",
-        "With 512 tokens, num_heads 12 and a width of 768 one pass … 3.22 billion FLOPs, 0.25 of them for scores … "
-        "4 bytes the scores take 12.6 MB, keys and values 3.1 MB, … 9.4 MB. … split 42.5 MB, fused 7.9 MB.",
     ),
     (
         {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
         "At 32 tokens keys and values take 196.6 kB, the scores of 1 head 4.1 kB",
         "0.15 2% 1 32 32 4 4.1 2 32 768 4 196.6",
-        "… 32 tokens, num_heads 1 … 768 … 0.15 … 0.02 … and context. … 4 bytes … 4.1 kB, … values 196.6 kB, … 9.4 MB.",
     ),
     (
         {"num_tokens": 2048, "width": 4096, "num_heads": 32, "bytes": 2},
         "At 2,048 tokens the scores of 32 heads take 268.4 MB, keys and values 33.6 MB",
         "343.60 20% 32 2,048 2,048 2 268.4 2 2,048 4,096 2 33.6",
-        "… 2,048 tokens, num_heads 32 … width of 4,096 … 343.60 … 0.20 … 2 bytes … 268.4 MB, … 33.6 MB, … 134.2 MB.",
     ),
 ]
 
 
-@pytest.mark.parametrize(("state", "said", "rows", "alt"), COSTS)
-def test_figures_of_a_cost(cost, state, said, rows, alt):
+@pytest.mark.parametrize(("state", "said", "rows"), COSTS)
+def test_figures_of_a_cost(cost, state, said, rows):
     cost.set(**state)
     check_claim(cost.said, said)
     assert figures(" ".join(readouts(cost).values())) == rows.split()
-    about = "FLOPs … billion; … of them, for scores and context, grow with num_tokens squared scores … × … × … × … "
-    about += "bytes = … keys and values 2 × … × … × … bytes = …" + " measured peak …" * ("peak" in alt)
-    check_claim(" ".join(map(" ".join, readouts(cost).items())), about)
-    check_claim(cost.alt, alt)
+    assert {*figures(said)} <= {*figures(cost.alt)}
 
 
 def chart_of(explorer):

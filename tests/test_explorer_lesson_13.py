@@ -123,14 +123,6 @@ def test_what_ablation_changes_is_said_in_its_direction(explorer):
         )
 
 
-def test_rows_and_columns_have_their_names(explorer):
-    spots = tree_of(explorer)[0][0].iter(f"{SVG}text")
-    found = [(spot.text, float(spot.get("x")), float(spot.get("y"))) for spot in spots if spot.text in "abc"]
-    cell, top = lesson_13.MAP / 6, lesson_13.ABOVE
-    rows = [(name, 59, top + (n + 0.5) * cell + 4) for n, name in enumerate("abcabc")]
-    assert found == rows + [(name, 64 + (n + 0.5) * cell, top + lesson_13.MAP + 14) for n, name in enumerate("abcabc")]
-
-
 def test_of_a_long_text_the_token_and_what_it_reads_most_are_named(explorer):
     explorer.set(text=TEXT, layer=0, head=0, token=20)
     most, least = (TEXT[place(explorer.arrays.row[:21])] for place in (torch.argmax, torch.argmin))

@@ -114,6 +114,7 @@ def test_torchs_own_computes_the_same(sizes):
     assert max_difference(TorchAttention(split).eval()(x), split(x)) < 1e-10
 
 
+@pytest.mark.slow  # starts torch again
 def test_measuring_memory_prints_nothing_where_a_thread_imported_torch():
     """As in a kernel of the course, which imports torch on a thread while the learner reads."""
     code = """import threading

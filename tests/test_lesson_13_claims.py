@@ -14,7 +14,7 @@ from attention_helpers.language_model.head_roles import (
 
 INDUCTION = [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]
 SOURCE = (16, 0)  # the previous-token head
-FEW, MANY = [500], range(500, 510)  # seeds: one text each
+MANY = range(500, 510)  # seeds: one text each
 ORDINARY = [
     "After the storm, the farmers walked along the fences and counted how many posts had fallen.",
     "A violin is tuned by turning four wooden pegs, but in dry winters they slip again and again.",
@@ -27,15 +27,13 @@ ORDINARY = [
     "He had promised to call before midnight, yet the phone on the kitchen table stayed silent.",
     "When a river reaches flat land it slows down, drops its mud, and begins to wander.",
 ]
+each_text = pytest.mark.parametrize("text", ORDINARY, ids=lambda text: text.split()[0])
 
 
-FEW_OR_MANY = pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
-ONE_OR_ALL = pytest.mark.parametrize(
-    "texts", [ORDINARY[:1], pytest.param(ORDINARY, marks=pytest.mark.slow)], ids=["one", "all"]
-)
+pytestmark = pytest.mark.slow  # make test runs the notebook itself
 
 
-def texts_of(model, seeds):
+def texts_of(model, seeds=MANY):
     return torch.cat([repeated_tokens(model, seed=seed) for seed in seeds])
 
 
@@ -50,7 +48,6 @@ def losses(model, token_ids, ablate=()):
     return torch.tensor([loss(model, one[None], 33, ablate) for one in token_ids])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", MANY)
 def test_the_five_are_the_same_for_four_texts_but_not_for_four_repetitions(language_model, seed):
     scores = weight_at(language_model.look(repeated_tokens(language_model, seed=seed, texts=4)).maps, 31, start=32)
@@ -61,9 +58,8 @@ def test_the_five_are_the_same_for_four_texts_but_not_for_four_repetitions(langu
     assert set(INDUCTION) - set(best) == {(18, 7)}
 
 
-@FEW_OR_MANY
-def test_without_the_path_to_the_keys_no_induction_head_finds_its_token(language_model, seeds):
-    token_ids = texts_of(language_model, seeds)
+def test_without_the_path_to_the_keys_no_induction_head_finds_its_token(language_model):
+    token_ids = texts_of(language_model)
     assert induction_scores(language_model.look(token_ids).maps).min() > 0.4
     without = {
         to: look_without_path(language_model, token_ids, SOURCE, to).maps for to in ("keys", "queries", "values")
@@ -73,32 +69,25 @@ def test_without_the_path_to_the_keys_no_induction_head_finds_its_token(language
     assert induction_scores(without["values"]).min() > 0.35
 
 
-@pytest.mark.parametrize(
-    "heads",
-    [[(16, 2)], pytest.param([(layer, head) for layer in (14, 15, 16) for head in range(9)], marks=pytest.mark.slow)],
-    ids=["one", "all"],
-)
-def test_without_another_heads_path_to_the_keys_they_still_do(language_model, heads):
-    token_ids = texts_of(language_model, MANY[:3] if len(heads) > 1 else FEW)
-    for head in heads:
+def test_without_another_heads_path_to_the_keys_they_still_do(language_model):
+    token_ids = texts_of(language_model, MANY[:3])
+    for head in [(layer, head) for layer in (14, 15, 16) for head in range(9)]:
         if head != SOURCE:
             assert induction_scores(look_without_path(language_model, token_ids, head).maps).min() > 0.3, head
 
 
-@FEW_OR_MANY
 @pytest.mark.parametrize("kind", ["zero", "mean"])
-def test_only_the_previous_token_head_of_its_layer_is_missed(language_model, seeds, kind):
-    token_ids = texts_of(language_model, seeds)
+def test_only_the_previous_token_head_of_its_layer_is_missed(language_model, kind):
+    token_ids = texts_of(language_model)
     means = mean_contexts(language_model, repeated_tokens(language_model, seed=499, texts=2))
     replaced = means if kind == "mean" else torch.zeros_like(means)
     intact = losses(language_model, token_ids)
-    for head in range(9) if len(seeds) > 1 else (0, 2):
+    for head in range(9):
         rise = losses(language_model, token_ids, {(16, head): replaced[16, head]}) - intact
         assert rise.min() > 4 if (16, head) == SOURCE else rise.max() < 0.6, head
     assert (losses(language_model, token_ids, {head: replaced[head] for head in INDUCTION}) - intact).min() > 5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", MANY)
 def test_other_heads_of_the_same_layers_are_hardly_missed_on_repeated_text(language_model, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -109,31 +98,29 @@ def test_other_heads_of_the_same_layers_are_hardly_missed_on_repeated_text(langu
     assert (losses(language_model, token_ids, others) - losses(language_model, token_ids)).item() < 2
 
 
-@ONE_OR_ALL
-def test_on_an_ordinary_text_neither_is_missed_until_it_is_said_twice(language_model, texts):
-    for text in texts:
-        once = language_model.encode(text)
-        for heads in (INDUCTION, [SOURCE], [(18, 8)]):
-            assert abs(loss(language_model, once, ablate=heads) - loss(language_model, once)) < 0.1, (text, heads)
-        twice, start = once.repeat(1, 2), once.shape[1] + 1
-        again, without = loss(language_model, twice, start), loss(language_model, twice, start, INDUCTION)
-        assert again < loss(language_model, once) / 2
-        assert without > again + 0.5, text
+@each_text
+def test_on_an_ordinary_text_neither_is_missed_until_it_is_said_twice(language_model, text):
+    once = language_model.encode(text)
+    for heads in (INDUCTION, [SOURCE], [(18, 8)]):
+        assert abs(loss(language_model, once, ablate=heads) - loss(language_model, once)) < 0.1, (text, heads)
+    twice, start = once.repeat(1, 2), once.shape[1] + 1
+    again, without = loss(language_model, twice, start), loss(language_model, twice, start, INDUCTION)
+    assert again < loss(language_model, once) / 2
+    assert without > again + 0.5, text
 
 
-@ONE_OR_ALL
-def test_the_sink_gets_the_weight_and_has_a_short_value(language_model, texts):
-    for text in texts:
-        x = {}
-        hook = language_model.blocks[18].register_forward_hook(lambda _, inputs, result, x=x: x.update(cache=result[2]))
-        head = language_model.look(language_model.encode(text)).maps[0, 18, 8]
-        hook.remove()
-        lengths = x["cache"].values[0, 8 // 3].norm(dim=-1)  # (num_tokens,)
-        assert head[1:, 0].min() > 0.98
-        assert lengths[0] < lengths[1:].mean() / 10
-        first = language_model.encode(text)[:, :1]
-        again = torch.cat((first, language_model.encode(text)), dim=1)
-        pair = language_model.look(again).maps[0, 18, 8, -1, :2]
-        assert pair.min() > 0.4, "a copy that has seen only its like is a sink too"
-        later = torch.cat((language_model.encode(text)[:, :2], first, language_model.encode(text)[:, 2:]), dim=1)
-        assert language_model.look(later).maps[0, 18, 8, -1, 2] < 0.05, "a copy after another token isn't"
+@each_text
+def test_the_sink_gets_the_weight_and_has_a_short_value(language_model, text):
+    x = {}
+    hook = language_model.blocks[18].register_forward_hook(lambda _, inputs, result, x=x: x.update(cache=result[2]))
+    head = language_model.look(language_model.encode(text)).maps[0, 18, 8]
+    hook.remove()
+    lengths = x["cache"].values[0, 8 // 3].norm(dim=-1)  # (num_tokens,)
+    assert head[1:, 0].min() > 0.98
+    assert lengths[0] < lengths[1:].mean() / 10
+    first = language_model.encode(text)[:, :1]
+    again = torch.cat((first, language_model.encode(text)), dim=1)
+    pair = language_model.look(again).maps[0, 18, 8, -1, :2]
+    assert pair.min() > 0.4, "a copy that has seen only its like is a sink too"
+    later = torch.cat((language_model.encode(text)[:, :2], first, language_model.encode(text)[:, 2:]), dim=1)
+    assert language_model.look(later).maps[0, 18, 8, -1, 2] < 0.05, "a copy after another token isn't"

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 from checkouts import REQUIREMENTS, ROOT, copy_of_checkout, outside_make, program
@@ -41,27 +40,6 @@ def test_a_users_python_path_reaches_neither_python(checkout):
     python = program(checkout / "python", '#!/bin/sh\necho "path: $PYTHONPATH."\n')
     said = make(checkout, "reset", f"PYTHON='{python}'", "BIN='$(CURDIR)'", PYTHONPATH="/my/packages").stdout
     assert set(said.splitlines()) == {"path: ."}
-
-
-@needs_make
-@needs_posix_shell
-def test_make_goes_on_with_the_python_that_venv_has(checkout):
-    (checkout / ".venv/bin").mkdir(parents=True)
-    (checkout / ".venv/bin/python").symlink_to(sys.executable)
-    assert " .venv/bin/python tools/setup/ensure_venv.py lab" in make(checkout, "-n", "lab").stdout
-
-
-@needs_make
-def test_every_lesson_is_in_make_test_and_every_solution_in_make_test_slow(checkout):
-    (checkout / "notebooks").mkdir(exist_ok=True)
-    for name in ("01_a.ipynb", "02_b.ipynb"):
-        (checkout / "notebooks" / name).touch()
-    _, lessons = (call.split() for call in re.findall("-m pytest (.*)", make(checkout, "-n", "test").stdout))
-    assert "--nbval" in lessons
-    assert sorted(lessons[-2:]) == ["notebooks/01_a.ipynb", "notebooks/02_b.ipynb"]
-    solutions, _ = re.findall("-m pytest (.*)", make(checkout, "-n", "test-slow").stdout)
-    assert "--nbval" in solutions
-    assert solutions.split()[-1] == "notebooks/solutions"
 
 
 @needs_posix_shell
