@@ -1,4 +1,3 @@
-// The script of access.py, which says what it's for.
 window.attentionSpeaks ??= (() => {
     const set = (part, name, value) => part.getAttribute(name) === `${value}` || part.setAttribute(name, value);
     const each = (kind, tell) => document.querySelectorAll(kind).forEach(tell);

@@ -7,6 +7,6 @@ what's on the screen to where a screen reader looks, each time something changes
 import html
 from pathlib import Path
 
-SCRIPT = Path(__file__).with_name("access.js").read_text(encoding="utf-8")
+SCRIPT = Path(__file__).with_name("access.js").read_text(encoding="utf-8").strip()
 # A style is what can run a script from a widget's HTML, once, without a message in the browser's console.
 STYLE = f'<style onload="{html.escape(SCRIPT)}">'
