@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from attention_course.exercises.base import Exercise, Reply
-from attention_course.exercises.compare import difference, in_words
-from attention_course.exercises.running import own_line
+from attention_course.exercises.compare import difference
 
 ONE = torch.ones(1)
 
@@ -132,16 +131,6 @@ def test_what_changes_in_a_list_of_arguments_is_compared_unless_the_solution_cha
     assert exercise.check(lambda rows: [row.fill_(1) for row in rows] and None).right is True
     exercise = Exercise(name="sum", solution=sum, cases=lambda g: [([ONE, 2 * ONE],)], stub="def sum(rows):")
     assert "changes its argument" in exercise.check(lambda rows: rows[0] + rows[1] + 0 * rows[1].add_(1e-6)).text
-
-
-def test_known_mistakes_are_listed_in_their_order_with_their_replies(exercise):
-    lines = exercise.wrong_ways().text.splitlines()
-    assert lines[2:] == [
-        "| doubles | You double. |",
-        "| divides by nothing | None is no number. |",
-        "| forgets to flip | You don't \\| flip. |",
-        "| halves x's own numbers | The caller still needs x. |",
-    ]
 
 
 def test_the_cell_as_shipped_is_not_attempted(exercise):
@@ -282,14 +271,6 @@ def test_rows_that_do_not_sum_to_one(exercise):
     assert "sum to" not in difference(half, half + torch.tensor([0.1, -0.09995]), 1e-5, rows=True)
     exercise.rows_sum_to_one = True
     assert "should sum to 1" in exercise.check(lambda x, flip: halves(x, flip) + 1).text
-
-
-def test_arguments_and_errors_in_words():
-    assert in_words("abcd", (nn.ReLU(), (1, 2), torch.Generator(), abs)) == (
-        "a a ReLU, b a list of 2, c a generator, d a function"
-    )
-    for error, words in ((SyntaxError("one.\ntwo"), "`SyntaxError`: one."), (KeyError(), "`KeyError`.")):
-        assert own_line(error) == f"The call failed, though not in a line of yours: {words}"
 
 
 def test_hints_that_are_not_shown_are_folded_one_in_the_other():

@@ -39,12 +39,14 @@ CLAIMS = {
         ),
         (STARTS, "picture", "… weights of all queries … scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
         (STARTS, "picture", "… entry 0 entry 1 entry 2 embedding context …"),
+        ({}, "controls", "query: The token … tokens temperature: Divides the scores before softmax"),
     ],
     "QKVExplorer": [
         ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
         (MATRICES, "said", "“B ?” gives 0.991 of its weight to “B 1” and 0.003 to itself"),
         ({"made": "row missing"}, "said", "“B ?” gives 0.498 of its weight to “B 1” and 0.498 to itself"),
         (MATRICES, "alt", "Query …: 0, 1, 0. Its key: -10, 0, -10. Its weights: A 3: 0.00, B 1: 0.99, … reads: 0.99…"),
+        ({}, "controls", "made from: What makes queries, keys, values"),
         (MATRICES, "picture", "… queries A 3 … ↓ A B C entry … keys A B C … weights … what “B ?” reads … 1 2 3 …"),
     ],
     "ScalingExplorer": [
@@ -55,6 +57,7 @@ CLAIMS = {
         ({"d_k": 1, "seed": 1}, "said", "Scores have variance 0.14: … weight is 0.29 (“Your” reads “journey”)"),
         ({"d_k": 1, "seed": 1}, "picture", "… 0.00 … scores Your …"),
         ({}, "picture", "-2.3 … scores Your … weights Your … entropy in bits even: 2.58 1.01 … entropy: 0.9199 bits…"),
+        ({}, "controls", "d_k: The width of queries and keys … √d_k: Scale the scores before …"),
         ({}, "alt", "Scores from -20.72 to 16.22. Largest weight of each row: Your → step 0.52, … entropy 0.60 bits…"),
     ],
     "MaskExplorer": [
@@ -64,11 +67,13 @@ CLAIMS = {
         ({"mask": True, "place": 3}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes earlier"),
         ({"mask": True}, "alt", "… A 3, … 0.00, 0.00, -inf, -inf. Its weights: A 3: 0.50, … reads digits 1, …"),
         ({}, "picture", "5.8 … scores ÷ √3 A 3 … 0.994 0.000 … weights … digits that “B ?” reads … 0.99 … 1 2 3 …"),
+        ({}, "controls", "… mask: Hide later tokens before … B ?: How many tokens come before …"),
     ],
     "DropoutExplorer": [
         ({}, "said", "Step 300, p = 0: loss ≈ 0.39 on the training sequences, ≈ 0.66 on new ones"),
         ({"p": 0.5}, "said", "Step 300, p = 0.5: loss ≈ 0.76 on the training sequences, ≈ 0.18 on new ones"),
         ({"step": 15}, "lowest on new ones so far", "≈ 0.12, at step 15"),
+        ({}, "controls", "step: Steps of training dropout p: The share of weights dropped in each step"),
         ({}, "alt", "… Weights of day 6: day 1: 0.00, … day 4: 0.19, day 5: 0.58, … drops 0 of 21 weights.…"),
     ],
     "WrapperExplorer": [
@@ -78,6 +83,7 @@ CLAIMS = {
         ({"num_heads": 2}, "context of “BC ?”", "0.991, 0.003, 0.003 | 0.003, 0.991, 0.003"),
         (DROPPED, "said", "“BC ?” reads “B 1” in head 1 (9.91), nothing in head 2 (0.00)"),
         (DROPPED, "alt", "Head 1: “BC ?” reads “B 1” (9.91). Head 2: “BC ?” reads nothing (0.00). The context …"),
+        ({}, "controls", "… d_out: … width of each head's … example: … swaps two digits … dropped seed: … drawn …"),
         (WIDE, "said", "“BI ?” reads “B 6”: 0.981; first digit right in 100%, second in 9%"),
         (WIDE, "asked for", "the digits in “B 6” and “I 3”, in this order: 6 and 3. Answered: 6 and 1"),
         (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.99); … 100%, … 100%"),
@@ -106,6 +112,7 @@ CLAIMS = {
             "picture",
             "… what “B ?” gives weight to … accuracy by the letter … key of A, not here … key of D: weight 0.00 …",
         ),
+        ({}, "controls", "d_out: The width of queries, keys and values step: … training asked: The letter in …"),
     ],
     "SplitExplorer": [
         ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.492; first output 16.50, where 12 is right"),
@@ -114,6 +121,7 @@ CLAIMS = {
         (ALONE, "said", "… all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50); … 21.99, …"),
         ({"num_heads": 6}, "said", "… all … alike in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6; …"),
         (TWO, "each head gets", "3 entries of each token"),
+        ({}, "controls", "num_heads: How many heads … d_out: The width of all heads … cut: How a wide table …"),
         (TRAINED | {"d_out": 32}, "said", "“BI ?” reads “I 3”: 0.496; first digit right in 31%, second in 84%"),
         (THIRD, "said", "“AG ?” reads “A 9” in head 1 (1.00), “G 2” in head 2 (0.98); … 100%, … 100%"),
         (ALONE, "alt", "Cut by view alone. … Head 2: … “B 1” alike (0.50), mean entropy 0.90 bits. The context …"),
@@ -125,6 +133,7 @@ CLAIMS = {
         ({"model": "GPT-2 124M"}, "note", "num_tokens is 1,024 for now: GPT-2 124M has no more positions."),
         ({}, "picture", "what the layers keep, divided by num_tokens 16 KiB … sliding layers and others latent …"),
         ({}, "alt", "… In KiB per token: Llama 2 7B 512.00, … Qwen3.5 9B 32.19, … Gemma 4 31B 86.24…"),
+        ({}, "controls", "… The length of one text show: Models with layers of this kind; the others fade"),
     ],
     "CacheExplorer": [
         ({}, "said", "At 131,072 tokens the cache takes 68.7 GB, 524.3 kB for each token"),
@@ -148,6 +157,12 @@ CLAIMS = {
             "first tokens kept: 4 last tokens kept: 4,095…",
         ),
         ({}, "note", "first tokens does nothing …: without a window, every token is kept."),
+        (
+            {},
+            "controls",
+            "… the text so far KV heads: Heads of keys and values, shared by query heads window: How many tokens one "
+            "token sees, including itself first tokens: How many tokens of the beginning … 4, 2 or 1 bytes each",
+        ),
     ],
     "MachinesExplorer": [
         ({}, "said", "One machine alone holds 108.5 GB, more than a GPU with 80 GB has."),
@@ -166,14 +181,24 @@ CLAIMS = {
         ({}, "picture", "memory … 0 bytes 100.0 GB 200.0 GB 0 … values 80 GB filled: … rank 0 rank 0, weights: …"),
         (OVER_8, "picture", "memory … 0 bytes 500.0 MB 1.0 GB 0 1 … rank 7 Then all wait for the sum. rank 0, …"),
         (OVER_2, "picture", "… values filled: … rank 1 Between two steps, keys and values move on. rank 0, …"),
+        ({}, "controls", "split: … heads, or tokens in one of two … share the layer num_tokens: The length of one …"),
+        ({}, "controls", "… num_heads: Heads of queries; … num_kv_heads: Heads of keys and values, … queries share…"),
     ],
 }
 CLAIMS["CostExplorer"] = [
+    ({}, "controls", "num_tokens: The length of one … num_heads: How many heads share … width: The width …"),
+    ({}, "controls", "… width: The width of a token's vector before and after the layer …"),
     ({"num_heads": 2}, "picture", "memory, to scale scores of 2 heads: 536.9 MB … memory by length …"),
 ]
 CLAIMS["LengthExplorer"] = [
     (LONG, "alt", "… mean score, head 4 of layer 2, pair 2: 2.65 at distance 1, -6.86 at distance 31, 4.23…"),
     (LONG, "picture", "… never in training distance → loss in nats 0 1 2 3 4 5 0 … never in training … position → …"),
+    ({}, "controls", "… in training it had 32 … each one sees, including itself … part of the scores is shown…"),
+]
+CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
+CLAIMS["ReadingExplorer"] = [
+    ({}, "controls", "text: What the model reads, … layer: One of the layers, … head: One of the layer's heads, …"),
+    ({}, "controls", "… token: Whose row is framed, and after which the bars predict ablated: Heads set …"),
 ]
 
 
@@ -185,6 +210,7 @@ def test_what_is_claimed_is_true(explorer, name, state, place, claim):
     e = explorer(name)
     e.set(**state)
     page = readouts(e) | {"said": e.said, "alt": e.alt, "note": plain(Markup(e.message.value))}
+    page["controls"] = " ".join(f"{control.description}: {control.tooltip}" for control in e.controls.values())
     tree = tree_of(e)
     page["picture"] = " ".join([*words_of(tree), *(words for words, _ in told(tree))])
     check_claim(page[place], claim)
