@@ -7,8 +7,6 @@ import copy
 
 import torch
 from torch import distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from ..checks import check_size
 from ..layers import MultiHeadAttention
@@ -69,6 +67,9 @@ def added_up(grad):
 
 def by_torch(layer, x):
     """The same by torch's tensor parallelism, which makes the part's parameters DTensors. Errors: as in by_hand."""
+    from torch.distributed.device_mesh import init_device_mesh  # these take as long as half of torch
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
     processes = distributed.get_world_size()
     plan = dict.fromkeys(("W_query", "W_key", "W_value"), ColwiseParallel()) | {"out_proj": RowwiseParallel()}
     part = parallelize_module(fewer_heads(layer, processes), init_device_mesh("cpu", (processes,)), plan)
