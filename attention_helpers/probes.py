@@ -35,8 +35,12 @@ class Leak(NamedTuple):
     def __str__(self):
         if not self:
             return f"no leak found by {self.tried} perturbations"
-        change = f"moves by {self.change:.2g}" if math.isfinite(self.change) else "turns to NaN or infinity"
-        return f"row {self.row} reads the future: it {change} when {self.how}"
+        return f"row {self.row} reads the future: it {self.moves} when {self.how}"
+
+    @property
+    def moves(self):
+        """What the row does, in words."""
+        return f"moves by {self.change:.2g}" if math.isfinite(self.change) else "turns to NaN or infinity"
 
 
 def influence(layer, x, size=1.0):
@@ -107,7 +111,7 @@ def find_leak(layer, x):
     with undisturbed(layer, training=False):
         before = repeatable_rows(layer, x)
         for j in range(1, x.shape[-2]):  # no row comes before token 0
-            words, poked = perturbations(x, j)
+            words, poked, _ = perturbations(x, j)
             change = moved_rows(before, all_rows(layer, x, poked, before), j, poked)  # (pokes, j)
             tried += len(words)
             for row in change.any(dim=0).nonzero().flatten()[:1].tolist():  # the first that moved, if any did
@@ -146,7 +150,10 @@ def from_larger_sentences(layer, x, before):
 
 
 def perturbations(x, j):
-    """What find_leak does to token j: each poke in words, and the poked sentences, (pokes, num_tokens, d_in)."""
+    """What find_leak does to token j: each poke in words, and the poked sentences, (pokes, num_tokens, d_in).
+
+    Also how many of them, the first ones, move no other token.
+    """
     num_tokens, d_in = x.shape[-2:]
     x = x.reshape(1, num_tokens, d_in)
     ways, steps = ways_to_move(d_in, max(1.0, x.abs().max().item()))
@@ -158,7 +165,7 @@ def perturbations(x, j):
         words += [f"token {j} and all after it are {way}" for way in ways]
         words += [f"tokens {j} and {j + 1} are swapped"]
         poked += [moved.where(place >= j, x), x[:, [*range(j), j + 1, j, *range(j + 2, num_tokens)]]]
-    return words, torch.cat(poked)
+    return words, torch.cat(poked), len(ways)
 
 
 @functools.lru_cache

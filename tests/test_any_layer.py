@@ -254,19 +254,19 @@ FAULTS = {
     "-1e4 added": (
         Unmasked,
         {"weights": lambda _, s: (s - 1e4 * future(s.shape[-1])).softmax(-1)},
-        r"it adds about -1e\+04 to hide, which a large score outweighs",
+        r"it adds about -1e\+04, which a large score outweighs",
     ),
     "softcap after the mask": (Unmasked, {"weights": capped}, r"tanh in line \d+ bounds its mask to -20"),
     "leaks in training": (Unmasked, {"weights": mask_in_eval}, r"^In training, .*: softmax in line \d+ has no mask"),
     "leaks in eval": (Unmasked, {"weights": mask_in_training}, "^In eval mode, it reads the future"),
     "turned": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("bhqk,bhqd->bhkd", w, v))}, "by einsum"),
     "turned, with dots": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("...qk,...qd->...kd", w, v))}, "by"),
-    "sum of products": (Causal, {"forward": mixed_by(lambda w, v: (w[..., None] * v[:, :, :, None]).sum(2))}, "by sum"),
+    "sum of products": (Causal, {"forward": mixed_by(lambda w, v: (w[..., None] * v[:, :, :, None]).sum(2))}, "sum in line"),
     "values first, turned": (Causal, {"forward": mixed_by(lambda w, v: (v.mT @ w).mT)}, "transposed by matmul"),
     "all heads' values": (
         Causal,
         {"forward": mixed_by(lambda w, v: torch.einsum("bhqk,bgkd->bhqd", w, v))},
-        r"An einsum sums too much: einsum in line \d+ sums over `g`, of size 2",
+        r"A product sums too much: einsum in line \d+ adds the values of 2 heads",
     ),
     "scrambled": (Unmasked, {"join": scrambled}, r"joined without a transpose: .* MultiHeadAttentionW.*the reshape in"),
     "scrambled, with a residual": (Unmasked, {"join": scrambled, "forward": residual}, "the reshape in line .* joins"),
@@ -293,7 +293,7 @@ FAULTS = {
             "heads": lambda s, x: [part.unflatten(-1, (2, -1)) for part in s.parts(x)],
             "hidden": lambda *_: future(2), "join": lambda _, c: c.flatten(2),
         },
-        r"softmax in line \d+ runs over the 2 heads of each token",
+        r"softmax in line \d+ runs over the heads of each token",
     ),
 }  # fmt: skip
 

@@ -52,9 +52,9 @@ def test_weights_that_are_changed_in_place_are_followed():
 
 def test_weights_that_no_token_moves_are_a_map_only_if_they_average_something():
     [found] = find_maps(lambda x: shares(torch.ones(x.shape[-2], x.shape[-2]).tril()) @ x, X).maps
-    assert found.made_by == "div"
+    assert found.made.name == "div"
     [found] = find_maps(lambda x: ((x @ x.mT) - 9 * torch.eye(x.shape[-2])).softmax(-1) @ x, X).maps
-    assert found.made_by == "softmax"
+    assert found.made.name == "softmax"
 
 
 def shares(table, total=1.0):

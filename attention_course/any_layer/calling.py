@@ -1,9 +1,10 @@
 """Call any layer with one sentence, whatever its `forward` calls it: x, or query, key and value, or more."""
 
+import copy
 import inspect
 import io
 import re
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 
 import torch
 
@@ -37,7 +38,9 @@ class Taking:
 
     def __init__(self, layer, x):
         self.layer = layer = getattr(layer, "_orig_mod", layer)  # of torch.compile
-        numbers = [each for each in tensors_of(layer) if each.is_floating_point()]
+        self.parameters = [*layer.named_parameters()] if isinstance(layer, torch.nn.Module) else []
+        self.buffers = [*layer.named_buffers()] if isinstance(layer, torch.nn.Module) else []
+        numbers = [each for _, each in self.parameters + self.buffers if each.is_floating_point()]
         if numbers and all(each.dtype != x.dtype for each in numbers):
             x = x.to(numbers[0].dtype)
         self.sentence, x = x, x.clone()  # the layer may write into it
@@ -61,77 +64,68 @@ class Taking:
         except (TypeError, ValueError):  # a builtin function has none
             parameters = []
         needed = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
+        options = [each.name for each in parameters if each.default is not each.empty]
         self.roles = [(each.name, role_of(each.name, first=not n), each.kind == 3) for n, each in enumerate(needed)]
-        unknown = [name for name, role, _ in self.roles if not role]
-        if unknown:
-            name, names = type(self.layer).__name__, ", ".join(unknown)
+        if unknown := ", ".join(name for name, role, _ in self.roles if not role):
             raise Unsuited(
-                f"LayerExplorer calls `forward(x)`, but {name}'s forward also needs {names}: pass a subclass whose "
-                f"`forward(self, x)` returns `super().forward(x, {names})`"
+                f"LayerExplorer calls `forward(x)`, but {type(self.layer).__name__}'s forward also needs {unknown}: "
+                f"pass a subclass whose `forward(self, x)` returns `super().forward(x, {unknown})`"
             )
         self.other_name = next((name for name, role, _ in self.roles if role == "other"), "")
-        self.others = bool(self.other_name)
-        self.takes_mask = any(role == "mask" for _, role, _ in self.roles)
-        optional = [each.name for each in parameters if is_mask(each.name) and each.default is not each.empty]
-        self.mask = next(iter(optional), "")  # one that would hide the future, but isn't given
+        self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
+        self.switches = [name for name in options if "mask" not in name] + switches_of(self.layer)
 
     def first_call(self, x):
         """Watch a call, and find the output in what it returned. A required mask is the one that hides the most."""
-        if self.takes_mask:
-            found = [(hidden_share(self, x, mask), n, mask) for n, mask in enumerate(masks(x))]
-            self.given_mask = min(found, key=lambda each: each[:2])[2]
+        if any(role == "mask" for _, role, _ in self.roles):
+            self.given_mask = min(masks(x), key=lambda mask: self.future_weight(x, mask))
         self.watch(x)
 
+    def future_weight(self, x, mask):
+        """How much weight a layer's maps have after the diagonal with a mask; infinity if it fails with it."""
+        self.given_mask = mask
+        with suppress(Exception):
+            seen = find_maps(self, x, again=False)
+            if tensors_in(seen.result)[0].isfinite().all():
+                return sum(each.used.triu(1).sum().item() for each in seen.maps) if seen.maps else 1e9
+        return torch.inf
+
     def watch(self, x):
-        watched = find_maps(self, x)
-        tensors, num_tokens = tensors_in(watched.result), x.shape[-2]
-        others = ((n, each) for n, each in enumerate(tensors) if not watched.weights[n])
-        possible = (n for n, each in others if each.shape[:-1].numel() == num_tokens)
-        self.x, self.watched, self.place = x, watched, next(possible, 0)
-        self.returns_weights = bool(watched.maps) and bool(tensors) and watched.weights[self.place]
-        self.rows = self.rows_of(watched.result)  # which checks that there is one row per token
+        self.x, self.watched = x, find_maps(self, x)
+        tensors, weights = tensors_in(self.watched.result), self.watched.weights
+        fits = (n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n])
+        self.place = next(fits, 0)
+        self.returns_weights = bool(self.watched.maps and tensors) and weights[self.place]
+        self.rows = self.rows_of(self.watched.result)  # which checks that there is one row per token
 
     def settle(self):
         """Turn to (num_tokens, b, d_in) if a row reads only itself as things are, and other tokens then."""
-        before = self.measure()
-        if self.x.ndim < 3 or not self.reads_only_itself():
-            return
-        try:
-            self.tokens_first = True
-            self.watch(self.x)
-            self.measure()
-            self.tokens_first = not self.reads_only_itself()
-        except Exception:
-            self.tokens_first = False
-        if not self.tokens_first:
-            self.watched, self.rows, self.moved = before
-
-    def measure(self):
-        """The influence of one small perturbation per token, (num_tokens, num_tokens)."""
-        self.moved = perturbation_influence(self.output, self.x, 1.0)
-        return self.watched, self.rows, self.moved
+        turned = copy.copy(self)
+        if self.reads_only_itself() and self.x.ndim == 3:
+            with suppress(Exception):
+                turned.tokens_first = True
+                turned.watch(self.x)
+                if not turned.reads_only_itself():
+                    vars(self).update(vars(turned))
 
     def reads_only_itself(self):
+        """Measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
+        self.moved = perturbation_influence(self.output, self.x, 1.0)
         return not self.moved.clone().fill_diagonal_(0.0).any()
 
     def __call__(self, x):
-        positional, named = self.arguments(x)
-        return self.layer(*positional, **named)
-
-    def arguments(self, x):
-        """What `forward` gets for a sentence or a batch, out of any watcher's sight."""
+        """The layer's result for a sentence or a batch; what it gets is prepared out of any watcher's sight."""
         with torch._C.DisableTorchFunction():
-            num_tokens, mask, other = x.shape[-2], self.given_mask, self.sentence
-            gets = {"ours": x, "other": other[:num_tokens].expand(*x.shape[:-2], num_tokens, x.shape[-1])}
+            num_tokens, mask = x.shape[-2], self.given_mask
+            gets = {"ours": x, "other": self.sentence[:num_tokens].expand(*x.shape[:-1], -1)}
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
-            gets["none"] = None
-            gets["mask"] = mask if mask is None else mask[..., :num_tokens, :num_tokens]
+            gets |= {"none": None, "mask": mask if mask is None else mask[..., :num_tokens, :num_tokens]}
             if mask is not None and mask.ndim == x.ndim == 3:
                 gets["mask"] = gets["mask"].expand(len(x), -1, -1)
-        roles = self.roles or [("", "ours", False)]
-        positional = [gets[role] for _, role, only_named in roles if not only_named]
-        return positional, {name: gets[role] for name, role, only_named in roles if only_named}
+        positional = [gets[role] for _, role, only_named in self.roles if not only_named]
+        named = {name: gets[role] for name, role, only_named in self.roles if only_named}
+        return self.layer(*positional or [x] * (not named), **named)
 
     def output(self, x):
         return self.output_of(self(x))
@@ -145,10 +139,11 @@ class Taking:
         """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
         if result is None:
             raise ValueError("your layer returns None: end `forward` with a `return`")
-        if self.returns_weights and self.output_of(result).shape[:-1].numel() != self.x.shape[-2]:
-            shape = tuple(self.output_of(result).shape)
+        output = self.output_of(result)
+        if self.returns_weights and output.shape[:-1].numel() != self.x.shape[-2]:
+            shape = tuple(output.shape)
             raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
-        return rows(lambda _: self.output_of(result), self.x)
+        return rows(lambda _: output, self.x)
 
     def ignored(self):
         """What the layer returned next to the output, "" if nothing."""
@@ -158,8 +153,12 @@ class Taking:
         return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
 
 
-def tensors_of(layer):
-    return [*layer.parameters(), *layer.buffers()] if isinstance(layer, torch.nn.Module) else []
+def switches_of(layer):
+    """What may decide which parameters are used: attributes of its parts that are True or False, but torch's own."""
+    parts = layer.modules() if isinstance(layer, torch.nn.Module) else []
+    parts = [vars(each).items() for each in parts if not type(each).__module__.startswith("torch.")]
+    flags = {name for part in parts for name, value in part if isinstance(value, bool) and name[0] != "_"}
+    return sorted(flags - {"training"})
 
 
 def is_mask(name):
@@ -180,20 +179,8 @@ def role_of(name, first):
 def masks(x):
     """Causal masks, in the forms that are usual, then None. True keeps, or hides; or what is added to the scores."""
     keep = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
-    added = torch.zeros(keep.shape, dtype=x.dtype).masked_fill(~keep, -torch.inf)
-    plain = [keep, ~keep, added, keep.to(x.dtype)]
+    plain = [keep, ~keep, torch.zeros(keep.shape, dtype=x.dtype).masked_fill(~keep, -torch.inf), keep.to(x.dtype)]
     return [*plain, *(mask[None] for mask in plain), None]
-
-
-def hidden_share(call, x, mask):
-    """How much weight a layer's maps have after the diagonal with a mask; infinity if it fails with it."""
-    call.given_mask = mask
-    try:
-        maps, result = (seen := find_maps(call, x, again=False)).maps, tensors_in(seen.result)
-        after = sum(each.used.triu(1).sum().item() for each in maps) if maps else 1e9
-        return after if result and result[0].isfinite().all() else torch.inf
-    except Exception:
-        return torch.inf
 
 
 @contextmanager

@@ -11,10 +11,14 @@ from attention_helpers.seeded import DrawnFrom, undisturbed
 
 from . import findings
 from .calling import Taking, learners_code
-from .course import on_the_course, parameters_of
+from .course import on_the_course
+from .leaks import on_the_future, on_training
 from .lines import memory, with_line
 from .maps import find_maps, widened
-from .verdicts import Finding, worded
+from .verdicts import finding, worded
+
+# Nobody misses what these make.
+IDLE = {"clone", "detach", "contiguous", "to", "float", "cpu", "mean", "arange", "zeros", "ones", "empty", "type_as"}
 
 
 class LayerState(NamedTuple):
@@ -89,8 +93,8 @@ def state_of(call, shown, result, random, found, operations, printed):
         given=tuple(call.x.transpose(0, 1).shape if call.tokens_first else call.x.shape),
         returned=tuple(tensors_in(call.watched.result)[call.place].shape),
         ignored=call.ignored(),
-        found=tuple(with_line(each.made_by, each.line, code=True) for each in shown.maps),
-        parameters=sum(parameter.numel() for _, parameter in parameters_of(call.layer)),
+        found=tuple(with_line(each.made.name, each.made.line, code=True) for each in shown.maps),
+        parameters=sum(parameter.numel() for _, parameter in call.parameters),
         operations=str(operations),
         printed=printed,
     )
@@ -99,97 +103,61 @@ def state_of(call, shown, result, random, found, operations, printed):
 def judge(call, operations, random, seed):
     """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; seed: see on_training."""
     watched, num_tokens = call.watched, call.x.shape[-2]
-    lines = [line for *_, line in watched.operations]
-    lines = lines if len(lines) == len(operations) else [""] * len(operations)
-    dead = [(row.operation, row.output, line) for row, line in zip(operations, lines, strict=True) if row.unused]
-    mixing = findings.mixing_view(watched.views, num_tokens)
-    unread, loose = registered(call.layer, watched.read)
-    said, maps = {}, watched.maps
-    if call.returns_weights:
-        said["returned"] = Finding("returns weights", {"made_by": with_line(maps[0].made_by, maps[0].line)})
-    if loose:
-        said["unregistered"] = Finding("unregistered", {"numbers": loose})
+    rows = operations if len(operations) == len(watched.operations) else []
+    dead = [each for each, row in zip(watched.operations, rows, strict=False) if row.unused and each.name not in IDLE]
+    mixing = findings.mixing_view(watched.operations, num_tokens)
     sound = not random and not call.rows.isnan().any()
-    if random:
-        said["chance"] = findings.on_chance(watched.drew)
-    elif not sound:
-        said["nan"] = findings.on_nan(call)
-    else:
-        said["future"] = findings.on_the_future(call, dead, mixing, hints(call, num_tokens))
-    future = said["future"].kind if sound else ""
-    sound = sound and future != "unjudged"  # else there's nothing to compare with
-    unmasked = future in ("no mask", "no mask, by its name", "all, without maps")
-    if future in ("past only", "context"):
-        said["training"] = findings.on_training(call, seed)
-    if sound and not call.returns_weights:
-        if not call.others:
-            said["past"] = findings.on_the_past(call, unmasked, mixing)
-        said["course"] = on_the_course(call.layer, call.x, call.rows, watched)
-        if unmasked and call.mask and said["course"] and said["course"].data.get("without"):
-            said["course"].data["without"] += f": `forward` got no `{call.mask}`"
-        if unmasked and mixing and (not said["course"] or said["course"].kind != "course"):
-            said["mixed"] = mixed_rows(said, mixing)
-        if not said["course"] or said["course"].kind in ("other numbers", "same weights"):
-            said["scale"] = findings.on_scale(watched.scaled, num_tokens)
-            said["projections"] = findings.on_projections(call, parameters_of(call.layer))
-    if call.tokens_first:
-        said["first"] = Finding("tokens first")
-    if watched.early:
-        said["early"] = Finding("early dropout", {"where": watched.early})
+    future = on_the_future(call, dead, mixing) if sound else None
+    unmasked = sound and future.kind in ("no mask", "no mask, by its name", "all, without maps")
+    compares = sound and future.kind != "unjudged"  # else there's nothing to compare with
+    said = {
+        "returned": finding("returns weights", where=watched.maps[0].made.where) if call.returns_weights else None,
+        "unregistered": on_unregistered(call, watched),
+        "chance": findings.on_chance(watched) if random else None,
+        "nan": None if random or sound else findings.on_nan(call),
+        "future": future,
+        "training": on_training(call, seed) if sound and future.kind in ("past only", "context") else None,
+        **dict.fromkeys(("past", "summed", "mixed")),
+        "sums": findings.on_row_sums(watched, num_tokens, random),
+        "unused": findings.on_unused(call, dead, unread_by),
+        **dict.fromkeys(("course", "scale", "projections")),
+        "first": finding("tokens first") if call.tokens_first else None,
+        "fewer": findings.on_fewer_tokens(call, causal=not unmasked),
+        "batch": findings.on_a_batch(call) if compares else None,
+    }
     if watched.summed:
-        where, letter, size = watched.summed
-        said["summed"] = Finding("summed", {"where": where, "letter": letter, "size": size})
-    said["sums"] = findings.on_row_sums(watched, num_tokens, random)
-    said["unused"] = findings.on_unused(dead, unread)
-    said["fewer"] = findings.on_fewer_tokens(call, causal=not unmasked)
-    if sound:
-        said["batch"] = findings.on_a_batch(call)
-    return {topic: said[topic] for topic in ORDER if said.get(topic)}
+        said["summed"] = finding("summed", where=watched.summed[0].where, times=watched.summed[1])
+    if compares and not call.returns_weights:
+        said |= compared(call, unmasked, mixing)
+    return {topic: found for topic, found in said.items() if found}
 
 
-ORDER = [
-    *("returned", "unregistered", "chance", "nan", "future", "training", "past", "summed", "mixed", "early", "sums"),
-    *("unused", "course", "scale", "projections", "first", "fewer", "batch"),
-]
+def compared(call, unmasked, mixing):
+    """Findings about the past, and by comparison with the course's layers; a view that mixes rows."""
+    course = on_the_course(call, mixing, unmasked)
+    kind = course.kind if course else ""
+    said = {"course": course, "past": None if call.other_name else findings.on_the_past(call, unmasked, mixing)}
+    if unmasked and mixing and kind not in ("course", "changed"):
+        said["mixed"] = finding("mixed rows", where=mixing.where)
+    if kind in ("", "other numbers", "same weights"):
+        said["scale"] = findings.on_scale(call.watched.operations, call.x.shape[-2])
+        said["projections"] = findings.on_projections(call, call.parameters)
+    return said
 
 
-def mixed_rows(said, mixing):
-    """A view that mixes rows: by its line, if the course's layer confirms it, or else as an open question."""
-    where, before, after = mixing
-    if said["course"] and said["course"].kind == "scrambled":
-        said["course"] = said["course"]._replace(data=said["course"].data | {"where": f"; it's {where}"})
-        return None
-    return Finding("mixed rows", {"where": where, "before": before, "after": after})
+def unread_by(call, watched):
+    """The names of parameters that no operation read. A view, such as W.T, has the same memory."""
+    read = {memory(tensor) for tensor in watched.read if tensor.numel()}
+    return [name for name, each in call.parameters if each.numel() and memory(each) not in read]
 
 
-def registered(layer, read):
-    """The names of parameters that no operation read, and how many trainable numbers were read that aren't parameters.
-
-    A view of a parameter, such as W.T, is another tensor with the same memory.
-    """
-    known = {memory(parameter): name for name, parameter in parameters_of(layer) if parameter.numel()}
-    seen = {memory(tensor): tensor for tensor in read if tensor.numel() and tensor.is_leaf}
-    unread = [name for key, name in known.items() if key not in {memory(tensor) for tensor in read if tensor.numel()}]
-    loose = {key: tensor for key, tensor in seen.items() if tensor.requires_grad and key not in known}
+def on_unregistered(call, watched):
+    """On trainable numbers that were read, but aren't parameters."""
+    known = {memory(each) for _, each in call.parameters}
+    leaves = (each for each in watched.read if each.numel() and each.is_leaf and each.requires_grad)
+    loose = {memory(each): each for each in leaves if memory(each) not in known}
     numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
-    return unread, numbers if isinstance(layer, torch.nn.Module) else 0
-
-
-def hints(call, num_tokens):
-    """What speaks for a mask: the name of the layer's class, and what makes a triangle, in a buffer or in a call."""
-    buffers = call.layer.named_buffers() if isinstance(call.layer, torch.nn.Module) else []
-    tables = [
-        (f"its `{name}`", each.detach()[..., :num_tokens, :num_tokens]) for name, each in buffers if each.ndim > 1
-    ]
-    made = [name for name, each in tables if each.shape[-2:] == (num_tokens, num_tokens) and is_triangle(each)]
-    return type(call.layer).__name__, next(iter(made), call.watched.triangle)
-
-
-def is_triangle(table):
-    """Whether a mask's lower triangle holds one number, and the rest another."""
-    keep = torch.ones(table.shape[-2:], dtype=torch.bool).tril()
-    lower, upper = (table.float()[..., part].unique() for part in (keep, ~keep))
-    return len(lower) == len(upper) == 1 and lower != upper
+    return finding("unregistered", numbers=numbers) if numbers and isinstance(call.layer, torch.nn.Module) else None
 
 
 def side_by_side(maps, num_tokens):

@@ -1,70 +1,51 @@
-"""By which number does a layer multiply queries @ keys.T? We follow the plain numbers that its code multiplies with."""
+"""By which number does a layer multiply queries @ keys.T? We compare the numbers before and after its operations."""
 
-import torch
-
-from .lines import memory
-
-TIMES = {"mul", "rmul", "imul", "multiply"}
-OVER = {"div", "truediv", "itruediv", "divide", "true_divide"}
-COPIES = {"contiguous", "reshape", "to", "float", "type", "type_as", "clone", "flatten", "repeat_interleave"}
 PRODUCTS = {"matmul", "mm", "bmm", "einsum", "baddbmm"}
 FUSED = "scaled_dot_product_attention"
 
 
-class Scales:
-    """For each tensor: by which number its queries or keys were multiplied, and once they're scores, their width.
+def scales_of(operations):
+    """For each softmax: (factor of queries @ keys.T, width of the queries, number of tables), where we can tell.
 
-    Where numbers change in another way (a norm, a rotation), queries and keys begin again with 1. A factor that's a
-    tensor, such as a learned temperature, makes it unknown: None.
+    A factor begins with 1 after a projection, a norm or a rotation, which change the proportions of numbers.
     """
+    found = []
+    for end, softmax in enumerate(operations):
+        if softmax.name not in ("softmax", FUSED):
+            continue
+        size, start = softmax.inputs[0].numel(), end
+        if softmax.name != FUSED:  # perhaps with a key more than the product has
+            products = (n for n in range(end) if operations[n].name in PRODUCTS)
+            start = max((n for n in products if size / 2 < operations[n].made.numel() <= size), default=0)
+        operands = operations[start].inputs[: 2 if start == end else None][-2:]
+        if len(operands) < 2 or any(each.requires_grad for each in operands):
+            continue
+        width = summed_over(operations[start], operands[0])
+        factor = softmax.kwargs.get("scale") or width**-0.5
+        if start < end:
+            factor = next(filter(None, (ratio(operations[n].made, operations[start].made) for n in range(end)[::-1])))
+        earlier = [tensor for each in operations[:start] for tensor in (*each.inputs, each.made)]
+        for operand in operands:
+            ratios = (ratio(operand.flatten().sort()[0], each.flatten().sort()[0]) for each in earlier)
+            factor *= next(filter(None, ratios), 1.0)
+        found.append((factor, width, softmax.made.shape[:-2].numel()))
+    return found
 
-    def __init__(self):
-        self.found = {}  # id -> (factor, width)
-        self.fused = None, None  # of the last scaled_dot_product_attention
 
-    def of(self, tensor):
-        return self.found.get(id(tensor), (1.0, None))
+def ratio(after, before):
+    """By which number most entries of a tensor were multiplied; None if by several."""
+    if after.numel() != before.numel() or not before.is_floating_point():
+        return None
+    ratios = (after.float().flatten() / before.float().flatten()).nan_to_num(0.0, 0.0, 0.0)
+    usual = ratios.median()
+    near = (ratios - usual).abs() <= 1e-3 * usual.abs()
+    return usual.item() if usual and near.float().mean() > 0.5 else None
 
-    def follow(self, name, args, kwargs, inputs, outputs):
-        name = name.rstrip("_")
-        if name == FUSED:
-            self.fused = self.product(args[:2] or (kwargs["query"], kwargs["key"]), kwargs.get("scale"))
-        elif name in PRODUCTS and len(inputs) > 1 and not any(each.requires_grad for each in inputs):
-            self.multiply(name, args, kwargs, inputs, outputs[0])
-        elif name in TIMES | OVER and len(args) > 1:
-            self.times(args, name in OVER, outputs[0])
-        else:
-            known = [self.of(each) for each in inputs if id(each) in self.found]
-            for output in outputs:
-                if known and (known[0][1] or name in COPIES or (inputs and memory(inputs[0]) == memory(output))):
-                    self.found[id(output)] = known[0]
 
-    def product(self, operands, scale=None):
-        (first, width), (second, other) = map(self.of, operands)
-        if width or other:
-            return None, None
-        width = operands[0].shape[-1]
-        factors = first, second, width**-0.5 if scale is None else scale
-        return (None if None in factors else first * second * factors[2]), width
-
-    def multiply(self, name, args, kwargs, inputs, output):
-        """Queries times keys: their widths are what is summed over."""
-        operands = inputs[-2:]
-        factor, width = self.product(operands, kwargs.get("alpha", 1.0))
-        if name == "einsum" and isinstance(args[0], str):
-            letters, _, given = args[0].replace(" ", "").partition("->")
-            first = letters.split(",")[0]
-            summed = [n for letter, n in zip(first[::-1], operands[0].shape[::-1], strict=False) if letter not in given]
-            width = summed[0] if len(summed) == 1 else None
-        if width:
-            self.found[id(output)] = factor, width
-
-    def times(self, args, over, output):
-        """A tensor times a number, or divided by it; what isn't a plain number leaves the factor unknown."""
-        tensor, number = args[:2] if isinstance(args[0], torch.Tensor) and args[0].ndim else args[1::-1]
-        factor, width = self.of(tensor)
-        plain = number if isinstance(number, (int, float)) else None
-        if isinstance(number, torch.Tensor) and number.numel() == 1 and not number.requires_grad:
-            plain = number.item()
-        known = factor is not None and plain and not (over and number is args[0])
-        self.found[id(output)] = (factor / plain if over else factor * plain) if known else None, width
+def summed_over(product, queries):
+    """The size of the dimension over which a product of queries and keys sums."""
+    if product.name != "einsum" or not isinstance(product.args[0], str):
+        return queries.shape[-1]
+    operands, _, given = product.args[0].replace(" ", "").partition("->")
+    letters = operands.split(",")[0]
+    return next((n for letter, n in zip(letters, queries.shape, strict=False) if letter not in given), 1)

@@ -58,34 +58,32 @@ def kinds_of(attention, given):
     kinds |= {key: ("choice", values[0]) for key, values in given.items() if isinstance(values, list) and values}
     missing = [key for key, value in named.items() if value is inspect.Parameter.empty and key not in {*kinds, *given}]
     if missing:
-        wanted = ", ".join(f"{key}=4" for key in missing)
-        call = f"LayerExplorer({name}, sentence, {wanted})"
-        more = f", or {missing[-1]}=[1, 2, 4] for a slider"
-        raise Refused(
-            f"{name} needs {', '.join(missing)}, which we can't guess: write {call}, with values that fit{more}"
-        )
+        call = f"LayerExplorer({name}, sentence, {', '.join(f'{key}=4' for key in missing)})"
+        more = f"with values that fit, or {missing[-1]}=[1, 2, 4] for a slider"
+        raise Refused(f"{name} needs {', '.join(missing)}, which we can't guess: write {call}, {more}")
     width = "d_out" if "d_in" in {kind for kind, _ in kinds.values()} else "d_in"
     return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
 
 
-class Config:
-    """What a class that takes a config as its only argument gets: sizes by name, as attributes or items."""
+class Config(dict):
+    """What a class that takes a config as its only argument gets: sizes by name, as attributes or items.
 
-    def __init__(self, sizes):
-        self.__dict__["sizes"], self.__dict__["asked"] = sizes, {}
+    It's empty at first, but has all names for sizes; afterwards it holds those that the class asked for.
+    """
 
-    def __getattr__(self, name):
+    def __init__(self, width, **sizes):
+        super().__init__(sizes)
+        self.__dict__["width_of_all"] = width
+
+    def __missing__(self, name):
         kind = kind_of(name, 0)
         if kind is None or name.startswith("_"):
             raise AttributeError(f"LayerExplorer's config has no {name!r}: pass a config of your own")
-        self.asked[name] = kind
-        return self.sizes.get(name, self.sizes["width"] if kind in ("d_in", "d_out", "width") else FIRST.get(kind))
+        self[name] = self.width_of_all if kind in ("d_in", "d_out", "width") else FIRST.get(kind)
+        return self[name]
 
-    def __getitem__(self, name):
-        return getattr(self, name)
-
-    def get(self, name, default=None):
-        return getattr(self, name, default)
+    def __getattr__(self, name):
+        return self[name]
 
 
 def with_sizes(attention, width):
@@ -99,21 +97,20 @@ def with_sizes(attention, width):
         return attention
     if only.name not in CONFIGS or only.default is not only.empty:
         return attention
-    config = Config({"width": width})
+    config, name = Config(width), name_of(attention)
     with DrawnFrom(torch.Generator().manual_seed(0)), undisturbed(None), redirect_stdout(io.StringIO()):
         try:
             attention(config)
         except Exception as error:
-            name = name_of(attention)
             call = f"LayerExplorer({name}, sentence, {only.name}=...)"
             raise Refused(f"{name} can't be made with a config of ours ({error}): write {call}") from error
-    asked = [name for name, kind in config.asked.items() if kind not in ("d_in", "d_out", "width")]
 
     def make(**sizes):
-        return attention(Config({"width": width} | sizes))
+        return attention(Config(width, **sizes))
 
-    make.__name__ = name_of(attention)
-    parameters = [inspect.Parameter(name, 3, default=FIRST[config.asked[name]]) for name in asked]
+    make.__name__ = name
+    asked = {key: value for key, value in config.items() if kind_of(key, 0) not in ("d_in", "d_out", "width")}
+    parameters = [inspect.Parameter(key, 3, default=value) for key, value in asked.items()]
     make.__signature__ = inspect.Signature(parameters)
     return make
 

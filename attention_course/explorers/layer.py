@@ -57,52 +57,45 @@ class LayerExplorer(SentenceExplorer):
             raise ValueError(f"sentence must have at least 2 tokens, because one has no future, got {self.tokens!r}")
         controls = {}
         for name, (kind, default) in self.kinds.items():
-            if kind == "dropout":
-                controls[name] = dropout(name)
-            elif kind == "flag":
+            if kind == "flag":
                 controls[name] = widgets.Checkbox(default is True, description=name, tooltip="Yes or no")
             elif kind == "choice":
-                values = self.arguments[name]
-                controls[name] = stops(name, values, values[0], "Your own values")
-            elif kind in SLIDERS:
-                controls[name] = slider(name, *SLIDERS[kind])
-            control = controls.get(name)
-            if (
-                kind not in ("flag", "choice")
-                and control
-                and isinstance(default, (int, float))
-                and default <= control.max
-            ):
-                control.value = default
+                controls[name] = stops(name, self.arguments[name], default, "Your own values")
+            elif kind in ("dropout", *SLIDERS):
+                controls[name] = dropout(name) if kind == "dropout" else slider(name, *SLIDERS[kind])
+                if isinstance(default, (int, float)) and default <= controls[name].max:
+                    controls[name].value = default
         controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         controls["seed"] = seed(123)
-        self.find_first_state(controls)
+        for name in self.named("num_heads"):
+            self.find_first_state(name, controls)
         return controls
 
-    def find_first_state(self, controls):
+    def named(self, *kinds):
+        return [name for name, (kind, _) in self.kinds.items() if kind in kinds]
+
+    def find_first_state(self, name, controls):
         """Start with a number of heads that fits, if any: the default or two, but at most half as many as the width.
 
         Heads of width 1 would hide faults, because there each scale is right. If that number doesn't fit, we try one;
         or three, if one hides a fault.
         """
-        for name in [name for name, (kind, _) in self.kinds.items() if kind == "num_heads"]:
-            wanted, why, fits = controls[name].value, None, []  # of these: is it without a fault, and the number
-            widths = [controls[each].value for each, (kind, _) in self.kinds.items() if kind == "d_out"]
-            half = min(widths or [self.embeddings.shape[1]]) // 2
-            narrow = wanted > half > 0 and "head_dim" not in {kind for kind, _ in self.kinds.values()}
-            tried = [n for n in range(half, 1, -1) if half * 2 % n == 0] if narrow else []
-            for num_heads in dict.fromkeys([*tried, wanted, 1, 3]):
-                controls[name].value = num_heads
-                values = {name: control.value for name, control in controls.items()}
-                refused = self.refused(values)
-                if not refused and (num_heads in tried or not why):
-                    return
-                why = why or (refused if num_heads == wanted else None)
-                with suppress(ValueError):
-                    verdicts = self.compute(**values).verdicts.values()
-                    fits.append(("✗" not in {verdict.sign for verdict in verdicts}, num_heads))
-            controls[name].value = min(fits, default=(False, wanted))[1]
-            self.began = f"{name}={wanted} doesn't fit, so we begin with {controls[name].value}: {why}" if fits else ""
+        wanted, why, fits = controls[name].value, None, []  # of these: is it without a fault, and the number
+        half = min([controls[each].value for each in self.named("d_out")] or [self.embeddings.shape[1]]) // 2
+        narrow = wanted > half > 0 and not self.named("head_dim")
+        tried = [n for n in range(half, 1, -1) if half * 2 % n == 0] if narrow else []
+        for num_heads in dict.fromkeys([*tried, wanted, 1, 3]):
+            controls[name].value = num_heads
+            values = {name: control.value for name, control in controls.items()}
+            refused = self.refused(values)
+            if not refused and (num_heads in tried or not why):
+                return
+            why = why or (refused if num_heads == wanted else None)
+            with suppress(ValueError):
+                verdicts = self.compute(**values).verdicts.values()
+                fits.append(("✗" not in {verdict.sign for verdict in verdicts}, num_heads))
+        controls[name].value = min(fits, default=(False, wanted))[1]
+        self.began = f"{name}={wanted} doesn't fit, so we begin with {controls[name].value}: {why}" if fits else ""
 
     def refused(self, values):
         """The error that the class raises for the controls' values, or its layer for the sentence; None if neither."""
@@ -113,7 +106,7 @@ class LayerExplorer(SentenceExplorer):
 
     def layer_of(self, training, seed, **values):
         """The layer that the class makes from the controls' values, and what its constructor printed."""
-        widths = {name: self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
+        widths = dict.fromkeys(self.named("d_in"), self.embeddings.shape[1])
         with learners_code() as printed:
             layer = seeded(self.attention, seed, **self.arguments | widths | values)
         if not callable(layer):
@@ -134,8 +127,7 @@ class LayerExplorer(SentenceExplorer):
     def what_fits(self, values):
         """For a size that was moved where the class fails: the nearest values below and above with which it runs."""
         before = getattr(self, "_shown", values)
-        sizes = [name for name, (kind, _) in self.kinds.items() if kind in SLIDERS]
-        for name in [name for name in sizes if values[name] != before[name]]:
+        for name in [name for name in self.named(*SLIDERS) if values[name] != before[name]]:
             value, control = values[name], self.controls[name]
             sides = range(value - 1, control.min - 1, -1), range(value + 1, control.max + 1)
             fits = [next((n for n in side if not self.refused(values | {name: n})), None) for side in sides]
@@ -178,13 +170,13 @@ class LayerExplorer(SentenceExplorer):
 
     def _begin(self):
         """Show the first state; if the class fails, its line, over the last picture of a class with that name."""
+        name = name_of(self.attention)
         try:
             super()._begin()
             self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
             gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
-            last, name = LAST.get((name_of(self.attention), *self.tokens)), name_of(self.attention)
-            if last:
+            if last := LAST.get((name, *self.tokens)):
                 self._draw(last)
                 self.said = f"The last picture, from before {name} failed"
             else:
@@ -200,9 +192,8 @@ def naming(verdict, tokens):
 
     def named(found):
         places = [int(place) for place in re.findall(r"\d+", found[0])]
-        if max(places) >= len(tokens):
-            return found[0]
-        return f"{', '.join(f'“{tokens[place]}”' for place in places)} ({found[0].lower()})"
+        words = ", ".join(f"“{tokens[place]}”" for place in places if place < len(tokens))
+        return f"{words} ({found[0].lower()})" if max(places) < len(tokens) else found[0]
 
     return verdict._make(re.sub(r"\b(?:[Rr]ow|tokens?) \d+(?:(?:, | and )\d+)*\b", named, words) for words in verdict)
 

@@ -1,0 +1,200 @@
+"""Does a layer read the future, in eval mode and in training, and what lets it? In findings and here, `call` is a
+Taking: a layer in eval mode, one sentence x, what we saw of a call with it, and its rows (num_tokens, width).
+"""
+
+import re
+from contextlib import suppress
+
+import torch
+
+from attention_helpers.probes import Leak, find_leak, perturbation_influence, rounding
+from attention_helpers.seeded import DrawnFrom, undisturbed
+
+from .maps import NEAR, find_maps, is_table
+from .scales import FUSED
+from .verdicts import finding
+
+MASKING = {"masked_fill", "where", "tril", "triu", "add", "sub", "mul", "masked_scatter"}
+
+
+def used_and_made(maps):
+    """The weights as they average the values, and as softmax made them, each (num_maps, num_tokens, num_tokens)."""
+    return torch.cat([each.used for each in maps]), torch.cat([each.weights for each in maps])
+
+
+def near_one(sums, near=NEAR):
+    return bool(((sums - 1).abs() <= near).all())
+
+
+def over_queries(made):
+    return near_one(made.sum(dim=-2)) and not near_one(made.sum(dim=-1))
+
+
+def on_the_future(call, dead, mixing):
+    """Whether an earlier row depends on a later token, as find_leak perturbs them, and why: see cause_of_leak."""
+    try:
+        leak = find_leak(call.output, call.x)
+    except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
+        return finding("unjudged", error=error)
+    if not leak:
+        return finding("context", other=call.other_name) if call.other_name else finding("past only", tried=leak.tried)
+    kind, data = cause_of_leak(leak, call, dead, mixing)
+    if kind == "no mask":
+        name, triangle = type(call.layer).__name__, triangle_of(call)
+        data = {"unasked": f", and `forward` got no `{call.mask}`" * bool(call.mask), "triangle": triangle}
+        trained = in_training(call)
+        if trained and trained.maps and not any(each.weights.triu(1).any() for each in trained.maps):
+            kind = "mask in training"
+        elif triangle:
+            kind = "mask not used"
+        elif not call.watched.maps:
+            kind = "all, without maps"
+        elif re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE):
+            kind = "no mask, by its name"
+    return finding(kind, leak=leak, **data)
+
+
+def cause_of_leak(leak, call, dead, mixing):
+    """The kind of a leak, and what its words need. dead: operations whose results nobody used; mixing: a view that
+    mixes rows. Both, and the weights above the diagonal, show what lets the future in.
+    """
+    watched, num_tokens, maps = call.watched, call.x.shape[-2], call.watched.maps
+    thrown = [each for each in dead if is_table(each.made, num_tokens) and each.name in MASKING]
+    if thrown:
+        return "mask thrown away", {"name": thrown[0].name, "where": thrown[0].line.partition(",")[0] or "it"}
+    if not maps:
+        across = unusual_softmax(watched, num_tokens).get("across")
+        if across:
+            return "softmax across", {"where": across.where}
+        return ("no mask", {}) if call.moved.all() else first_mixer(call)
+    used, made = used_and_made(maps)
+    if over_queries(made):
+        turned = maps[0].turned
+        return "turned" if turned else "over queries", {"where": (turned or maps[0].made).where}
+    future = used.triu(1)
+    limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
+    finite = finite_mask(watched) if future.max() >= 1e-4 or not (call.moved.triu(1) > limit).any() else None
+    if finite:
+        return finite
+    if not future.any() and not made.triu(1).any() and leak.change < torch.inf:
+        return ("view mixes", {"where": mixing.where}) if mixing else first_mixer(call)
+    patterns = {
+        "hides past": num_tokens > 2 and not used[:, :-1].tril(-1).any(),
+        "no mask": not (used == 0).triu(1).any(),
+        "mask after softmax": not future.any() and made.triu(1).any(),
+        "mask after exp": not future.any(),
+        "one too late": not used.triu(2).any(),
+        "one too early": not future[:, 1:].any() and near_one(used[:, 0] * num_tokens),
+        "hides some": True,
+    }
+    return next(kind for kind, holds in patterns.items() if holds), {}
+
+
+def first_mixer(call):
+    """A leak through the first operation whose numbers for earlier tokens change when the last token does."""
+    num_tokens, x = call.x.shape[-2], call.x.clone()
+    x[..., -1, :] += 1
+    calls = (find_maps(call, each, again=False).operations for each in (call.x.clone(), x))
+    for first, second in zip(*calls, strict=False):
+        before, after = first.made, second.made
+        if before.shape != after.shape or not first.inputs or first.name in ("pad", "cat"):
+            continue
+        largest = max((each.numel() for each in first.inputs), default=0)
+        merged = before.numel() >= largest and any(size % num_tokens == 0 for size in before.shape)
+        known = num_tokens in before.shape
+        for dim in (dim for dim, size in enumerate(before.shape) if size == num_tokens):
+            before, after = before.narrow(dim, 0, num_tokens - 1), after.narrow(dim, 0, num_tokens - 1)
+        if (known or not merged) and not torch.equal(before, after):
+            return "mixed", {"where": first.where}
+    return "future", {}
+
+
+def finite_mask(watched):
+    """The kind of a mask whose hidden scores are finite, as softmax got them, and its words' data; None if not so."""
+    tables = [each.scores for each in watched.maps if each.scores is not None]
+    if not tables:
+        return None
+    scores = torch.cat(tables)
+    after = torch.ones_like(scores[0]).triu(1).bool()
+    hidden, own = scores[:, after], scores.masked_fill(after, torch.inf).amin(dim=-1)[:, :-1]
+    value, below = hidden.mean().item(), bool(hidden.max() < own.min() - 5)
+    if not -1e6 <= value < torch.inf:  # no score outweighs it
+        return None
+    if (hidden == hidden.flatten()[0]).all() and (below or hidden.numel() > 1):
+        bound = watched.first(bounds)
+        return ("bounded", {"where": bound.where, "value": value}) if bound else ("finite fill", {"value": value})
+    return ("finite sum", {"value": value}) if below else None
+
+
+def bounds(operation):
+    """Whether an operation makes finite scores of hidden ones."""
+    before, after = next(iter(operation.inputs), operation.made), operation.made
+    return before.shape == after.shape and bool((before.isneginf() & after.isfinite() & (after != 0)).any())
+
+
+def unusual_softmax(watched, num_tokens):
+    """Operations that sum to 1 over something else than the tokens: "across" neither keys nor queries, over the
+    "heads" of each token, or over tokens and "more" keys.
+    """
+    found = {}
+    for each in watched.operations:
+        shape, ndim, dim = each.made.shape, each.made.ndim, each.dim
+        if each.name == FUSED:
+            found |= {"heads": each} if shape[-3] == num_tokens != shape[-2] else {}
+        elif each.name == "softmax" and ndim > 2:
+            if is_table(each.made, num_tokens):
+                found |= {"across": each} if dim is None or dim % ndim < ndim - 2 else {}
+            elif shape[-3] == num_tokens and shape[-2] == shape[-1]:
+                found["heads"] = each
+            elif shape[-2] == num_tokens < shape[-1] and dim in (-1, ndim - 1):
+                found["more"] = each
+    return found
+
+
+def triangle_of(call):
+    """What makes a triangle, as masks are made: a buffer, or a call; "" if nothing does."""
+    n = call.x.shape[-2]
+    keep = torch.ones(n, n, dtype=torch.bool).tril()
+    tables = ((name, each.detach()[..., :n, :n].float()) for name, each in call.buffers if each.ndim > 1)
+    for name, table in ((name, each) for name, each in tables if is_table(each, n)):
+        lower, upper = table[..., keep].unique(), table[..., ~keep].unique()
+        if len(lower) == len(upper) == 1 and lower != upper:
+            return f"its `{name}`"
+    cut = call.watched.first(lambda each: each.name in ("tril", "triu") and is_table(each.made, n))
+    return cut.where if cut else ""
+
+
+def in_training(call):
+    """What we see of a call in training mode, or None if it fails."""
+    with undisturbed(call.layer, training=True), DrawnFrom(torch.Generator()), suppress(Exception):
+        return find_maps(call, call.x, again=False)
+
+
+def on_training(call, seed):
+    """Whether an earlier row depends on a later token in training mode, where each call draws the same from the seed.
+
+    None if not, or if it can't be told.
+    """
+    generator = torch.Generator()
+
+    def output(x):
+        generator.manual_seed(seed)
+        return call.output(x.clone())
+
+    with undisturbed(call.layer, training=True), DrawnFrom(generator), suppress(Exception):
+        same = torch.equal(output(call.x), output(call.x))
+        moved = perturbation_influence(output, call.x, 1.0).triu(1)
+        limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
+        for row, token in (moved > limit).nonzero().tolist()[: int(same)]:
+            leak = Leak(row, f"token {token} is changed", moved[row, token].item(), len(moved))
+            return finding("future in training", leak=leak, cause=cause_in_training(call) or leak)
+    return None
+
+
+def cause_in_training(call):
+    """What lets the future in, in words; "" if unknown."""
+    watched = in_training(call)
+    if norm := watched.first(lambda each: each.name == "batch_norm"):
+        return f"{norm.where} averages all tokens"
+    unmasked = [each.made.where for each in watched.maps if each.used.triu(1).any()]
+    return f"{unmasked[0]} has no mask" if unmasked else ""
