@@ -116,7 +116,16 @@ class Output:
     last_hidden_state: torch.Tensor
 
 
+def rotated(self, x):
+    """Queries and keys turned by complex numbers, as rotary positions often are."""
+    q, k, v = Causal.heads(self, x)
+    turn = torch.polar(torch.ones(x.shape[1], 2), torch.arange(x.shape[1])[:, None] * torch.tensor([1.0, 0.1]))
+    turned = (torch.view_as_complex(each.unflatten(-1, (2, 2)).contiguous()) * turn for each in (q, k))
+    return *(torch.view_as_real(each).flatten(-2) for each in turned), v
+
+
 RIGHT = {
+    "rotated by complex numbers": lambda: changed(heads=rotated),
     "a dataclass as its result": lambda: changed(forward=lambda s, x: Output(Causal.forward(s, x))),
     "values first": lambda: changed(forward=values_first),
     "parameters that are read through views": lambda: changed(Own),
@@ -261,7 +270,7 @@ FAULTS = {
     "leaks in eval": (Unmasked, {"weights": mask_in_training}, "^In eval mode, it reads the future"),
     "turned": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("bhqk,bhqd->bhkd", w, v))}, "by einsum"),
     "turned, with dots": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("...qk,...qd->...kd", w, v))}, "by"),
-    "sum of products": (Causal, {"forward": mixed_by(lambda w, v: (w[..., None] * v[:, :, :, None]).sum(2))}, "sum in line"),
+    "summed": (Causal, {"forward": mixed_by(lambda w, v: (w[..., None] * v[:, :, :, None]).sum(2))}, "sum in line"),
     "values first, turned": (Causal, {"forward": mixed_by(lambda w, v: (v.mT @ w).mT)}, "transposed by matmul"),
     "all heads' values": (
         Causal,

@@ -10,10 +10,10 @@ from attention_helpers.operations import tensors_in, trace
 from attention_helpers.seeded import DrawnFrom, undisturbed
 
 from . import findings
-from .calling import Taking, learners_code
+from .calling import Taking, Unsuited, learners_code
 from .course import on_the_course
 from .leaks import on_the_future, on_training
-from .lines import memory, with_line
+from .lines import error_line, first_line, memory, with_line
 from .maps import find_maps, widened
 from .verdicts import finding, worded
 
@@ -64,7 +64,7 @@ def look_at(layer, x, seed, training=False):
             call.settle()
             with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
                 operations = trace(call, call.x)
-            found = judge(call, operations.rows, random, seed)
+            found = judged(call, operations.rows, random, seed)
         shown, result = call.watched, call.rows
         if training and isinstance(layer, torch.nn.Module):
             generator.manual_seed(seed)
@@ -98,6 +98,16 @@ def state_of(call, shown, result, random, found, operations, printed):
         operations=str(operations),
         printed=printed,
     )
+
+
+def judged(*arguments):
+    """As judge; if that fails outside the learner's code, the fault is ours, and no reason to fix the layer."""
+    try:
+        return judge(*arguments)
+    except Exception as error:
+        if error_line(error):
+            raise
+        raise Unsuited(f"LayerExplorer can't judge this layer: {type(error).__name__}: {first_line(error)}") from error
 
 
 def judge(call, operations, random, seed):

@@ -18,13 +18,14 @@ def scales_of(operations):
             products = (n for n in range(end) if operations[n].name in PRODUCTS)
             start = max((n for n in products if size / 2 < operations[n].made.numel() <= size), default=0)
         operands = operations[start].inputs[: 2 if start == end else None][-2:]
-        if len(operands) < 2 or any(each.requires_grad for each in operands):
+        if len(operands) < 2 or any(each.requires_grad or not each.is_floating_point() for each in operands):
             continue
         width = summed_over(operations[start], operands[0])
         factor = softmax.kwargs.get("scale") or width**-0.5
         if start < end:
             factor = next(filter(None, (ratio(operations[n].made, operations[start].made) for n in range(end)[::-1])))
         earlier = [tensor for each in operations[:start] for tensor in (*each.inputs, each.made)]
+        earlier = [tensor for tensor in earlier if tensor.is_floating_point()]  # rotations can be complex
         for operand in operands:
             ratios = (ratio(operand.flatten().sort()[0], each.flatten().sort()[0]) for each in earlier)
             factor *= next(filter(None, ratios), 1.0)
