@@ -257,15 +257,15 @@ def scrambled(_, context):
 
 
 FAULTS = {
-    "-1e4": (Unmasked, {"weights": filled(-1e4)}, r"It reads the future: it hides with -1e\+04, a score like any"),
-    "-20": (Unmasked, {"weights": filled(-20.0)}, "it hides with -20, a score like any other"),
-    "times 0": (Unmasked, {"weights": lambda _, s: s.tril().softmax(-1)}, "it hides with 0, a score like any other"),
+    "-1e4": (Unmasked, {"weights": filled(-1e4)}, r"It reads the future: it hides by a score of -1e\+04, which others"),
+    "-20": (Unmasked, {"weights": filled(-20.0)}, "it hides by a score of -20,"),
+    "times 0": (Unmasked, {"weights": lambda _, s: s.tril().softmax(-1)}, "it hides by a score of 0,"),
     "-1e4 added": (
         Unmasked,
         {"weights": lambda _, s: (s - 1e4 * future(s.shape[-1])).softmax(-1)},
-        r"it adds about -1e\+04, which a large score outweighs",
+        "it hides by a score of -",
     ),
-    "softcap after the mask": (Unmasked, {"weights": capped}, r"tanh in line \d+ bounds its mask to -20"),
+    "softcap after the mask": (Unmasked, {"weights": capped}, "it hides by a score of -20,"),
     "leaks in training": (Unmasked, {"weights": mask_in_eval}, r"^In training, .*: softmax in line \d+ has no mask"),
     "leaks in eval": (Unmasked, {"weights": mask_in_training}, "^In eval mode, it reads the future"),
     "turned": (Causal, {"forward": mixed_by(lambda w, v: torch.einsum("bhqk,bhqd->bhkd", w, v))}, "by einsum"),

@@ -51,11 +51,10 @@ class Taking:
                 self.first_call(x[None])
             except Exception as error:
                 end = printed.tell()
-                try:
-                    self.first_call(x)
-                except Exception:
-                    printed.truncate(end)
-                    raise error from None  # it takes neither, so the learner sees what's wrong with the batch
+                with suppress(Exception):
+                    return self.first_call(x)
+                printed.truncate(end)
+                raise error from None  # it takes neither, so the learner sees what's wrong with the batch
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""

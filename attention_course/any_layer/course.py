@@ -38,16 +38,13 @@ def projections(layer, d_in):
     """
     found = matrices(layer)
     for count in (len(found), len(found) - 1):
-        first, last = (
-            sorted([*found][:count], key=lambda name: "qkv".find(role(name) or "?")),
-            [found[name] for name in [*found][count:]],
-        )
-        d_out = sum(len(found[name][0]) for name in first) // 3
+        names, last = [*found][:count], [found[name] for name in [*found][count:]]
+        first = [found[name] for name in sorted(names, key=lambda name: "qkv".find(role(name) or "?"))]
+        d_out = sum(len(weight) for weight, _ in first) // 3
         fits = count == 1 or (count > 0 and count % 3 == 0)
-        shapes = all(found[name][0].shape == (3 * d_out // count, d_in) for name in first)
+        shapes = all(weight.shape == (3 * d_out // count, d_in) for weight, _ in first)
         if fits and shapes and all(weight.shape[1] == d_out for weight, _ in last):
-            stacks = zip(*(found[name] for name in first), strict=True)
-            weights, biases = (torch.cat(stack).chunk(3) for stack in stacks)
+            weights, biases = (torch.cat(stack).chunk(3) for stack in zip(*first, strict=True))
             return list(zip(weights, biases, strict=True)), last[0] if last else None
     return [], None
 
@@ -143,9 +140,7 @@ def matching(change, factor, name, head_dim, mixing):
 
 def name_of(layer, last, num_heads, causal):
     """Which of the course's classes has such parts."""
-    if last:
-        return "MultiHeadAttention"
-    if num_heads > 1:
-        return "MultiHeadAttentionWrapper"
+    if last or num_heads > 1:
+        return "MultiHeadAttention" if last else "MultiHeadAttentionWrapper"
     plain = not any(isinstance(each, torch.nn.Linear) for each in layer.modules())
     return "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}"

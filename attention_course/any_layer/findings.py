@@ -93,12 +93,9 @@ def on_row_sums(watched, num_tokens, random=False):
         return finding("sums", where="in its only map" if len(used) == 1 else f"in each of its {len(used)} maps")
     if random and near_one(made.sum(dim=-1), near):
         return finding("sums", where="before some weights are dropped")
-    how = "taken away" if ((used == 0) & (made > 0)).any() else "changed"
-    why, empty = f"after softmax some weights are {how}", (sums == 0).any(dim=0)
+    why = "after softmax some weights are changed"
     if (used - sums.max() * made).abs().nan_to_num().max() < near:
         why = f"after softmax all weights are multiplied by {sums.max():.2g}"
-    if empty.any():
-        why = f"row {empty.nonzero()[0].item()} has no weight, as where all its keys are hidden"
     if over_queries(made):
         why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
         why = f"the columns do, since {maps[0].turned.where} transposed the weights" if maps[0].turned else why
@@ -125,19 +122,20 @@ def mixing_view(operations, num_tokens):
     return None
 
 
-def on_unused(call, dead, unread):
-    """On operations whose results nobody used, and parameters that no operation read, by `unread(call, watched)`.
+def on_unused(call, dead):
+    """On operations whose results nobody used, `dead`, and on parameters that no operation read.
 
     A parameter that's read in training mode is used. Where `forward` has other arguments, or the layer a switch, that
     we leave as they are, only its author can tell.
     """
-    names = unread(call, call.watched)
     if dead:
         return finding("dead", where="; ".join(with_line(each.name, each.line, code=True) for each in dead))
-    trained = in_training(call) if names else None
-    names = [name for name in names if not trained or name in unread(call, trained)]
+    names = {memory(each): name for name, each in call.parameters if each.numel()}
+    for look in (lambda: call.watched, lambda: in_training(call)):
+        read = {memory(tensor) for tensor in (look().read if names and look() else []) if tensor.numel()}
+        names = {key: name for key, name in names.items() if key not in read}  # a view, such as W.T, has the same
     kind = ("optional" if call.switches else "unread") if names else "all used"
-    return finding(kind, names=", ".join(names), switches=", ".join(call.switches))
+    return finding(kind, names=", ".join(names.values()), switches=", ".join(call.switches))
 
 
 def on_fewer_tokens(call, causal):

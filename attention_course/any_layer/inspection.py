@@ -72,22 +72,16 @@ def look_at(layer, x, seed, training=False):
             with drawn:
                 shown = find_maps(call, call.x, again=False)
             result = call.rows_of(shown.result)
-    return state_of(call, shown, result, random, found, operations, printed.getvalue())
-
-
-def state_of(call, shown, result, random, found, operations, printed):
-    """A LayerState. shown, result: what a call in the mode that's asked for showed."""
-    num_tokens = call.x.shape[-2]
-    none = [torch.zeros(0, num_tokens, num_tokens)]
+    none = [torch.zeros(0, *call.moved.shape)]
     maps, used = (torch.cat(none + [getattr(each, name) for each in shown.maps]) for name in ("weights", "used"))
-    context, owners = side_by_side(shown.maps, num_tokens)
+    context, owners = side_by_side(shown.maps, len(result))
     return LayerState(
         maps=maps.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
         shown=used.nan_to_num(0.0, 0.0, 0.0),
         result=widened(result),
         context=context,
         owners=owners,
-        influence=torch.zeros(num_tokens, num_tokens) if random else widened(call.moved),
+        influence=torch.zeros(call.moved.shape) if random else widened(call.moved),
         random=random,
         verdicts={topic: worded(each) for topic, each in found.items()},
         given=tuple(call.x.transpose(0, 1).shape if call.tokens_first else call.x.shape),
@@ -96,7 +90,7 @@ def state_of(call, shown, result, random, found, operations, printed):
         found=tuple(with_line(each.made.name, each.made.line, code=True) for each in shown.maps),
         parameters=sum(parameter.numel() for _, parameter in call.parameters),
         operations=str(operations),
-        printed=printed,
+        printed=printed.getvalue(),
     )
 
 
@@ -129,7 +123,7 @@ def judge(call, operations, random, seed):
         "training": on_training(call, seed) if sound and future.kind in ("past only", "context") else None,
         **dict.fromkeys(("past", "summed", "mixed")),
         "sums": findings.on_row_sums(watched, num_tokens, random),
-        "unused": findings.on_unused(call, dead, unread_by),
+        "unused": findings.on_unused(call, dead),
         **dict.fromkeys(("course", "scale", "projections")),
         "first": finding("tokens first") if call.tokens_first else None,
         "fewer": findings.on_fewer_tokens(call, causal=not unmasked),
@@ -153,12 +147,6 @@ def compared(call, unmasked, mixing):
         said["scale"] = findings.on_scale(call.watched.operations, call.x.shape[-2])
         said["projections"] = findings.on_projections(call, call.parameters)
     return said
-
-
-def unread_by(call, watched):
-    """The names of parameters that no operation read. A view, such as W.T, has the same memory."""
-    read = {memory(tensor) for tensor in watched.read if tensor.numel()}
-    return [name for name, each in call.parameters if each.numel() and memory(each) not in read]
 
 
 def on_unregistered(call, watched):

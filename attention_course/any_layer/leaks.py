@@ -73,7 +73,7 @@ def cause_of_leak(leak, call, dead, mixing):
         return "turned" if turned else "over queries", {"where": (turned or maps[0].made).where}
     future = used.triu(1)
     limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-    finite = finite_mask(watched) if future.max() >= 1e-4 or not (call.moved.triu(1) > limit).any() else None
+    finite = finite_score(watched) if future.max() >= 1e-4 or not (call.moved.triu(1) > limit).any() else None
     if finite:
         return finite
     if not future.any() and not made.triu(1).any() and leak.change < torch.inf:
@@ -109,27 +109,17 @@ def first_mixer(call):
     return "future", {}
 
 
-def finite_mask(watched):
-    """The kind of a mask whose hidden scores are finite, as softmax got them, and its words' data; None if not so."""
+def finite_score(watched):
+    """The finite number that softmax gets for hidden scores, as a leak's kind and data; None if it's none."""
     tables = [each.scores for each in watched.maps if each.scores is not None]
     if not tables:
         return None
     scores = torch.cat(tables)
     after = torch.ones_like(scores[0]).triu(1).bool()
     hidden, own = scores[:, after], scores.masked_fill(after, torch.inf).amin(dim=-1)[:, :-1]
-    value, below = hidden.mean().item(), bool(hidden.max() < own.min() - 5)
-    if not -1e6 <= value < torch.inf:  # no score outweighs it
-        return None
-    if (hidden == hidden.flatten()[0]).all() and (below or hidden.numel() > 1):
-        bound = watched.first(bounds)
-        return ("bounded", {"where": bound.where, "value": value}) if bound else ("finite fill", {"value": value})
-    return ("finite sum", {"value": value}) if below else None
-
-
-def bounds(operation):
-    """Whether an operation makes finite scores of hidden ones."""
-    before, after = next(iter(operation.inputs), operation.made), operation.made
-    return before.shape == after.shape and bool((before.isneginf() & after.isfinite() & (after != 0)).any())
+    same, below = hidden.numel() > 1 and bool((hidden == hidden[0, 0]).all()), bool(hidden.max() < own.min() - 5)
+    value = hidden.mean().item()
+    return ("finite mask", {"value": value}) if -1e6 <= value < torch.inf and (same or below) else None
 
 
 def unusual_softmax(watched, num_tokens):

@@ -12,13 +12,7 @@ HINTS = {  # what to add to an error's message
     ),
     "NoneType": "None is what a method without `return` returns",
 }
-NOT_THEIRS = {
-    "attention_course",
-    "attention_helpers",
-    "torch",
-    "numpy",
-    *sys.stdlib_module_names,
-}  # __main__ isn't one of them
+NOT_THEIRS = {"attention_course", "attention_helpers", "torch", "numpy"} | sys.stdlib_module_names  # not __main__
 
 
 def own_lines(frames):
