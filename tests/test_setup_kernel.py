@@ -9,7 +9,7 @@ from tools.notebooks.own_sockets import KernelManager
 
 CONFIG = ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py"
 AT_ONCE = "import torch.nn.functional"  # on two threads at once it would break torch
-MODULES = "'attention_course.explorers' in __import__('sys').modules"
+MODULES = "'matplotlib.backends.backend_agg' in __import__('sys').modules"
 LOADED = f"print({MODULES}, [name for name in dir() if not name.startswith('_')])"
 
 
@@ -29,7 +29,7 @@ def kernel(tmp_path, monkeypatch):
     manager.shutdown_kernel(now=True)
 
 
-def test_the_first_cell_finds_torch_and_the_explorers(kernel):
+def test_the_first_cell_finds_torch_and_what_figures_are_drawn_with(kernel):
     (_, client), heard = kernel, []
     for cell in (AT_ONCE, LOADED):
         client.execute_interactive(cell, timeout=100, output_hook=lambda message: heard.append(message["content"]))
