@@ -1,10 +1,10 @@
 """Every kernel of .venv imports what cells need, on a thread as it starts; a cell that's run sooner waits for it.
 
-First torch, then what figures and explorers draw with. (Not torch's compiler, which every optimizer needs: it takes as
-long as torch, and a first picture would wait for it.) If a cell ran meanwhile, `import torch.nn` in it could leave torch
-broken: of two threads that import parts of it, each holds what the other one needs. The thread starts after the kernel's
-own imports, which it would delay. It isn't a daemon, because torch mustn't be half imported when the kernel ends. If
-torch is missing or broken, the cell that needs it says so.
+First torch, then what figures and explorers draw with. (Not torch's compiler, which every optimizer needs: it takes
+as long as torch, and a first picture would wait for it.) If a cell ran meanwhile, `import torch.nn` in it could leave
+torch broken: of two threads that import parts of it, each holds what the other one needs. The thread starts after the
+kernel's own imports, which it would delay. It isn't a daemon, because torch mustn't be half imported when the kernel
+ends. If torch is missing or broken, the cell that needs it says so.
 """
 
 PRELOAD = """
