@@ -205,10 +205,9 @@ def test_scores_of_any_scale_are_told_by_what_factor_they_match(s, factor):
     assert float(found[1]) == pytest.approx(1 / factor, rel=0.01)
 
 
-@settings(max_examples=12, derandomize=True)  # of hundreds, a few layers hardly react to a token within the window
+@settings(max_examples=6, derandomize=True)  # of hundreds, a few layers hardly react to a token within the window
 @given(s=ANY_SIZES, width=st.integers(1, 7))
 def test_a_window_of_any_width_is_named(s, width):
-    assume(s.num_tokens > 1 and s.d_in > 1 and s.head_dim > 1)  # of a few numbers, some hidden ones look like rounding
     places = torch.arange(s.num_tokens + 1)
     distance = places[:, None] - places
     keep = (distance >= 0) & (distance < width)
