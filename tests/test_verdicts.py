@@ -6,7 +6,7 @@ import re
 import other_layers
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from other_layers import made
 from sizes import ALL as NAMES
@@ -205,7 +205,6 @@ def test_scores_of_any_scale_are_told_by_what_factor_they_match(s, factor):
     assert float(found[1]) == pytest.approx(1 / factor, rel=0.01)
 
 
-@settings(max_examples=6, derandomize=True)  # of hundreds, a few layers hardly react to a token within the window
 @given(s=ANY_SIZES, width=st.integers(1, 7))
 def test_a_window_of_any_width_is_named(s, width):
     places = torch.arange(s.num_tokens + 1)
