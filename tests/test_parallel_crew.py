@@ -155,7 +155,8 @@ def test_nothing_is_left_when_the_notebook(way, first_job, tmp_path):
     elif way == "is killed with its group":
         os.killpg(notebook.pid, signal.SIGKILL)
     assert psutil.wait_procs([notebook, *children], timeout=30)[1] == []
-    assert list(tmp_path.iterdir()) == []
+    # A Python that's killed early may leave another file, with which tempfile tries the folder.
+    assert list(tmp_path.glob("attention-crew-*")) == []
 
 
 @needs_groups
