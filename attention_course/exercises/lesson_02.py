@@ -132,11 +132,11 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Training makes a **loss** small, a number that says how wrong a model is. The **gradient** says how fast the "
-    "loss grows with each entry of a matrix, so a step of training takes `rate` times the gradient off the matrix. "
-    "Return `W` after one step. In PyTorch, mark a copy of `W` with `requires_grad_()`, so that everything computed from "
-    "it is recorded. After `loss_of(copy).backward()`, the gradient is in `copy.grad`. Leave `W` itself as it is, and "
-    "return numbers without a record, as `detach()` does.",
+    prompt="Training makes a **loss** small, a number that says how wrong a model is. The **gradient** says how fast "
+    "the loss grows with each entry of a matrix, so a step subtracts `rate` times the gradient.\n\nReturn the matrix "
+    "`W` after one step, and leave `W` itself as it is. If you mark a copy of it with `requires_grad_()`, PyTorch "
+    "records what's computed from the copy. After `loss_of(copy).backward()`, the gradient is in `copy.grad`, and "
+    "`copy.detach()` has the copy's numbers without a record, which is what you should return, too.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
