@@ -21,9 +21,8 @@ WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.
 TO_HELP = f"[Help]({HELP.name})"
 MAP = """## The notebooks
 
-Each builds on the one before, and you need Python, matrix products (`A @ B`, where `A.T` is A transposed) and
-derivatives, but not PyTorch. *Minutes* (estimates) are for the core, about {hours} in part one, and *practice* is
-for sliders and exercises.
+Each builds on the one before. *Minutes* (estimates) are for the core, about {hours} in part one, and *practice* is for
+sliders and exercises.
 
 {tables}"""
 
