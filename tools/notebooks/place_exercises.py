@@ -4,8 +4,8 @@
 
 An exercise is a *Your turn* where the lesson has a Markdown cell whose id is "turn-" and its name: what that cell says
 is written here, and so are the two after it, the exercise's cell and the folded answer. A lesson's other exercises come
-before "Going deeper", or its last cell; their cells' ids begin with "exercise". Nothing else in a lesson changes, and no
-outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
+before "Going deeper", or its last cell; their cells' ids begin with "exercise". Nothing else in a lesson changes, and
+no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
 """
 
 import inspect
