@@ -17,7 +17,7 @@ ROTARY = functools.partial(ModernAttention, num_kv_heads=2)
 SIZES = {"d_in": 3, "d_out": 4, "context_length": 6, "dropout": 0.0, "num_heads": 2, "qkv_bias": True}
 CODES = [cell.source for path in LESSONS for cell in code_cells(read(path)) if cell.id.startswith("whole-class")]
 ALONE = """
-import sys
+import inspect, sys
 sys.modules["attention_helpers"] = None  # only torch is at hand
 import torch
 made = []
@@ -25,7 +25,8 @@ for code, name, sizes, x in torch.load(sys.argv[1]):
     names = {}
     exec(code, names)
     torch.manual_seed(123)
-    layer = names[name](**sizes)
+    takes = inspect.signature(names[name]).parameters  # no dropout before notebook 04
+    layer = names[name](**{each: sizes[each] for each in sizes if each in takes})
     output = layer(x)
     output.square().sum().backward()
     gradients = {name: parameter.grad for name, parameter in layer.named_parameters()}
