@@ -203,7 +203,7 @@ mend_the_leak = Exercise(
             $\\sqrt{d_k}$ or those after it?""",
     },
     hints=[
-        "Which cells above the diagonal of `influence` aren't 0?",
+        "Which entries above the diagonal of the influence map aren't 0?",
         "Each row moves with the very next token, and with none after that. Which line decides what a row can see?",
         "The mask should begin one diagonal earlier: write `triu(1)`.",
     ],
