@@ -122,7 +122,8 @@ def cells(notebook, sources):
     if notebook is START:
         others[place_of("## The notebooks", others)] = overview()
         return [start(first), *others]
-    return [head(notebook, first), *others[:-1], end(notebook, others[-1])]
+    *others, last = others
+    return [head(notebook, first), *others, end(notebook, last)]
 
 
 def place_of(heading, sources):
