@@ -109,8 +109,8 @@ def way_on(notebook):
     return f"Next: {link(notebook)}" if notebook else f"Next: [the start page]({START.file})"
 
 
-def summary(notebook, source):
-    """A notebook's summary, with the way on and the question that waits there."""
+def end(notebook, source):
+    """A notebook's last cell, with the way on and the question that waits there."""
     own = [paragraph for paragraph in source.split("\n\n") if not paragraph.startswith("Next: [")]
     after = following(notebook)
     return "\n\n".join([*own, way_on(after) + (f". {after.question}" if after else "")])
@@ -122,9 +122,8 @@ def cells(notebook, sources):
     if notebook is START:
         others[place_of("## The notebooks", others)] = overview()
         return [start(first), *others]
-    place = place_of("## Summary", others)
-    others[place] = summary(notebook, others[place])
-    return [head(notebook, first), *others]
+    *others, last = others
+    return [head(notebook, first), *others, end(notebook, last)]
 
 
 def place_of(heading, sources):
