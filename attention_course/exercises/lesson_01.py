@@ -109,8 +109,9 @@ softmax_that_survives = Exercise(
         "(-inf)`?",
         "Use `torch.where` twice: where the maximum is `-inf`, subtract 0, and where the sum is 0, divide by 1.",
     ],
-    why="Subtracting a row's maximum doesn't change its softmax, and it means that no exponential exceeds 1. If the "
-    "maximum is itself -inf, we can't subtract it, because -inf - (-inf) is NaN. The last line then divides 0 by 1.",
+    why="Subtracting a row's maximum m divides each exponential by exp(m), which cancels when softmax divides by their "
+    "sum, and then no exponential exceeds 1. If the maximum is itself -inf, we can't subtract it, because "
+    "-inf - (-inf) is NaN. The last line then divides 0 by 1.",
     moral="`torch.softmax` survives +1000, too, but for a row that's all `-inf` it returns NaN.",
 )
 
