@@ -4,8 +4,8 @@
 
 An exercise is a *Your turn* where the lesson has a Markdown cell whose id is "turn-" and its name: what that cell says
 is written here, and so are the two after it, the exercise's cell and the folded answer. A lesson's other exercises come
-before "Going deeper", or at its end; their cells' ids begin with "exercise". Nothing else in a lesson changes, and no
-outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
+before "Going deeper", or its last cell; their cells' ids begin with "exercise". Nothing else in a lesson changes, and
+no outputs are made: run `make refresh` afterwards. A test holds notebooks and exercises together.
 """
 
 import inspect
@@ -18,7 +18,6 @@ import nbformat
 from attention_course.exercises import NUMBERS, practice
 
 from .manifest import NOTEBOOKS, lesson_of
-from .place_course import place_of
 from .refresh_notebooks import METADATA
 
 INTRODUCTION = """## Exercises
@@ -139,11 +138,10 @@ def place(number):
     notebook = nbformat.read(path, as_version=4)
     former = notebook.cells
     cells = [*with_turns((cell for cell in notebook.cells if not cell.id.startswith("exercise")), number)]
-    first, last = (place_of(heading, [cell.source for cell in cells]) for heading in ("## Going deeper", "## Summary"))
-    last = last if last > first else len(cells)  # a summary can come before the exercises
-    core, rest, summary = cells[:first], cells[first:last], cells[last:]
+    split = next((n for n, cell in enumerate(cells) if cell.source.startswith("## Going deeper")), len(cells) - 1)
+    core, rest, last = cells[:split], cells[split:-1], cells[-1:]
     practised, deeper = lesson_cells(number, turns_in(cells))
-    cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + summary
+    cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + last
     notebook.cells = with_outputs(cells, former)
     nbformat.write(notebook, path)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
