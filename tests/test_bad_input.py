@@ -31,7 +31,7 @@ from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, Tor
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import ModernAttention, RollingCache
-from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
+from attention_helpers.modern.parts import repeat_kv, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 from attention_helpers.parallel.count import bytes_held, bytes_sent
 from attention_helpers.parallel.heads import fewer_heads
@@ -150,10 +150,8 @@ PARTS = [
     (lambda: rope_frequencies(4, 0), ValueError, "base", "got 0", "finite and above 0"),
     (lambda: llama3_frequencies(TURNS, 8, 64, 4, 4), ValueError, "low", "got low=4, high=4", "below high"),
     (lambda: yarn_frequencies(TURNS, 8, 64, 1e4, fast=1), ValueError, "slow", "got slow=1.0, fast=1", "below fast"),
-    (lambda: best_keys_mask(SCORES, 0), ValueError, "k must", "got 0", LEAST),
     (lambda: repeat_kv(SCORES, 5), ValueError, "num_kv_heads", "got num_kv_heads=2", "divide num_heads"),
     (lambda: window_mask(3, 2, -1), ValueError, "past", "got -1", "at least 0"),
-    (lambda: sink_weights(SCORES, ones(3)), ValueError, "sink", "got (3,)", "each of 2 heads"),
 ]
 MODERN = ModernAttention(3, 8, 4, 2, window=3)
 LATENT = LatentAttention(3, 4, 2, d_latent=2, d_key=2, d_value=2, d_rope=2)

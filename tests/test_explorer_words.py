@@ -37,7 +37,7 @@ CLAIMS = {
             "alt",
             "Query Your. Scores: Your: 1.00, … Weights at temperature 0.1: Your: 0.45, … Context vector: 0.50, …",
         ),
-        (STARTS, "picture", "… weights of all queries … scores of “starts” 0 1.5 … weights of “starts” … vectors of …"),
+        (STARTS, "picture", "scores of “starts” 0 1.5 … weights of “starts” … vectors of … weights of all queries …"),
         (STARTS, "picture", "… entry 0 entry 1 entry 2 embedding context …"),
         ({}, "controls", "query: The token … tokens temperature: Divides the scores before softmax"),
     ],

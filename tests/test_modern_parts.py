@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 from sizes import over_sizes
-from torch.nn.functional import scaled_dot_product_attention
 
-from attention_helpers import attention_scores, causal_mask, context_vectors, max_difference
-from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
+from attention_helpers import attention_scores, max_difference
+from attention_helpers.modern.parts import repeat_kv, window_mask
 from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
 
 
@@ -75,31 +74,6 @@ def test_a_window_shows_a_token_itself_and_those_just_before(sizes):
         assert (~hidden).nonzero().flatten().tolist() == seen
 
 
-@over_sizes
-def test_a_sink_is_one_more_key_of_value_zero(sizes):
-    """Torch's function with one more key, which scores 0 for every query; a float mask raises that to the sink."""
-    sink, n = sizes.draw(sizes.num_heads).requires_grad_(), sizes.num_tokens
-    q, k, v = sizes.draw(3, sizes.b, sizes.num_heads, n, sizes.head_dim)
-    hide = causal_mask(n)
-    scores, scale = attention_scores(q, k), sizes.head_dim**-0.5
-    weights = sink_weights(scores, sink, hide, scale)
-    pad = lambda x: torch.nn.functional.pad(x, (0, 0, 0, 1))  # noqa: E731
-    floats = torch.zeros(n, n, dtype=torch.float64).masked_fill(hide, -torch.inf).expand(sizes.num_heads, n, n)
-    floats = torch.cat((floats, sink[:, None, None].expand(-1, n, 1)), dim=-1)
-    theirs = scaled_dot_product_attention(q, pad(k), pad(v), attn_mask=floats)
-    mine = context_vectors(weights, v)
-    assert max_difference(mine, theirs) < 1e-10
-    grads = [torch.autograd.grad(result.square().sum(), sink)[0] for result in (mine, theirs)]
-    assert max_difference(*grads) < 1e-10
-    assert (weights.sum(dim=-1) < 1).all()
-
-
-def test_with_a_sink_an_empty_row_is_zero_and_the_scores_dtype_stays():
-    weights = sink_weights(drawn(1, 2, 3, 3).half(), torch.zeros(2), torch.ones(3, 1) > 0)
-    assert weights.dtype == torch.float16
-    assert not weights.any()
-
-
 def test_partial_rope_leaves_the_other_entries_and_a_factor_multiplies_only_what_turns():
     x, positions = drawn(3, 10), torch.arange(3)
     rotated = rotate(x, positions, rope_frequencies(4), factor=1.5)
@@ -116,13 +90,3 @@ def test_scaled_frequencies_keep_the_fast_pairs_and_divide_the_slow_ones():
         assert (scaled.diff() < 0).all()
     assert yarn_frequencies(plain, 1.0, 8192, 5e5)[1] == 1.0
     assert yarn_frequencies(plain, 32.0, 4096, 5e5)[1] == pytest.approx(1.3466, abs=1e-4)
-
-
-def test_sparse_attention_sees_the_best_keys_that_it_may_see():
-    scores, hide = drawn(2, 3, 6, 6), causal_mask(6)
-    mask = best_keys_mask(scores, 2, hide)
-    assert (~mask).sum(dim=-1).tolist() == [[[1, 2, 2, 2, 2, 2]] * 3] * 2
-    seen = scores.masked_fill(mask, torch.inf)
-    unseen = scores.masked_fill(~mask | hide, -torch.inf)
-    assert (seen.amin(dim=-1) >= unseen.amax(dim=-1)).all()
-    assert torch.equal(best_keys_mask(scores, 9, hide), hide.expand(2, 3, 6, 6))

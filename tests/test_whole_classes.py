@@ -35,24 +35,27 @@ torch.save(made, sys.argv[2])
 
 
 def called(code):
-    """The name of a cell's last class, the package's class, the sizes that it takes, and an x."""
-    name = [node.name for node in ast.parse(code).body if isinstance(node, ast.ClassDef)][-1]
+    """The name of a cell's last class, the package's class, the sizes that each of the two takes, and an x."""
+    plain = [node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)][-1]
+    name, [init, *_] = plain.name, plain.body
     ours = ROTARY if name == "RotaryAttention" else getattr(layers, name)
     sizes = {each: SIZES[each] for each in inspect.signature(ours).parameters if each in SIZES}
+    own = {each.arg: SIZES[each.arg] for each in init.args.args if each.arg in sizes}  # 03's class has no dropout yet
     x = torch.randn(2, 6, 3) if "num_heads" in sizes or "context_length" in sizes else torch.randn(6, 3)
-    return name, ours, sizes, x
+    assert sizes.keys() - own.keys() <= {"dropout"}, name
+    return name, ours, own, sizes, x
 
 
 @pytest.mark.slow
 def test_plain_classes_alone_compute_what_the_packages_classes_do(tmp_path):
     jobs, same = [called(code) for code in CODES], {"rtol": 1e-5, "atol": 1e-6}
     torch.save(
-        [(code, name, sizes, x) for code, (name, _, sizes, x) in zip(CODES, jobs, strict=True)], tmp_path / "jobs"
+        [(code, name, own, x) for code, (name, _, own, _, x) in zip(CODES, jobs, strict=True)], tmp_path / "jobs"
     )
     command = [sys.executable, "-I", "-c", ALONE, tmp_path / "jobs", tmp_path / "made"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for (_, ours, sizes, x), (state, output, gradients) in zip(jobs, torch.load(tmp_path / "made"), strict=True):
+    for (_, ours, _, sizes, x), (state, output, gradients) in zip(jobs, torch.load(tmp_path / "made"), strict=True):
         torch.manual_seed(123)
         layer = ours(**sizes)
         layer(x).square().sum().backward()

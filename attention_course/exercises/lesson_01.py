@@ -18,8 +18,8 @@ def weights_for_query(query, inputs):
 one_query = Exercise(
     name="one_query",
     title="The weights of one query",
-    prompt="Write both steps for any query: its scores with all rows of `inputs`, then its weights. Use `x.exp()`, the "
-    "exponential of every entry of `x`, and `x.sum()`.",
+    prompt="Write both steps for any query: its scores with all rows of `inputs`, then its weights. Use `x.exp()`, "
+    "which works entry by entry, and `x.sum()`.",
     solution=weights_for_query,
     cases=lambda g: [normal(g, d, (n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
     rows_sum_to_one=True,
@@ -78,9 +78,9 @@ def hard_scores(generator):
 softmax_that_survives = Exercise(
     name="softmax_that_survives",
     title="A softmax that survives",
-    prompt="Write softmax over the last dimension with `exp` and `sum`, so that scores of +1000 don't give `nan`. A "
+    prompt="In float32, PyTorch's usual numbers, `exp(89)` is already infinite (`inf`), and `inf / inf` isn't a number "
+    "(`nan`). Write softmax over the last dimension with `exp` and `sum`, so that scores of +1000 don't give `nan`. A "
     "score of `-inf` must get weight 0, and a row in which every score is `-inf` must become a row of zeros.",
-    deeper=True,
     solution=stable_softmax,
     cases=hard_scores,
     mistakes={
@@ -109,8 +109,9 @@ softmax_that_survives = Exercise(
         "(-inf)`?",
         "Use `torch.where` twice: where the maximum is `-inf`, subtract 0, and where the sum is 0, divide by 1.",
     ],
-    why="Subtracting a row's maximum doesn't change its softmax, and it means that no exponential exceeds 1. If the "
-    "maximum is itself -inf, we can't subtract it, because -inf - (-inf) is NaN. The last line then divides 0 by 1.",
+    why="Subtracting a row's maximum m divides each exponential by exp(m), which cancels when softmax divides by their "
+    "sum, and then no exponential exceeds 1. If the maximum is itself -inf, we can't subtract it, because "
+    "-inf - (-inf) is NaN. The last line then divides 0 by 1.",
     moral="`torch.softmax` survives +1000, too, but for a row that's all `-inf` it returns NaN.",
 )
 
@@ -123,8 +124,7 @@ def all_contexts(inputs):
 contexts_at_once = Exercise(
     name="contexts_at_once",
     title="All contexts at once",
-    prompt="Compute the context vectors of all tokens of `inputs` at once. Every token is a query, a key and a value, "
-    "and you don't need a loop.",
+    prompt="Compute the context vectors of all tokens of `inputs` at once, without a loop.",
     solution=all_contexts,
     cases=lambda g: [normal(g, (n, d)) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
     mistakes={

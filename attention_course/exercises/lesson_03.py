@@ -168,7 +168,7 @@ class MaskedAttention(nn.Module):
 
 mend_the_leak = Exercise(
     name="mend_the_leak",
-    imports="from torch import nn\nfrom attention_helpers import influence, trace",
+    imports="from torch import nn\nfrom attention_helpers import influence",
     title="Find and fix the leak",
     prompt="This layer should be causal, but it leaks, and not because a result is thrown away. Fix the one line "
     "that's wrong, and keep the rest. To hunt for it, run the cell. Then, in a new cell, look at "
@@ -203,7 +203,7 @@ mend_the_leak = Exercise(
             $\\sqrt{d_k}$ or those after it?""",
     },
     hints=[
-        "`trace` finds no unused result this time. Which cells above the diagonal of `influence` aren't 0?",
+        "Which entries above the diagonal of the influence map aren't 0?",
         "Each row moves with the very next token, and with none after that. Which line decides what a row can see?",
         "The mask should begin one diagonal earlier: write `triu(1)`.",
     ],

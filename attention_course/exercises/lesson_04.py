@@ -25,7 +25,7 @@ def random_mask(weights, p):
 a_random_mask = Exercise(
     name="a_random_mask",
     title="A random mask",
-    prompt="Write the mask: draw a number between 0 and 1 for each weight, with a single `torch.rand` in float64 "
+    prompt="Draw a number between 0 and 1 for each weight, with a single `torch.rand` in float64 "
     "(`dtype=torch.float64`), and keep the weight if its number is below 1 - p.",
     solution=random_mask,
     cases=lambda g: [
@@ -76,8 +76,8 @@ def given_masks(generator):
 dropout_by_hand = Exercise(
     name="dropout_by_hand",
     title="Keep the mean",
-    prompt="Write dropout for a mask that's already drawn: set to 0 what isn't kept, and let the rest grow so that the "
-    "mean of each weight over many masks stays what it was. `p`, below 1, is the probability that a weight is dropped.",
+    prompt="The mask is drawn already. Set to 0 what isn't kept, and let the rest grow, so that each weight keeps its "
+    "mean over many masks. `p`, below 1, is the probability that a weight is dropped.",
     solution=dropped_by_hand,
     cases=given_masks,
     mistakes={
@@ -137,9 +137,8 @@ def drops_the_scores_before_the_mask(scores, mask, values, dropout):
 dropout_in_its_place = Exercise(
     name="dropout_in_its_place",
     title="Dropout in its place",
-    prompt="Compute context vectors from scores (already scaled), a mask (n, num_keys) that's True where a key is "
-    "hidden, and values. `dropout` is a layer such as `Dropout(0.5)`, already in training or evaluation mode. Call it "
-    "once, where an attention layer applies dropout.",
+    prompt="Compute context vectors from scaled scores, a mask that's True where a key is hidden, and values. Call "
+    "`dropout`, a layer such as `Dropout(0.5)`, once, where a 0 means that a token isn't read.",
     solution=context_with_dropout,
     cases=places,
     mistakes={

@@ -67,7 +67,7 @@ class ScoresExplorer(SentenceExplorer):
         room = {"width": 204, "height": 148, "colours": [GREY, BLUE]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
         bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[beside(table, bar), below(scores, weights), context]]
+        return [[below(scores, weights), context, beside(table, bar)]]  # in the order in which they are computed
 
     def headline(self, state):
         row, who = state.weights[state.query].tolist(), self.tokens[state.query]

@@ -53,7 +53,7 @@ GRIDS = {
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
-    "LayerExplorer": {"d_out": [2, 4, 8]},  # of the class in the cell
+    "LayerExplorer": {"d_out": [2, 4, 8], "dropout": [0.0, 0.5]},  # those that the class in the cell has
     "TextExplorer": {"back": EVERY},
     "LengthExplorer": {"length": [32, 64, 128, 256], "rescue": RESCUES, "pair": ["all", "0", "2"]},
     "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
@@ -99,10 +99,13 @@ class Live:
         torch.set_num_threads(1)
         self.explorer = shown_by(codes)
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
-        named = {name for name, values in GRIDS[kind].items() if not isinstance(values, dict)}
+        grid = GRIDS[kind]
+        if kind == "LayerExplorer":
+            grid = {name: values for name, values in grid.items() if name in self.controls}
+        named = {name for name, values in grid.items() if not isinstance(values, dict)}
         if unknown := [name for name in named if name not in self.controls and not self.trains]:
             raise ValueError(f"GRIDS in live_pages.py must name controls of {kind}, got {', '.join(unknown)}")
-        grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
+        grid = {name: settings(name, values, self.controls) for name, values in grid.items()}
         self.grid = {name: offered for name, offered in grid.items() if len(offered) > 1}
 
     @property

@@ -21,9 +21,8 @@ WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.
 TO_HELP = f"[Help]({HELP.name})"
 MAP = """## The notebooks
 
-Each builds on the one before, and you need Python, matrix products (`A @ B`, where `A.T` is A transposed) and
-derivatives, but not PyTorch. *Minutes* (estimates) are for the core, about {hours} in part one, and *practice* is
-for sliders and exercises.
+Each builds on the one before. *Minutes* (estimates) are for the core, about {hours} in part one, and *practice* is for
+sliders and exercises.
 
 {tables}"""
 
@@ -109,8 +108,8 @@ def way_on(notebook):
     return f"Next: {link(notebook)}" if notebook else f"Next: [the start page]({START.file})"
 
 
-def summary(notebook, source):
-    """A notebook's summary, with the way on and the question that waits there."""
+def end(notebook, source):
+    """A notebook's last cell, with the way on and the question that waits there."""
     own = [paragraph for paragraph in source.split("\n\n") if not paragraph.startswith("Next: [")]
     after = following(notebook)
     return "\n\n".join([*own, way_on(after) + (f". {after.question}" if after else "")])
@@ -122,9 +121,8 @@ def cells(notebook, sources):
     if notebook is START:
         others[place_of("## The notebooks", others)] = overview()
         return [start(first), *others]
-    place = place_of("## Summary", others)
-    others[place] = summary(notebook, others[place])
-    return [head(notebook, first), *others]
+    *others, last = others
+    return [head(notebook, first), *others, end(notebook, last)]
 
 
 def place_of(heading, sources):

@@ -112,7 +112,7 @@ def fill() -> None:
     if not layout.exists():
         write(layout, json.dumps({"data": COLLAPSED, "metadata": {"id": "default"}}).encode())
     versions, wanted = read_versions(), []
-    for name in names(*LESSONS, "pictures/*.svg", "glossary.md"):
+    for name in names(*LESSONS, "pictures/*.svg", "*.md"):
         mine, newest = version(WORKBOOK / name), version(NOTEBOOKS / name)
         if mine is None or (mine != newest and not name.endswith(".ipynb")):
             wanted.append(name)

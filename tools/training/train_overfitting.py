@@ -18,8 +18,7 @@ def main(path=FILE):
     torch.set_num_threads(1)  # models as small as these gain nothing from a second core
     runs = [train(p, SEED) for p in RATES]
     losses, maps = (np.float32([getattr(run, name).numpy() for run in runs]) for name in ("losses", "maps"))
-    _, answers = runs[0].sets[1]
-    np.savez_compressed(path, losses=losses, maps=maps, always_0=np.float32(answers.square().mean()))
+    np.savez_compressed(path, losses=losses, maps=maps, always_0=np.float32(runs[0].always_0))
 
 
 if __name__ == "__main__":
