@@ -135,8 +135,8 @@ step_by_hand = Exercise(
     prompt="Training makes a **loss** small, a number that says how wrong a model is. The **gradient** says how fast "
     "the loss grows with each entry of a matrix, so a step subtracts `rate` times the gradient.\n\nReturn the matrix "
     "`W` after one step, and leave `W` itself as it is. If you mark a copy of it with `requires_grad_()`, PyTorch "
-    "records what's computed from the copy. After `loss_of(copy).backward()`, the gradient is in `copy.grad`, and "
-    "`copy.detach()` has the copy's numbers without a record, which is what you should return, too.",
+    "records what's computed from the copy. After `loss_of(copy).backward()`, the gradient is in `copy.grad`. "
+    "Return numbers without a record (`copy.detach()` is the copy without its record).",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
