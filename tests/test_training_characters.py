@@ -16,6 +16,7 @@ from attention_helpers.training.characters import (
     prefix_losses,
     stored_models,
 )
+from attention_helpers.training.loop import Training
 from tools.training import train_character_models
 
 TEXT = load_text()
@@ -115,3 +116,35 @@ def test_the_command_writes_what_is_read_and_trains(tmp_path):
         untrained = CharacterModel(task, leaky=name == "leaky")
         moved = max((a - b).abs().max() for a, b in zip(model.parameters(), untrained.parameters(), strict=True))
         assert 1e-3 < moved < 0.05  # two steps of AdamW at 0.005
+
+
+class Centred(CharacterModel):
+    def forward(self, x):
+        logits = super().forward(x)
+        return logits - logits.mean(dim=1, keepdim=True)
+
+
+class Unshifted(Characters):
+    def batch(self, generator):
+        x, _ = super().batch(generator)
+        return x, x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 4, 8])
+def test_a_small_leak_looks_a_little_better_and_unshifted_targets_look_honest(seed, task):
+    """In both, notebook 08's tests say what it says that they say."""
+    losses = {}
+    for kind in CharacterModel, Centred:
+        torch.manual_seed(seed)
+        model = kind(task)
+        Training(model, task, learning_rate=5e-3, seed=seed, keep=False).run(400)
+        losses[kind] = held_out_loss(model, task), prefix_losses(model, *task.unseen()).mean().item()
+    assert losses[CharacterModel][0] - 0.4 < losses[Centred][0] < losses[CharacterModel][0]
+    assert losses[Centred][1] > losses[Centred][0] + 0.3
+    torch.manual_seed(seed)
+    same, x = CharacterModel(task), task.unseen()[0]
+    Training(same, Unshifted(TEXT), learning_rate=5e-3, seed=seed, keep=False).run(100)
+    assert task.loss(same.eval()(x), x) < 0.05
+    assert prefix_losses(same, x, x).mean() < 0.05
+    assert held_out_loss(same, task) > 5
