@@ -139,6 +139,8 @@ def place(number):
     former = notebook.cells
     cells = [*with_turns((cell for cell in notebook.cells if not cell.id.startswith("exercise")), number)]
     places = [n for n, cell in enumerate(cells) if cell.source.startswith(("## Going deeper", "## Summary"))]
+    if len(places) == 2 and cells[places[0]].source.startswith("## Summary"):  # it comes before all exercises
+        places = [places[1], len(cells)]
     core, rest, summary = cells[: places[0]], cells[places[0] : places[-1]], cells[places[-1] :]
     practised, deeper = lesson_cells(number, turns_in(cells))
     cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + summary
