@@ -119,7 +119,7 @@ CLAIMS = {
         (TWO, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
         (TWO | {"example": 2}, "said", "“BC ?” reads “B 2” in head 1 (0.99), “C 1” in head 2 (0.99)"),
         (ALONE, "said", "“BC ?” reads all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50)"),
-        ({"num_heads": 6}, "said", "“BC ?” reads all tokens alike in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6"),
+        ({"num_heads": 6}, "said", "“BC ?” reads all … in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6"),
         (TWO, "each head gets", "3 entries of each token"),
         ({}, "controls", "num_heads: How many heads … d_out: The width of all heads … cut: How a wide table …"),
         (TRAINED | {"d_out": 32}, "said", "“BI ?” reads “I 3”: 0.496; first digit right in 31%, second in 84%"),

@@ -90,8 +90,8 @@ def to_merge(generator):
 merging = Exercise(
     name="merging",
     title="And back",
-    prompt="Put each token's context vectors side by side again, head after head. The numbers of `context` can be in "
-    "any order in memory, and should stay as they are.",
+    prompt="Put each token's context vectors side by side, head after head. The numbers of `context` can be in any "
+    "order in memory, and should stay as they are.",
     solution=merge_heads,
     cases=to_merge,
     mistakes={
