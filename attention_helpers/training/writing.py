@@ -36,7 +36,7 @@ class WritingModel(nn.Module):
         super().__init__()
         self.vocabulary = vocabulary
         self.embed = nn.Embedding(len(vocabulary), width)
-        nn.init.normal_(self.embed.weight, std=0.5)  # with larger ones, the model takes long to notice positions
+        nn.init.normal_(self.embed.weight, std=0.5)  # so that positions, whose entries reach 1, stand out
         self.register_buffer("positions", sines(width), persistent=False)
         self.norms, self.attention, self.mlps = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for _ in range(2):
