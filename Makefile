@@ -19,7 +19,7 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models character-models rotary-models overfitting long-texts figures bench upgrade clean
+	refresh lookup-models character-models writing-model rotary-models overfitting long-texts figures bench upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -115,6 +115,10 @@ lookup-models: ## train data/lookup_models.npz again, the weights that explorers
 character-models: ## train data/character_models.npz again, with which notebook 08 opens (10 seconds)
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.train_character_models
+
+writing-model: ## train data/writing_model.npz again, with which notebook 10 writes (half a minute)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.train_writing_model
 
 rotary-models: ## train data/rotary_models.npz again, which notebook 11 reads past their training length (half a minute)
 	$(ENSURE) test

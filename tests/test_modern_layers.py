@@ -43,11 +43,11 @@ LAYERS = st.builds(
 CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
-def in_chunks(layer, x, chunks, *more):
-    """The output of all chunks, and the last cache. more: what each step gets besides x and the cache, in one piece."""
+def in_chunks(layer, x, chunks):
+    """The output of all chunks, and the last cache."""
     parts, cache = [], None
-    for chunk, *others in zip(*(each.split(chunks, dim=1) for each in (x, *more)), strict=True):
-        part, cache = layer.step(chunk, cache, *others)
+    for chunk in x.split(chunks, dim=1):
+        part, cache = layer.step(chunk, cache)
         parts.append(part)
     return torch.cat(parts, dim=1), cache
 
@@ -106,20 +106,6 @@ def test_padding_never_changes_another_tokens_row(layer, lengths, side):
     loss = sum(rows[part].square().sum() for rows, part in zip(result, own, strict=True))
     [gradient] = torch.autograd.grad(loss, x)
     assert not gradient[hide[:, 0, 0]].any()  # also: not NaN
-
-
-@given(layer=LAYERS, chunks=CHUNKS, padded=st.lists(st.integers(0, 9), min_size=1, max_size=3))
-@example(made(0, 5, 8, 4, 2, window=2), [3, 2, 1], [0, 2, 4])
-def test_texts_padded_on_the_left_go_on_with_the_cache(layer, chunks, padded):
-    """Each text's own tokens come out as if it were alone, however much padding the first chunk has."""
-    num_tokens = sum(chunks)
-    padded = [min(n, chunks[0]) for n in padded]
-    x, hide = 10 * drawn(len(padded), num_tokens, 5), torch.arange(num_tokens) < torch.tensor(padded)[:, None]
-    result, _ = in_chunks(layer, x, chunks, hide)
-    assert result.isfinite().all()
-    for text, rows, n in zip(x, result, padded, strict=True):
-        if n < num_tokens:
-            assert max_difference(rows[n:], layer(text[None, n:])[0]) < 1e-8
 
 
 @given(st.integers(1, 4), st.integers(1, 5), CHUNKS, st.integers(0, 1000))
