@@ -16,9 +16,12 @@ from attention_course.exercises import NUMBERS, practice
 from .changes import changed
 
 
-def survivors(exercise):
-    """How many small changes an exercise's solution has, and those that its check calls right, in words."""
-    made = list(changed(exercise.solution))
+def survivors(exercise, every=1):
+    """How many small changes an exercise's solution has, and those that its check calls right, in words.
+
+    every: 3 tries a third of them.
+    """
+    made = list(itertools.islice(changed(exercise.solution), 0, None, every))
     return len(made), [change for change, other in made if does_right(exercise, other)]
 
 
