@@ -3,18 +3,15 @@
 import base64
 import io
 import itertools
-import re
 
 import numpy as np
 import pytest
-import torch
-from explorer_page import SVG, check_claim, frames, told, tree_of, words_of
+from explorer_page import SVG, told, tree_of, words_of
 from PIL import Image
 
-from attention_course.explorers import ReadingExplorer, lesson_13
+from attention_course.explorers import ReadingExplorer
 from attention_course.explorers.atlas import TOP, room_for
 from attention_course.explorers.lesson_13 import quoted
-from attention_helpers.language_model.head_roles import repeated_tokens
 from attention_helpers.language_model.model import LanguageModel
 from tools.bench.made import MODEL
 
@@ -99,40 +96,6 @@ def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
         assert "induction head" in explorer.said
 
 
-def test_roles_are_those_of_a_text_that_comes_twice(explorer):
-    """32 tokens, then the same again: an induction head reads what came after its token's first time, 31 back."""
-    maps = MODEL.look(repeated_tokens(MODEL)).maps[0]
-
-    def best(distance, tokens):
-        weights = {(layer, head): sum(maps[layer, head, n, n - distance] for n in tokens) for layer, head in HEADS}
-        return sorted(HEADS, key=weights.get, reverse=True)[:5]
-
-    assert explorer.roles == {"induction": best(31, range(32, 64)), "previous token": best(1, range(1, 64))}
-    explorer.set(layer=0, head=0)  # it's only in the second list
-    assert explorer.said.startswith("Layer 0, head 0, a previous-token head: “")
-
-
-def test_what_ablation_changes_is_said_in_its_direction(explorer):
-    explorer.set(ablate="its layer")
-    for before, now, moves in ((0.5, 0.4, "falls from 0.50 to 0.40"), (0.4, 0.5, "rises from 0.40 to 0.50")):
-        shares = torch.tensor([[before] + 4 * [0.1], [now] + 4 * [0.05]])
-        state = explorer.arrays._replace(shares=shares, ablate=((0, 0), (1, 0)))
-        check_claim(explorer.headline(state), f"With 2 heads ablated, … {moves}.…")
-        check_claim(
-            explorer.in_words(state), f"… all heads: … {before:.2f}, … 0.10; with 2 ablated: … {now:.2f}, … 0.05. …"
-        )
-
-
-def test_of_a_long_text_the_token_and_what_it_reads_most_are_named(explorer):
-    explorer.set(text=TEXT, layer=0, head=0, token=20)
-    most, least = (TEXT[place(explorer.arrays.row[:21])] for place in (torch.argmax, torch.argmin))
-    assert most != least
-    assert "image-rendering:auto" in explorer.svg  # or tiles with fewer pixels than tokens lose rows
-    assert words_of(tree_of(explorer)[0][0])[-2:] == [TEXT[20], most]
-    [(_, y, *_)] = frames(tree_of(explorer)[0][0], "2")
-    assert y == pytest.approx(lesson_13.ABOVE + 20 * lesson_13.MAP / len(TEXT), abs=0.1)
-
-
 def test_the_token_slider_ends_at_the_last_token_and_follows_the_text(explorer):
     assert explorer.arrays.token == 5
     explorer.controls["text"].value = "abcdefgh"
@@ -167,15 +130,3 @@ def test_another_head_or_token_needs_no_forward(explorer, monkeypatch):
     for end in range(1, 20):
         explorer.set(text="abcdefghijklmnopqrst"[:end])
     assert explorer.look.cache_info().currsize <= 8  # what is remembered doesn't grow
-
-
-def test_a_forward_says_how_far_it_is(explorer):
-    said = []
-    explorer.message.observe(lambda change: said.append(change["new"]), names="value")
-    explorer.controls["text"].value = "another"
-    assert [re.sub("<.*?>", "", text) for text in said][:2] == ["layer 1 of 2", "layer 2 of 2"]
-    assert "layer" not in explorer.message.value
-    said.clear()
-    MODEL(MODEL.encode("not its own"))
-    assert said == []
-    assert not any(block._forward_hooks for block in MODEL.blocks)

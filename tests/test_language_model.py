@@ -13,7 +13,6 @@ from attention_helpers.language_model.head_roles import (
     look_without_path,
     loss,
     mean_contexts,
-    repeated_tokens,
     weight_at,
 )
 from attention_helpers.language_model.model import choose, generate, load_model
@@ -114,11 +113,6 @@ def test_generation_stops_where_the_text_ends(model, monkeypatch):
     assert generate(model, TEXT, 5) == ""
 
 
-def test_drawn_generation_repeats_with_its_generator(model):
-    drawn = [generate(model, TEXT, 8, 1.5, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
 def shares_of(logits, **how):
     generator = torch.Generator().manual_seed(0)
     drawn = [choose(logits, generator=generator, **how) for _ in range(1500)]
@@ -134,10 +128,6 @@ def test_drawn_tokens_follow_temperature_and_top_k():
     assert max_difference(best, torch.tensor([0, 3.0, 2.0, 0]).masked_fill(best == 0, -torch.inf).softmax(0)) < 0.04
     assert (best > 0).tolist() == [False, True, True, False]
     assert choose(logits) == choose(logits, 5.0, top_k=1) == 1
-
-
-def test_words_carry_their_space(model):
-    assert model.words(model.encode("the the ü" + CONTROL[0])[0]) == ["the", " the", " ", "ü", CONTROL[0]]
 
 
 ONE = torch.tensor([[1, 2]])
@@ -162,15 +152,6 @@ REFUSED = [
 def test_bad_input_is_named(model, call, error, says):
     with pytest.raises(error, match=says):
         call(model)
-
-
-def test_repeated_texts_are_random_tokens_twice(model):
-    token_ids = repeated_tokens(model, 2000, seed=3, texts=2)
-    assert token_ids[:, :2000].equal(token_ids[:, 2000:])
-    assert not token_ids[0].equal(token_ids[1])
-    assert not token_ids.equal(repeated_tokens(model, 2000, seed=4, texts=2))
-    size = model.config.vocab_size
-    assert (token_ids.min(), token_ids.max()) == (size // 2, size - 1)  # bytes and control tokens are left out
 
 
 def test_scores_of_maps_made_for_one_job():

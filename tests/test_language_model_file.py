@@ -6,7 +6,6 @@ import struct
 import time
 import tracemalloc
 from collections import namedtuple
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -15,9 +14,8 @@ import torch
 
 from attention_helpers import max_difference
 from attention_helpers.language_model import model_file as model_files
-from attention_helpers.language_model import tokenizer as tokenizers
 from attention_helpers.language_model.gguf_file import opened
-from attention_helpers.language_model.model_file import cache_folder, cached_models, model_file, read_model
+from attention_helpers.language_model.model_file import cached_models, read_model
 from tools.reference.random_models import CONTROL, MERGES, config_of, drawn_tensors, fields_of, write_family, write_gguf
 
 CONFIG = config_of("tiny")
@@ -173,10 +171,6 @@ def test_what_cannot_be_read_is_named(tmp_path, tensors, change, says):
     refused(write_gguf(tmp_path / "foreign.gguf", CONFIG, **{"tensors": tensors} | change), says)
 
 
-def test_a_model_whose_parts_were_joined_is_complete(tmp_path, tensors):
-    assert opened(write_gguf(tmp_path / "joined.gguf", CONFIG, tensors, {"split.no": 0, "split.count": 0})).config
-
-
 @pytest.mark.parametrize(("damage", "says"), DAMAGED.values(), ids=DAMAGED)
 def test_damage_is_named(tmp_path, tiny, damage, says):
     path = tmp_path / "damaged.gguf"
@@ -192,12 +186,6 @@ def test_without_room_nothing_is_decoded(tmp_path, tiny, monkeypatch, what):
     with pytest.raises(ValueError, match=rf"tiny\.gguf has .* weights, which take .* GB of {what}"):
         read_model(tiny, tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
-
-
-def test_a_vocabulary_that_can_be_joined_in_too_many_ways_is_refused(monkeypatch):
-    monkeypatch.setattr(tokenizers, "MOST_MERGES", 2)
-    with pytest.raises(ValueError, match="from two others in more than 2 ways"):
-        tokenizers.implied_merges(["a", "aa", "aaa"], [0.0] * 3)
 
 
 def test_a_missing_file_is_missing_and_not_damaged_and_a_folder_is_no_file(tmp_path):
@@ -252,19 +240,6 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing_half_written(tmp_path, tiny,
     with pytest.raises(type(end)):
         read_model(tiny, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_cache_lies_where_a_user_wants_it(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_HELPERS_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path
-    monkeypatch.setenv("ATTENTION_HELPERS_CACHE", "")
-    assert Path.home() in cache_folder().parents
-
-
-def test_without_a_package_one_sentence_says_what_brings_it(monkeypatch):
-    monkeypatch.setattr(model_files, "find_spec", lambda name: None if name == "gguf" else "found")
-    with pytest.raises(ModuleNotFoundError, match="needs gguf, which `make lab` brings"):
-        model_file()
 
 
 def test_a_model_file_that_is_not_ours_is_refused(monkeypatch, tiny, tmp_path):

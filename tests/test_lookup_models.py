@@ -10,7 +10,6 @@ from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, droppi
 from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
-from tools.training import train_lookup_models
 
 MANY = {questions: LookupTask(questions, batch_size=2000) for questions in SIZES}
 
@@ -45,17 +44,6 @@ def test_explorers_show_a_stored_model_as_it_is_and_dropout_leaves_nothing_behin
         assert model.attention.training
     assert not model.attention.training
     assert torch.equal(right.__wrapped__(model), right(model))
-
-
-def test_the_command_writes_what_explorers_read_and_trains(tmp_path):
-    train_lookup_models.main(tmp_path / "few.npz", {1: [(2, 1)], 2: [(4, 2)]}, (0, 2))
-    for questions, d_out, num_heads in ((1, 2, 1), (2, 4, 2)):
-        with np.load(tmp_path / "few.npz") as sets:
-            rows = torch.from_numpy(sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]).float()
-        model = seeded(LookupModel, 0, LookupTask(questions), WIDTH, num_heads, d_out=d_out)
-        moved = (rows - parameters_to_vector(model.parameters())).abs().amax(dim=1)
-        assert moved.shape == (2 if questions == 1 else 1,)
-        assert 1e-3 < moved[-1] < 0.05  # two steps of AdamW at 0.01
 
 
 def trained(questions, d_out, num_heads, seed):

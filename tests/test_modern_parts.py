@@ -1,15 +1,12 @@
 """The parts of today's attention, each against torch's functions or an independent way to write it."""
 
-import math
-
-import pytest
 import torch
 from sizes import over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import attention_scores, causal_mask, context_vectors, max_difference
 from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
+from attention_helpers.modern.positions import rope_frequencies, rotate
 
 
 def drawn(*shape):
@@ -55,13 +52,6 @@ def test_rotary_scores_depend_on_the_distance_alone(sizes):
     assert max_difference(here, there) < 1e-10
 
 
-def test_each_text_of_a_batch_may_have_positions_of_its_own():
-    x = drawn(2, 3, 4, 6)  # (b, num_heads, num_tokens, head_dim)
-    positions = torch.tensor([[0, 1, 2, 3], [7, 8, 9, 10]])[:, None]  # (b, 1, num_tokens)
-    apart = torch.stack([by_rope(text, row[0]) for text, row in zip(x, positions, strict=True)])
-    assert max_difference(by_rope(x, positions), apart) < 1e-12
-
-
 def test_query_heads_share_a_kv_head_group_by_group():
     x = drawn(2, 3, 4, 5)
     assert torch.equal(repeat_kv(x, 6), x[:, [0, 0, 1, 1, 2, 2]])
@@ -94,28 +84,11 @@ def test_a_sink_is_one_more_key_of_value_zero(sizes):
     assert (weights.sum(dim=-1) < 1).all()
 
 
-def test_with_a_sink_an_empty_row_is_zero_and_the_scores_dtype_stays():
-    weights = sink_weights(drawn(1, 2, 3, 3).half(), torch.zeros(2), torch.ones(3, 1) > 0)
-    assert weights.dtype == torch.float16
-    assert not weights.any()
-
-
 def test_partial_rope_leaves_the_other_entries_and_a_factor_multiplies_only_what_turns():
     x, positions = drawn(3, 10), torch.arange(3)
     rotated = rotate(x, positions, rope_frequencies(4), factor=1.5)
     assert torch.equal(rotated[:, 4:], x[:, 4:])
     assert max_difference(rotated[:, :4], 1.5 * by_rope(x[:, :4], positions)) < 1e-12
-
-
-def test_scaled_frequencies_keep_the_fast_pairs_and_divide_the_slow_ones():
-    plain = rope_frequencies(64, 500_000.0)
-    turns = 8192 * plain / (2 * math.pi)
-    for scaled in (llama3_frequencies(plain, 8.0, 8192), yarn_frequencies(plain, 8.0, 8192, 500_000.0)[0]):
-        assert torch.equal(scaled[turns > 33], plain[turns > 33])
-        assert max_difference(scaled[turns < 0.8], plain[turns < 0.8] / 8) < 1e-12
-        assert (scaled.diff() < 0).all()
-    assert yarn_frequencies(plain, 1.0, 8192, 5e5)[1] == 1.0
-    assert yarn_frequencies(plain, 32.0, 4096, 5e5)[1] == pytest.approx(1.3466, abs=1e-4)
 
 
 def test_sparse_attention_sees_the_best_keys_that_it_may_see():

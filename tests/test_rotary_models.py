@@ -1,12 +1,10 @@
 """The model with rotary positions, its stored weights, and the command that made them."""
 
-import numpy as np
 import pytest
 import torch
 
 from attention_helpers import max_difference
 from attention_helpers.training import rotary
-from tools.training import train_rotary_models
 
 TASK = rotary.short_texts()
 TEXT = TASK.held_out[None, :100]
@@ -43,18 +41,3 @@ def test_a_loss_by_position_is_that_of_the_held_out_texts_characters():
     assert torch.equal(windows[2], TASK.held_out[128:169])
     right = [model(text[None, :40])[0].log_softmax(dim=-1)[7, text[8]] for text in windows]
     assert losses[7].item() == pytest.approx(-torch.stack(right).mean().item(), abs=1e-5)
-
-
-def test_the_command_writes_what_the_notebook_reads_and_trains(tmp_path, monkeypatch):
-    monkeypatch.setattr(rotary, "FILE", tmp_path / "few.npz")
-    train_rotary_models.main(path=rotary.FILE, steps=2)
-    with np.load(rotary.FILE) as sets:
-        assert {name.partition(":")[0] for name in sets} == {"rotary", "none"}
-    torch.manual_seed(0)
-    untrained = rotary.RotaryModel(TASK)
-    for name, part in rotary.trained().named_parameters():
-        assert (part - untrained.get_parameter(name)).abs().max() < 0.01  # two steps of AdamW at 0.003
-    assert not torch.allclose(rotary.trained().embed.weight, untrained.embed.weight, atol=1e-3)
-    rotated, plain = (rotary.trained(positions).attention[0] for positions in ("rotary", "none"))
-    assert plain.frequencies is None
-    assert not torch.equal(rotated.W_query.weight, plain.W_query.weight)  # they began alike

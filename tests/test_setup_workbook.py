@@ -148,16 +148,6 @@ def test_unknown_notebook_lists_what_there_is(workbook, name):
         workbook.main(["reset", name])
 
 
-def test_another_folder_for_the_copies(signing, tmp_path, monkeypatch):
-    """As a class's hub names one for each learner, next to one course for all."""
-    monkeypatch.setenv("ATTENTION_WORKBOOK", str(tmp_path / "ada"))
-    tool = load(signing.ROOT, "setup/workbook")
-    monkeypatch.setattr(tool, "sign", lambda texts: None)
-    tool.fill()
-    assert (tmp_path / "ada" / LESSON).exists()
-    assert not (signing.ROOT / "workbook").exists()
-
-
 def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):
     solutions, copy = (folder / "solutions/03_solutions.ipynb" for folder in (workbook.NOTEBOOKS, workbook.WORKBOOK))
     put(solutions, "course's solutions")
@@ -215,23 +205,3 @@ def test_a_copy_with_a_changed_cell_is_set_aside(workbook, changed):
     (workbook.WORKBOOK / LESSON).write_text(notebook(changed))
     workbook.reset("03")
     assert (workbook.WORKBOOK / KEPT).read_text() == notebook(changed)
-
-
-@pytest.mark.slow  # nbformat takes a second to import, and nothing else in the quick tests needs it
-def test_copies_are_trusted_by_jupyter_until_they_are_changed(signing, tmp_path, monkeypatch):
-    from nbformat import read
-    from nbformat.sign import NotebookNotary
-
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "not" / "there yet"))
-    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
-    copy = signing.WORKBOOK / LESSON
-
-    def is_trusted():
-        with NotebookNotary() as notary:
-            return notary.check_signature(read(copy, as_version=4))  # as Lab's server reads it
-
-    signing.fill()
-    assert is_trusted()
-    put(copy, "another")
-    signing.fill()
-    assert not is_trusted(), "what is not the course's own is not the course's to trust"

@@ -186,26 +186,6 @@ def test_a_gradient_was_there_before_the_call():
     assert [(row.operation, row.bytes, row.note) for row in rows] == [("grad", 0, "was there before"), ("mul", 16, "")]
 
 
-def test_multihead_attention_of_torch_says_that_it_is_opaque():
-    x = torch.randn(2, 3, 4)
-    for train in (True, False):
-        traced = trace(nn.MultiheadAttention(4, 2, dropout=0.1, batch_first=True).train(train), x, x, x)
-        (row,) = [row for row in traced.rows if row.operation == "multi_head_attention_forward"]
-        assert "opaque" in row.note
-        assert traced.unused == []
-
-
-def test_the_table_marks_what_is_never_used_in_text_and_markdown():
-    traced = trace(lambda x: (x.masked_fill_(x > 0, 0), x.exp(), x.T)[2], torch.ones(2, 2))
-    *rows, summary = str(traced).splitlines()
-    assert summary == "4 operations, 20 bytes of new memory. Never used: row 3 (exp)."
-    assert [row.startswith("->") for row in rows] == [False, False, False, True, False]
-    assert rows[3].endswith("  16     never used")
-    markdown = traced._repr_markdown_().splitlines()
-    assert markdown[3] == "| 2 | `masked_fill_` | (2, 2), (2, 2) | (2, 2) | 0 | in place |"
-    assert markdown[4] == "| **→ 3** | **`exp`** | **(2, 2)** | **(2, 2)** | **16** | **never used** |"
-
-
 def test_errors():
     with pytest.raises(TypeError, match="got int"):
         trace(3)

@@ -16,7 +16,6 @@ from attention_helpers.training.characters import (
     prefix_losses,
     stored_models,
 )
-from tools.training import train_character_models
 
 TEXT = load_text()
 
@@ -105,13 +104,3 @@ def test_the_stored_models_are_what_notebook_08_says():
     usual = {name: held_out_loss(model, task) for name, model in models.items()}
     assert usual["leaky"] < 0.2 < 1.2 < usual["masked"] < 1.8
     assert prefix_losses(models["leaky"], *task.unseen()).mean() > 5
-
-
-def test_the_command_writes_what_is_read_and_trains(tmp_path):
-    train_character_models.main(path=tmp_path / "few.npz", steps=2)
-    models, task = stored_models(tmp_path / "few.npz")
-    for name, model in models.items():
-        torch.manual_seed(0)
-        untrained = CharacterModel(task, leaky=name == "leaky")
-        moved = max((a - b).abs().max() for a, b in zip(model.parameters(), untrained.parameters(), strict=True))
-        assert 1e-3 < moved < 0.05  # two steps of AdamW at 0.005

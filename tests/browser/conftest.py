@@ -1,4 +1,4 @@
-"""One browser for all tests, one server for each kind of settings, one page for each notebook."""
+"""One browser and one server for all tests, one page for each notebook."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -57,14 +57,6 @@ def served(tmp_path_factory):
     folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
     fill(folder, scratch)
     with server(folder, scratch) as lab:
-        yield Served(lab.address, folder, lab.runtime)
-
-
-@pytest.fixture(scope="session")
-def served_bare(tmp_path_factory):
-    """A Lab that knows nothing of the course's settings, over an empty folder."""
-    folder, scratch = tmp_path_factory.mktemp("bare"), tmp_path_factory.mktemp("scratch")
-    with server(folder, scratch, overrides=False) as lab:
         yield Served(lab.address, folder, lab.runtime)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hub import COURSE, CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
+from hub import CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
 from attention_course.explorers import MaskExplorer
@@ -158,30 +158,9 @@ def test_nobody_reads_what_another_wrote(the_class, at_once):
     assert list(at_once.map(lambda two: read_by_hub(*two), pairs)) == [{}] * len(pairs)
 
 
-def test_a_learner_opens_the_start_page_without_a_teachers_menus(the_class):
-    one = the_class.pupils[0]
-    page = one.browser.get(f"{one.home}/", timeout=PATIENCE)
-    assert page.url == f"{one.home}/lab/tree/00_start_here.ipynb"
-    assert one.browser.get(f"{one.home}/formgrader", timeout=PATIENCE).status_code == 404
-
-
 def test_a_wrong_password_and_an_account_outside_the_class_stay_outside(the_class):
     assert Pupil(the_class.hub.address, PUPILS[0]).log_in("another").status_code == 403
     assert Pupil(the_class.hub.address, OUTSIDER).log_in().status_code == 403
-
-
-def test_a_learner_brings_a_notebooks_newest_version_and_keeps_the_own(the_class):
-    one = the_class.pupils[0]
-    own = the_class.homes / one.name / "workbook" / LESSON
-    own.write_text(own.read_text().replace("# 3. Causal masking", "# My notes"))
-    command = ["make", "-C", str(COURSE), "--no-print-directory", "reset", "NOTEBOOK=03"]
-    with opened(one, "00_start_here.ipynb") as kernel:
-        said = kernel.say(
-            f"import json, subprocess\nprint(json.dumps(subprocess.check_output({command}, text=True)))"
-        ).splitlines()
-    assert said[0] == f"Yours is now workbook/{own.stem}.yours-1.ipynb."
-    assert "# My notes" in own.with_name(f"{own.stem}.yours-1.ipynb").read_text()
-    assert "# 3. Causal masking" in own.read_text()
 
 
 def test_logging_out_stops_the_server_and_its_kernels(the_class):
