@@ -135,16 +135,10 @@ REFUSED = [
     (lambda m: m([[1, 2]]), TypeError, r"token_ids must be a torch\.Tensor"),
     (lambda m: m(torch.ones(1, 41).long()), ValueError, "at most 40 tokens"),
     (lambda m: m(torch.tensor([[9999]])), ValueError, "token_ids must hold token ids from 0 .* got 9999"),
-    (lambda m: m(torch.ones(1, 0).long()), ValueError, r"token_ids must .* one token, got \(1, 0\)"),
     (lambda m: m(ONE, [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
-    (lambda m: m(ONE, {(0, 1): torch.ones(4, 8)}), ValueError, r"each head a vector \(8,\), got \(4, 8\)"),
-    (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
     (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
     (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
-    (lambda m: generate(m, "cat" * 12, 9), ValueError, "at most 0 tokens"),
     (lambda m: look_without_path(m, ONE, (0, 1), "key"), ValueError, "to must be 'queries', .* got 'key'"),
-    (lambda m: loss(m, ONE, 2), ValueError, "start must be from 1 to 1, got 2"),
-    (lambda m: weight_at(torch.ones(3, 3), 3), ValueError, "start and distance must be below 3"),
 ]
 
 

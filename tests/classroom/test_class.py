@@ -1,4 +1,4 @@
-"""Five learners at once: each runs a notebook whole, moves a slider, saves; and nobody reads what another wrote."""
+"""Five learners at once: each runs a notebook whole and saves; and nobody reads what another wrote."""
 
 import json
 import os
@@ -15,7 +15,6 @@ import pytest
 from hub import CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
-from attention_course.explorers import MaskExplorer
 from classroom import marks, set_up
 
 LACKING = set_up.lacking()
@@ -30,9 +29,7 @@ class Day(NamedTuple):
     """What one learner came away with."""
 
     statuses: list  # of the notebook's cells
-    html: str  # of the explorer, once its slider was moved
     saved: int  # HTTP's status
-    sizes: tuple  # RSS and PSS of the learner's processes, in MB
 
 
 class Class(NamedTuple):
@@ -47,12 +44,6 @@ def ready(pupil):
     pupil.start()
 
 
-def sizes(processes):
-    """RSS and PSS of processes, in MB; PSS counts in parts what several share."""
-    memory = [process.memory_full_info() for process in processes]
-    return tuple(round(sum(getattr(each, kind) for each in memory) / 2**20) for kind in ("rss", "pss"))
-
-
 def run_whole(kernel, notebook):
     """Run every cell, keep its outputs in the notebook, and return the cells' statuses."""
     statuses = []
@@ -62,23 +53,14 @@ def run_whole(kernel, notebook):
     return statuses
 
 
-def slide(kernel):
-    """Move the first explorer's slider "place of B ?" to 3; return the HTML that its picture then has."""
-    states = kernel.widgets.items()
-    slider, *_ = [widget for widget, state in states if state.get("description") == "place of B ?"]
-    picture, *_ = [widget for widget, state in states if "<svg" in str(state.get("value"))]
-    return kernel.move(slider, 3, picture)
-
-
 def day_of(pupil):
-    """Open notebook 03, run it, move a slider, save."""
+    """Open notebook 03, run it, save."""
     place = f"{pupil.home}/api/contents/{LESSON}"
     notebook = pupil.request("GET", place).json()["content"]
     with opened(pupil, LESSON) as kernel:
         statuses = run_whole(kernel, notebook)
-        html = slide(kernel)
         saved = pupil.request("PUT", place, json={"type": "notebook", "content": notebook}).status_code
-        return Day(statuses, html, saved, sizes(processes_of(pupil.name)))
+        return Day(statuses, saved)
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +83,13 @@ def the_class(at_once):
         days = list(at_once.map(day_of, pupils))
         in_all = time.monotonic() - started
         print(f"\nfive servers ready after {seconds:.0f} s, five notebooks run and saved after {in_all:.0f} s")
-        print(f"memory a learner, MB: RSS {[day.sizes[0] for day in days]}, PSS {[day.sizes[1] for day in days]}")
-        own = [each for each in running.process.children(recursive=True) if each.uids().real == os.getuid()]
-        print(f"memory of hub, proxy and culler, MB: PSS {sizes([running.process, *own])[1]}")
         yield Class(running, homes, pupils, days)
 
 
-def test_five_at_once_run_the_notebook_move_a_slider_and_save(the_class):
-    alone = MaskExplorer(place=3)
+def test_five_at_once_run_the_notebook_and_save(the_class):
     for day in the_class.days:
         assert len(day.statuses) > 20  # cells
         assert set(day.statuses) == {"ok"}
-        assert day.html == alone.view.value
         assert day.saved == 200
 
 
