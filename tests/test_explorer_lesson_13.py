@@ -6,17 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
-from explorer_page import SVG, told, tree_of, words_of
+from explorer_page import SVG, tree_of, words_of
 from PIL import Image
 
 from attention_course.explorers import ReadingExplorer
 from attention_course.explorers.atlas import TOP, room_for
-from attention_course.explorers.lesson_13 import quoted
 from attention_helpers.language_model.model import LanguageModel
 from tools.bench.made import MODEL
 
-TILE, TEXT = 21, "The town lies by a slow green river. It"
-HEADS = list(itertools.product(range(2), range(4)))
+TILE = 21
 
 
 @pytest.fixture
@@ -38,7 +36,6 @@ def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(ex
         return explorer.tiles.value
 
     assert [*explorer.tiles._options_full] == [(f"layer {a}, head {b}", (a, b)) for b in range(4) for a in range(2)]
-    assert f"repeat(2, calc({TILE} * var(--scale)))" in explorer.children[2].children[2].value  # two columns of tiles
     explorer.tiles.value = (0, 3)
     assert chosen() == (0, 3)
     explorer.controls["head"].value = 0
@@ -47,20 +44,11 @@ def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(ex
     assert chosen() == (1, 2)
 
 
-def test_the_atlas_shows_each_heads_map_where_its_label_is(explorer):
+def test_the_atlas_shows_each_heads_map(explorer):
     [image] = tree_of(explorer)[1][0].iter(f"{SVG}image")
     png = base64.b64decode(image.get("href").partition("base64,")[2])
     alpha = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))[..., 3] / 255
-    texts = tree_of(explorer)[1][0].iter(f"{SVG}text")
-    at = {text.text: float(text.get("x" if text.text.isdigit() else "y")) for text in texts}
-    assert at["0"] == 64 + TILE / 2
-    width, height = 2 * TILE, 4 * TILE
-    assert (image.get("width"), image.get("height")) == (str(width), str(height))
-    assert explorer._rows[1][0].width == 64 + width + 2  # with the whole frame of the last tile
-    lines = [f"M64 {TOP + head * TILE}h{width}" for head in range(5)]
-    assert "".join(lines) + f"M64 {TOP}v{height}" in explorer.svg
     for layer, head in itertools.product(range(2), range(4)):
-        assert 0 < at[f"head {head}"] - TOP - head * TILE < TILE
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
 
@@ -87,7 +75,6 @@ def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
     assert explorer.arrays.ablate == ((1, 2),)
     explorer.set(layer=0, ablate="its layer")
     assert tiles(explorer, **{"class": "ablated"}) == [*explorer.arrays.ablate]
-    assert [words for words, _ in told(tree_of(explorer)[1][0])] == ["ablated"] * 4
     assert explorer.arrays.ablate == tuple((0, head) for head in range(4))
     explorer.set(ablate="induction")
     assert explorer.arrays.ablate == tuple(explorer.roles["induction"])
@@ -118,7 +105,6 @@ def test_each_row_tells_whom_its_token_reads_also_with_signs_that_no_page_can_sh
     weight, place = explorer.arrays.maps[0, 1, 8].max(dim=0)
     assert rows[8].startswith(f"m reads {rows[place][0]} {weight:.2f}")
     assert "<img" not in explorer.svg + explorer.readout
-    assert [quoted(word) for word in (" met", " ", "\n")] == ["“met”", "“·”", "“↵”"]
 
 
 def test_another_head_or_token_needs_no_forward(explorer, monkeypatch):

@@ -35,17 +35,6 @@ def test_the_last_bits_of_a_round_number_change_nothing(value):
     assert drawing.number(-1e-8) == drawing.number(-0.0) == "0.00"
 
 
-def test_signed_values_have_no_ink_at_zero_and_a_colour_on_each_side():
-    assert ink.largest([-0.2, 0.6, np.nan, np.inf]) == 0.6
-    assert ink.largest([0.0, 0.0]) == 1.0  # nothing to divide by zero
-    low, none, high = (ink.SIGNED.cells[level] for level in ink.levels(np.array([-0.6, np.nan, 0.9]), 0.6))
-    assert low == f'fill="{ink.SIGNED.below}" fill-opacity="1"'
-    assert none.endswith('fill-opacity="0"')
-    assert high == f'fill="{ink.SIGNED.above}" fill-opacity="1"'  # clipped
-    assert ink.NEUTRAL.cells[-9] == ink.NEUTRAL.cells[9] != ink.NEUTRAL.cells[8]  # of one colour, both are as strong
-    assert {"0.6", "0", "-0.6"} <= set(words_of(parsed(cells.colour_bar(0.6, ink.SIGNED))))
-
-
 def rgb(colour):
     return np.array([int(colour[n : n + 2], 16) for n in (1, 3, 5)])
 

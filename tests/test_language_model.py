@@ -1,7 +1,6 @@
 """The language model, on a tiny one."""
 
 from copy import deepcopy
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from torch.nn import functional as F
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import (
-    find_roles,
     look_without_path,
     loss,
     mean_contexts,
@@ -157,29 +155,6 @@ def test_scores_of_maps_made_for_one_job():
     assert weight_at(maps, 5).tolist() == pytest.approx([0, 1 / 3, 1])
     assert weight_at(maps, 1, start=2).tolist() == [1, 0, 0]
     assert weight_at(maps, 3, start=2).tolist() == weight_at(maps, 3).tolist()
-
-
-def one_job_each(token_ids):
-    """Maps of one layer: its heads read the previous token, what came after an earlier copy, the first, and all."""
-    n = token_ids.shape[1]
-    maps = torch.zeros(len(token_ids), 1, 4, n, n)
-    maps[:, :, 3] = torch.ones(n, n).tril() / torch.arange(1, n + 1)[:, None]
-    for b, tokens in enumerate(token_ids.tolist()):
-        for i, token in enumerate(tokens):
-            reads = max(i - 1, 0), tokens.index(token) + 1 if token in tokens[:i] else 0, 0
-            maps[b, 0, torch.arange(3), i, torch.tensor(reads)] = 1
-    return SimpleNamespace(maps=maps)
-
-
-@pytest.mark.parametrize("opening", [[], [7]])
-def test_roles_are_found_and_an_even_head_has_none(opening):
-    made = SimpleNamespace(opening=opening, look=one_job_each, config=SimpleNamespace(vocab_size=10**6))
-    roles = {role.name: role for role in find_roles(made)}
-    assert roles["induction"].heads() == [(0, 1)]
-    assert roles["induction"].scores[0, 1] == 1  # a beginning token moves where the repetition starts
-    assert roles["previous token"].heads() == [(0, 0)]
-    assert roles["sink"].heads() == [(0, 1), (0, 2)]  # nothing in a new text came before
-    assert all(role.scores[0, 3] - role.controls[0, 3] < 0.02 for role in roles.values())
 
 
 def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(tensors, tmp_path):

@@ -4,7 +4,6 @@ import html
 import re
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -89,27 +88,6 @@ def test_held_out_examples_are_scored_without_dropout():
     assert torch.equal(plain.x, dropped.x)
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "learned"),
-    [
-        ([0.5] * 3 + [0.99] * 21, [None] * 23 + [4]),
-        ([0.99] * 20 + [0.98] + [1.0] * 20, [None] * 41),
-        ([1.0] * 21 + [0.5] * 5 + [1.0] * 30, [None] * 20 + [1] * 36),  # once learned it stays so
-    ],
-)
-def test_learned_is_where_twenty_steps_began_that_were_all_right(accuracies, learned):
-    run = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0)
-    drawn, run.since = iter(accuracies), None
-    run.task = SimpleNamespace(
-        accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.tensor(1.0)
-    )
-    seen = []
-    for run.step in range(1, 1 + len(accuracies)):
-        run.measure([], [])
-        seen.append(run.learned)
-    assert seen == learned
-
-
 def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
     assert not shown(ground.controls["mask"])  # it does nothing there
     ground.set(task="next character", mask="leaky")
@@ -173,22 +151,6 @@ def test_one_of_a_kernel_plays(ground):
     other.close()
     wait_until(lambda: threads() == [])
     assert set() == playing.PLAYING
-
-
-def test_a_picture_is_one_step_up_to_sixty_and_five_from_then_on_unless_the_slider_says_more(ground):
-    ground.run(72)
-    assert [each.step for each in ground.arrays.measured] == [*range(61), 65, 70, 72]
-    ground.restart()
-    ground.speed.value = 20
-    ground.run(45)
-    assert [each.step for each in ground.arrays.measured] == [0, 20, 40, 45]
-    ground.buttons["Restart"].click()
-    assert (ground.arrays.step, ground.values["seed"]) == (0, 3)
-    ground.buttons["Step"].click()
-    assert ground.arrays.step == 20
-    for steps, error in ((0, ValueError), (2.5, TypeError)):
-        with pytest.raises(error, match="steps must be"):
-            ground.run(steps)
 
 
 def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):

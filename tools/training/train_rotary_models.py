@@ -3,7 +3,7 @@
 Usage: python -m tools.training.train_rotary_models [FILE]     (half a minute)
 
 One has rotary positions and one has none. The same command writes other last bits on another kind of CPU; what models
-from ten seeds have in common is held by tests/test_lesson_11_claims.py.
+from several seeds have in common is held by tests/test_lesson_11_claims.py.
 """
 
 import sys
