@@ -1,7 +1,6 @@
 """An explorer after its kernel was restarted."""
 
 import nbformat
-from kernel import Kernel
 
 from tools.notebooks.lab import Lab
 
@@ -41,5 +40,4 @@ def test_after_a_restart_the_explorer_says_to_run_its_cell_again(browser, served
     page.locator(".MaskExplorer:not(.jupyter-widgets-disconnected) [role=img]").wait_for()
     assert box.evaluate(DEAD) == {"said": [], "opacity": "1", "reached": 4}
     assert lab.errors == []
-    Kernel(served, "mine.ipynb").stop()
     page.close()

@@ -1,7 +1,4 @@
-"""The explorers as the reading site shows them: their states, which are computed here and shown by static/live.js.
-
-An explorer is made as in its notebook.
-"""
+"""The explorers as the reading site shows them: their states, which are computed here and shown by static/live.js."""
 
 import base64
 import io

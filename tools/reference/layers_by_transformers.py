@@ -39,8 +39,8 @@ def latent(seed):
     turns = code.DeepseekV3RotaryEmbedding(config)(x, torch.arange(TOKENS)[None])
     output = layer(x.requires_grad_(), position_embeddings=turns, attention_mask=hide)[0]
     output.square().sum().backward()
-    made = {"family": "latent", "seed": seed, "num_heads": seed + 1, "shapes": shapes}
-    return made | {"output": rounded(output), "gradient": rounded(x.grad)}
+    found = {"shapes": shapes, "output": rounded(output), "gradient": rounded(x.grad)}
+    return {"family": "latent", "seed": seed, "num_heads": seed + 1} | found
 
 
 def scaled(kind, seed):
