@@ -4,6 +4,7 @@ import html
 import re
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -86,6 +87,16 @@ def test_held_out_examples_are_scored_without_dropout():
     plain.take(3)
     assert plain.measured[1].loss != dropped.measured[1].loss  # while dropout is there in training
     assert torch.equal(plain.x, dropped.x)
+
+
+def test_learned_is_where_twenty_steps_began_that_were_all_right():
+    run, seen = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0), []
+    run.since, drawn = None, iter([0.99] * 19 + [0.98] + [0.99] * 21 + [0.5])
+    run.task = SimpleNamespace(accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.ones(()))
+    for run.step in range(1, 43):
+        run.measure([], [])
+        seen.append(run.learned)
+    assert seen == [None] * 40 + [21, 21]  # once learned it stays so
 
 
 def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):

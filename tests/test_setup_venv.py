@@ -56,6 +56,8 @@ def test_first_call_makes_and_installs_and_the_second_does_nothing(venv, capsys)
     assert venv.installs("lab") == []
     assert capsys.readouterr().out == ""
     assert all((venv.tool.VENV / name).is_file() for name in SETTINGS)
+    assert len(venv.installs("test")) == CALLS
+    assert venv.installs("lab") == []  # a level includes those below it
 
 
 @pytest.mark.parametrize("name", [*FILES[1:], *(f"tools/setup/venv_files/{name}" for name in SETTINGS)])
