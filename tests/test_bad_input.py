@@ -3,7 +3,6 @@
 import inspect
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -172,8 +171,3 @@ CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING + PARALLEL + P
 @pytest.mark.parametrize("case", CALLS, ids=lambda case: f"{case[0].__code__.co_names[0]}: {case[2]}, {case[3]}")
 def test_error_names_argument_value_and_rule(case):
     refused(*case)
-
-
-def test_whole_numbers_of_numpy_are_sizes():
-    layer = MultiHeadAttention(np.int64(3), np.int32(4), np.int64(6), np.float32(0.5), np.int64(2))
-    assert layer(ones(1, 2, 3)).shape == (1, 2, 4)

@@ -68,17 +68,6 @@ def test_someone_who_jumps_to_an_exercise_needs_no_other_cell(exercise):
         assert eval(check, names).right is True
 
 
-@each_exercise
-def test_cases_are_the_same_each_time_and_fresh(exercise):
-    ones, others = exercise.inputs(), exercise.inputs()
-    assert len(ones) >= 2
-    for one, other in zip(ones, others, strict=True):
-        for a, b in zip(one, other, strict=True):
-            if isinstance(a, torch.Tensor):
-                assert torch.equal(a, b)
-                assert a is not b
-
-
 def test_the_notebooks_hold_the_exercises_as_they_are():
     """Lessons and solutions hold what tools/notebooks/place_exercises.py would write: else, make exercises."""
     from tools.notebooks import place_exercises  # its nbformat costs a moment

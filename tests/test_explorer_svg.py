@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from explorer_page import SVG, told, words_of
+from explorer_page import SVG, told
 from PIL import Image
 
 from attention_course.explorers import ink
@@ -100,14 +100,3 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
     y, x = corners[2]
     assert pixels[y + 19, x, 3] == 0 < pixels[y + 18, x, 3]  # dropped in head 3: left empty
     assert [path for path in parsed(piece).iter(f"{SVG}path") if path.get("stroke-opacity") == "0.3"]
-
-
-def test_bars_are_as_long_as_their_numbers_and_fit_their_axis():
-    tree = parsed(drawing.bars({"a": [0.5, -0.25, 3.0]}, NAMES, limits=(-1.0, 1.0), width=300))
-    heights = {words.partition(",")[0]: float(shape.get("height")) for words, shape in told(tree)}
-    assert heights["Your"] == pytest.approx(2 * heights["journey"], abs=0.2)
-    assert heights["starts"] == pytest.approx(2 * heights["Your"], abs=0.2)  # cut off at the end of the axis
-    assert {"0.50", "-0.25", "3.00"} <= set(words_of(tree))
-    tree = parsed(drawing.bars({"a": [0.5, -1.0, 0.2]}, NAMES, limits=(-1.0, 1.0), width=300))
-    y = {text.text: float(text.get("y")) for text in tree.iter(f"{SVG}text")}
-    assert y["-1.00"] <= y["Your"] - 11  # the longest negative bar's number is above the names

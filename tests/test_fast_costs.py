@@ -42,18 +42,6 @@ def test_bytes_are_those_of_the_tensors():
     assert table_bytes(5, 2, bytes_per_number=2) == steps.scores[:1].half().nbytes
 
 
-def test_a_peak_holds_what_lives_at_the_same_time():
-    def one_after_the_other():
-        for _ in range(3):
-            torch.ones(250_000)  # a million bytes
-
-    def together():
-        return [torch.ones(250_000) for _ in range(3)]
-
-    assert peak_bytes(one_after_the_other) == pytest.approx(1e6, rel=0.01)
-    assert peak_bytes(together) == pytest.approx(3e6, rel=0.01)
-
-
 def test_the_fused_layers_memory_grows_with_the_length_the_splits_with_its_square():
     lengths, split = (256, 512, 1024), MultiHeadAttention(128, 128, 1024, 0.0, 2)
     forward, both = {}, {}

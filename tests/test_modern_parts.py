@@ -5,7 +5,7 @@ from sizes import over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_helpers import attention_scores, causal_mask, context_vectors, max_difference
-from attention_helpers.modern.parts import best_keys_mask, repeat_kv, sink_weights, window_mask
+from attention_helpers.modern.parts import best_keys_mask, sink_weights, window_mask
 from attention_helpers.modern.positions import rope_frequencies, rotate
 
 
@@ -36,13 +36,6 @@ def test_rotary_is_a_product_of_complex_numbers(sizes):
     assert max_difference(by_rope(x.float(), positions).double(), by_rope(x, positions)) < 1e-5
 
 
-def test_far_positions_are_exact_in_half_precision_too():
-    x, positions = drawn(2, 8), torch.tensor([5, 777])
-    half = by_rope(x.bfloat16(), positions)
-    assert half.dtype == torch.bfloat16
-    assert max_difference(half.double(), by_rope(x, positions)) < 0.05  # angles in bfloat16 would be off by radians
-
-
 @over_sizes
 def test_rotary_scores_depend_on_the_distance_alone(sizes):
     queries, keys = sizes.draw(2, sizes.b, sizes.num_tokens, 2 * sizes.head_dim)
@@ -50,11 +43,6 @@ def test_rotary_scores_depend_on_the_distance_alone(sizes):
     here = attention_scores(by_rope(queries, positions), by_rope(keys, positions))
     there = attention_scores(by_rope(queries, positions + shift), by_rope(keys, positions + shift))
     assert max_difference(here, there) < 1e-10
-
-
-def test_query_heads_share_a_kv_head_group_by_group():
-    x = drawn(2, 3, 4, 5)
-    assert torch.equal(repeat_kv(x, 6), x[:, [0, 0, 1, 1, 2, 2]])
 
 
 @over_sizes

@@ -71,20 +71,6 @@ def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
     assert works(crew)
 
 
-@pytest.mark.parametrize(
-    ("function", "more", "error", "said"),
-    [
-        ("total", {}, TypeError, "function must be a function, got str"),
-        (parallel_jobs.total, {"timeout": 0}, ValueError, "timeout must be above 0 seconds, got 0"),
-    ],
-)
-def test_a_job_that_cannot_run_is_refused_before_anything_starts(function, more, error, said):
-    crew = Crew(2)
-    with pytest.raises(error, match=said):
-        crew.run(function, **more)
-    assert not hasattr(crew, "workers")
-
-
 @needs_groups
 @pytest.mark.slow
 @pytest.mark.parametrize("first_job", [False, True])

@@ -30,14 +30,3 @@ def test_changed_frequencies_reach_every_layer_and_the_factor_multiplies_scores_
     ratio = first.scores[0, 0].diagonal() / plain[0].scores[0, 0].diagonal()  # at distance 0 there's no rotation
     torch.testing.assert_close(ratio, torch.full_like(ratio, 9.0), atol=0, rtol=1e-4)
     torch.testing.assert_close(model(TEXT), logits)
-
-
-@torch.no_grad()
-def test_a_loss_by_position_is_that_of_the_held_out_texts_characters():
-    model = rotary.trained()
-    losses = rotary.losses_by_position(model, TASK, length=40)
-    windows = rotary.held_out_windows(TASK, 40)
-    assert windows.shape == (23, 41)  # 1500 characters hold 22 times 64, and 41
-    assert torch.equal(windows[2], TASK.held_out[128:169])
-    right = [model(text[None, :40])[0].log_softmax(dim=-1)[7, text[8]] for text in windows]
-    assert losses[7].item() == pytest.approx(-torch.stack(right).mean().item(), abs=1e-5)

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 
 from attention_course.explorers import lesson_04, lesson_11
-from attention_helpers.training.overfitting import train
 from tools.training import make_data
 
 
@@ -15,15 +13,6 @@ def test_the_losses_and_maps_of_notebook_04_are_trained_again(tmp_path):
     with np.load(lesson_04.FILE) as stored, np.load(tmp_path / "again.npz") as again:
         for name in stored:
             np.testing.assert_allclose(again[name], stored[name], rtol=0, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_the_last_losses_and_weights_of_a_run_are_those_of_its_model():
-    run = train(0.5, lesson_04.SEED)
-    with torch.no_grad():
-        losses = [(run.model(x) - y).square().mean().item() for x, y in run.sets]
-        assert run.losses[-1].tolist() == pytest.approx(losses)
-        torch.testing.assert_close(run.maps[-1], run.model[0].steps(run.sets[0][0][:1]).weights[0])
 
 
 @pytest.mark.slow

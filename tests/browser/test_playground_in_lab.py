@@ -7,7 +7,7 @@ import shutil
 import course
 import pytest
 from kernel import Kernel
-from test_explorers_in_lab import CONTRAST, ROOM, choose_theme, still
+from test_explorers_in_lab import ROOM, still
 
 from tools.notebooks.lab import Lab
 
@@ -151,8 +151,3 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
         assert seen["cut"] == []
         assert not seen["scrolls"]
         assert seen["smallest"] >= 11
-    for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
-        choose_theme(ground.page, theme)
-        seen = still(ground, CONTRAST)
-        assert seen["dark"] == (theme == "JupyterLab Dark")
-        assert seen["contrast"] >= 4.5

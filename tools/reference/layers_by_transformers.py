@@ -1,7 +1,6 @@
 """What transformers computes: frequencies of scaled rotary positions, multi-head latent attention, the delta rule.
 
-Each case is a family, its shapes in the order in which `drawn` fills them, and what comes out. (ModernAttention is
-compared in whole models: see families_by_transformers.)
+Each case is a family, its shapes in the order in which `drawn` fills them, and what comes out.
 """
 
 import random
