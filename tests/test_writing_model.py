@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attention_helpers.training import writing
-from tools.training import train_writing_model
+from tools.training import make_data
 
 TEXT = writing.task().held_out[None, : writing.CONTEXT_LENGTH]
 
@@ -33,7 +33,7 @@ def test_a_text_comes_back_from_its_token_ids():
 
 def test_the_command_writes_what_the_notebook_reads_and_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "FILE", tmp_path / "few.npz")
-    train_writing_model.main(path=writing.FILE, steps=2)
+    make_data.writing_model(path=writing.FILE, steps=2)
     with np.load(writing.FILE) as parts:
         assert {parts[name].dtype for name in parts} == {np.dtype("float16")}
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Every explorer from data that is quick to make, for benches and tests."""
+"""Every explorer from data that is quick to make, for the tests."""
 
 from types import SimpleNamespace
 
