@@ -10,7 +10,6 @@ from torch import nn
 
 from attention_helpers import max_difference
 from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit, qk_circuit
-from attention_helpers.training.loop import Training
 
 
 def generator(seed=0):
@@ -88,41 +87,3 @@ def test_the_ov_circuit_is_what_a_digit_adds_to_the_logits_through_one_head(ques
         rows[torch.arange(num_heads) != head] = 0  # the other heads pass on nothing
         added = only.output_layer(only.attention(digits)) - only.output_layer(only.attention(0 * digits))
         torch.testing.assert_close(circuit[head].transpose(0, 1), added.view(4, questions, 4), atol=1e-6, rtol=1e-5)
-
-
-def finds_its_own(circuit):
-    """Whether the largest number of each row is on the diagonal, for circuits (..., n, n)."""
-    return (circuit.argmax(dim=-1) == torch.arange(circuit.shape[-1])).all(dim=-1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1003))  # notebook 07's seed is 0, its other tests use 1 to 9
-def test_a_trained_head_matches_each_letter_with_itself_and_passes_on_each_digit(seed):
-    torch.manual_seed(seed)
-    training = Training(LookupModel(LookupTask()), LookupTask(), seed=seed, keep=False)
-    for _ in range(200):
-        training.take_step()
-        if training.step >= 50:
-            assert finds_its_own(qk_circuit(training.model)).all(), training.step
-            assert finds_its_own(ov_circuit(training.model)).all(), training.step
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1003))
-def test_each_of_two_heads_takes_one_question(seed):
-    torch.manual_seed(seed)
-    task = LookupTask(questions=2)
-    training = Training(LookupModel(task, num_heads=2), task, learning_rate=5e-3, seed=seed, keep=False)
-    for _ in range(350):
-        training.take_step()
-        if training.step >= 100 and training.step % 10 == 0:
-            qk, ov = qk_circuit(training.model), ov_circuit(training.model)
-            matched, answered = (each.diagonal(dim1=-2, dim2=-1).mean(dim=-1).argmax(dim=1) for each in (qk, ov))
-            assert matched.equal(answered), training.step
-            assert matched.unique().numel() == 2, training.step
-            assert finds_its_own(qk)[range(2), matched].all(), training.step
-            assert finds_its_own(ov)[range(2), matched].all(), training.step
-    for own, other in (
-        each.diagonal(dim1=-2, dim2=-1).mean(dim=-1).sort(descending=True).values.T for each in (qk, ov)
-    ):
-        assert (other < own / 3).all()  # it hardly reacts to the other question

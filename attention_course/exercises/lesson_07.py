@@ -1,11 +1,10 @@
-"""Exercises of notebook 07: a training step, a map, a control, and too few heads."""
+"""Exercises of notebook 07: a map, what digits become, a control, and too few heads."""
 # After a change: make exercises, then make refresh NOTEBOOK=07
 
 import inspect
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from attention_helpers.training.lookup import LookupTask
 
@@ -26,9 +25,9 @@ def lookups(generator):
 map_to_come = Exercise(
     name="map_to_come",
     title="The map to come",
-    prompt="`x`, `answers` is a batch of a `LookupTask` with one question. Write the row of weights that a perfect "
-    "head gives to the question: 1.0 for the pair asked for, and 0.0 for all other tokens. In a pair a letter is "
-    "a symbol below `letters`, and in the question it's `letters` higher. You don't need every argument.",
+    prompt="Write the row of weights that a perfect head gives to the question: 1.0 for the pair asked for, and 0.0 "
+    "for all other tokens. A letter is a symbol below `letters` (here 4) in a pair, and `letters` higher in a "
+    "question. You don't need every argument.",
     solution=question_row,
     cases=lookups,
     mistakes={
@@ -41,7 +40,7 @@ map_to_come = Exercise(
         (
             "shares the weight among pairs with the answer",
             "(x[:, :, 0] == x[:, -1:, 0] - letters).float()",
-            "F.normalize((x[:, :, 1] == answers + 3 * letters).float(), p=1)",
+            "torch.nn.functional.normalize((x[:, :, 1] == answers + 3 * letters).float(), p=1)",
         ): """
             You share the weight among all pairs with the right digit. Which one of them has the letter asked for?""",
         ("leaves the question out", ".float()", ".float()[:, :-1]"): """
@@ -65,118 +64,59 @@ map_to_come = Exercise(
 )
 
 
-def training_step(model, optimizer, loss_function, x, answers):
-    """Move the model once, and return its loss before that, a number."""
-    optimizer.zero_grad()
-    loss = loss_function(model(x), answers)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
+def digits_to_logits(digit, W_value, out_proj, output_layer):
+    """Logits (n, answers) that digits add through a head, from embeddings (n, width) and three nn.Linear."""
+    return W_value(digit) @ out_proj.weight.T @ output_layer.weight.T
 
 
-class GradientDescent:
-    """zero_grad and step as in torch.optim, whose first use takes longer than a check may; it counts its steps."""
-
-    def __init__(self, model, rate):
-        self.parameters, self.rate, self.steps = list(model.parameters()), rate, 0
-
-    def zero_grad(self, set_to_none=True):
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def step(self):
-        self.steps += 1
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                parameter -= self.rate * parameter.grad
+def heads_with_output_layers(generator):
+    for n, width, d_out, answers in ((4, 6, 2, 4), (5, 3, 3, 5), (3, 3, 3, 3), (2, 4, 1, 6)):
+        layers = nn.Linear(width, d_out, bias=False), nn.Linear(d_out, d_out), nn.Linear(d_out, answers)
+        for parameter in (each for layer in layers for each in layer.parameters()):
+            parameter.data = torch.randn(parameter.shape, generator=generator)
+        yield torch.randn(n, width, generator=generator), *layers
 
 
-def small_tasks(generator):
-    for b, d_in, d_out, rate in ((4, 3, 2, 0.1), (6, 2, 5, 0.5), (1, 1, 1, 0.2)):
-        x = torch.randn(b, d_in, generator=generator)
-        yield x, torch.randn(b, d_out, generator=generator), rate
-        if d_out > 1:
-            yield x, torch.randint(d_out, (b,), generator=generator), rate
-
-
-def three_steps(step, x, answers, rate):
-    """What three steps leave, in a model that has gradients from elsewhere to begin with."""
-    labels = answers.dtype == torch.long
-    width = int(answers.max()) + 1 if labels else answers.shape[1]
-    model, passes = nn.Linear(x.shape[1], width), []
-    for n, parameter in enumerate(model.parameters(), 1):
-        parameter.data = torch.linspace(-1, n, parameter.numel()).view(parameter.shape)
-        parameter.grad = torch.ones_like(parameter)
-    model.weight.register_hook(passes.append)
-    optimizer = GradientDescent(model, rate)
-    losses = [step(model, optimizer, F.cross_entropy if labels else F.mse_loss, x, answers) for _ in range(3)]
-    return {
-        "losses": losses,
-        "parameters": tuple(parameter.detach() for parameter in model.parameters()),
-        "number of backward passes": len(passes),
-        "number of optimizer steps": optimizer.steps,
-        "losses that keep a graph": sum(getattr(loss, "requires_grad", False) for loss in losses),
-    }
-
-
-def forgets_only_after_the_step(model, optimizer, loss_function, x, answers):
-    loss = loss_function(model(x), answers)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss.item()
-
-
-def steps_before_backward(model, optimizer, loss_function, x, answers):
-    loss = loss_function(model(x), answers)
-    optimizer.step()
-    optimizer.zero_grad()
-    loss.backward()
-    return loss.item()
-
-
-one_training_step = Exercise(
-    name="one_training_step",
-    title="A training step",
-    prompt="Take one step of training. The loss is `loss_function(model(x), answers)`, and `optimizer` has the same "
-    "methods as AdamW. Return this batch's loss before the step, as a number (`item()`). The parameters may have "
-    "old gradients when you start: don't let them count.",
-    solution=training_step,
-    cases=small_tasks,
-    call=three_steps,
+ov_table = Exercise(
+    name="ov_table",
+    title="What does a digit become?",
+    prompt="Return a table with one row per digit, the logits that it adds: its embedding passes through `W_value`, "
+    "`out_proj` and `output_layer`. Leave out their biases, which are the same for every digit.",
+    solution=digits_to_logits,
+    cases=heads_with_output_layers,
     mistakes={
-        ("never forgets", "    optimizer.zero_grad()\n", ""): """
-            You never forget old gradients. `backward` adds to what's there, so what does each step move along?""",
-        ("forgets only after the step", forgets_only_after_the_step): """
-            Forgetting after the step keeps your own steps apart. But what happens to old gradients in your first
-            step?""",
-        ("steps before backward", steps_before_backward): """
-            You move before this batch has any gradients. Whose gradients does your step use?""",
-        ("steps without gradients", "loss.backward()", "loss.backward()\n    optimizer.zero_grad()"): """
-            Your `step` comes after `zero_grad`, with no `backward` between them. Which gradients can it use then?""",
-        ("takes no step", "    optimizer.step()\n", ""): """
-            The gradients are right, but nothing moves the parameters. Do you call `optimizer.step`, with
-            parentheses?""",
-        ("doesn't go backward", "    loss.backward()\n", ""): """
-            There are no gradients, so nothing moves. Which method of the loss computes them?""",
-        ("returns the loss after the step", "loss.item()", "loss_function(model(x), answers).item()"): """
-            The model moves as it should, but you return the loss after the step. When do you have to compute the one
-            before?""",
-        ("returns the loss with its graph", "loss.item()", "loss"): """
-            Everything is right except what you return: a tensor that keeps the graph it was computed with. A list of
-            such losses would keep all graphs in memory. Which method gives the number?""",
+        (
+            "keeps the biases",
+            "W_value(digit) @ out_proj.weight.T @ output_layer.weight.T",
+            "output_layer(out_proj(W_value(digit)))",
+        ): """
+            Your logits include the biases. Which attribute of an `nn.Linear` holds only its matrix?""",
+        (
+            "keeps the last bias",
+            "W_value(digit) @ out_proj.weight.T @ output_layer.weight.T",
+            "output_layer(W_value(digit) @ out_proj.weight.T)",
+        ): """
+            One bias is left. Which of your calls adds it?""",
+        ("leaves out_proj out", " @ out_proj.weight.T", ""): """
+            You go from values straight to logits. What does `MultiHeadAttention` do with its context vectors before it
+            returns them?""",
+        ("doesn't transpose out_proj", "out_proj.weight.T", "out_proj.weight"): """
+            An `nn.Linear` multiplies by its weight transposed. Where does your product differ from that?""",
+        (
+            "puts digits in columns",
+            "return ",
+            "return output_layer.weight @ out_proj.weight @ W_value(digit).T\n    return ",
+        ): """
+            Your table has a column per digit. Which dimension should come first?""",
     },
     hints=[
-        "There are four things to do before you return: forget, compute the loss, go backward, move. Which one needs "
-        "which?",
-        "`backward` adds its gradients to those that are there, and `step` uses all that's there.",
-        "`optimizer.zero_grad()`, then the loss, `loss.backward()`, `optimizer.step()`, and return `loss.item()`.",
+        "If a head gives a digit all its weight, the context vector is that digit's value. What comes after it?",
+        "`W_value(digit)` is (n, d_out), `out_proj.weight` (d_out, d_out), and `output_layer.weight` (answers, d_out).",
+        "Multiply by `out_proj.weight.T`, then by `output_layer.weight.T`.",
     ],
-    why="`backward` adds, so old gradients must be forgotten before it, and `step` uses the gradients, so it comes "
-    "after it. That way a step depends only on this batch, on the parameters, and on what the optimizer "
-    "remembers.",
-    moral="`Training.take_step` does the same, and keeps the losses in a list.",
+    why="If a head gives a pair all its weight, it passes on the pair's value, and three matrices in a row are one "
+    "matrix. Biases add the same to each row, so they can't tell digits apart.",
+    moral="If the head gives a pair less weight, its row counts that much less, because everything here is linear.",
 )
 
 
@@ -326,5 +266,5 @@ too_few_heads = Exercise(
 )
 
 
-EXERCISES = [one_training_step, map_to_come, control_run, too_few_heads]
+EXERCISES = [map_to_come, ov_table, control_run, too_few_heads]
 progress = Progress(EXERCISES)
