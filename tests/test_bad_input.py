@@ -27,7 +27,7 @@ from attention_helpers import (
     plots,
     show_source,
 )
-from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention, TorchAttention
+from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention
 from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import ModernAttention, RollingCache
@@ -132,7 +132,6 @@ FAST = [
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
     (lambda: FusedMultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
     (lambda: FusedMultiHeadAttention.from_split(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAtt"),
-    (lambda: TorchAttention(MULTI), ValueError, "d_in", "got d_in=3, d_out=4", "must equal d_out"),
     (lambda: flops(0, 3, 4), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: flops_per_cached_byte(12, 5), ValueError, "num_kv_heads", "got 5 and 12", "divide num_heads"),
     (lambda: timed({}, warm=-1), ValueError, "warm", "got -1", "at least 0"),

@@ -6,20 +6,18 @@ from functools import partial
 
 import pytest
 import torch
-from sizes import build, over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention_helpers import MultiHeadAttention, max_difference
+from attention_helpers import MultiHeadAttention
 from attention_helpers.fast import costs
-from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAttention
+from attention_helpers.fast.attention import FusedMultiHeadAttention
 from attention_helpers.fast.costs import (
     cache_bytes,
     flops,
     flops_per_cached_byte,
     parameters,
     peak_bytes,
-    slope,
     table_bytes,
     timed,
 )
@@ -81,16 +79,10 @@ def test_the_fused_layers_memory_grows_with_the_length_the_splits_with_its_squar
         with torch.no_grad():
             forward[name] = [peak_bytes(layer, torch.randn(1, n, 128)) for n in lengths]
         both[name] = peak_bytes(lambda layer=layer: layer(torch.randn(1, 512, 128)).sum().backward())
-    assert slope(lengths, forward["split"]) > 1.6
-    assert slope(lengths, forward["fused"]) < 1.2
+    assert forward["split"][-1] > 9 * forward["split"][0]  # 4 times the length
+    assert forward["fused"][-1] < 5 * forward["fused"][0]
     assert both["split"] > 3 * table_bytes(512, 2)  # three score matrices exist at once
     assert both["fused"] < 2 * table_bytes(512, 2)
-
-
-def test_slope():
-    assert slope([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
-    assert slope([1, 10], [5, 5]) == pytest.approx(0)
-    assert slope([1, 2, 4, 8], [1, 4, 16, 8]) == pytest.approx(1.1)  # least squares, not the ends
 
 
 def test_times_are_taken_in_turns_after_the_warm_runs(monkeypatch):
@@ -104,14 +96,6 @@ def test_times_are_taken_in_turns_after_the_warm_runs(monkeypatch):
     found = timed({name: partial(longer_each_time, name) for name in "ab"}, runs=3, warm=2)
     assert found == {"a": [5.0, 7.0, 9.0], "b": [6.0, 8.0, 10.0]}
     assert calls == ["a", "b"] * 5
-
-
-@over_sizes
-def test_torchs_own_computes_the_same(sizes):
-    sizes = sizes._replace(d_in=sizes.d_out)  # torch's layer requires it
-    split, x = build("MultiHeadAttention", sizes).double(), sizes.x()
-    assert max_difference(TorchAttention(split)(x), split(x)) < 1e-10
-    assert max_difference(TorchAttention(split).eval()(x), split(x)) < 1e-10
 
 
 @pytest.mark.slow  # starts torch again

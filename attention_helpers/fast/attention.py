@@ -116,34 +116,3 @@ class FusedMultiHeadAttention(nn.Module):
         fused.join([getattr(split, name) for name in PARTS])
         fused.out_proj.load_state_dict(split.out_proj.state_dict())
         return fused.train(split.training)
-
-
-class TorchAttention(nn.Module):
-    """A causal nn.MultiheadAttention with the weights of a MultiHeadAttention, called in the fastest correct way.
-
-    x: (b, num_tokens, d_in) with d_in = d_out, as torch's layer requires. Returns (b, num_tokens, d_out). It always
-    has biases for queries, keys and values; if split has none, they are 0.
-    Errors: TypeError for any other kind of layer; ValueError if d_in isn't d_out.
-    """
-
-    def __init__(self, split):
-        super().__init__()
-        if not isinstance(split, MultiHeadAttention):
-            raise TypeError(f"split must be a MultiHeadAttention, got {type(split).__name__}")
-        if split.d_in != split.d_out:
-            raise ValueError(f"d_in must equal d_out for torch's layer, got d_in={split.d_in}, d_out={split.d_out}")
-        self.attention = nn.MultiheadAttention(split.d_out, split.num_heads, batch_first=True)
-        self.attention.to(split.W_query.weight)
-        three = split.W_query, split.W_key, split.W_value
-        with torch.no_grad():
-            self.attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in three]))
-            self.attention.in_proj_bias.zero_()
-            if split.W_query.bias is not None:
-                self.attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))
-        self.attention.out_proj.load_state_dict(split.out_proj.state_dict())
-        hide = nn.Transformer.generate_square_subsequent_mask(split.context_length)
-        self.register_buffer("hide", hide.to(split.W_query.weight), persistent=False)
-
-    def forward(self, x):
-        hide = self.hide[: x.shape[1], : x.shape[1]]  # a float mask, because a boolean one takes a slower path
-        return self.attention(x, x, x, attn_mask=hide, is_causal=True, need_weights=False)[0]
