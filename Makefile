@@ -19,7 +19,7 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models character-models rotary-models overfitting long-texts figures bench upgrade clean
+	refresh lookup-models character-models writing-model rotary-models overfitting long-texts figures upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -91,9 +91,9 @@ format: ## let ruff mend and format code and notebooks
 	$(BIN)/python -m ruff check --fix
 	$(BIN)/python -m ruff format
 
-mutants: ## break the exercises' solutions in many ways, and see that each check notices (EXPLORER=lesson_03 for what an explorer says)
+mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants.$(if $(EXPLORER),explorer_mutants $(EXPLORER),exercise_mutants)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants.exercise_mutants $(ARGS)
 
 course: ## write what notebooks/course.toml says into README and the notebooks
 	$(ENSURE) test
@@ -110,32 +110,32 @@ refresh: ## execute the course's notebooks and store their outputs (NOTEBOOK=03 
 
 lookup-models: ## train data/lookup_models.npz again, the weights that explorers offer as trained (a minute)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.train_lookup_models
+	$(BIN)/python -m tools.training.make_data lookup_models
 
 character-models: ## train data/character_models.npz again, with which notebook 08 opens (10 seconds)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.train_character_models
+	$(BIN)/python -m tools.training.make_data character_models
+
+writing-model: ## train data/writing_model.npz again, with which notebook 10 writes (half a minute)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.make_data writing_model
 
 rotary-models: ## train data/rotary_models.npz again, which notebook 11 reads past their training length (half a minute)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.train_rotary_models
+	$(BIN)/python -m tools.training.make_data rotary_models
 
 overfitting: ## train data/overfitting.npz again, whose losses notebook 04 shows (a few seconds)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.train_overfitting
+	$(BIN)/python -m tools.training.make_data overfitting
 
 long-texts: ## measure data/long_texts.npz again, which notebook 11's explorer shows (half a minute)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.measure_long_texts
+	$(BIN)/python -m tools.training.make_data long_texts
 
 figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, 100 MB)
 	$(ENSURE) test
 	$(BIN)/python -m pip install --quiet --prefix build/reference -c constraints.txt -r tools/reference/requirements.txt
 	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 PYTHONPATH=$$(echo build/reference/lib/python*/site-packages) $(BIN)/python -m tools.reference.make_figures
-
-bench: ## time the explorers: a new one, and a move of each control (ARGS=QKVExplorer for one)
-	$(ENSURE) test
-	$(BIN)/python -m tools.bench.explorers $(ARGS)
 
 REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt classroom/requirements.txt
 

@@ -78,14 +78,11 @@ def check_tensor(name, value, ranks=None, layout="(..., num_tokens, d_in)"):
         raise ValueError(f"{name} must have the shape {layout}, got {tuple(value.shape)}")
 
 
-def check_cached(cache, new, layout, kept=None):
-    """Check that a cache's keys and values fit the `new` keys, (b, heads, num_tokens, head_dim).
-
-    kept: how many tokens the cache should hold. Without it, the keys can be of any number, and the values must match.
-    """
+def check_cached(cache, new, kept):
+    """Check that the keys and values of `kept` tokens in a cache fit the `new` keys, (b, heads, num_new, head_dim)."""
     for name, part in {"keys": cache.keys, "values": cache.values}.items():
-        check_tensor(f"cache.{name}", part, ranks=(4,), layout=layout)
-        expected = *new.shape[:2], cache.keys.shape[2] if kept is None else kept, new.shape[3]
+        check_tensor(f"cache.{name}", part, ranks=(4,), layout="(b, num_kv_heads, kept, head_dim)")
+        expected = *new.shape[:2], kept, new.shape[3]
         if part.shape != expected:
             raise ValueError(f"cache must hold {name} of shape {expected}, got {tuple(part.shape)}")
         if (part.dtype, part.device) != (new.dtype, new.device):

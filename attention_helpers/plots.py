@@ -13,7 +13,6 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap, Normalize, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from PIL import Image
 
 SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
@@ -127,18 +126,6 @@ def draw_influence(ax, values, tokens, title="", *, limits=None):
         corners = zip((last, -0.5), (last, last - 1), *stairs, strict=True)
         ax.fill(*corners, fill=False, edgecolor=ABOVE, linewidth=2, zorder=3, clip_on=False)  # above the axes' frame
     return heatmap
-
-
-def draw_cells(ax, values, heads, rows, title=""):
-    """Numbers in cells that have the colours of heads. values, heads: (rows, columns), which head each cell is of."""
-    values, heads = as_table(values, rows=rows), as_table(heads).astype(int)
-    for (i, j), value in np.ndenumerate(values):
-        ax.add_patch(Rectangle((j, i), 1, 1, facecolor=to_rgba(head_colour(heads[i, j]), 0.35), edgecolor="0.6"))
-        ax.text(j + 0.5, i + 0.5, f"{value:g}", ha="center", va="center", fontsize=9)
-    ax.set(xlim=(0, values.shape[1]), ylim=(values.shape[0], 0), aspect="equal", frame_on=False, xticks=[])
-    ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
-    ax.tick_params(length=0)
-    ax.set_title(title, fontsize=10)
 
 
 def span(values):

@@ -65,7 +65,7 @@ def check_qkv(e, made):
     weights, values, queries, keys = torch.softmax(x @ x.T, dim=-1), x, x, x
     if made != "embeddings":
         queries, keys = x[:, :3], x @ (10 * torch.eye(7)[:, :3] - 10 * (made == "matrices") * torch.eye(7)[:, 6:])
-        weights, values = torch.softmax(queries @ keys.T / 3**0.5, dim=-1), x[:, 3:6]
+        weights, values = torch.softmax(queries @ keys.T, dim=-1), x[:, 3:6]
     assert_close(state.weights, weights)
     assert_close(state.read, (weights @ values)[3])
     check_maps(e, weights[None], tokens)
@@ -84,8 +84,8 @@ def check_scaling(e, d_k, seed, scaling):
     scale = d_k**-0.5 if scaling else 1.0
     assert torch.equal(state.weights, attention_weights(state.scores, scale=scale))
     variance, entropy = (state.scores * scale).var(), bits(state.weights)
-    check_maps(e, state.scores[None], TOKENS, "{} meets {}", limit=state.scores.abs().max())
-    check_maps(e, state.weights[None], TOKENS)
+    check_maps(e, state.scores[None], "123456", "query {} meets key {}", limit=state.scores.abs().max())
+    check_maps(e, state.weights[None], "123456", "query {} reads key {}")
     assert tips(e, ", entropy: ") == near(entropy, off=1e-3)
     long = [float(bar.get("width")) for words, bar in told(tree_of(e)) if ", entropy: " in words]
     assert long == near(74 * entropy / np.log2(6), off=0.1)  # the room up to an even row's

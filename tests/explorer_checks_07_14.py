@@ -1,12 +1,10 @@
 """What the explorers of lessons 7 to 10 must show in any state, recomputed with layers or with torch's functions."""
 
 import html
-import math
-import re
 
 import pytest
 import torch
-from explorer_page import SVG, check_arcs, check_claim, check_maps, near, numbers, readouts, told, tree_of, words_of
+from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, told, tree_of, words_of
 from torch.testing import assert_close
 
 from attention_course.explorers.lesson_13 import plain
@@ -63,11 +61,7 @@ def check_learning(e, step, example):
         reads = zip(words, row, strict=True)
         rows += [head, *(number for word, weight in reads for number in (*numbers(word), weight))]
     assert numbers(e.alt) == near(step, RUN.snapshots[-1].step, snapshot.loss, snapshot.accuracy, rows)
-    first, second = [f"{pair[-1]} (from {pair})" for pair in state.asked]
-    check_claim(readouts(e)["right answers"], f"{first} and {second}")
     check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
-    said = f"After {step} of … loss is {snapshot.loss:.2f} nats; the accuracy is …"
-    check_claim(e.alt, f"{said} question {words[6]} reads. By head 1: …")
 
 
 def likeliest(shares, comes, count):
@@ -83,7 +77,7 @@ def check_text(e, text, back):
     token_ids = torch.tensor([[task.vocabulary.index(character) for character in read]])
     assert state.place == n - 1 - back
     comes = task.vocabulary.index(read[n - back]) if back else None
-    maps, hidden, bars, expected, best, words = [], [], [], [], [], words_of(tree_of(e))
+    maps, hidden, bars, expected = [], [], [], []
     for name, model in models.items():
         weights, shares = state.readings[name]
         assert_close(weights, model.maps(token_ids)[0])
@@ -92,28 +86,15 @@ def check_text(e, text, back):
         maps.append(weights)
         hidden.append((future & (name == "masked")).expand_as(weights))
         bars += likeliest(shares, comes, 8)
-        best.append(", ".join(f"{sign}: {share:.2f}" for sign, share in likeliest(shares, comes, 5)))
         expected.append(shares[comes] if back else None)
-        assert f"{name} model: what “{names[state.place]}” reads" in words
-    assert words.count("probability of the next character" + ", ✓ comes" * (back > 0)) == 2
     heads = [*HEAD_COLOURS[: len(maps[0])]]
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(hidden), colours=2 * heads)
     check_arcs(e, [weights[:, state.place] for weights in maps], names, state.place)
-    assert (
-        min(float(y) for y in re.findall(r"[QC]\S+ (-?[\d.]+) ", e.svg)) > -35
-    )  # no arc leaves its 60 px, twice as high
     shown = [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words]
     assert shown == [f"{sign}, probability: {number(share, 4)}" for sign, share in bars]
-    comes = "nothing comes yet"
     if back:
-        comes, losses = f"comes “{names[n - back]}”", [-share.log() for share in expected]
         likely = "“{}” comes next: the masked model gives it {:.2f}, the leaky model has read it: {:.2f}"
         check_claim(e.said, likely.format(names[n - back], *expected))
-        [(about, said)] = readouts(e).items()
-        check_claim(
-            f"{about} {said}", "loss for “{}” masked {:.2f} nats, leaky {:.2f} nats".format(names[n - back], *losses)
-        )
-    assert e.alt == f"After “{read[: n - back]}” {comes}; the models expect: masked: {best[0]}. leaky: {best[1]}."
 
 
 def check_cost(e, num_tokens, num_heads, width, bytes):
@@ -127,12 +108,6 @@ def check_cost(e, num_tokens, num_heads, width, bytes):
     assert state.measured == (MEASURED if known else {})
     assert ("peak" in e.svg) == known
     assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, 2 * 2 * n * n * width / total)
-    rects = [shape for _, shape in told(tree_of(e)) if shape.tag == f"{SVG}rect"]
-    x, y, squares = ([float(rect.get(name)) for rect in rects] for name in ("x", "y", "width"))
-    assert x[0] + squares[0] < x[1] == x[2]
-    assert y[1] + squares[1] < y[2]
-    held = (4 * width * width + width) * bytes
-    assert [side**2 / squares[2] ** 2 for side in squares[:2]] == near(state.table / held, state.cache / held, off=0.2)
 
 
 def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
@@ -150,13 +125,6 @@ def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
     early = [n for n in kept if window and n < first]
     assert parts == [len(part) for part in (early, kept[len(early) :]) if part]
     assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
-    curves = {words: shape.get("d")[1:].split("L") for words, shape in told(tree_of(e)) if shape.get("d")}
-    this, full = (
-        [float(spot.split()[1]) for spot in curves[name]] for name in ("this cache", "32 KV heads, no window")
-    )
-    lengths = torch.tensor([2.0**n for n in range(10, 18)])
-    held = lengths.clamp(max=window - 1 + first) if window else lengths
-    assert this == near(full[0] - (held * num_kv_heads / 32 / 1024).log2() * (full[0] - full[-1]) / 7, off=0.1)
 
 
 def check_models(e, model, num_tokens, kind):
@@ -171,24 +139,14 @@ def check_models(e, model, num_tokens, kind):
         f"At {num_tokens:,} tokens {model} keeps {total / num_tokens / 1024:.3g} KiB per token, "
         f"{size:.{2 if unit == 'GiB' else 1}f} {unit} in all"
     )
-    circles = {words.partition(":")[0]: (words, shape) for words, shape in told(tree_of(e)) if shape.get("r")}
+    circles = {words.partition(":")[0]: words for words, shape in told(tree_of(e)) if shape.get("r")}
     assert {*circles} == {*rows}
-    for name, (words, circle) in circles.items():
+    for name, words in circles.items():
         there = min(at, len(kept[name]) - 1)
         each = kept[name][there] / lengths[there] / 1024
         assert f"{each:.3g} KiB per token at {lengths[there]:,} tokens. Source: {rows[name]['source']}" in words
-        spot = float(circle.get("cx")), float(circle.get("cy"))
-        assert spot == pytest.approx((64 + there * 44.8, 320 - math.log2(each / 16) * 49), abs=0.1)
-        assert circle.get("r") == ("7" if name == model else "4.5")
     groups = [group for group in tree_of(e).iter() if group.get("opacity")]
     lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}
-    marks = [group[0] for group in tree_of(e).iter(f"{SVG}g") if group.get("transform")]
-    key = {words.split()[0]: mark.attrib for words, mark in zip(words_of(tree_of(e))[-4:], marks, strict=True)}
-    for curve, *_, label in groups:  # the name of a line that ends early is below its end
-        [other] = {layer["kind"].split()[-1] for layer in rows[label.text]["layers"]} - {"full"} or {"full"}
-        width, weight = ("3", "bold") if label.text == model else ("1.6", "normal")
-        assert curve.attrib | key[other] | {"d": curve.get("d"), "stroke-width": width} == curve.attrib
-        assert (label.get("font-weight"), label.get("x")) == (weight, "64" if "GPT" in label.text else "543")
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
     assert lit == has | {model} == state.lit | {model}
     assert {*e.alt.partition("Faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
@@ -248,18 +206,5 @@ def check_reading(e, text, layer, head, token, ablate):
     for kind, shares in (("all heads", state.shares[0]), ("ablated", state.shares[1] if state.ablate else [])):
         shown = [words for words, _ in told(tree_of(e)) if f", {kind}: " in words]
         assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, shares, strict=False)]
-    words = [word.replace(" ", "·") for word in MODEL.words(token_ids[0])]
-    row = state.maps[layer, head, token].topk(min(3, len(words)))
-    reads = [f"{words[place]} {most:.2f}" for most, place in zip(*row, strict=True)]
-    assert all(f"{share:.2f}" in e.said for share in (state.shares[:, 0] if state.ablate else row.values[:1]))
-    whole, without = (", ".join(map("{} {:.2f}".format, after, shares)) for shares in state.shares.tolist())
-    first = sum(table[1:, 0].mean() > 0.5 for table in state.maps.flatten(0, 1))  # NaN for a single token
-    said = (
-        f"{len(words)} tokens. In layer {layer}, head {head}, token {token}, {words[token]}, reads {', '.join(reads)}"
-    )
-    said += f". Next, with all heads: {whole}; with {len(state.ablate)} ablated: {without}. "
-    check_claim(e.alt, f"{said}{first} of 8 heads give the first token more than half…")
-    shown, title = " ".join(words_of(tree_of(e))), f"likely next tokens after “{words[token]}”"
-    assert all(each in shown for each in (f"layer {layer}, head {head}", title, "layer →", "all 8 heads: click one"))
-    assert ("masked" in shown) == (len(words) > 1)
-    assert ("key →" in shown) == (len(words) < 19)  # more names than fit
+    most = state.maps[layer, head, token].max()
+    assert all(f"{share:.2f}" in e.said for share in (state.shares[:, 0] if state.ablate else [most]))

@@ -3,7 +3,6 @@
 import inspect
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -27,13 +26,10 @@ from attention_helpers import (
     plots,
     show_source,
 )
-from attention_helpers.fast.attention import Cache, FusedMultiHeadAttention
-from attention_helpers.fast.costs import flops, flops_per_cached_byte, timed
-from attention_helpers.modern.latent import LatentAttention
-from attention_helpers.modern.layers import ModernAttention, RollingCache
-from attention_helpers.modern.parts import repeat_kv, window_mask
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
-from attention_helpers.parallel.count import bytes_held, bytes_sent
+from attention_helpers.fast.attention import FusedMultiHeadAttention
+from attention_helpers.modern.layers import ModernAttention
+from attention_helpers.modern.parts import repeat_kv
+from attention_helpers.modern.positions import rope_frequencies, rotate
 from attention_helpers.parallel.heads import fewer_heads
 from attention_helpers.parallel.ring import own_tokens, zigzag
 from attention_helpers.training import rotary
@@ -96,116 +92,70 @@ def flat():
     return SelfAttention_v2(3, 2)
 
 
-X, HIDE, LATER = ones(1, 2, 3), ones(3, 3) > 0, ones(4, 2, device="meta")
+X, HIDE = ones(1, 2, 3), ones(3, 3) > 0
 # call, exception, argument, the value it got, the rule
 CORE = [
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
-    (lambda: Dropout(0.5, 123), TypeError, "generator", "got int", "torch.Generator or None"),
     (lambda: causal_mask(0), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
     (lambda: attention_weights(ones(2, 2), causal_mask(3)), ValueError, "mask", "got (3, 3)", "broadcast to scores"),
-    (lambda: attention_weights(ones(2)), ValueError, "scores", "got (2,)", "num_queries, num_keys"),
-    (lambda: attention_weights(ones(2, 2), scale=NAN), ValueError, "scale", "got nan", "finite"),
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
-    (lambda: attention_scores(ones(4, 2), LATER), ValueError, "queries and keys", "meta", "device"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
 ]
 PROBES = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
-    (lambda: influence(flat(), ones(0, 3)), ValueError, "x must", "got (0, 3)", "at least one token"),
     (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
-    (lambda: influence(flat(), ones(6, 3), size=0), ValueError, "size", "got 0", "not be 0"),
-    (lambda: influence(torch.sum, ones(6, 3)), ValueError, "layer", "got ()", "one row per token, 6"),
     (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
     (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
-    (lambda: find_leak(lambda x: x / 0, ones(2, 3)), ValueError, "layer(x) must", "got 6", "finite"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
 ]
 OTHERS = [
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey, lookup, two_lookups"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
 ]
-MULTI, FUSED = (kind(3, 4, 6, 0.0, 2) for kind in (MultiHeadAttention, FusedMultiHeadAttention))
-NEXT, KEYS = ones(1, 3, 3), ones(1, 2, 4, 2)
+MULTI = MultiHeadAttention(3, 4, 6, 0.0, 2)
 FAST = [
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
-    (lambda: FusedMultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
     (lambda: FusedMultiHeadAttention.from_split(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAtt"),
-    (lambda: flops(0, 3, 4), ValueError, "num_tokens", "got 0", LEAST),
-    (lambda: flops_per_cached_byte(12, 5), ValueError, "num_kv_heads", "got 5 and 12", "divide num_heads"),
-    (lambda: timed({}, warm=-1), ValueError, "warm", "got -1", "at least 0"),
-    (lambda: FUSED.step(NEXT, Cache(KEYS, KEYS[:, :, :3])), ValueError, "values", "got (1, 2, 3, 2)", "(1, 2, 4, 2)"),
-    (lambda: FUSED.step(NEXT, (KEYS, KEYS)), TypeError, "cache", "got tuple", "Cache that step returned, or None"),
-    (lambda: FUSED.step(NEXT, Cache(KEYS, KEYS)), ValueError, "tokens together", "got 4 and 3", "context_length=6"),
 ]
 ROWS, TURNS, SCORES, HEADS = torch.arange(2), rope_frequencies(2), ones(2, 3, 3), ones(1, 2, 2, 2)
 PARTS = [
     (lambda: rotate(X, ROWS, ones(2)), ValueError, "frequencies", "got 2", "at most head_dim / 2 = 1.5"),
-    (lambda: rotate(X, ROWS, TURNS, NAN), ValueError, "factor", "got nan", "finite"),
     (lambda: rotate(X, ROWS.float(), TURNS), TypeError, "positions", "got torch.float32", "whole numbers"),
-    (lambda: rotate(X, torch.arange(4), TURNS), ValueError, "positions", "got (4,)", "broadcast to (1, 2)"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
-    (lambda: rope_frequencies(4, 0), ValueError, "base", "got 0", "finite and above 0"),
-    (lambda: llama3_frequencies(TURNS, 8, 64, 4, 4), ValueError, "low", "got low=4, high=4", "below high"),
-    (lambda: yarn_frequencies(TURNS, 8, 64, 1e4, fast=1), ValueError, "slow", "got slow=1.0, fast=1", "below fast"),
     (lambda: repeat_kv(SCORES, 5), ValueError, "num_kv_heads", "got num_kv_heads=2", "divide num_heads"),
-    (lambda: window_mask(3, 2, -1), ValueError, "past", "got -1", "at least 0"),
 ]
 MODERN = ModernAttention(3, 8, 4, 2, window=3)
-LATENT = LatentAttention(3, 4, 2, d_latent=2, d_key=2, d_value=2, d_rope=2)
 LAYERS = [
     (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_kv_heads", "got num_kv_heads=3", "divide num_heads"),
-    (lambda: ModernAttention(3, 8, 8, 2), ValueError, "head_dim", "got 1", "even"),
     (lambda: ModernAttention(3, 8, 4, 2, qk_norm="head"), TypeError, "qk_norm", "got 'head'", FLAG),
-    (lambda: LatentAttention(3, 4, 2, 2, 2, 2, 3), ValueError, "head_dim", "got 3", "even"),
     (lambda: MODERN(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
-    (lambda: MODERN(X[:, :0]), ValueError, "x must", "got (1, 0, 3)", "at least one token"),
     (lambda: MODERN(X, HIDE), ValueError, "mask", "got (3, 3)", "broadcast to scores (1, 4, 2, 2)"),
-    (lambda: MODERN.step(X, None, ones(1, 2)), TypeError, "padding", "got torch.float32", "boolean"),
-    (lambda: MODERN.step(X, None, ones(2) > 0), ValueError, "padding", "got (2,)", "the shape (1, 2)"),
     (lambda: MODERN.step(X, (HEADS, HEADS, 2)), TypeError, "cache", "got tuple", "RollingCache that step returned"),
-    (lambda: MODERN.step(X, RollingCache(HEADS, HEADS, 1)), ValueError, "cache", "got (1, 2, 2, 2)", "(1, 2, 1, 2)"),
-    (lambda: LATENT.step(X, (HEADS, HEADS)), TypeError, "cache", "got tuple", "LatentCache that step returned"),
 ]
 TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
 LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(TEXT, width=16)
 TRAINING = [
     (lambda: LookupTask(questions=3), ValueError, "questions", "got 3", "1 or 2"),
-    (lambda: LookupTask(pairs=11), ValueError, "pairs", "pairs=11, letters=10", "pairs <= letters"),
     (lambda: LOOKUP(ones(1, 3, 2)), TypeError, "x must", "got torch.float32", "whole numbers"),
-    (lambda: LOOKUP(ones(1, 4, 2).long()), ValueError, "x must", "got 4 in (1, 4, 2)", "at most 3 tokens"),
-    (lambda: LOOKUP.maps(ones(1, 3, 3).long()), ValueError, "x must", "got (1, 3, 3)", "(b, num_tokens, 2)"),
     (lambda: LOOKUP.maps(16 * ones(1, 3, 2).long()), ValueError, "x must", "got 16", "from 0 to 15"),
     (lambda: ov_circuit(LookupModel(TASK, hidden=4)), ValueError, "model", "got an MLP", "linear output layer"),
     (lambda: Characters("a" * 99, held_out=32), ValueError, "text", "got 67 and 32", "longer than window=32"),
-    (lambda: CharacterModel(TEXT, leaky=1), TypeError, "leaky", "got 1", FLAG),
     (lambda: generate_text(WRITER, TEXT, "Zoë", 5, None), ValueError, "start", "got 'Zoë'", "some characters of"),
-    (lambda: Training(LOOKUP, TASK, learning_rate=0), ValueError, "learning_rate", "got 0", "above 0"),
-    (lambda: Training(LOOKUP, TASK, seed=-1), ValueError, "seed", "got -1", "at least 0"),
-    (lambda: Training(5, TASK), TypeError, "model", "got int", "nn.Module"),
     (lambda: Training(LOOKUP, LookupTask()), ValueError, "model", "came ValueError: x must", "fit the task"),
-    (lambda: Training(LOOKUP, TASK).run(0), ValueError, "steps", "got 0", LEAST),
-    (lambda: Training(LOOKUP, TASK).run(1, until=99), ValueError, "until", "got 99", "above 0 and at most 1"),
     (lambda: rotary.trained("learned"), ValueError, "positions", "got 'learned'", "one of rotary, none"),
-    (lambda: rotary.trained().change(base=5), ValueError, "options", "got base", "frequencies, factor or window"),
     (lambda: rotary.trained()(torch.tensor([[48]])), ValueError, "x must", "got 48", "token ids from 0 to 47"),
 ]
 SIX = MultiHeadAttention(6, 12, 4, 0.0, 6)
 PARALLEL = [
     (lambda: fewer_heads(SIX, 4), ValueError, "processes", "got 4", "divide num_heads=6"),
     (lambda: own_tokens(ones(1, 6, 2), 0, 2, zigzag), ValueError, "x must", "got 6", "4 equal chunks"),
-    (lambda: bytes_sent(1, 1.5, 1), TypeError, "num_tokens", "got 1.5", WHOLE),
-    (lambda: bytes_held("rows", 1, 1, 1, 1), ValueError, "split", "got 'rows'", "'heads' or 'tokens'"),
 ]
-TABLE, (FIGURE, [AX]) = ones(2, 2), plots.new_figure()
+AX = plots.new_figure()[1][0]
 PICTURES = [
     (lambda: plots.draw_heatmap(AX, [1.0, 2.0], "ab", "ab"), ValueError, "values", "got the shape (2,)", "a table"),
-    (lambda: plots.draw_heatmap(AX, TABLE, ["a"], "ab"), ValueError, "rows", "got 1", "one label for each of 2"),
-    (lambda: plots.show_figure(FIGURE, "no numbers"), ValueError, "caption", "got 'no numbers'", "must say"),
     (lambda: ScoresExplorer(Sentence(["a"] * 9, ones(9, 3))), ValueError, "sentence", "got 9 tokens", "1 to 8 tokens"),
-    (lambda: ScoresExplorer(Sentence(["a"], ones(3))), ValueError, "sentence", "got (3,)", "(num_tokens, d_in)"),
-    (lambda: ScoresExplorer(Sentence(["a"], NAN * ones(1, 3))), ValueError, "embeddings", "got tensor", "finite"),
     (lambda: ScoresExplorer("journey"), TypeError, "sentence", "got str: 'journey'", "a Sentence with str tokens"),
 ]
 CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING + PARALLEL + PICTURES
@@ -214,8 +164,3 @@ CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING + PARALLEL + P
 @pytest.mark.parametrize("case", CALLS, ids=lambda case: f"{case[0].__code__.co_names[0]}: {case[2]}, {case[3]}")
 def test_error_names_argument_value_and_rule(case):
     refused(*case)
-
-
-def test_whole_numbers_of_numpy_are_sizes():
-    layer = MultiHeadAttention(np.int64(3), np.int32(4), np.int64(6), np.float32(0.5), np.int64(2))
-    assert layer(ones(1, 2, 3)).shape == (1, 2, 4)

@@ -4,7 +4,6 @@ import ast
 
 import nbformat
 import pytest
-from checkouts import ROOT
 from needs import needs_posix_shell
 
 from attention_course.exercises import NUMBERS
@@ -49,37 +48,11 @@ def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_
     assert [cell.source for cell in notebook.cells[1:]] == [marks.graded(exercise) for exercise in exercises]
 
 
-@pytest.mark.parametrize(("arguments", "says"), [(["make", "folder", "00"], "00 .*01, .*10"), (["mark"], "usage")])
-def test_a_wrong_call_is_one_sentence(marks, arguments, says):
-    with pytest.raises(SystemExit, match=says):
-        marks.main(arguments)
-
-
 @pytest.mark.parametrize("text", ["", '{"cells": 3}'])
 def test_what_is_no_notebook_is_not_handed_in_and_stops_nobody_else(marks, tmp_path, capsys, text):
     marks.take(tmp_path, "03", "ada", text)
     assert "ada" in capsys.readouterr().out
     assert not [*tmp_path.rglob("*.ipynb")]
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"sys.platform": "darwin"}, "Linux"),
-        ({"os.geteuid": lambda: 1000}, "root"),
-        ({"closed_folders": lambda *_: ["/root", "/home/me"]}, "/root, /home/me"),
-        ({"shutil.which": lambda _: None}, "no npm"),
-        ({"node_version": lambda: 18}, "Node 18"),
-        ({}, ""),
-    ],
-)
-def test_the_hub_says_what_the_machine_lacks(set_up, monkeypatch, change, says):
-    complete = {"sys.platform": "linux", "os.geteuid": lambda: 0, "closed_folders": lambda *_: []}
-    complete |= {"shutil.which": lambda _: "/usr/bin/npm", "node_version": lambda: set_up.NODE}
-    for name, value in (complete | change).items():
-        monkeypatch.setattr(f"classroom.set_up.{name}", value)
-    assert says in set_up.lacking()
-    assert bool(set_up.lacking()) == bool(change)
 
 
 def test_a_folder_that_keeps_learners_out_is_found_and_the_model_is_not_one(set_up, tmp_path):
@@ -93,8 +66,3 @@ def test_a_folder_that_keeps_learners_out_is_found_and_the_model_is_not_one(set_
     assert tmp_path / "closed" in closed
     assert not {tmp_path, model} & set(closed)
     assert (model / "weights").stat().st_mode & 0o777 == 0o644
-
-
-def test_npm_takes_the_proxy_from_where_it_is_told_to():
-    lock = (ROOT / "classroom/package-lock.json").read_text(encoding="utf-8")
-    assert '"resolved"' not in lock, "made without --omit-lockfile-registry-resolved: see docs/upkeep.md"

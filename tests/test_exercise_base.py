@@ -198,37 +198,6 @@ def test_an_error_that_was_asked_for(answer, said):
     assert said in reply.text
 
 
-class Doubled(nn.Module):
-    """Twice x."""
-
-    def forward(self, x):
-        return 2 * x
-
-
-def test_a_text_to_mend():
-    mending = Exercise(
-        name="mending",
-        solution=Doubled,
-        cases=lambda g: [(torch.randn(3, 2, generator=g),)],
-        mistakes={("triples", "2 * x", "3 * x"): "You triple."},
-        call=lambda answer, x: answer()(x),
-        stub="class Doubled(nn.Module):\n    def forward(self, x):\n        return 2 * (x",
-        as_text=True,
-    )
-    names = {}
-    exec(mending.cell.rpartition("\n")[0], names)
-    shipped = names["my_mending"]
-    assert "Fix `Doubled`" in mending.check(shipped).text
-    assert mending.check(shipped + "  )").right is True
-    for changed, said in (
-        ("3 * x", "You triple."),
-        ("4 * (x", "Python cannot read line 3, `return 4 * (x`: '(' was never closed."),
-        ("2 * y", "line 3, `return 2 * y`, with `NameError`: name 'y' is not defined"),
-    ):
-        assert said in mending.check(shipped.replace("2 * (x", changed)).text
-    assert "the text defines no Doubled" in mending.check("class Another: ...").text
-
-
 def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
     def answer(x, flip):
         print("shape", tuple(x.shape))

@@ -2,13 +2,11 @@
 
 import importlib
 import inspect
-import shutil
 import textwrap
 import time
 import timeit
 from functools import cache
 from itertools import chain
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -65,27 +63,8 @@ def test_someone_who_jumps_to_an_exercise_needs_no_other_cell(exercise):
     definition, check = place_exercises.code_of(exercise, LESSON_OF[exercise.name]).rsplit("\n", 1)
     exec(compile(definition, "<cell>", "exec"), names)
     assert eval(check, names).right is None
-    if not exercise.as_text:
-        exec(textwrap.dedent(inspect.getsource(exercise.solution)), names)
-        assert eval(check, names).right is True
-
-
-@each_exercise
-def test_nobody_is_left_without_help(exercise):
-    assert len(set(exercise.hints)) == len(exercise.hints) >= 3
-    assert exercise.prompt
-    assert exercise.why
-
-
-@each_exercise
-def test_cases_are_the_same_each_time_and_fresh(exercise):
-    ones, others = exercise.inputs(), exercise.inputs()
-    assert len(ones) >= 2
-    for one, other in zip(ones, others, strict=True):
-        for a, b in zip(one, other, strict=True):
-            if isinstance(a, torch.Tensor):
-                assert torch.equal(a, b)
-                assert a is not b
+    exec(textwrap.dedent(inspect.getsource(exercise.solution)), names)
+    assert eval(check, names).right is True
 
 
 def test_the_notebooks_hold_the_exercises_as_they_are():
@@ -105,24 +84,12 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
         assert [(c.cell_type, c.source) for c in cells] == list(place_exercises.solution_cells(number))
 
 
-def test_placing_a_lessons_exercises_again_changes_nothing(tmp_path, monkeypatch):
-    from tools.notebooks import place_exercises
-
-    lesson = place_exercises.lesson_of("10")  # which has some before and some behind "Going deeper"
-    path = shutil.copy(lesson.path, tmp_path / lesson.file)
-    placed = SimpleNamespace(path=path, name=lesson.name, file=lesson.file)
-    monkeypatch.setattr(place_exercises, "NOTEBOOKS", tmp_path)
-    monkeypatch.setattr(place_exercises, "lesson_of", lambda number: placed)
-    place_exercises.place("10")
-    assert read(path).cells == read(lesson.path).cells  # outputs, too
-
-
 @pytest.mark.slow
 @each_exercise
 def test_machine_made_mutants_are_caught(exercise):
     """All but a few: no input can tell some of them from the solution."""
     from tools.mutants import exercise_mutants
 
-    total, lived = exercise_mutants.survivors(exercise)
+    total, lived = exercise_mutants.survivors(exercise, every=3)
     assert total > 5
-    assert len(lived) <= 1 + 0.14 * total, lived
+    assert len(lived) <= 1 + 0.08 * total, lived

@@ -1,10 +1,9 @@
 """Notebook 09's explorer: what a layer of a size costs, with numbers worked out by hand."""
 
 import pytest
-from explorer_page import SVG, check_claim, figures, readouts, told, tree_of, words_of
+from explorer_page import SVG, told, tree_of
 
 from attention_course import explorers
-from attention_course.explorers.base import Markup
 
 MEASURED = {"split": {512: 42_467_328}, "fused": {512: 7_864_320, 2048: 31_457_280}}
 LENGTHS = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
@@ -13,33 +12,6 @@ LENGTHS = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
 @pytest.fixture
 def cost():
     return explorers.CostExplorer(MEASURED)
-
-
-COSTS = [  # state, headline, and figures of readouts; FLOPs: 2n(4w² + 2nw) at width w
-    (
-        {"num_tokens": 512},
-        "At 512 tokens the scores of 12 heads take 12.6 MB, keys and values 3.1 MB",
-        "3.22 25% 12 512 512 4 12.6 2 512 768 4 3.1 42.5 7.9",
-    ),
-    (
-        {"num_tokens": 32, "num_heads": 1},  # keys and values take more than scores
-        "At 32 tokens keys and values take 196.6 kB, the scores of 1 head 4.1 kB",
-        "0.15 2% 1 32 32 4 4.1 2 32 768 4 196.6",
-    ),
-    (
-        {"num_tokens": 2048, "width": 4096, "num_heads": 32, "bytes": 2},
-        "At 2,048 tokens the scores of 32 heads take 268.4 MB, keys and values 33.6 MB",
-        "343.60 20% 32 2,048 2,048 2 268.4 2 2,048 4,096 2 33.6",
-    ),
-]
-
-
-@pytest.mark.parametrize(("state", "said", "rows"), COSTS)
-def test_figures_of_a_cost(cost, state, said, rows):
-    cost.set(**state)
-    check_claim(cost.said, said)
-    assert figures(" ".join(readouts(cost).values())) == rows.split()
-    assert {*figures(said)} <= {*figures(cost.alt)}
 
 
 def chart_of(explorer):
@@ -71,28 +43,19 @@ def test_the_curves_are_those_of_the_sizes_that_are_set(cost):
     assert curves["scores of 64 heads"] == close({n: 64 * n * n * 2 for n in LENGTHS})
     assert curves["keys and values"] == close({n: 2 * n * 4096 * 2 for n in LENGTHS})
     assert points == {}
-    check_claim(Markup(cost.message.value), "No measured points: … with 12 heads, width 768, float32.")
-    [x] = [float(text.get("x")) for text in tree_of(cost).iter(f"{SVG}text") if text.text == "64"]
-    assert f"M{x:.1f} " in cost.svg  # the line at the length that is set
-    cost.measured = {}
-    cost.set(num_heads=1)
-    assert cost.message.value == ""  # no points are missed
 
 
 def test_what_was_measured_lies_on_its_formula(cost):
     curves, points = chart_of(cost)
     assert points == {f"{name} layer's peak": close(there) for name, there in MEASURED.items()}
-    assert {"memory, to scale", "memory by length, points measured", "num_tokens"} <= {*words_of(tree_of(cost))}
     assert curves["split layer's peak"] == close({512: 3 * 12 * 512 * 512 * 4 + 3 * 512 * 768 * 4})
     assert curves["fused layer's peak"] == close({n: 5 * n * 768 * 4 for n in (512, 1024, 2048)})
-    assert cost.message.value == ""
 
 
 def test_heads_that_the_width_cannot_be_split_into_come_back(cost):
     cost.controls["num_heads"].value = 48
     cost.controls["width"].value = 1600  # 1600 / 48 isn't whole, 1600 / 40 is
     assert (cost.values["width"], cost.values["num_heads"]) == (1600, 40)
-    heads = "48 doesn't divide the width 1600: 40 heads instead. No measured points: … 12 heads, width 768, float32."
-    check_claim(Markup(cost.message.value), heads)
+    assert "48 doesn&#x27;t divide the width 1600: 40 heads instead" in cost.message.value
     cost.controls["width"].value = 768
     assert cost.values["num_heads"] == 48

@@ -18,12 +18,11 @@ from tools.notebooks import live_pages
 NAMES = explorers.__all__
 
 
-@pytest.mark.parametrize("most", [12, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_any_state_shows_what_the_layers_compute(explorer, name, most):
+def test_any_state_shows_what_the_layers_compute(explorer, name):
     """An impossible state is refused, and changes nothing; all pictures have one size, so that nothing jumps."""
     e, sizes = explorer(name), set()
-    for state in states(e, name, most):
+    for state in states(e, name, 12):
         with naming(name, state):
             before = e.svg, e.values
             if said := impossible(name, state):
@@ -52,17 +51,6 @@ def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
             assert e.view.value == shown
             greyed.add(control)
     assert greyed
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("LayerExplorer", "Playground")])
-def test_a_picture_fits_a_small_laptop(explorer, name):
-    """Of a window of 1024 x 768, JupyterLab leaves 840 x 647 pixels; controls and headline take up to 150 of them."""
-    heights = []
-    for row in explorer(name)._rows:
-        scale = min(1, (840 - 14 * (len(row) - 1)) / sum(part.width for part in row))
-        assert scale > 0.9  # or letters are small, and with less room the row wraps
-        heights.append(8 + scale * max(part.height for part in row))
-    assert sum(heights) <= 500
 
 
 def family(widget):
@@ -96,6 +84,17 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "LayerExplorer"])  # a learner's class may draw
+def test_a_move_never_touches_the_notebooks_random_numbers(name, monkeypatch):
+    """Outside the course's Lab, a slider's callbacks run on a second thread, while a cell draws on the first."""
+    e = make(name)
+    for changes in ("manual_seed", "set_rng_state", "random.fork_rng"):
+        monkeypatch.setattr(f"torch.{changes}", lambda *_, **__: pytest.fail("it changes them for a moment"))
+    for control in e.controls.values():
+        control.value = settings_of(control)[-1]
+    assert "⚠" not in e.message.value
+
+
 IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
     ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
     ("ReadingExplorer", "text", "x" * 65, "x" * 64, "text must hold at most 64 tokens, got 65"),
@@ -125,11 +124,8 @@ def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer,
     ("values", "said"),
     [
         ({"num_heads": 5}, r"num_heads must be one of 1, 2, 3, 6, got 5"),
-        ({"d_in": 3}, r"name must be one of num_heads, .* got 'd_in'"),
         ({"weights": "trained", "example": 9}, r"example must be from 1 to 8 in steps of 1, got 9"),
-        ({"weights": "trained", "num_heads": 6, "d_out": 8}, r"num_heads must be one of 1, 2, 4, 8, got 6"),
         ({"weights": "trained", "num_heads": 4, "d_out": 2}, r"num_heads must be one of 1, 2, got 4"),
-        ({"num_heads": 2, "cut": "slices"}, r"cut must be one of view, then transpose, view alone, got 'slices'"),
     ],
 )
 def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
@@ -141,20 +137,6 @@ def test_set_names_what_is_wrong_and_changes_nothing(explorer, values, said):
     assert e.svg == svg
     e.set(num_heads=4, weights="trained", d_out=8)  # in any order
     assert (e.values["num_heads"], e.values["weights"]) == (4, "trained")
-
-
-@pytest.mark.parametrize(
-    ("name", "control", "value"),
-    [
-        ("SplitExplorer", "num_heads", True),  # which equals 1
-        ("MaskExplorer", "mask", 1),
-        ("MaskExplorer", "place", 4),
-        ("TextExplorer", "text", 5),
-    ],
-)
-def test_a_value_that_only_looks_possible_is_refused(explorer, name, control, value):
-    with pytest.raises(ValueError, match=f"{control} must be .* got {value}"):
-        explorer(name).set(**{control: value})
 
 
 @pytest.mark.parametrize(("name", "heads"), [("WrapperExplorer", 2), ("SplitExplorer", 3)])
@@ -169,18 +151,6 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
         check_claim(Markup(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{wide}{more}")
         e.set(weights="trained")
         assert e.values["example"] == wanted
-
-
-def test_values_that_do_not_go_together_give_way_and_the_message_says_which(explorer):
-    e = explorer("SplitExplorer")
-    e.set(num_heads=6, cut="view alone", weights="hand-made")
-    e.set_nearest(weights="trained")
-    assert (e.values["num_heads"], e.values["d_out"], e.values["cut"]) == (4, 4, "view, then transpose")
-    e.set_nearest(d_out=2)
-    assert (e.values["num_heads"], e.values["d_out"]) == (2, 2)
-    e.set_nearest(num_heads=8, d_out=16)
-    e.set_nearest(d_out=4)
-    assert "num_heads is 4 for now: 8 doesn&#x27;t divide 4." in e.message.value
 
 
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
@@ -227,8 +197,6 @@ def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
     ("name", "control", "labels"),
     [
         ("ScoresExplorer", "query", {2: "2 starts"}),
-        ("QKVExplorer", "made", {"matrices": "matrices by hand", "row missing": "the same, one row missing"}),
-        ("ScalingExplorer", "scaling", {True: "yes", False: "no"}),
         ("MaskExplorer", "mask", {True: "on", False: "off"}),
         ("CostExplorer", "bytes", {4: "float32", 2: "bfloat16", 1: "int8"}),
     ],

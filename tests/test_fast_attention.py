@@ -1,4 +1,4 @@
-"""The fused layer equals MultiHeadAttention in every mode, and step by step with its KV cache."""
+"""The fused layer equals MultiHeadAttention in every mode."""
 
 import torch
 from sizes import build, over_sizes
@@ -37,27 +37,3 @@ def test_dropout_acts_in_training_alone_and_keeps_the_mean():
     assert not torch.equal(many[0], many[1])
     assert max_difference(many.mean(dim=0), fused.eval()(x)[0]) < 0.05
     assert max_difference(many.var(dim=0), theirs.var(dim=0)) < 0.05  # the same spread as the split's
-
-
-@over_sizes
-def test_in_pieces_of_any_length_is_the_whole_and_so_are_its_gradients(sizes):
-    layer, x = build("FusedMultiHeadAttention", sizes), sizes.x(torch.float32).requires_grad_()
-    whole, cut = layer(x), 1 + sizes.seed % sizes.num_tokens
-    for pieces in (x.split(1, dim=1), (x[:, :cut], *x[:, cut:].split(4, dim=1))):
-        cache, parts = None, []
-        for piece in pieces:
-            part, cache = layer.step(piece, cache)
-            parts.append(part)
-        together = torch.cat(parts, dim=1)
-        assert max_difference(together, whole) < 1e-5
-        grads = [torch.autograd.grad(y.square().sum(), x, retain_graph=True)[0] for y in (together, whole)]
-        assert max_difference(*grads) < 1e-4 * max(1, grads[1].abs().max().item())
-        assert cache.keys.shape == (sizes.b, sizes.num_heads, sizes.num_tokens, sizes.head_dim)
-
-
-def test_a_step_drops_nothing_in_training_mode_either():
-    torch.manual_seed(0)
-    fused, x = FusedMultiHeadAttention(3, 4, 6, 0.5, 2), torch.randn(2, 6, 3)
-    whole = fused.eval()(x)
-    assert max_difference(fused.train().step(x)[0], whole) < 1e-6
-    assert max_difference(fused(x), whole) > 0.01  # forward does apply dropout

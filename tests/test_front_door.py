@@ -14,15 +14,9 @@ import pytest
 from checkouts import ROOT
 from needs import needs_posix_shell
 
-from tools.setup.ensure_venv import CPU_BUILDS
-
 
 def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def test_binder_takes_pytorchs_index_too():
-    assert f"--extra-index-url {CPU_BUILDS}\n" in text(".binder/requirements.txt")
 
 
 SERVER = """

@@ -1,7 +1,6 @@
 """The language model, on a tiny one."""
 
 from copy import deepcopy
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,11 +8,9 @@ from torch.nn import functional as F
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import (
-    find_roles,
     look_without_path,
     loss,
     mean_contexts,
-    repeated_tokens,
     weight_at,
 )
 from attention_helpers.language_model.model import choose, generate, load_model
@@ -114,11 +111,6 @@ def test_generation_stops_where_the_text_ends(model, monkeypatch):
     assert generate(model, TEXT, 5) == ""
 
 
-def test_drawn_generation_repeats_with_its_generator(model):
-    drawn = [generate(model, TEXT, 8, 1.5, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
 def shares_of(logits, **how):
     generator = torch.Generator().manual_seed(0)
     drawn = [choose(logits, generator=generator, **how) for _ in range(1500)]
@@ -136,25 +128,15 @@ def test_drawn_tokens_follow_temperature_and_top_k():
     assert choose(logits) == choose(logits, 5.0, top_k=1) == 1
 
 
-def test_words_carry_their_space(model):
-    assert model.words(model.encode("the the ü" + CONTROL[0])[0]) == ["the", " the", " ", "ü", CONTROL[0]]
-
-
 ONE = torch.tensor([[1, 2]])
 REFUSED = [
     (lambda m: m([[1, 2]]), TypeError, r"token_ids must be a torch\.Tensor"),
     (lambda m: m(torch.ones(1, 41).long()), ValueError, "at most 40 tokens"),
     (lambda m: m(torch.tensor([[9999]])), ValueError, "token_ids must hold token ids from 0 .* got 9999"),
-    (lambda m: m(torch.ones(1, 0).long()), ValueError, r"token_ids must .* one token, got \(1, 0\)"),
     (lambda m: m(ONE, [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
-    (lambda m: m(ONE, {(0, 1): torch.ones(4, 8)}), ValueError, r"each head a vector \(8,\), got \(4, 8\)"),
-    (lambda m: m.encode(3), TypeError, "text must be a string, got int"),
     (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
     (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
-    (lambda m: generate(m, "cat" * 12, 9), ValueError, "at most 0 tokens"),
     (lambda m: look_without_path(m, ONE, (0, 1), "key"), ValueError, "to must be 'queries', .* got 'key'"),
-    (lambda m: loss(m, ONE, 2), ValueError, "start must be from 1 to 1, got 2"),
-    (lambda m: weight_at(torch.ones(3, 3), 3), ValueError, "start and distance must be below 3"),
 ]
 
 
@@ -162,15 +144,6 @@ REFUSED = [
 def test_bad_input_is_named(model, call, error, says):
     with pytest.raises(error, match=says):
         call(model)
-
-
-def test_repeated_texts_are_random_tokens_twice(model):
-    token_ids = repeated_tokens(model, 2000, seed=3, texts=2)
-    assert token_ids[:, :2000].equal(token_ids[:, 2000:])
-    assert not token_ids[0].equal(token_ids[1])
-    assert not token_ids.equal(repeated_tokens(model, 2000, seed=4, texts=2))
-    size = model.config.vocab_size
-    assert (token_ids.min(), token_ids.max()) == (size // 2, size - 1)  # bytes and control tokens are left out
 
 
 def test_scores_of_maps_made_for_one_job():
@@ -182,29 +155,6 @@ def test_scores_of_maps_made_for_one_job():
     assert weight_at(maps, 5).tolist() == pytest.approx([0, 1 / 3, 1])
     assert weight_at(maps, 1, start=2).tolist() == [1, 0, 0]
     assert weight_at(maps, 3, start=2).tolist() == weight_at(maps, 3).tolist()
-
-
-def one_job_each(token_ids):
-    """Maps of one layer: its heads read the previous token, what came after an earlier copy, the first, and all."""
-    n = token_ids.shape[1]
-    maps = torch.zeros(len(token_ids), 1, 4, n, n)
-    maps[:, :, 3] = torch.ones(n, n).tril() / torch.arange(1, n + 1)[:, None]
-    for b, tokens in enumerate(token_ids.tolist()):
-        for i, token in enumerate(tokens):
-            reads = max(i - 1, 0), tokens.index(token) + 1 if token in tokens[:i] else 0, 0
-            maps[b, 0, torch.arange(3), i, torch.tensor(reads)] = 1
-    return SimpleNamespace(maps=maps)
-
-
-@pytest.mark.parametrize("opening", [[], [7]])
-def test_roles_are_found_and_an_even_head_has_none(opening):
-    made = SimpleNamespace(opening=opening, look=one_job_each, config=SimpleNamespace(vocab_size=10**6))
-    roles = {role.name: role for role in find_roles(made)}
-    assert roles["induction"].heads() == [(0, 1)]
-    assert roles["induction"].scores[0, 1] == 1  # a beginning token moves where the repetition starts
-    assert roles["previous token"].heads() == [(0, 0)]
-    assert roles["sink"].heads() == [(0, 1), (0, 2)]  # nothing in a new text came before
-    assert all(role.scores[0, 3] - role.controls[0, 3] < 0.02 for role in roles.values())
 
 
 def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(tensors, tmp_path):

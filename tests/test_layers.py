@@ -29,17 +29,6 @@ def test_state_dict_with_a_float_mask_loads_strictly(name):
     assert torch.equal(layer(x), other(x))
 
 
-@pytest.mark.parametrize("name", [*ALL, "FusedMultiHeadAttention"])
-def test_follows_device_dtype_and_autocast(name):
-    layer = build(name, SIZES).double()
-    assert layer(SIZES.x()).dtype == torch.float64
-    y = layer.to("meta")(torch.empty(2, 4, 3, dtype=torch.float64, device="meta"))
-    assert (y.device.type, y.shape, y.dtype) == ("meta", (2, 4, SIZES.d_out), torch.float64)
-    layer, x = build(name, SIZES), SIZES.x(torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert layer(x).dtype == layer(x.bfloat16()).dtype == torch.bfloat16
-
-
 @pytest.mark.parametrize("name", CAUSAL)
 def test_dropout_falls_on_the_weights(name):
     layer, x, dropout = build(name, SIZES, dropout=0.5), SIZES.x(torch.float32), nn.Dropout(0.5)

@@ -10,7 +10,6 @@ from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, droppi
 from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
-from tools.training import train_lookup_models
 
 MANY = {questions: LookupTask(questions, batch_size=2000) for questions in SIZES}
 
@@ -47,17 +46,6 @@ def test_explorers_show_a_stored_model_as_it_is_and_dropout_leaves_nothing_behin
     assert torch.equal(right.__wrapped__(model), right(model))
 
 
-def test_the_command_writes_what_explorers_read_and_trains(tmp_path):
-    train_lookup_models.main(tmp_path / "few.npz", {1: [(2, 1)], 2: [(4, 2)]}, (0, 2))
-    for questions, d_out, num_heads in ((1, 2, 1), (2, 4, 2)):
-        with np.load(tmp_path / "few.npz") as sets:
-            rows = torch.from_numpy(sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]).float()
-        model = seeded(LookupModel, 0, LookupTask(questions), WIDTH, num_heads, d_out=d_out)
-        moved = (rows - parameters_to_vector(model.parameters())).abs().amax(dim=1)
-        assert moved.shape == (2 if questions == 1 else 1,)
-        assert 1e-3 < moved[-1] < 0.05  # two steps of AdamW at 0.01
-
-
 def trained(questions, d_out, num_heads, seed):
     """The less accurate answer's accuracy after as many steps as are stored."""
     task = LookupTask(questions)
@@ -70,18 +58,17 @@ def trained(questions, d_out, num_heads, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize(("d_out", "least", "most"), [(1, 0, 0.35), (2, 0.99, 1)])
 def test_a_key_must_be_two_wide_to_find_ten_letters(d_out, least, most):
-    assert all(least <= trained(1, d_out, 1, seed) <= most for seed in range(10))
+    assert all(least <= trained(1, d_out, 1, seed) <= most for seed in range(4))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("d_out", "num_heads"), [(2, 1), (32, 1), (2, 2), (8, 8)])
 def test_one_head_fails_at_two_questions_whatever_its_width_and_so_do_heads_of_width_one(d_out, num_heads):
-    assert all(trained(2, d_out, num_heads, seed) <= 0.6 for seed in range(10))
+    assert all(trained(2, d_out, num_heads, seed) <= 0.6 for seed in range(4))
 
 
 @pytest.mark.slow
 def test_two_heads_learn_two_questions_from_every_seed_if_they_are_four_wide_and_from_most_if_two():
-    assert all(trained(2, 8, 2, seed) >= 0.99 for seed in range(10))
-    learned = [trained(2, 4, 2, seed) >= 0.99 for seed in range(40)]
-    assert sum(learned[:10]) >= 8
-    assert 20 <= sum(learned) <= 32
+    assert all(trained(2, 8, 2, seed) >= 0.99 for seed in range(4))
+    learned = [trained(2, 4, 2, seed) >= 0.99 for seed in range(10)]
+    assert sum(learned) >= 8

@@ -9,14 +9,7 @@ from attention_helpers import influence, max_difference
 from attention_helpers.modern.latent import LatentAttention
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.linear import delta_rule, linear_attention
-from attention_helpers.modern.positions import rope_frequencies, rotate
-
-
-def hidden_padding(lengths, num_tokens, side="right"):
-    """A mask (b, 1, 1, num_tokens) for texts of these lengths; side: where their padding is."""
-    positions = torch.arange(num_tokens)
-    positions = positions.flip(0) if side == "left" else positions
-    return (positions >= torch.tensor(lengths)[:, None])[:, None, None]
+from attention_helpers.modern.positions import rotate
 
 
 def made(seed, *sizes, layer_class=ModernAttention, **options):
@@ -43,11 +36,11 @@ LAYERS = st.builds(
 CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
-def in_chunks(layer, x, chunks, *more):
-    """The output of all chunks, and the last cache. more: what each step gets besides x and the cache, in one piece."""
+def in_chunks(layer, x, chunks):
+    """The output of all chunks, and the last cache."""
     parts, cache = [], None
-    for chunk, *others in zip(*(each.split(chunks, dim=1) for each in (x, *more)), strict=True):
-        part, cache = layer.step(chunk, cache, *others)
+    for chunk in x.split(chunks, dim=1):
+        part, cache = layer.step(chunk, cache)
         parts.append(part)
     return torch.cat(parts, dim=1), cache
 
@@ -87,41 +80,6 @@ def test_it_is_torchs_function_on_what_was_rotated(layer, num_tokens, seed):
     assert all(max_difference(a, b) < 1e-6 * max(largest, 1) for a, b in zip(*grads, strict=True))
 
 
-@given(
-    layer=LAYERS, lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4), side=st.sampled_from(["left", "right"])
-)
-@example(made(0, 5, 8, 4, 2, window=2), [3, 6, 0], "left")
-@example(made(1, 5, 8, 4, 2), [1, 4], "right")
-def test_padding_never_changes_another_tokens_row(layer, lengths, side):
-    """Each text gives the same result as on its own, for any padding content; nothing is NaN."""
-    longest = max(*lengths, 1)
-    hide = hidden_padding(lengths, longest, side)
-    x = (100 * drawn(len(lengths), longest, 5)).requires_grad_()
-    result = layer(x, hide & ~torch.eye(longest, dtype=torch.bool))  # each sees itself: no row is empty
-    assert result.isfinite().all()
-    own = [slice(longest - n, None) if side == "left" else slice(n) for n in lengths]
-    for text, rows, part, n in zip(x, result, own, lengths, strict=True):
-        if n:
-            assert max_difference(rows[part], layer(text[None, part])[0]) < 1e-8
-    loss = sum(rows[part].square().sum() for rows, part in zip(result, own, strict=True))
-    [gradient] = torch.autograd.grad(loss, x)
-    assert not gradient[hide[:, 0, 0]].any()  # also: not NaN
-
-
-@given(layer=LAYERS, chunks=CHUNKS, padded=st.lists(st.integers(0, 9), min_size=1, max_size=3))
-@example(made(0, 5, 8, 4, 2, window=2), [3, 2, 1], [0, 2, 4])
-def test_texts_padded_on_the_left_go_on_with_the_cache(layer, chunks, padded):
-    """Each text's own tokens come out as if it were alone, however much padding the first chunk has."""
-    num_tokens = sum(chunks)
-    padded = [min(n, chunks[0]) for n in padded]
-    x, hide = 10 * drawn(len(padded), num_tokens, 5), torch.arange(num_tokens) < torch.tensor(padded)[:, None]
-    result, _ = in_chunks(layer, x, chunks, hide)
-    assert result.isfinite().all()
-    for text, rows, n in zip(x, result, padded, strict=True):
-        if n < num_tokens:
-            assert max_difference(rows[n:], layer(text[None, n:])[0]) < 1e-8
-
-
 @given(st.integers(1, 4), st.integers(1, 5), CHUNKS, st.integers(0, 1000))
 def test_latent_attention_in_chunks_absorbed_is_the_whole(num_heads, d_latent, chunks, seed):
     layer = made(seed, 5, 6, num_heads, d_latent, 3, 4, 2, layer_class=LatentAttention)
@@ -147,23 +105,3 @@ def test_the_delta_rule_overwrites_what_a_key_returned_before():
     assert max_difference(delta_rule(queries, keys, values), values[[0, 0, 2, 1]]) < 1e-12
     summed = linear_attention(queries, keys, values)
     assert max_difference(summed[2], values[0] + values[2]) < 1e-12
-
-
-def test_the_cache_forgets_in_memory_too():
-    with torch.no_grad():
-        _, cache = made(0, 4, 8, 4, 2, window=3).step(drawn(1, 9, 4))
-    assert cache.keys.untyped_storage().nbytes() == 2 * 2 * 2 * 8  # heads, tokens, entries, bytes
-
-
-def test_half_precision_autocast_and_another_device():
-    layer, x = made(0, 4, 8, 2, 1, window=2).float(), drawn(1, 5, 4).float()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        start, cache = layer.step(x[:, :3])
-        end, _ = layer.step(x[:, 3:], cache)
-    assert max_difference(torch.cat((start, end), dim=1).float(), layer(x)) < 0.02
-    assert made(0, 4, 8, 2, 1).bfloat16()(x.bfloat16()).dtype == torch.bfloat16
-    assert layer.to("meta").step(x.to("meta"))[0].device.type == "meta"
-
-
-def test_a_layer_rotates_by_the_frequencies_of_its_base():
-    assert torch.equal(ModernAttention(4, 4, 1, 1, base=100.0).frequencies, rope_frequencies(4, 100.0))

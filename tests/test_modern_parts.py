@@ -1,14 +1,11 @@
 """The parts of today's attention, each against torch's functions or an independent way to write it."""
 
-import math
-
-import pytest
 import torch
 from sizes import over_sizes
 
 from attention_helpers import attention_scores, max_difference
-from attention_helpers.modern.parts import repeat_kv, window_mask
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, rotate, yarn_frequencies
+from attention_helpers.modern.parts import window_mask
+from attention_helpers.modern.positions import rope_frequencies, rotate
 
 
 def drawn(*shape):
@@ -38,13 +35,6 @@ def test_rotary_is_a_product_of_complex_numbers(sizes):
     assert max_difference(by_rope(x.float(), positions).double(), by_rope(x, positions)) < 1e-5
 
 
-def test_far_positions_are_exact_in_half_precision_too():
-    x, positions = drawn(2, 8), torch.tensor([5, 777])
-    half = by_rope(x.bfloat16(), positions)
-    assert half.dtype == torch.bfloat16
-    assert max_difference(half.double(), by_rope(x, positions)) < 0.05  # angles in bfloat16 would be off by radians
-
-
 @over_sizes
 def test_rotary_scores_depend_on_the_distance_alone(sizes):
     queries, keys = sizes.draw(2, sizes.b, sizes.num_tokens, 2 * sizes.head_dim)
@@ -52,18 +42,6 @@ def test_rotary_scores_depend_on_the_distance_alone(sizes):
     here = attention_scores(by_rope(queries, positions), by_rope(keys, positions))
     there = attention_scores(by_rope(queries, positions + shift), by_rope(keys, positions + shift))
     assert max_difference(here, there) < 1e-10
-
-
-def test_each_text_of_a_batch_may_have_positions_of_its_own():
-    x = drawn(2, 3, 4, 6)  # (b, num_heads, num_tokens, head_dim)
-    positions = torch.tensor([[0, 1, 2, 3], [7, 8, 9, 10]])[:, None]  # (b, 1, num_tokens)
-    apart = torch.stack([by_rope(text, row[0]) for text, row in zip(x, positions, strict=True)])
-    assert max_difference(by_rope(x, positions), apart) < 1e-12
-
-
-def test_query_heads_share_a_kv_head_group_by_group():
-    x = drawn(2, 3, 4, 5)
-    assert torch.equal(repeat_kv(x, 6), x[:, [0, 0, 1, 1, 2, 2]])
 
 
 @over_sizes
@@ -79,14 +57,3 @@ def test_partial_rope_leaves_the_other_entries_and_a_factor_multiplies_only_what
     rotated = rotate(x, positions, rope_frequencies(4), factor=1.5)
     assert torch.equal(rotated[:, 4:], x[:, 4:])
     assert max_difference(rotated[:, :4], 1.5 * by_rope(x[:, :4], positions)) < 1e-12
-
-
-def test_scaled_frequencies_keep_the_fast_pairs_and_divide_the_slow_ones():
-    plain = rope_frequencies(64, 500_000.0)
-    turns = 8192 * plain / (2 * math.pi)
-    for scaled in (llama3_frequencies(plain, 8.0, 8192), yarn_frequencies(plain, 8.0, 8192, 500_000.0)[0]):
-        assert torch.equal(scaled[turns > 33], plain[turns > 33])
-        assert max_difference(scaled[turns < 0.8], plain[turns < 0.8] / 8) < 1e-12
-        assert (scaled.diff() < 0).all()
-    assert yarn_frequencies(plain, 1.0, 8192, 5e5)[1] == 1.0
-    assert yarn_frequencies(plain, 32.0, 4096, 5e5)[1] == pytest.approx(1.3466, abs=1e-4)

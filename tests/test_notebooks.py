@@ -17,7 +17,6 @@ from course import (
     read,
     tags,
     text_of,
-    without_measured,
 )
 
 from tools.notebooks import place_course
@@ -86,12 +85,6 @@ def test_every_figure_has_its_caption_as_alt_text(path):
                 assert caption.get("data", {}).get("text/markdown") == f"*Figure:* {alt}", at(path, cell)
 
 
-def test_nbval_compares_all_but_the_numbers_after_the_sign_of_a_measurement():
-    text = "split ≈ 1,177 ms, fused ≈   6.3e-05, leaky ≈ -0.07; above 1.2: True, [0.27] ≈ 9"
-    assert without_measured(text) == "split ≈ ms, fused ≈, leaky ≈; above 1.2: True, [0.27] ≈"
-    assert "2 of 3" in without_measured("≈ 0.5 in 2 of 3")
-
-
 @each_notebook
 def test_links_lead_somewhere(path):
     text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
@@ -100,11 +93,6 @@ def test_links_lead_somewhere(path):
         other = path.parent / file if file else path
         assert other.exists(), target
         assert not anchor or anchor in anchors(read(other)), target
-
-
-@pytest.mark.parametrize("lesson", COURSE[1:], ids=lambda lesson: lesson.number)
-def test_the_parts_with_minutes_are_the_lessons_sections(lesson):
-    assert {part.rpartition(" ")[0].replace(" ", "-") for part in lesson.parts} <= anchors(read(lesson.path))
 
 
 def test_the_teachers_page_and_the_glossary_lead_to_what_is_there():

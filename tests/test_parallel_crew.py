@@ -11,7 +11,6 @@ import parallel_jobs
 import psutil
 import pytest
 import torch
-from torch.testing import assert_close
 
 from attention_helpers.parallel.crew import Crew, CrewError
 from attention_helpers.parallel.trial import standalone
@@ -29,13 +28,6 @@ if __name__ == "__main__":
 """
 
 
-def typed_in_a_notebook(text):
-    """What these lines define, as if they had been typed in a cell."""
-    names = {"__name__": "__main__"}
-    exec(text, names)
-    return names
-
-
 @pytest.fixture
 def crew(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -48,37 +40,6 @@ def crew(monkeypatch, tmp_path):
 
 def is_gone(workers, folder):
     return not any(worker.is_alive() for worker in workers) and not [*folder.iterdir()]
-
-
-CELL = """
-import torch
-from torch import distributed
-
-x = torch.ones(2)
-
-class Layer(torch.nn.Linear):
-    def forward(self, x):
-        return summed(super().forward(x))
-
-def summed(x):
-    distributed.all_reduce(x)
-    return x
-
-def job(function):
-    with torch.no_grad():
-        return layer(x), type(layer)(1, 1), function(x)
-
-layer = Layer(2, 3)
-"""
-
-
-@pytest.mark.slow
-def test_what_a_job_uses_of_its_notebook_runs_on_all_ranks(crew):
-    page = typed_in_a_notebook(CELL)
-    for output, made, result in crew.run(page["job"], lambda x: x.sum()):
-        assert_close(output, 2 * torch.nn.functional.linear(page["x"], page["layer"].weight, page["layer"].bias))
-        assert type(made) is page["Layer"]
-        assert result == 2
 
 
 def works(crew):
@@ -101,16 +62,6 @@ def test_an_error_on_one_rank_is_told_within_ten_seconds_and_the_next_job_runs(c
 
 
 @pytest.mark.slow
-def test_a_process_that_ended_between_two_jobs_is_told(crew):
-    assert works(crew)
-    crew.workers[1].kill()
-    crew.workers[1].join()
-    with pytest.raises(CrewError, match="total failed on rank 1 of 2: the process was killed by SIGKILL"):
-        works(crew)
-    assert works(crew)
-
-
-@pytest.mark.slow
 def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
     start = time.monotonic()
     with pytest.raises(TimeoutError, match=r"sleep took longer than timeout=0\.5 seconds on rank 0, 1"):
@@ -118,20 +69,6 @@ def test_a_job_that_takes_too_long_is_ended(crew, tmp_path):
     assert time.monotonic() - start < 60
     assert is_gone(crew.workers, tmp_path)
     assert works(crew)
-
-
-@pytest.mark.parametrize(
-    ("function", "more", "error", "said"),
-    [
-        ("total", {}, TypeError, "function must be a function, got str"),
-        (parallel_jobs.total, {"timeout": 0}, ValueError, "timeout must be above 0 seconds, got 0"),
-    ],
-)
-def test_a_job_that_cannot_run_is_refused_before_anything_starts(function, more, error, said):
-    crew = Crew(2)
-    with pytest.raises(error, match=said):
-        crew.run(function, **more)
-    assert not hasattr(crew, "workers")
 
 
 @needs_groups

@@ -12,11 +12,11 @@ import torch
 from attention_course.explorers.playground import explorer as playground
 from attention_course.explorers.playground import player as playing
 from attention_course.explorers.playground.explorer import REMEDY, Playground
-from attention_course.explorers.playground.runs import HELD_OUT, Run
+from attention_course.explorers.playground.runs import Run
 from attention_helpers.seeded import seeded
 from attention_helpers.training.characters import prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from attention_helpers.training.loop import FAR_APART, Training
+from attention_helpers.training.loop import Training
 
 SMALL = {"d_out": 8, "num_heads": 2, "seed": 3}
 
@@ -89,30 +89,14 @@ def test_held_out_examples_are_scored_without_dropout():
     assert torch.equal(plain.x, dropped.x)
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "learned"),
-    [
-        ([0.5] * 3 + [0.99] * 21, [None] * 23 + [4]),
-        ([0.99] * 20 + [0.98] + [1.0] * 20, [None] * 41),
-        ([1.0] * 21 + [0.5] * 5 + [1.0] * 30, [None] * 20 + [1] * 36),  # once learned it stays so
-    ],
-)
-def test_learned_is_where_twenty_steps_began_that_were_all_right(accuracies, learned):
-    run = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0)
-    drawn, run.since = iter(accuracies), None
-    run.task = SimpleNamespace(
-        accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.tensor(1.0)
-    )
-    seen = []
-    for run.step in range(1, 1 + len(accuracies)):
+def test_learned_is_where_twenty_steps_began_that_were_all_right():
+    run, seen = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0), []
+    run.since, drawn = None, iter([0.99] * 19 + [0.98] + [0.99] * 21 + [0.5])
+    run.task = SimpleNamespace(accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.ones(()))
+    for run.step in range(1, 43):
         run.measure([], [])
         seen.append(run.learned)
-    assert seen == learned
-
-
-def test_no_step_of_any_seed_trains_on_the_held_out_examples():
-    drawn_at = [(HELD_OUT - seed * FAR_APART) % 2**32 for seed in range(1000)]  # the step whose batch it would be
-    assert min(drawn_at) >= 10_000
+    assert seen == [None] * 40 + [21, 21]  # once learned it stays so
 
 
 def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
@@ -180,22 +164,6 @@ def test_one_of_a_kernel_plays(ground):
     assert set() == playing.PLAYING
 
 
-def test_a_picture_is_one_step_up_to_sixty_and_five_from_then_on_unless_the_slider_says_more(ground):
-    ground.run(72)
-    assert [each.step for each in ground.arrays.measured] == [*range(61), 65, 70, 72]
-    ground.restart()
-    ground.speed.value = 20
-    ground.run(45)
-    assert [each.step for each in ground.arrays.measured] == [0, 20, 40, 45]
-    ground.buttons["Restart"].click()
-    assert (ground.arrays.step, ground.values["seed"]) == (0, 3)
-    ground.buttons["Step"].click()
-    assert ground.arrays.step == 20
-    for steps, error in ((0, ValueError), (2.5, TypeError)):
-        with pytest.raises(error, match="steps must be"):
-            ground.run(steps)
-
-
 def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
     remedy = ground.buttons[REMEDY]
     ground.set(num_heads=1, d_out=32, seed=0)
@@ -209,17 +177,6 @@ def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
     wait_until(lambda: ground.arrays.learned is not None)
     ground.pause()
     assert ground.arrays.predicted == ground.arrays.answers
-
-
-def test_a_page_that_shows_it_starts_it_once_and_code_does_not(ground):
-    ground.controls["num_heads"].value = 4
-    assert not ground.playing  # no page has shown it yet
-    ground.buttons["shown"].click()
-    assert ground.playing
-    ground.pause()
-    ground.set(num_heads=2)
-    ground.buttons["shown"].click()  # a second view of the same playground
-    assert not ground.playing
 
 
 def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved_control(ground, monkeypatch):
@@ -244,14 +201,3 @@ def test_heads_that_do_not_divide_d_out_give_way_and_come_back(ground):
         assert bool(ground.message.value) == bool(said)
     with pytest.raises(ValueError, match="num_heads must be one of 1, 2, got 4"):
         ground.set(d_out=2, num_heads=4)
-
-
-@pytest.mark.parametrize(
-    "values", [{"num_heads": 2}, {"d_out": 4}, {"d_out": 1}, {"task": "one question"}, {"task": "next character"}]
-)
-def test_a_second_head_is_not_offered_where_it_is_not_what_lacks(ground, values):
-    ground.set(num_heads=1, d_out=8)
-    ground.set(**values)
-    ground.speed.value = 20
-    ground.run(60)
-    assert not shown(ground.buttons[REMEDY])

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from explorer_page import SVG, frames, near, numbers, told, tree_of
+from explorer_page import SVG, told, tree_of
 
 from attention_course.explorers.playground.explorer import Playground
 from attention_course.explorers.playground.headline import headline
 from attention_course.explorers.playground.runs import Honest, Measured
-from attention_helpers.plots import HEAD_COLOURS
 
 NEXT = {"task": "next character", "num_heads": 2}
 
@@ -45,17 +44,9 @@ def texts(explorer, **attributes):
     return ["".join(each.itertext()) for each in found if attributes.items() <= each.attrib.items()]
 
 
-def test_the_future_is_hatched_unless_it_can_be_read(run):
-    hatched = 'stroke-opacity="0.3"'
-    assert hatched in run(0).svg
-    assert hatched in run(0, **NEXT).svg
-    assert hatched not in run(0, **NEXT, mask="leaky").svg
-
-
 @pytest.mark.parametrize("values", [{}, {"task": "one question"}, {"num_heads": 2, "learning_rate": 0.1}, NEXT])
-@pytest.mark.parametrize("steps", [0, 17])
-def test_the_answer_is_what_the_model_answers_and_is_marked(run, steps, values):
-    explorer = run(steps, **values)
+def test_the_answer_is_what_the_model_answers_and_is_marked(run, values):
+    explorer = run(17, **values)
     state, signs = explorer.arrays, {" ": "␣", "\n": "↵"}
     outputs = state.run.model.eval()(state.run.x[:1])[0]
     answers, right = outputs.argmax(dim=-1).tolist(), state.run.answers[0].tolist()
@@ -68,61 +59,18 @@ def test_the_answer_is_what_the_model_answers_and_is_marked(run, steps, values):
     answers, right = ([signs.get(str(each), str(each)) for each in either] for either in (answers, right))
     assert texts(explorer, **{"font-size": "48"}) == answers
     assert f" is answered with {' '.join(answers)}; right is {' '.join(right)}. " in explorer.alt
-    corrections = [words for words in texts(explorer) if words.startswith("should be")]
-    assert corrections == [f"should be {b}" for a, b in zip(answers, right, strict=True) if a != b]
-    boxes = [box.get("fill-opacity") for box in elements(explorer, "rect") if box.get("rx")]
-    assert [n for n, shade in enumerate(boxes) if shade == "0.22"] == sorted(state.wanted)
     marks = [mark for mark in texts(explorer) if mark in ("✓", "✗")]
     assert marks == ["✓" if a == b else "✗" for a, b in zip(answers, right, strict=True)]
 
 
-def test_the_first_picture_is_of_wrong_answers(run):
-    first = run(0)
-    assert [mark for mark in texts(first) if mark in ("✓", "✗")] == ["✗", "✗"]
-    assert first.said.startswith("Untrained")
-
-
-TOLD = [
-    ({"num_heads": 4}, "“EI ?” asks which digits are next to E and I. {} on new examples, on the less accurate of the"),
-    ({"task": "one question"}, "“E ?” asks which digit is next to E. {} on new examples. "),
-    (NEXT, "Which character comes after “ople fro”? {} on new text. "),
-]
-
-
 @pytest.mark.parametrize("values", [{"num_heads": 4}, NEXT])
-def test_each_map_has_its_heads_name_and_colour_and_a_frame_around_the_row_that_asks(run, values):
-    explorer, heads = run(0, **values), values["num_heads"]
-    drawn, asks = elements(explorer, "svg")[-2], explorer.arrays.tokens[explorer.arrays.asks]
-    words = {"".join(text.itertext()): text for text in drawn.iter(f"{SVG}text")}
-    assert {f"head {head}" for head in range(1, heads + 1)} < {*words}
-    keys = [each.get("fill") for each in drawn.iter(f"{SVG}rect") if each.get("width") == "8"]
-    assert keys == list(HEAD_COLOURS[:heads])
-    middles = [y + height / 2 for _, y, _, height in frames(drawn, "1" if values == NEXT else "2")]
-    assert middles == pytest.approx(heads * [float(words[asks].get("y")) - 4], abs=0.1)
-
-
-@pytest.mark.parametrize(("values", "task"), TOLD)
-def test_the_alternative_text_tells_the_task_the_figures_and_what_each_head_reads(run, values, task):
+def test_the_alternative_text_tells_the_figures_and_what_each_head_reads(run, values):
     explorer = run(9, **values)
     state, now = explorer.arrays, explorer.arrays.measured[-1]
-    assert explorer.alt.startswith(task.format(f"Step 9: accuracy {now.accuracy:.0%}"))
+    assert f" Step 9: accuracy {now.accuracy:.0%} on new" in explorer.alt
     assert f" In training: {now.right:.0%}. Held-out loss {now.held_loss:.3g} nats. " in explorer.alt
-    reads = []
-    for head, row in enumerate(state.weights[:, state.asks].tolist(), 1):
-        (most, token), (less, other) = sorted(zip(row, state.tokens, strict=True), reverse=True)[:2]
-        reads.append(f"head {head}: {token}: {most:.2f}, {other}: {less:.2f}")
-    assert explorer.alt.endswith(f"It reads, by {'; '.join(reads)}.")
-    assert f">{'loss by step (nats)' if values == NEXT else 'accuracy by step'}<" in explorer.svg
-
-
-def test_the_figures_below_the_headline_are_those_of_the_less_accurate_answer(run):
-    explorer = run(30)
-    run_, now = explorer.arrays.run, explorer.arrays.measured[-1]
-    right = (run_.model.eval()(run_.x).argmax(dim=-1) == run_.answers).float().mean(dim=0)
-    assert now.accuracy == pytest.approx(right.min().item())
-    assert right.min() < right.max()
-    found = numbers(" ".join(texts(explorer, **{"font-size": "12"})))
-    assert found == near(30, now.accuracy)
+    for head, row in enumerate(state.weights[:, state.asks], 1):
+        assert f" head {head}: {state.tokens[row.argmax()]}: {row.max():.2f}, " in explorer.alt
 
 
 @pytest.mark.parametrize("values", [{}, {"num_heads": 4}, NEXT | {"mask": "leaky", "d_out": 4}])
@@ -139,7 +87,7 @@ def test_the_curves_end_where_their_numbers_are_and_the_picture_keeps_its_size(r
 
 
 @pytest.mark.parametrize(("value", "of"), [("accuracy", 1), ("loss", 6)])
-def test_curves_are_where_the_axes_say_and_the_key_has_their_dashes(run, value, of):
+def test_curves_are_where_the_axes_say(run, value, of):
     explorer = run(0, **NEXT if value == "loss" else {})
     measured = [Measured(0, math.nan, 0.8, math.nan, 0.1), Measured(200, 1.2, 0.4, 0.75, 0.5)]
     explorer._draw(explorer.arrays._replace(measured=measured, honest=[Honest(140, 4.8, 0.4)], step=200, learned=100))
@@ -147,8 +95,6 @@ def test_curves_are_where_the_axes_say_and_the_key_has_their_dashes(run, value, 
     at = {"".join(text.itertext()): text for text in drawn.iter(f"{SVG}text")}
     left, right = (float(at[step].get("x")) for step in ("0", "200"))
     low, high = float(at["200"].get("y")) - 14, float(at["100%" if of == 1 else "6"].get("y")) - 4
-    assert min(right - left, 2 * (low - high)) > 120
-    assert right < float(drawn.get("viewBox").split()[2])  # nor do the axes leave the picture
     spots = {
         "new examples 50%": [(0, 0.1), (200, 0.5)], "training 75%": [(200, 0.75)],
         "new text 0.4": [(0, 0.8), (200, 0.4)], "training 1.2": [(200, 1.2)], "can't look ahead 4.8": [(140, 4.8)],
@@ -160,10 +106,6 @@ def test_curves_are_where_the_axes_say_and_the_key_has_their_dashes(run, value, 
         found = [tuple(map(float, spot.split())) for spot in path.get("d")[1:].split("L")]
         expected = [(left + step / 200 * (right - left), low + part / of * (high - low)) for step, part in spots[words]]
         assert [*sum([*found, end], ())] == pytest.approx([*sum([*expected, expected[-1]], ())], abs=0.2)
-    dashes = [path.get("stroke-dasharray") for path in drawn.iter(f"{SVG}path") if path.get("stroke-dasharray")]
-    assert dashes == [dash for path in curves.values() for dash in 2 * [path.get("stroke-dasharray")]]
-    marked = [path.get("d").split() for path in drawn.iter(f"{SVG}path") if path.get("stroke-opacity") == "0.4"]
-    assert [float(start[1:]) for start, *_ in marked] == ([(left + right) / 2] if of == 1 else [])
 
 
 def test_a_loss_that_is_lost_is_not_drawn(run):
@@ -195,36 +137,15 @@ def said(
 OF_TEXT, ADVICE = {"task": "next character"}, {"num_heads": 2, "learning_rate": 0.1, "dropout": 0.8}
 HEADLINES = [
     ((0, 0.1), {}, "Untrained"),
-    ((59, 0.3), {}, "Training"),
-    ((60, 0.3), {"predicted": "00"}, "One head .* one stays wrong"),
-    ((60, 0.3), {"predicted": "09"}, "One head .* both are wrong"),
     ((60, 0.3), {"predicted": "90"}, "One head .* by luck"),
-    ((100, 0.3), {"num_heads": 2}, "Training"),
     ((60, 0.12), {"learning_rate": 1e-4}, "12% after 60 steps of learning rate 0.0001: they're too small"),
     ((149, 0.2), {"num_heads": 2, "learning_rate": 0.1}, "20% after 149 .* too large"),
-    ((149, 0.3), {"num_heads": 4, "d_out": 8}, "Training"),
     ((150, 0.3), {"num_heads": 4, "d_out": 8}, "30% after 150 steps; with d_out 16 it would reach 99%"),
-    ((59, 0.3), {"num_heads": 4, "d_out": 4}, "Training"),
-    ((60, 0.3), {"num_heads": 4, "d_out": 4}, "A head of width 1 .*; d_out 16 would reach 99%"),
-    ((60, 0.3), {"task": "one question", "d_out": 1}, "A head of width 1 .*; d_out 2 would"),
     ((60, 0.3), {"d_out": 1}, "A head of width 1 .*; 2 heads and d_out 8 would"),
-    ((60, 0.3), {"d_out": 4, "learning_rate": 1e-3}, "One head .*; 2 heads and d_out 8 and learning rate 0.01 would"),
-    ((60, 0.3), {"d_out": 8}, "One head .* one stays wrong"),
-    ((100, 0.3), {"learning_rate": 1e-4, "d_out": 4}, "Training"),  # a width that's too small may be why
-    ((100, 0.6), {"learning_rate": 0.1}, "Training"),
-    ((200, 0.3), {"learning_rate": 0.1}, "30% .* with 2 heads and learning rate 0.01 "),
-    ((200, 0.3), {"task": "one question", "num_heads": 2, "d_out": 2, "learning_rate": 0.1}, "30% .* with d_out 4 and"),
-    ((200, 0.3), {"task": "one question", "d_out": 2}, "Training"),
     ((200, 0.62), ADVICE, "62% after 200 steps; with learning rate 0.01 and dropout 0.2 "),
-    ((200, 0.99), ADVICE, "Training"),
     ((60, 0.98), {"learned": 26, "num_heads": 2}, "Learned.* step 26 .* Head 1 .*“E 9”, head 2 .*“I 0”"),
-    ((60, 1.0), {"learned": 26, "num_heads": 2, "reads": (3, 1)}, "Learned.* Head 1 .*“I 0”, head 2 .*“E 9”"),
-    ((60, 1.0), {"learned": 26, "num_heads": 2, "reads": (3, 3)}, "Learned[^“]*$"),
     ((60, 1.0), {"task": "one question", "learned": 9, "reads": (3,), "of": (3,)}, ".* step 9 on. It reads “I 0”"),
     ((60, 1.0), {"learned": 26, "loss": math.nan}, "The loss isn't a number"),
-    ((0, 0.0), OF_TEXT, "Untrained: every character"),
-    ((10, 0.1), OF_TEXT, "Training: .* each character reads"),
-    ((20, 0.3), OF_TEXT | {"loss": 1.25, "honest": [Honest(20, 2.75, 2.5)]}, "Training .* from 2.3 to 1.25"),
     ((40, 0.9), OF_TEXT | {"loss": 0.253, "honest": [Honest(20, 6.52, 0.3)]}, "It reads what .* 0.253, but 6.52 where"),
 ]
 

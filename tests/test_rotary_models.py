@@ -1,12 +1,10 @@
 """The model with rotary positions, its stored weights, and the command that made them."""
 
-import numpy as np
 import pytest
 import torch
 
 from attention_helpers import max_difference
 from attention_helpers.training import rotary
-from tools.training import train_rotary_models
 
 TASK = rotary.short_texts()
 TEXT = TASK.held_out[None, :100]
@@ -32,29 +30,3 @@ def test_changed_frequencies_reach_every_layer_and_the_factor_multiplies_scores_
     ratio = first.scores[0, 0].diagonal() / plain[0].scores[0, 0].diagonal()  # at distance 0 there's no rotation
     torch.testing.assert_close(ratio, torch.full_like(ratio, 9.0), atol=0, rtol=1e-4)
     torch.testing.assert_close(model(TEXT), logits)
-
-
-@torch.no_grad()
-def test_a_loss_by_position_is_that_of_the_held_out_texts_characters():
-    model = rotary.trained()
-    losses = rotary.losses_by_position(model, TASK, length=40)
-    windows = rotary.held_out_windows(TASK, 40)
-    assert windows.shape == (23, 41)  # 1500 characters hold 22 times 64, and 41
-    assert torch.equal(windows[2], TASK.held_out[128:169])
-    right = [model(text[None, :40])[0].log_softmax(dim=-1)[7, text[8]] for text in windows]
-    assert losses[7].item() == pytest.approx(-torch.stack(right).mean().item(), abs=1e-5)
-
-
-def test_the_command_writes_what_the_notebook_reads_and_trains(tmp_path, monkeypatch):
-    monkeypatch.setattr(rotary, "FILE", tmp_path / "few.npz")
-    train_rotary_models.main(path=rotary.FILE, steps=2)
-    with np.load(rotary.FILE) as sets:
-        assert {name.partition(":")[0] for name in sets} == {"rotary", "none"}
-    torch.manual_seed(0)
-    untrained = rotary.RotaryModel(TASK)
-    for name, part in rotary.trained().named_parameters():
-        assert (part - untrained.get_parameter(name)).abs().max() < 0.01  # two steps of AdamW at 0.003
-    assert not torch.allclose(rotary.trained().embed.weight, untrained.embed.weight, atol=1e-3)
-    rotated, plain = (rotary.trained(positions).attention[0] for positions in ("rotary", "none"))
-    assert plain.frequencies is None
-    assert not torch.equal(rotated.W_query.weight, plain.W_query.weight)  # they began alike

@@ -1,7 +1,6 @@
 """The Makefile, what CI runs, and the pins."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -40,15 +39,3 @@ def test_a_users_python_path_reaches_neither_python(checkout):
     python = program(checkout / "python", '#!/bin/sh\necho "path: $PYTHONPATH."\n')
     said = make(checkout, "reset", f"PYTHON='{python}'", "BIN='$(CURDIR)'", PYTHONPATH="/my/packages").stdout
     assert set(said.splitlines()) == {"path: ."}
-
-
-@needs_posix_shell
-def test_ci_runs_what_the_readme_names_and_stops_at_the_first_failure(tmp_path):
-    run = program(tmp_path / "course/.ci/run", (ROOT / ".ci/run").read_text(encoding="utf-8"))
-    program(tmp_path / "bin/make", '#!/bin/sh\necho "called $1"\ntest "$1" != test-slow\n')
-    program(tmp_path / "bin/chromium", "#!/bin/sh\n")
-    for name in ("bash", "dirname"):
-        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
-    result = subprocess.run([run], env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True)
-    assert re.findall(r"^called (.*)$", result.stdout, re.MULTILINE) == ["test", "lint", "test-slow"]
-    assert result.returncode != 0

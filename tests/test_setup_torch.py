@@ -116,14 +116,6 @@ def test_a_users_own_source_is_respected(alone, asked, index, monkeypatch, tmp_p
     assert asked() == ["", ""]
 
 
-def test_cuda_is_what_pip_finds_by_itself_and_cpu_needs_no_probe(alone, asked, monkeypatch):
-    monkeypatch.setattr(alone, "CPU_BUILDS", NOBODY)
-    for build, index in (("cuda", ""), ("cpu", NOBODY)):
-        monkeypatch.setenv("TORCH", build)
-        alone.ensure("lab")
-        assert asked()[-3:] == [index, "", ""]
-
-
 def test_a_name_that_is_no_build_is_refused(alone, monkeypatch):
     monkeypatch.setenv("TORCH", "gpu")
     with pytest.raises(OSError, match="TORCH must be cpu, cuda or the address of an index, got 'gpu'"):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from attention_course.explorers import lesson_04, lesson_11
-from tools.training import measure_long_texts, train_overfitting
+from tools.training import make_data
 
 
 @pytest.mark.slow
 def test_the_losses_and_maps_of_notebook_04_are_trained_again(tmp_path):
-    train_overfitting.main(tmp_path / "again.npz")
+    make_data.overfitting(tmp_path / "again.npz")
     with np.load(lesson_04.FILE) as stored, np.load(tmp_path / "again.npz") as again:
         for name in stored:
             np.testing.assert_allclose(again[name], stored[name], rtol=0, atol=1e-4)
@@ -19,7 +19,7 @@ def test_the_losses_and_maps_of_notebook_04_are_trained_again(tmp_path):
 def test_the_losses_and_scores_of_notebook_11_are_measured_again(tmp_path):
     """Two scalings of thirteen: none, and the rule that has a factor of its own, which multiplies scores."""
     some = [0, lesson_11.SCALINGS.index(("YaRN", 4))]
-    measure_long_texts.main(tmp_path / "again.npz", [lesson_11.SCALINGS[n] for n in some])
+    make_data.long_texts(tmp_path / "again.npz", [lesson_11.SCALINGS[n] for n in some])
     with np.load(lesson_11.FILE) as stored, np.load(tmp_path / "again.npz") as again:
         for name in stored:
             np.testing.assert_allclose(again[name], stored[name][some], rtol=1e-4, atol=2 * (name == "scores") or 1e-4)

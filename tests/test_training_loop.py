@@ -5,7 +5,6 @@ from contextlib import suppress
 
 import pytest
 import torch
-import tqdm.auto
 from torch import nn
 
 from attention_helpers import Dropout
@@ -149,19 +148,3 @@ def test_a_run_ends_when_its_weakest_score_is_high_enough():
     assert training.run(9, until=0.75).step == 4  # solved already
     assert training.run(1).step == 5
     assert training.run(9, until=1).step == 6
-
-
-def test_the_bar_of_a_run_that_ends_early_is_full_only_where_the_run_has_reached_its_end(monkeypatch):
-    bars = []
-
-    class Remembered(tqdm.auto.tqdm):
-        def close(self):  # a notebook's bar turns red here unless it's full
-            bars.append((self.n, self.total))
-            super().close()
-
-    monkeypatch.setattr(tqdm.auto, "tqdm", Remembered)
-    accuracies = [0.5, 0.5], [0.5, 0.5], [1.0, 1.0]
-    Training(LookupModel(task := Scripted(*accuracies), width=4), task, keep=False).run(9, until=0.75)
-    assert bars.pop() == (3, 3)
-    trained(Interrupting(2, batch_size=16), 9)
-    assert bars.pop() == (2, 9)

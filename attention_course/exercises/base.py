@@ -21,7 +21,7 @@ from .compare import alike, finding, in_words
 from .mistakes import Mistake, edited, paragraph
 from .reply import Progress, Reply
 from .running import Interrupted, kept_state, own_line, run
-from .stub import compiled, is_stub, stub_of
+from .stub import is_stub, stub_of
 
 SEED = 20
 
@@ -51,7 +51,6 @@ class Exercise:
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
     imports: the import statements that an answer needs besides `import torch`.
     deeper: whether it's about something in "Going deeper", and comes there.
-    as_text: the learner's answer is a string of Python that defines the solution's name, because it doesn't run yet.
     rows_sum_to_one: say so if the learner's rows don't. tolerance: the largest difference that passes.
     """
 
@@ -68,7 +67,6 @@ class Exercise:
     stub: str = ""
     imports: str = ""
     deeper: bool = False
-    as_text: bool = False
     rows_sum_to_one: bool = False
     tolerance: float = 1e-5
 
@@ -93,12 +91,10 @@ class Exercise:
     @property
     def cell(self):
         """The notebook's cell: the stub, and the check under it."""
-        answer = f"my_{self.name}" if self.as_text else self.answer_name
-        text = f'{answer} = """\n{self.stub}\n"""' if self.as_text else self.stub
-        return f"{text}\n\n\npractice.{self.name}.check({answer})"
+        return f"{self.stub}\n\n\npractice.{self.name}.check({self.answer_name})"
 
     def check(self, answer):
-        """Judge a learner's answer: a function or class, or a text if the exercise ships one.
+        """Judge a learner's answer, a function or class.
 
         Errors: none, except Interrupted if the learner stops the check.
         """
@@ -122,11 +118,6 @@ class Exercise:
         if is_stub(answer, self.stub, self.answer_name):
             what_to_do = "Write" if "..." in self.stub else "Fix"
             return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again.", 0
-        if self.as_text and isinstance(answer, str):
-            try:
-                answer = compiled(answer, self.answer_name)
-            except Exception as error:
-                return False, own_line(error), 0
         if not callable(answer):
             return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}.", 0
         given, expected = self.outcomes(answer), self.outcomes(self.solution)

@@ -23,8 +23,8 @@ keys_by_hand = Exercise(
     name="keys_by_hand",
     title="Write W_key by hand",
     prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, then the digits, then `?`, "
-    "and a key has one entry per letter. A letter should add `strength` to its own entry, digits should add nothing, "
-    "and `?` should take `strength` off every entry, so that a question isn't found, not even by itself.",
+    "and a key has one entry per letter. A letter should add `strength` to its own entry, a digit nothing, and `?` "
+    "should take `strength` off every entry.",
     solution=key_matrix,
     cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
     mistakes={
@@ -132,8 +132,11 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Return the matrix `W` after one step, for the loss `loss_of(W)`. Leave `W` itself as it is, and return "
-    "numbers without a record, as `W.detach()` does.",
+    prompt="Training makes a **loss** small, a number that says how wrong a model is. The **gradient** says how fast "
+    "the loss grows with each entry of a matrix, so a step subtracts `rate` times the gradient.\n\nReturn the matrix "
+    "`W` after one step, and leave `W` itself as it is. If you mark a copy of it with `requires_grad_()`, PyTorch "
+    "records what's computed from the copy. After `loss_of(copy).backward()`, the gradient is in `copy.grad`. "
+    "Return numbers without a record (`copy.detach()` is the copy without its record).",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
@@ -155,7 +158,7 @@ step_by_hand = Exercise(
             That's the step itself. Where does the matrix end up after it?""",
     },
     hints=[
-        "Do what the last cell did: mark a copy of `W`, compute its loss, and call `backward`.",
+        "Mark a copy of `W`, compute the loss of the copy, and call `backward` on the loss.",
         "`W.clone().requires_grad_()` is a marked copy. After `backward`, its `.grad` is the gradient.",
         "Return `W.detach() - rate * W.grad`, where `W` is the marked copy.",
     ],
@@ -208,9 +211,9 @@ weights_into_v1 = Exercise(
     name="weights_into_v1",
     imports="from attention_helpers import SelfAttention_v1",
     title="From v2 back into v1",
-    prompt="Make a `SelfAttention_v1` that returns the same context vectors as `v2`, a layer of the package whose "
-    "widths are `v2.d_in` and `v2.d_out`. Its matrices must be trainable, and changing them later must not change "
-    "`v2`.",
+    prompt="`SelfAttention_v1` computes `x @ W_query` with a plain matrix, (d_in, d_out), in place of `nn.Linear`, and "
+    "the same for keys and values. Make one that returns the same context vectors as `v2`, whose widths are `v2.d_in` "
+    "and `v2.d_out`. Its matrices must be trainable, and changing them later must not change `v2`.",
     solution=v1_from_v2,
     cases=layers_without_bias,
     call=moved,

@@ -27,10 +27,10 @@ def tokens_and_matrices(generator):
 heads_side_by_side = Exercise(
     name="heads_side_by_side",
     title="Heads side by side",
-    prompt="`heads` is a list of functions or layers. Each one takes tokens x, (b, num_tokens, d_in), and returns "
-    "context vectors, (b, num_tokens, head_dim). Run all of them on the same x and put each token's context vectors "
-    "side by side, head after head. There can be any number of heads. (`torch.cat(tensors, dim=...)` joins a list of "
-    "tensors along a dimension that they already have.)",
+    prompt="`heads` is a list of functions or layers, of any length. Each takes tokens x, (b, num_tokens, d_in), and "
+    "returns context vectors, (b, num_tokens, head_dim). Run all on the same x, and put each token's context vectors "
+    "side by side, head after head. (`torch.cat(tensors, dim=...)` joins tensors along a dimension that they already "
+    "have.)",
     solution=side_by_side,
     cases=tokens_and_matrices,
     call=lambda answer, x, *matrices: answer([matrix.__rmatmul__ for matrix in matrices], x),
@@ -68,98 +68,6 @@ heads_side_by_side = Exercise(
     why="Along the last dimension, `torch.cat` leaves sentences and tokens where they are and puts the columns of all "
     "heads next to each other, so the next layer can tell the heads apart.",
     moral="The class below does just this.",
-)
-
-
-def look_up_both(wrapper, n):
-    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
-    letter, digit, first, second = torch.eye(4 * n).split(n)
-    with torch.no_grad():
-        for head, asked in zip(wrapper.heads, (first, second), strict=True):
-            head.W_query.weight.copy_(asked)
-            head.W_key.weight.copy_(10 * letter)
-            head.W_value.weight.copy_(digit)
-
-
-def questions(generator, b, n):
-    """(b, n + 1, 4 * n): b sentences of n pairs in random order and a question about two letters."""
-    x = torch.zeros(b, n + 1, 4 * n)
-    for sentence in x:
-        letter, digit, first, second = sentence.split(n, dim=-1)  # views: (n + 1, n) each
-        letter[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
-        digit[:n] = torch.eye(n)[torch.randperm(n, generator=generator)]
-        one, other = torch.randperm(n, generator=generator)[:2]
-        first[n, one] = second[n, other] = 1
-    return x
-
-
-def last_contexts(program, x):
-    """The shapes of the matrices that an answer has set and, if they fit, the context vector of the last token."""
-    n = x.shape[-1] // 4
-    wrapper = MultiHeadAttentionWrapper(4 * n, n, context_length=n + 1, dropout=0.0, num_heads=2)
-    program(wrapper, n)
-    facts = {name: torch.zeros(matrix.shape) for name, matrix in wrapper.named_parameters()}
-    fit = all(zeros.shape == (n, 4 * n) for zeros in facts.values())
-    return facts | {"last context": wrapper(x)[:, -1] if fit else None}
-
-
-two_lookups = Exercise(
-    name="two_lookups",
-    title="Two heads, two lookups",
-    prompt="Answer `BC ?` with the class: set `W_query`, `W_key` and `W_value` of both heads, so that the question's "
-    "context vector is the first digit followed by the second, within 0.05. Each of a token's four groups has n "
-    "entries here, at most 4, and the pairs come in any order.",
-    solution=look_up_both,
-    cases=lambda generator: [(questions(generator, b, n),) for b, n in ((4, 3), (3, 2), (6, 4))],
-    call=last_contexts,
-    tolerance=0.05,
-    stub='''
-def look_up_both(wrapper, n):
-    """Set all matrices of a wrapper with two heads, d_in = 4 * n, d_out = n and no biases."""
-    # nn.Linear stores its matrix as (d_out, d_in). Each of these is (n, 4 * n), and keeps one group of a token.
-    letter, digit, first, second = torch.eye(4 * n).split(n)
-    with torch.no_grad():
-        ...  # your code, for both heads: wrapper.heads[0].W_query.weight.copy_(...) and so on
-''',
-    mistakes={
-        ("forgets to sharpen the softmax", "10 * letter", "letter"): """
-            The right parts are in the right places, but your scores are close together, so every token gets a similar
-            weight. What did the notebook do to the key?""",
-        ("asks for both letters in each head", "copy_(asked)", "copy_(first + second)"): """
-            Each head asks for both letters, so each returns the same average of two digits. What should be different in
-            the second head?""",
-        ("asks for the first letter in both heads", "(first, second)", "(first, first)"): """
-            Both heads look up the first letter asked for. Which head should find the second?""",
-        ("exchanges the heads", "(first, second)", "(second, first)"): """
-            Both digits are there, but in the wrong order. Which head's context vector comes first?""",
-        (
-            "exchanges queries and keys",
-            "W_query.weight.copy_(asked)\n            head.W_key",
-            "W_key.weight.copy_(asked)\n            head.W_query",
-        ): """
-            You exchanged queries and keys. The question isn't a pair, so its letter part is 0. What does that make of
-            its query and its scores?""",
-        (
-            "sharpens the values",
-            "copy_(10 * letter)\n            head.W_value.weight.copy_(",
-            "copy_(letter)\n            head.W_value.weight.copy_(10 * ",
-        ): """
-            You multiply the values by 10, so the softmax stays as it was. Which product does softmax get?""",
-        ("returns the letters", "copy_(digit)", "copy_(letter)"): """
-            Your heads look at the right pairs, but return their letters. What was the question about?""",
-    },
-    hints=[
-        "For a single head, the notebook multiplies the letter by 10 in the key. Which group of a token makes the "
-        "query of each head, which one the key, and which one the value?",
-        "In both heads, `letter` makes the keys and `digit` makes the values. For the queries, one head uses `first`, "
-        "the other `second`.",
-        "For head 1: `W_query.weight.copy_(first)`, `W_key.weight.copy_(10 * letter)` and "
-        "`W_value.weight.copy_(digit)`.",
-    ],
-    why="A score is large only where the pair's letter is the letter asked for. The factor 10 makes the softmax give "
-    "that pair nearly all the weight, and its digit is the value.",
-    moral="Two rows of weights pass on two answers. You set these matrices by hand, and in notebook 07 training finds "
-    "them.",
 )
 
 
@@ -265,5 +173,5 @@ parameters_of_heads = Exercise(
 )
 
 
-EXERCISES = [heads_side_by_side, two_lookups, width_from_heads, parameters_of_heads]
+EXERCISES = [heads_side_by_side, width_from_heads, parameters_of_heads]
 progress = Progress(EXERCISES)

@@ -1,15 +1,10 @@
-"""Exercises of notebook 06: cut into heads, merge again, copy weights over, and write the complete class."""
+"""Exercises of notebook 06: cut into heads, merge again, and write the complete class."""
 # After a change: make exercises, then make refresh NOTEBOOK=06
 
 import torch
 from torch import nn
-from torch.nn.functional import pad
 
-from attention_helpers.core import causal_mask
-from attention_helpers.layers import MultiHeadAttention, MultiHeadAttentionWrapper
-
-from .base import Exercise, Progress
-from .compare import difference
+from .base import Exercise, Progress, normal
 
 
 def split_heads(x, num_heads):
@@ -39,9 +34,8 @@ def or_torchs_refusal(answer, x, num_heads):
 splitting = Exercise(
     name="splitting",
     title="Split into heads",
-    prompt="Cut `x`, (b, num_tokens, d_out), into heads: (b, num_heads, num_tokens, head_dim). The first head gets the "
-    "first head_dim numbers of each token, the second head the next ones, and so on. If num_heads doesn't divide "
-    "d_out, raise a `ValueError` that says so.",
+    prompt="Cut `x` into heads. The first head gets the first head_dim numbers of each token, the second head the next "
+    "ones, and so on. If num_heads doesn't divide d_out, raise a `ValueError` that says so.",
     solution=split_heads,
     cases=to_split,
     call=or_torchs_refusal,
@@ -96,8 +90,8 @@ def to_merge(generator):
 merging = Exercise(
     name="merging",
     title="And back",
-    prompt="Put the heads' context vectors, (b, num_heads, num_tokens, head_dim), side by side again, head after head: "
-    "(b, num_tokens, d_out). The numbers of `context` can be in any order in memory. Don't change `context` itself.",
+    prompt="Put each token's context vectors side by side, head after head. The numbers of `context` can be in any "
+    "order in memory, and should stay as they are.",
     solution=merge_heads,
     cases=to_merge,
     mistakes={
@@ -130,238 +124,6 @@ merging = Exercise(
     "them in that order. Because the numbers usually aren't in this order in memory, it makes a copy, as `contiguous` "
     "followed by `view` would.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
-)
-
-
-def transplant(wrapper, split):
-    """Gives the wrapper's weights to split, in place, so that both compute the same."""
-    with torch.no_grad():
-        for name in ("W_query", "W_key", "W_value"):
-            parts = [head.get_submodule(name) for head in wrapper.heads]
-            target = split.get_submodule(name)
-            target.weight.copy_(torch.cat([part.weight for part in parts]))  # (d_out, d_in)
-            if target.bias is not None:
-                target.bias.copy_(torch.cat([part.bias for part in parts]))  # (d_out,)
-        split.out_proj.weight.copy_(torch.eye(split.d_out))
-        split.out_proj.bias.zero_()
-
-
-def pairs_of_layers(generator):
-    """Pairs of a wrapper and a split class, with an input; in the second every head is square."""
-    for d_in, head_dim, num_heads, qkv_bias in ((3, 2, 2, False), (4, 4, 3, True), (5, 1, 4, True), (2, 3, 1, False)):
-        sizes = {"context_length": 6, "dropout": 0.5, "num_heads": num_heads, "qkv_bias": qkv_bias}
-        wrapper = MultiHeadAttentionWrapper(d_in, head_dim, **sizes).eval()
-        split = MultiHeadAttention(d_in, num_heads * head_dim, **sizes).eval()
-        for parameter in [*wrapper.parameters(), *split.parameters()]:
-            nn.init.normal_(parameter, generator=generator)
-        yield wrapper, split, torch.randn(2, 5, d_in, generator=generator)
-
-
-def after_transplant(answer, wrapper, split, x):
-    answer(wrapper, split)
-    return split(x)
-
-
-def copies_three_matrices_and_nothing_else(wrapper, split):
-    with torch.no_grad():
-        for name in ("W_query", "W_key", "W_value"):
-            parts = [head.get_submodule(name).weight for head in wrapper.heads]
-            split.get_submodule(name).weight.copy_(torch.cat(parts))
-
-
-transplanting = Exercise(
-    name="transplanting",
-    title="A wrapper's weights in the split class",
-    prompt="`wrapper` is a `MultiHeadAttentionWrapper`, and `split` is a `MultiHeadAttention` whose output is just as "
-    "wide. Copy the wrapper's weights into `split`, in place, so that both compute the same if dropout is off. If the "
-    "layers have no biases for queries, keys and values, each `bias` is None. Don't return anything.",
-    solution=transplant,
-    cases=pairs_of_layers,
-    call=after_transplant,
-    mistakes={
-        ("joins the matrices along dimension 1", "weight for part in parts]", "weight for part in parts], dim=1"): """
-            You join along dimension 1, which counts the inputs. Since `nn.Linear` stores (d_out, d_in), where should
-            the next head's rows go?""",
-        ("joins, then transposes", "weight for part in parts])", "weight for part in parts], dim=1).T"): """
-            You join along dimension 1 and then transpose, which also transposes the matrix of each head. (The shape
-            fits only if heads are square.) Both classes store (d_out, d_in), so what is the transpose for?""",
-        ("copies three matrices and nothing else", copies_three_matrices_and_nothing_else): """
-            The three matrices are right. But `split` has another layer, `out_proj`: with which weights does it
-            change nothing? And what about the biases, if the heads have some?""",
-        ("leaves out_proj as it is", "split.out_proj.", "# split.out_proj."): """
-            The heads are right, but `out_proj` still mixes them at random. Which matrix and which bias change
-            nothing?""",
-        ("fills out_proj with ones", "copy_(torch.eye(split.d_out))", "fill_(1.0)"): """
-            A matrix of ones adds all the numbers up. Which matrix leaves a vector as it is?""",
-        ("leaves the bias of out_proj", "split.out_proj.bias", "# split.out_proj.bias"): """
-            Nearly. `out_proj` still adds its bias to every row. With which bias does a layer change nothing?""",
-        ("leaves the biases of queries, keys and values", "target.bias is not None", "False"): """
-            That's right without `qkv_bias`. With it, each head also has biases for its queries, keys and values. Where
-            should they go?""",
-        (
-            "mixes up queries and keys",
-            "split.get_submodule(name)",
-            'split.get_submodule({"W_query": "W_key", "W_key": "W_query"}.get(name, name))',
-        ): """
-            You put the weights of the queries where those of the keys belong. That transposes the scores. Whose scores
-            should be in row i?""",
-        ("takes the heads from last to first", "wrapper.heads", "reversed(wrapper.heads)"): """
-            Every head is right, but their order is reversed. Where does the wrapper put the columns of its first
-            head?""",
-    },
-    hints=[
-        "The notebook did this without biases. Which four layers does `split` have, and which of them do the wrapper's "
-        "heads have?",
-        "`nn.Linear` stores (d_out, d_in), so each head owns some of the rows. With `torch.eye(n)`, the identity "
-        "matrix, a layer changes nothing.",
-        "Under `torch.no_grad()`, for each of the three names: `weight.copy_(torch.cat(...))`, and the same for `bias` "
-        "if it isn't None. Then `out_proj.weight.copy_(torch.eye(...))` and `out_proj.bias.zero_()`.",
-    ],
-    why="Each entry of a query comes from one row of the stored matrix. Since `split` gives the first head_dim entries "
-    "to the first head, that head's rows and biases come first. With the identity and a bias of 0, `out_proj` changes "
-    "nothing.",
-    moral="So the split class is the loop of heads in one product, plus `out_proj`.",
-)
-
-
-class SplitAttention(nn.Module):
-    """Causal attention with several heads: x (b, num_tokens, d_in) -> (b, num_tokens, d_out)."""
-
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        assert d_out % num_heads == 0, "num_heads must divide d_out"
-        self.num_heads = num_heads
-        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out) for _ in range(3))
-
-    def forward(self, x):
-        wide = self.W_query(x), self.W_key(x), self.W_value(x)
-        q, k, v = (w.view(*w.shape[:2], self.num_heads, -1).transpose(1, 2) for w in wide)
-        scores = q @ k.transpose(2, 3) / k.shape[-1] ** 0.5
-        hide = torch.ones_like(scores, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(hide, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
-        return (weights @ v).transpose(1, 2).flatten(2)  # joins the last two dimensions
-
-
-BROKEN = """
-class SplitAttention(nn.Module):
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        assert d_out % num_heads = 0, "num_heads must divide d_out"
-        self.num_heads = num_heads
-        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out) for _ in range(3))
-    def forward(self, x):
-        wide = self.W_query(x), self.W_key(x), self.W_value(x)
-        q, k, v = (w.view(*w.shape[:2], self.num_heads, -1).transpose(1, 2) for w in wide)
-        scores = q @ k.transpose(2, 3) / d_k**0.5
-        hide = torch.ones_like(scores, dtype=torch.bool).triu(1
-        scores.masked_fill(mask, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
-        weights = torch.softmax(weights.masked_fill(mask, -torch.inf), dim=-1)
-        return (weights @ v).transpose(1, 2).flatten(2)  # joins the last two dimensions
-"""
-
-
-def linears(generator, d_in, d_out, qkv_bias):
-    """The four layers of attention by name, with random weights that are smaller the more inputs they add up."""
-    layers = nn.ModuleDict({name: nn.Linear(d_in, d_out, qkv_bias) for name in ("W_query", "W_key", "W_value")})
-    layers["out_proj"] = nn.Linear(d_out, d_out)
-    for layer in layers.values():
-        for parameter in layer.parameters():
-            nn.init.normal_(parameter, std=layer.in_features**-0.5, generator=generator)
-    return layers
-
-
-def run_with(layer, given, x):
-    """layer(x), once the layer has the given layers' weights, name by name."""
-    for name, linear in given.items():
-        own = getattr(layer, name, None)
-        if repr(own) != repr(linear):
-            raise TypeError(f"self.{name} must be {linear}, got {own}")
-        own.load_state_dict(linear.state_dict())
-    return layer(x)
-
-
-def torchs_own(num_heads, given, x):
-    """What torch.nn.MultiheadAttention returns with the same weights. Its d_in is d_out, so zeros widen the input."""
-    d_in, d_out = given["W_query"].in_features, given["W_query"].out_features
-    own, wide = nn.MultiheadAttention(d_out, num_heads, batch_first=True), pad(x, (0, d_out - d_in))
-    three = [given[name] for name in ("W_query", "W_key", "W_value")]
-    with torch.no_grad():
-        own.in_proj_weight.copy_(pad(torch.cat([linear.weight for linear in three]), (0, d_out - d_in)))
-        if three[0].bias is not None:
-            own.in_proj_bias.copy_(torch.cat([linear.bias for linear in three]))  # zeros otherwise
-        own.out_proj.load_state_dict(given["out_proj"].state_dict())
-    return own(wide, wide, wide, attn_mask=causal_mask(x.shape[1]), need_weights=False)[0]
-
-
-def to_repair(generator):
-    for d_in, d_out, num_heads in ((3, 6, 2), (4, 4, 4), (5, 12, 3), (6, 2, 1), (4, 6, 4)):  # the last does not divide
-        given = linears(generator, d_in, d_out, True)
-        del given["out_proj"]
-        sizes = {"d_in": d_in, "d_out": d_out, "num_heads": num_heads}
-        yield sizes, given, 3 * torch.randn(2, 5, d_in, generator=generator)
-
-
-repair = Exercise(
-    name="repair",
-    imports="from torch import nn",
-    title="Repair a class",
-    prompt="This class doesn't even run, so we give it to you as a string. Fix it, and run the cell after each step. "
-    "It has five faults: `=` instead of `==`, a missing parenthesis, names that don't exist, a masked result that "
-    "nobody uses, and mask and softmax done twice. Everything else is right.",
-    solution=SplitAttention,
-    cases=to_repair,
-    call=lambda answer, sizes, given, x: run_with(answer(**sizes), given, x),
-    stub=BROKEN,
-    as_text=True,
-    mistakes={
-        ("fixes only what stops it", "= scores.masked_fill", "= torch.softmax(scores, dim=-1).masked_fill"): """
-            It runs, but it takes the softmax twice, the first time with nothing hidden, so the weights are too even.
-            You want one mask that counts and then one softmax. Which lines have to change?""",
-        (
-            "takes mask and softmax twice",
-            "softmax(scores",
-            "softmax(torch.softmax(scores, dim=-1).masked_fill(hide, -torch.inf)",
-        ): """
-            Nothing leaks, but you take the softmax twice. The results of the first are between 0 and 1, so the second
-            makes the weights too even. Which one can go?""",
-        ("takes the softmax twice, the mask once", "softmax(scores", "softmax(torch.softmax(scores, dim=-1)"): """
-            The future leaks, because you take a second softmax, and to it the 0 of a hidden token is a score like any
-            other. Which of the two can go?""",
-        ("throws the masked scores away", "scores = scores.masked_fill", "scores.masked_fill"): """
-            The second softmax is gone, but now the future leaks. `masked_fill` returns a new tensor, and nobody uses
-            it. What should happen to it?""",
-        (
-            "hides after the softmax",
-            "scores = scores.masked_fill(hide, -torch.inf)\n        weights = torch.softmax(scores, dim=-1)",
-            "weights = torch.softmax(scores, dim=-1).masked_fill(hide, 0)",
-        ): """
-            You set the future's weights to 0 after the softmax, so the rows no longer sum to 1. What happens if you
-            hide the scores before it instead?""",
-        ("leaves the scale out", " / k.shape[-1] ** 0.5", ""): """
-            You removed the division because `d_k` has no value here. But without it the softmax is too sharp. `d_k` is
-            the width of a key: which tensor knows it?""",
-        ("scales by the width of the input", "k.shape[-1]", "x.shape[-1]"): """
-            You scale by the width of `x`. But `d_k` is the number of terms in a dot product: which tensor has that
-            width?""",
-        ("scales by the width of all heads", "k.shape[-1]", "wide[1].shape[-1]"): """
-            You scale by d_out, the width of all heads together. How many terms does the dot product of one head
-            have?""",
-    },
-    hints=[
-        "Run the cell. The reply names the line that Python can't read, and once that's fixed, the next one that "
-        "fails.",
-        "`d_k` is the width of a key: which dimension of `k` is that? The mask already has a name, but another one. "
-        "Then look for a result that nobody uses, and for something that's done twice.",
-        "`== 0`; `triu(1)`; `k.shape[-1]`; `hide` instead of `mask`; `scores = scores.masked_fill(...)`; and delete "
-        "the line that masks the weights and takes their softmax again.",
-    ],
-    why="Python reports the first two faults before anything runs: `=` assigns where `==` should compare, and a "
-    "parenthesis that stays open swallows the next line. It reports an unknown name only when its line runs. But "
-    "nothing reports the last two. `masked_fill` without an underscore returns a new tensor, and a softmax of weights "
-    "is still a softmax, only a more even one.",
-    moral="The last two faults raise no error, so you only find them with a check like this one, or with a trace.",
 )
 
 
@@ -410,21 +172,26 @@ class MultiHeadCausalAttention(nn.Module):
 '''
 
 
-def beside_torchs(answer, sizes, given, x):
-    layer = answer(**sizes)
-    output = run_with(layer, given, x)
-    theirs = torchs_own(layer.num_heads, given, x)
-    return {"output": output, "being equal to torch's": not difference(theirs, output, 1e-5)}
-
-
 def from_nothing(generator):
     """Sizes for the constructor, the layers whose weights are given, and an input."""
-    bias, no_bias = {"qkv_bias": True}, {"qkv_bias": False}
-    sizes = [(3, 8, 6, 2, 4, {}), (6, 6, 5, 3, 5, bias), (4, 12, 9, 4, 1, bias), (2, 5, 8, 1, 7, no_bias)]
-    for d_in, d_out, context_length, num_heads, num_tokens, more in sizes:
-        names = {"d_in": d_in, "d_out": d_out, "context_length": context_length, "num_heads": num_heads}
-        given = linears(generator, d_in, d_out, more is bias)
-        yield names | more, given, 3 * torch.randn(2, num_tokens, d_in, generator=generator)
+    sizes = [(3, 8, 6, 2, False, 4), (6, 6, 5, 3, True, 5), (4, 12, 9, 4, True, 1), (2, 5, 8, 1, False, 7)]
+    for d_in, d_out, context_length, num_heads, qkv_bias, num_tokens in sizes:
+        given = {name: nn.Linear(d_in, d_out, qkv_bias) for name in ("W_query", "W_key", "W_value")}
+        given["out_proj"] = nn.Linear(d_out, d_out)
+        for parameter in nn.ModuleDict(given).parameters():
+            nn.init.normal_(parameter, std=d_in**-0.5, generator=generator)
+        yield (d_in, d_out, context_length, num_heads, qkv_bias), given, 3 * normal(generator, (2, num_tokens, d_in))[0]
+
+
+def run_with(answer, sizes, given, x):
+    """What a layer of these sizes returns for x, once it has the given layers' weights, name by name."""
+    layer = answer(*sizes)
+    for name, linear in given.items():
+        own = getattr(layer, name, None)
+        if repr(own) != repr(linear):
+            raise TypeError(f"self.{name} must be {linear}, got {own}")
+        own.load_state_dict(linear.state_dict())
+    return layer(x)
 
 
 from_an_empty_cell = Exercise(
@@ -433,11 +200,10 @@ from_an_empty_cell = Exercise(
     title="Multi-head attention from an empty cell",
     prompt="Write the complete class: causal attention with several heads and `out_proj`, but without dropout. "
     "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias, and num_heads always divides d_out. The "
-    "check gives your layer weights and compares it with `torch.nn.MultiheadAttention`, at sizes that you haven't "
-    "seen.",
+    "check gives your layer weights and compares what it returns with ours, at sizes that you haven't seen.",
     solution=MultiHeadCausalAttention,
     cases=from_nothing,
-    call=beside_torchs,
+    call=run_with,
     stub=EMPTY,
     mistakes={
         ("scales by the root of d_out", "keys.shape[-1]", "self.out_proj.in_features"): """
@@ -483,11 +249,10 @@ from_an_empty_cell = Exercise(
         "dtype=torch.bool).triu(1)`, `torch.softmax(..., dim=-1) @ values`, and `self.out_proj(context.transpose(1, "
         "2).reshape(b, num_tokens, -1))`.",
     ],
-    why="It's the notebook's class without dropout. The check copies the same weights into "
-    "`torch.nn.MultiheadAttention`, whose inputs must be as wide as its output. If d_in is smaller, the check fills up "
-    "the input and the matrices with zeros, which change no product.",
-    moral="Starting from an empty cell, you've built what `torch.nn.MultiheadAttention` computes.",
+    why="Cutting comes before the scores, so that each head gets a softmax of its own, and `out_proj` comes last, "
+    "because only there do the heads' results meet. It's the notebook's class without dropout.",
+    moral="Starting from an empty cell, you've built the attention layer of GPT-2, apart from its dropout.",
 )
 
-EXERCISES = [splitting, merging, transplanting, repair, from_an_empty_cell]
+EXERCISES = [splitting, merging, from_an_empty_cell]
 progress = Progress(EXERCISES)

@@ -26,10 +26,9 @@ step_with_cache = Exercise(
     name="step_with_cache",
     imports="from torch.nn import functional as F",
     title="One more token",
-    prompt="You get a new token's queries, keys and values, (b, num_heads, 1, head_dim) each, and a KV cache: the "
-    "keys and values of all tokens before it, (b, num_heads, past, head_dim), where `past` can be 0. Without changing "
-    "the old cache, return the new token's context (the last row of causal attention over all tokens), all keys and "
-    "all values.",
+    prompt="A new token's queries, keys and values are (b, num_heads, 1, head_dim), those in the cache (b, num_heads, "
+    "past, head_dim), where `past` can be 0. Without changing the cache, return the new token's context (the last row "
+    "of causal attention over all tokens), all keys and all values.",
     solution=cached_step,
     cases=new_token,
     mistakes={
@@ -110,20 +109,21 @@ def chunks(generator):
 mended_window = Exercise(
     name="mended_window",
     title="Fix the window in chunks",
-    prompt="This step with a rolling cache is right for one new token, wrong for several, and keeps one token too "
-    "many. Fix it. Return the context, and the keys and values that the next token can still see.",
+    prompt="This step of one head is right for one new token, but wrong for several. Fix it. Return the context, and "
+    "the keys and values that the next token can still see.",
     solution=windowed_step,
     cases=chunks,
     stub='''
 def windowed_step(queries, keys, values, cached_keys, cached_values, window):
     """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
-    keys = torch.cat((cached_keys, keys))[-window:]  # fix me
+    keys = torch.cat((cached_keys, keys))[-window:]
     values = torch.cat((cached_values, values))[-window:]
     positions = torch.arange(len(keys))
     distances = positions[len(keys) - len(queries) :, None] - positions
     scores = queries @ keys.T / keys.shape[1] ** 0.5
     scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
-    return torch.softmax(scores, dim=-1) @ values, keys, values
+    start = max(0, len(keys) - (window - 1))
+    return torch.softmax(scores, dim=-1) @ values, keys[start:], values[start:]
 ''',
     mistakes={
         (
@@ -180,9 +180,9 @@ def unequal_texts(generator):
 left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
-    deeper=True,
-    prompt="In a batch, short texts get **padding**. `pad_sequence` puts it on the right by default, but for "
-    "generation each text should end in the last row. Return a batch with zeros before short texts, and a boolean "
+    prompt="In a batch, all texts need the same length, so short ones get **padding**. `pad_sequence` puts it on the "
+    "right by default. But to write on, a model predicts the next token from the last row, so there each text should "
+    "end. Return a batch with zeros before short texts, and a boolean "
     "mask, True where a key is hidden: the future, and padding. Softmax turns a row that sees nothing into NaN, "
     "torch's fused function into zeros, so let every token see itself, even padding.",
     solution=pad_left,

@@ -56,8 +56,6 @@ def kept_state():
 
 def own_line(error):
     """An error in one sentence, with the last line of the learner's own code that it passed through."""
-    if isinstance(error, SyntaxError) and error.text:
-        return f"Python cannot read line {error.lineno}, `{error.text.strip()}`: {error.msg}."
     line = error_line(error)
     if not line:
         return f"The call failed, though not in a line of yours: {error_in_words(error)}."

@@ -9,7 +9,7 @@ from attention_helpers import plots
 from attention_helpers.core import attention_scores, attention_weights, context_vectors
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, SentenceExplorer, player, seed, slider, stops
+from .base import Explorer, player, seed, slider, stops
 from .ink import SIGNED, WEIGHTS, largest, weight_limit
 from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
 from .plane import Plane, angles, apart, by_letter, ends_of, found, head_planes
@@ -21,11 +21,12 @@ SIDE = 200  # of a map
 HIGH = 150  # of the opening's maps
 PLANE = 240  # of the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
+NAMES = list("123456")  # of random queries and keys
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
 
 
 class QKVState(NamedTuple):
-    """What the picture shows of the lookup's four tokens; scores are those that enter softmax."""
+    """What the picture shows of the lookup's four tokens; scores enter softmax as they are."""
 
     queries: torch.Tensor  # (4, 7), or (4, 3) if a matrix made them
     keys: torch.Tensor  # like queries
@@ -46,14 +47,13 @@ class QKVExplorer(Explorer):
         return {"made": made}
 
     def compute(self, made):
-        x, scale = self.embeddings, 1.0
+        x = self.embeddings
         queries = keys = values = x
         if made != "embeddings":
             letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
             cancel = 10 * question if made == "matrices" else 0
             queries, keys, values = x @ letters, x @ (10 * letters - cancel), x @ digits  # (4, 3) each
-            scale = 3**-0.5
-        scores = attention_scores(queries, keys) * scale
+        scores = attention_scores(queries, keys)
         weights = attention_weights(scores)
         return QKVState(queries, keys, scores, weights, context_vectors(weights, values)[-1])
 
@@ -159,18 +159,17 @@ class KeyWidthExplorer(Explorer):
 class ScalingState(NamedTuple):
     """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
 
-    scores: torch.Tensor  # (num_tokens, num_tokens), before scaling
-    weights: torch.Tensor  # (num_tokens, num_tokens)
+    scores: torch.Tensor  # (6, 6), before scaling
+    weights: torch.Tensor  # (6, 6)
     variance: torch.Tensor
-    entropy: torch.Tensor  # (num_tokens,), in bits
+    entropy: torch.Tensor  # (6,), in bits
     divided_by: int  # the d_k under the root, or 1
 
 
-class ScalingExplorer(SentenceExplorer):
-    """Change the width of random queries and keys, and whether their scores are divided by its root.
+class ScalingExplorer(Explorer):
+    """Change the width of six random queries and keys, and whether their scores are divided by its root.
 
-    sentence: a Sentence of up to 8 tokens, which only name rows and columns. Arrays: a ScalingState. Units: entropy in
-    bits. Errors: as in Explorer.
+    Arrays: a ScalingState. Units: entropy in bits. Errors: as in Explorer.
     """
 
     def make_controls(self):
@@ -182,45 +181,42 @@ class ScalingExplorer(SentenceExplorer):
 
     def compute(self, d_k, seed, scaling):
         generator = torch.Generator().manual_seed(seed)
-        queries, keys = torch.randn(2, len(self.tokens), d_k, generator=generator)  # each (num_tokens, d_k)
+        queries, keys = torch.randn(2, len(NAMES), d_k, generator=generator)  # each (6, d_k)
         scores, divided_by = attention_scores(queries, keys), d_k if scaling else 1
         scale = divided_by**-0.5
         weights = attention_weights(scores, scale=scale)
-        variance = (scores * scale).var() if len(self.tokens) > 1 else torch.tensor(0.0)
-        return ScalingState(scores, weights, variance, entropy_in_bits(weights), divided_by)
+        return ScalingState(scores, weights, (scores * scale).var(), entropy_in_bits(weights), divided_by)
 
     def picture(self, state):
-        tokens, most, limit = self.tokens, largest(state.scores), weight_limit(len(self.tokens))
+        most, limit = largest(state.scores), weight_limit(len(NAMES))
         decimals = 2 if most < 9.995 else 1  # five characters fit a cell
-        signed, shares = Entries(SIGNED, most, tell="{} meets {}", decimals=decimals), Entries(limit=limit)
-        scores = heatmap(state.scores, tokens, tokens, "scores", signed, side=SIDE)
-        weights = heatmap(state.weights, tokens, tokens, "weights", shares, side=SIDE, beside=False)
+        signed = Entries(SIGNED, most, tell="query {} meets key {}", decimals=decimals)
+        shares = Entries(limit=limit, tell="query {} reads key {}")
+        scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SIDE)
+        weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SIDE, beside=False)
         bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[beside(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, tokens))]]
+        return [[beside(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, NAMES))]]
 
     def headline(self, state):
         what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
-        spread, top, even = f"{what} have variance {state.variance:.2g}", state.weights.max(), 1 / len(self.tokens)
-        if top - even < 0.05:
-            return f"{spread}: every row of weights stays nearly even, at most {number(top)}"
-        row, column = divmod(int(state.weights.argmax()), len(self.tokens))
-        query, read = self.tokens[row], "itself" if row == column else f"“{self.tokens[column]}”"
+        spread, top = f"{what} have variance {state.variance:.2g}", state.weights.max()
+        row, column = divmod(int(state.weights.argmax()), len(NAMES))
         if top >= 0.9:
-            return f"{spread}: “{query}” reads almost only {read}, {number(top)}"
-        return f"{spread}: the largest weight is {number(top)} (“{query}” reads {read})"
+            return f"{spread}: query {NAMES[row]} reads almost only key {NAMES[column]}, {number(top)}"
+        return f"{spread}: the largest weight is {number(top)} (query {NAMES[row]} reads key {NAMES[column]})"
 
     def readouts(self, state):
         before = f" = {state.variance * state.divided_by:.4f} / {state.divided_by}" if state.divided_by > 1 else ""
         return {
             "variance entering softmax": f"{state.variance:.4f}{before}",
-            "mean entropy": f"{state.entropy.mean():.2f} bits of at most {torch.tensor(len(self.tokens)).log2():.2f}",
+            "mean entropy": f"{state.entropy.mean():.2f} bits of at most {torch.tensor(len(NAMES)).log2():.2f}",
         }
 
     def in_words(self, state):
         low, high = state.scores.min(), state.scores.max()
         return (
-            f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: "
-            f"{plots.strongest(state.weights, self.tokens, self.tokens)}. Mean entropy {state.entropy.mean():.2f} bits."
+            f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: {listed(state.weights.amax(dim=-1))}. "
+            f"Mean entropy {state.entropy.mean():.2f} bits."
         )
 
 
@@ -232,6 +228,6 @@ def entropy_bars(entropy, names, width=110):
     for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
         y, long = TOP + (n + 0.5) * each, room * bits / most
         place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
-        parts.append(tag("rect", says=f"{name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
+        parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
     return Drawing("".join(parts), width, TOP + SIDE + BOTTOM)

@@ -37,8 +37,8 @@ class DropoutState(NamedTuple):
 def stored():
     """The losses and maps of a Run for each of RATES, from SEED, and the loss of answering 0 on the new sequences.
 
-    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). tools/training/train_overfitting.py
-    trained them.
+    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). Made by
+    tools/training/make_data.py.
     """
     with np.load(FILE) as runs:
         return [torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0")]

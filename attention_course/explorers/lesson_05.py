@@ -52,8 +52,9 @@ class WrapperExplorer(HeadsExplorer):
         look = {"told": 2} if trained else {"label": "digit", "columns": [*"123"] * num_heads}
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **look)
         both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
-        # the same height with upright and with slanted numbers below the entries
-        return [maps_and_planes(state, 388, 230), [both._replace(height=167)]]
+        maps, planes = maps_and_planes(state, 388, 230)
+        # room for the words below planes, and the same height with upright and with slanted numbers below the entries
+        return [[maps, planes._replace(width=336)], [both._replace(height=167)]]
 
     def headline(self, state):
         reads = last_token_reads(state)

@@ -45,7 +45,6 @@ class SplitState(NamedTuple):
     heads: HeadsState
     wide: dict  # queries, keys and values, (num_tokens, d_out) each, by name
     owners: torch.Tensor  # (num_tokens, d_out): which head gets each entry of a wide table
-    output: torch.Tensor  # (num_tokens, d_out)
     cut: str
 
     def __getattr__(self, name):
@@ -88,9 +87,7 @@ class SplitExplorer(HeadsExplorer):
 
     def headline(self, state):
         reads = last_token_reads(state)
-        if state.accuracy is not None:
-            return f"{reads}; {shares_right(state)}"
-        return f"{reads}; first output {state.output[-1, 0]:.2f}, where {answer(state.tokens)} is right"
+        return reads if state.accuracy is None else f"{reads}; {shares_right(state)}"
 
     def readouts(self, state):
         num_heads, (n, d_out) = len(state.weights), state.context.shape
@@ -110,21 +107,13 @@ class SplitExplorer(HeadsExplorer):
 
 
 def made_by_hand(num_heads):
-    """A layer with the matrices of notebook 05's two heads side by side, whose first output reads two digits."""
+    """A layer with the matrices of notebook 05's two heads side by side."""
     letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
     layer = seeded(MultiHeadAttention, 0, 12, 6, 4, 0.0, num_heads)
     layer.W_query.weight.copy_(torch.cat((first, second)))
     layer.W_key.weight.copy_(torch.cat((10 * letter, 10 * letter)))
     layer.W_value.weight.copy_(torch.cat((digit, digit)))
-    layer.out_proj.weight[0] = torch.tensor([10.0, 20, 30, 1, 2, 3])  # tens, then ones
-    layer.out_proj.bias.zero_()
     return layer
-
-
-def answer(tokens):
-    """The digits of the two letters that the last token asks for, as one number."""
-    digits = dict(token.split() for token in tokens[:-1])
-    return "".join(digits[letter] for letter in tokens[-1][:2])
 
 
 def run(layer, tokens, x, p, seed, cut, model=None, example=0):
@@ -143,7 +132,7 @@ def run(layer, tokens, x, p, seed, cut, model=None, example=0):
     places, owners = heads(torch.arange(n * d_out).view(n, d_out)), torch.empty(n * d_out, dtype=torch.long)
     owners[places.flatten()] = torch.arange(num_heads).repeat_interleave(n * layer.head_dim)
     state = state_of(layer, Steps(q, k, v, scores, weights, context), tokens, p, seed, model, example)
-    return SplitState(state, wide, owners.view(n, d_out), layer.out_proj(context[0]), cut)
+    return SplitState(state, wide, owners.view(n, d_out), cut)
 
 
 def cut_table(state, name, named):

@@ -48,7 +48,7 @@ def scaled(rule, factor):
 
 @cache
 def stored():
-    """What tools/training/measure_long_texts.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
+    """What tools/training/make_data.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
 
     Losses are in nats by position, (scalings, windows, LONGEST); far is that of LengthState, (scalings, windows,
     lengths); scores are each pair's part of HEAD's, (scalings, windows, lengths, pairs, LONGEST), by distance.

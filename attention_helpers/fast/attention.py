@@ -1,23 +1,13 @@
-"""The same attention, faster: one product for queries, keys and values, no stored score matrix, a KV cache."""
-
-from typing import NamedTuple
+"""The same attention, faster: one product for queries, keys and values, no stored score matrix."""
 
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from ..checks import check_cached, check_dropout, check_flag, check_heads, check_input, check_size
-from ..core import causal_mask
+from ..checks import check_dropout, check_flag, check_heads, check_input, check_size
 from ..layers import MultiHeadAttention
 
 PARTS = "W_query", "W_key", "W_value"
-
-
-class Cache(NamedTuple):
-    """Keys and values of the tokens so far, (b, num_heads, num_tokens, head_dim) each."""
-
-    keys: torch.Tensor
-    values: torch.Tensor
 
 
 class FusedMultiHeadAttention(nn.Module):
@@ -66,40 +56,6 @@ class FusedMultiHeadAttention(nn.Module):
         p = self.dropout if self.training else 0.0
         context = scaled_dot_product_attention(queries, keys, values, dropout_p=p, is_causal=True)
         return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out))
-
-    def step(self, x, cache=None):
-        """The output for the tokens x, which follow those in the cache, and the extended cache.
-
-        x: (b, num_tokens, d_in), often one token. Applies no dropout, not even in training mode.
-        Errors: as in forward; also TypeError or ValueError for a cache that doesn't fit x or is
-        full.
-        Source: Pope et al. 2022, "Efficiently Scaling Transformer Inference", section 2.
-        """
-        check_input(x, self.d_in, ranks=(3,), into=self.W_qkv)
-        queries, keys, values = self.split_heads(x)
-        past = self.past_of(cache, keys)
-        if cache is not None:
-            keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_heads, past + num_tokens, head_dim)
-            values = torch.cat((cache.values, values), dim=2)
-        show = None  # a single token sees all and needs no mask
-        if x.shape[1] > 1:
-            show = ~causal_mask(past + x.shape[1], x.device)[past:]  # (num_tokens, past + num_tokens)
-        context = scaled_dot_product_attention(queries, keys, values, attn_mask=show)
-        return self.out_proj(context.transpose(1, 2).reshape(*x.shape[:2], self.d_out)), Cache(keys, values)
-
-    def past_of(self, cache, new):
-        """How many tokens a cache holds, 0 for None. The cache must fit the `new` keys."""
-        if not isinstance(cache, Cache | None):
-            raise TypeError(f"cache must be a Cache that step returned, or None, got {type(cache).__name__}")
-        if cache is not None:
-            check_cached(cache, new, "(b, num_heads, num_tokens, head_dim)")
-        past = 0 if cache is None else cache.keys.shape[2]
-        if past + new.shape[2] > self.context_length:
-            raise ValueError(
-                f"cache and x must hold at most context_length={self.context_length} tokens together, "
-                f"got {past} and {new.shape[2]}"
-            )
-        return past
 
     @classmethod
     @torch.no_grad()

@@ -6,7 +6,7 @@ from torch import nn
 from ..checks import check_cached, check_finite, check_flag, check_heads, check_input, check_mask, check_size
 from ..core import attention_scores, attention_weights, context_vectors
 from ..layers import Steps
-from .cache import RollingCache, hide_padding, joined_padding, past_of
+from .cache import RollingCache, past_of
 from .parts import check_groups, window_mask
 from .positions import check_frequencies, rope_frequencies, rotate
 
@@ -96,13 +96,12 @@ class ModernAttention(nn.Module):
         """mask: what else to hide, such as padding, besides the future and the window; broadcasts to the scores."""
         return self.out_proj(self.steps(x, mask).context)
 
-    def step(self, x, cache=None, padding=None):
+    def step(self, x, cache=None):
         """The output for the tokens x, which follow those in the cache, and the extended cache.
 
-        x: (b, num_tokens, d_in), any number of tokens. padding: boolean (b, num_tokens), True where a token of x is
-        padding, which no other token sees; the cache remembers it. With a window, the cache keeps only the last
-        window - 1 tokens, which are all that the next token can see.
-        Errors: as in forward; also TypeError or ValueError for a cache or padding that doesn't fit x.
+        x: (b, num_tokens, d_in), any number of tokens. With a window, the cache keeps only the last window - 1 tokens,
+        which are all that the next token can see.
+        Errors: as in forward; also TypeError or ValueError for a cache that doesn't fit x.
         Source: as for the class.
         """
         past = past_of(cache)
@@ -111,23 +110,19 @@ class ModernAttention(nn.Module):
             self.check_cache(cache, past, keys)
             keys = torch.cat((cache.keys, keys), dim=2)  # (..., kept + num_tokens, head_dim)
             values = torch.cat((cache.values, values), dim=2)
-        padding = joined_padding(cache, padding, x, keys.shape[2])  # (b, kept + num_tokens), or None
-        hide = None if padding is None else hide_padding(padding, x.shape[1])
-        context = self.attend(queries, keys, values, hide).context
+        context = self.attend(queries, keys, values).context
         past += x.shape[1]  # forget only now: the first token of x sees further back than the last
-        keys, values = self.last(keys, 2), self.last(values, 2)
-        padding = None if padding is None else self.last(padding, 1)
-        return self.out_proj(context), RollingCache(keys, values, past, padding)
+        return self.out_proj(context), RollingCache(self.last(keys), self.last(values), past)
 
-    def last(self, x, dim):
-        """The part of keys, values or padding that the next token can still see, in its own memory."""
-        surplus = 0 if self.window is None else max(0, x.shape[dim] - (self.window - 1))
-        return x.narrow(dim, surplus, x.shape[dim] - surplus).clone() if surplus else x
+    def last(self, x):
+        """The part of keys or values that the next token can still see, in its own memory."""
+        surplus = 0 if self.window is None else max(0, x.shape[2] - (self.window - 1))
+        return x[:, :, surplus:].clone() if surplus else x
 
     def check_cache(self, cache, past, new):
         """ValueError unless the cache holds what `past` tokens leave behind and fits the `new` keys."""
         kept = past if self.window is None else min(past, self.window - 1)
-        check_cached(cache, new, "(b, num_kv_heads, kept, head_dim)", kept)
+        check_cached(cache, new, kept)
 
 
 def width_of_head(d_out, num_heads, head_dim):

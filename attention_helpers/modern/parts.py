@@ -32,15 +32,10 @@ def window_mask(num_tokens, window, past=0, device=None):
     Source: Beltagy et al. 2020, "Longformer" (arXiv 2004.05150), section 3.1; causal, with a cache:
     Jiang et al. 2023, "Mistral 7B" (arXiv 2310.06825), section 2.
     """
-    distances = distances_of(num_tokens, past, device)  # (num_tokens, past + num_tokens)
-    return (distances < 0) | (distances >= check_size("window", window))
-
-
-def distances_of(num_tokens, past, device):
-    """How many tokens before its query each key is, (num_tokens, past + num_tokens)."""
     num_tokens, past = check_size("num_tokens", num_tokens), check_size("past", past, minimum=0)
     positions = torch.arange(past + num_tokens, device=device)
-    return positions[past:, None] - positions
+    distances = positions[past:, None] - positions  # (num_tokens, past + num_tokens)
+    return (distances < 0) | (distances >= check_size("window", window))
 
 
 def check_groups(num_heads, num_kv_heads):

@@ -1,4 +1,4 @@
-"""One browser for all tests, one server for each kind of settings, one page for each notebook."""
+"""One browser and one server for all tests, one page for each notebook."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -44,10 +44,11 @@ def browser():
 
 
 class Served(NamedTuple):
-    """A running Lab: its address, the folder of its notebooks, and the one in which it says how to reach kernels."""
+    """A running Lab: its address, and folders: of its notebooks, of its settings, of how to reach its kernels."""
 
     address: str
     folder: Path
+    scratch: Path
     runtime: Path
 
 
@@ -57,15 +58,7 @@ def served(tmp_path_factory):
     folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
     fill(folder, scratch)
     with server(folder, scratch) as lab:
-        yield Served(lab.address, folder, lab.runtime)
-
-
-@pytest.fixture(scope="session")
-def served_bare(tmp_path_factory):
-    """A Lab that knows nothing of the course's settings, over an empty folder."""
-    folder, scratch = tmp_path_factory.mktemp("bare"), tmp_path_factory.mktemp("scratch")
-    with server(folder, scratch, overrides=False) as lab:
-        yield Served(lab.address, folder, lab.runtime)
+        yield Served(lab.address, folder, scratch, lab.runtime)
 
 
 @pytest.fixture(scope="session", params=[START, *course.LESSONS, HELP], ids=lambda path: path.stem)

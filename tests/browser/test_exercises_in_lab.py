@@ -1,6 +1,4 @@
-"""A learner's path: a wrong answer, its hint, a right one, a kernel restarted, and the next day all is still known."""
-
-from contextlib import contextmanager
+"""A learner's path: a wrong answer, its hint, a right one, a kernel restarted, and all is still known."""
 
 import course
 import pytest
@@ -8,7 +6,7 @@ from filled import fill
 from visit import TALL
 
 from attention_course.exercises import lesson_01, record
-from tools.notebooks.lab import PATIENCE, Lab, server
+from tools.notebooks.lab import PATIENCE, Lab
 from tools.notebooks.manifest import HELP
 
 [LESSON] = [path.name for path in course.LESSONS if path.name.startswith("01")]
@@ -21,26 +19,20 @@ practice.contexts_at_once.check(all_contexts)"""
 
 
 @pytest.fixture
-def day(browser, tmp_path_factory):
-    """with day() as opened: a Lab that runs until the evening; opened(name) opens a notebook in a page."""
-    folder, scratch = tmp_path_factory.mktemp("workbook"), tmp_path_factory.mktemp("scratch")
-    fill(folder, scratch)
+def opened(browser, served):
+    """opened(name) opens a notebook of a workbook that no other test uses, each time in another browser."""
+    fill(served.folder / "learner", served.scratch)
+    contexts = []
 
-    @contextmanager
-    def one_day():
-        with server(folder, scratch) as served:
-            context = browser.new_context(viewport=TALL)  # Lab renders only what is in view
+    def opened(name):
+        contexts.append(browser.new_context(viewport=TALL))  # Lab renders only what is in view
+        lab = Lab(contexts[-1].new_page(), served.address)
+        lab.open(f"learner/{name}")
+        return lab
 
-            def opened(name):
-                lab = Lab(context.new_page(), served.address)
-                lab.open(name)
-                return lab
-
-            yield opened
-            context.close()
-
-    one_day.folder = folder
-    return one_day
+    yield opened
+    for context in contexts:
+        context.close()
 
 
 def cell_with(lab, text):
@@ -72,12 +64,8 @@ def try_and_be_told(lab):
     said.filter(has_text=EXERCISE.known_mistakes[0].reply).wait_for()  # averages by columns
     folds = said.locator("details")
     assert folds.evaluate_all("folds => folds.map(fold => fold.open)") == [False] * len(EXERCISE.hints)
-    for number, hint in enumerate(EXERCISE.hints):
-        words = folds.nth(number).locator("p").first
-        assert not words.is_visible()
-        folds.nth(number).locator("summary").first.click()
-        words.wait_for(state="visible")
-        assert words.inner_text() == hint.replace("`", "")
+    folds.first.locator("summary").first.click()
+    folds.first.locator("p", has_text=EXERCISE.hints[0].replace("`", "")).first.wait_for(state="visible")
     run(lab, cell, ANSWER.format(dim=-1))
     said.filter(has_text="Right.").wait_for()
     assert folds.count() == 0
@@ -98,31 +86,27 @@ def save(lab):
     lab.page.locator(".jp-mod-dirty").first.wait_for(state="detached")
 
 
-def test_progress_outlives_the_kernel_the_browser_and_the_day(day):
-    with day() as opened:
-        lab = opened(LESSON)
-        run(lab, cell_with(lab, "import lesson_01 as practice"))
-        progress = cell_with(lab, "practice.progress()")
-        run(lab, progress)
-        said_in(progress).filter(has_text=f"0 of {COUNT} done.").wait_for()
-        try_and_be_told(lab)
-        restart(lab)
-        run(lab, cell_with(lab, "import lesson_01 as practice"))
-        run(lab, progress)
-        said_in(progress).filter(has_text=f"1 of {COUNT} done.").wait_for()
-        assert f"✓ {EXERCISE.title}" in said_in(progress).inner_text()
-        save(lab)
-    assert (day.folder / record.FILE).read_text(encoding="utf-8").split()[0] == EXERCISE.name
+def test_progress_outlives_the_kernel_and_the_browser(opened, served):
+    lab = opened(LESSON)
+    run(lab, cell_with(lab, "import lesson_01 as practice"))
+    progress = cell_with(lab, "practice.progress()")
+    run(lab, progress)
+    said_in(progress).filter(has_text=f"0 of {COUNT} done.").wait_for()
+    try_and_be_told(lab)
+    restart(lab)
+    run(lab, cell_with(lab, "import lesson_01 as practice"))
+    run(lab, progress)
+    said_in(progress).filter(has_text=f"1 of {COUNT} done.").wait_for()
+    assert f"✓ {EXERCISE.title}" in said_in(progress).inner_text()
+    save(lab)
+    record_file = served.folder / "learner" / record.FILE
+    assert record_file.read_text(encoding="utf-8").split()[0] == EXERCISE.name
 
-    with day() as opened:
-        page = opened(HELP.name)
-        versions = cell_with(page, "import_module(name)")
-        run(page, versions)
-        said_in(versions).filter(has_text="attention_helpers").wait_for(timeout=1000 * PATIENCE)
-        assert "fails" not in said_in(versions).inner_text()
-        overview = cell_with(page, "exercises.progress()")
-        run(page, overview)
-        said_in(overview).filter(has_text=f"1 of {COUNT}").wait_for(timeout=1000 * PATIENCE)
-        again = opened(LESSON)
-        cell_with(again, ANSWER.format(dim=-1).splitlines()[1].strip()).wait_for(state="attached")
-        assert again.page.locator(".jp-mod-dirty").count() == 0
+    page = opened(HELP.name)
+    versions = cell_with(page, "import_module(name)")
+    run(page, versions)
+    said_in(versions).filter(has_text="attention_helpers").wait_for(timeout=1000 * PATIENCE)
+    assert "fails" not in said_in(versions).inner_text()
+    overview = cell_with(page, "exercises.progress()")
+    run(page, overview)
+    said_in(overview).filter(has_text=f"1 of {COUNT}").wait_for(timeout=1000 * PATIENCE)

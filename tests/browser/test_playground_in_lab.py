@@ -7,19 +7,13 @@ import shutil
 import course
 import pytest
 from kernel import Kernel
-from test_explorers_in_lab import CONTRAST, CUT, ROOM, choose_theme, still
+from test_explorers_in_lab import ROOM, still
 
 from tools.notebooks.lab import Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
 REMEDY = ".attention-remedy"
-# Parts of controls that leave their control, and so overlap the next.
-SPILLED = """box => {
-    const right = part => part.getBoundingClientRect().right;
-    return [...box.querySelectorAll('.widget-inline-hbox > *')].filter(part => part.offsetParent)
-        .filter(part => right(part) > right(part.parentNode) + 1).map(part => part.innerText);
-}"""
 # When the picture changed, and to which step; and what each frame had: the playground's height and the picture's top.
 WATCH = """() => {
     [window.seen, window.frames] = [[], []];
@@ -157,25 +151,3 @@ def test_it_fits_below_its_code_in_both_windows_and_nothing_is_cut_off(ground):
         assert seen["cut"] == []
         assert not seen["scrolls"]
         assert seen["smallest"] >= 11
-    for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
-        choose_theme(ground.page, theme)
-        seen = still(ground, CONTRAST)
-        assert seen["dark"] == (theme == "JupyterLab Dark")
-        assert seen["contrast"] >= 4.5
-
-
-def test_every_slider_under_more_has_a_track_and_the_mask_is_next_to_the_task_where_it_does_something(ground):
-    mask = ground.box.locator(".widget-toggle-buttons", has_text="mask")
-    mask.wait_for(state="hidden")
-    ground.do("playground.set(task='next character')")
-    mask.wait_for()
-    ground.box.locator(".attention-more").click()
-    ground.button("Restart").wait_for()
-    for width in (592, 640, 940, 968):
-        ground.box.evaluate("(box, width) => { box.style.maxWidth = `${width}px`; }", width)
-        tracks = [each.bounding_box()["width"] for each in ground.box.locator(".noUi-target").all()]
-        assert len(tracks) == 5
-        assert min(tracks) >= 80
-        assert ground.box.evaluate(CUT) + ground.box.evaluate(SPILLED) == []
-    ground.box.evaluate("box => { box.style.maxWidth = ''; }")
-    ground.box.locator(".attention-more").click()

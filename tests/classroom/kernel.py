@@ -1,4 +1,4 @@
-"""A kernel as JupyterLab talks to it: a session asked for by REST, messages by a websocket, widgets by comms."""
+"""A kernel as JupyterLab talks to it: a session asked for by REST, messages by a websocket."""
 
 import json
 from contextlib import contextmanager, suppress
@@ -12,32 +12,23 @@ OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
 
 class Kernel:
-    """The kernel of one open notebook, and the widgets that it has shown."""
+    """The kernel of one open notebook."""
 
     def __init__(self, socket):
-        self.socket, self.session, self.widgets = socket, Session(), {}  # states by comm
+        self.socket, self.session = socket, Session()
 
     def send(self, kind, content):
         message = self.session.msg(kind, content) | {"channel": "shell", "buffers": []}
         self.socket.send(json.dumps(message, default=json_default))
         return message["msg_id"]
 
-    def receive(self):
-        """The next message, after it was heard by the widgets."""
-        message = json.loads(self.socket.recv())
-        content = message["content"]
-        if message["msg_type"] == "comm_open" and content["target_name"] == "jupyter.widget":
-            self.widgets[content["comm_id"]] = dict(content["data"]["state"])
-        elif message["msg_type"] == "comm_msg" and content["data"].get("method") == "update":
-            self.widgets[content["comm_id"]] |= content["data"]["state"]
-        return message["msg_type"], message["parent_header"].get("msg_id"), content
-
     def answers_to(self, request):
         """What a request brings, as pairs of a kind and a content, until the kernel is done with it."""
         replied = idle = False
         while not (replied and idle):
-            kind, asked, content = self.receive()
-            if asked == request:
+            message = json.loads(self.socket.recv())
+            kind, content = message["msg_type"], message["content"]
+            if message["parent_header"].get("msg_id") == request:
                 replied |= kind.endswith("_reply")
                 idle |= kind == "status" and content["execution_state"] == "idle"
                 yield kind, content
@@ -56,15 +47,6 @@ class Kernel:
         status, outputs = self.run(source)
         assert status == "ok", outputs
         return json.loads("".join(output["text"] for output in outputs if output["output_type"] == "stream"))
-
-    def move(self, widget, value, follower):
-        """Move a control as a page does; return how another widget's value looks once it has followed."""
-        before = self.widgets[follower]["value"]
-        data = {"method": "update", "state": {"value": value}, "buffer_paths": []}
-        self.send("comm_msg", {"comm_id": widget, "data": data})
-        while self.widgets[follower]["value"] == before:
-            self.receive()
-        return self.widgets[follower]["value"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Five learners at once: each runs a notebook whole, moves a slider, saves; and nobody reads what another wrote."""
+"""Five learners at once: each runs a notebook whole and saves; and nobody reads what another wrote."""
 
 import json
 import os
@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hub import COURSE, CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
+from hub import CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
-from attention_course.explorers import MaskExplorer
 from classroom import marks, set_up
 
 LACKING = set_up.lacking()
@@ -30,9 +29,7 @@ class Day(NamedTuple):
     """What one learner came away with."""
 
     statuses: list  # of the notebook's cells
-    html: str  # of the explorer, once its slider was moved
     saved: int  # HTTP's status
-    sizes: tuple  # RSS and PSS of the learner's processes, in MB
 
 
 class Class(NamedTuple):
@@ -47,12 +44,6 @@ def ready(pupil):
     pupil.start()
 
 
-def sizes(processes):
-    """RSS and PSS of processes, in MB; PSS counts in parts what several share."""
-    memory = [process.memory_full_info() for process in processes]
-    return tuple(round(sum(getattr(each, kind) for each in memory) / 2**20) for kind in ("rss", "pss"))
-
-
 def run_whole(kernel, notebook):
     """Run every cell, keep its outputs in the notebook, and return the cells' statuses."""
     statuses = []
@@ -62,23 +53,14 @@ def run_whole(kernel, notebook):
     return statuses
 
 
-def slide(kernel):
-    """Move the first explorer's slider "place of B ?" to 3; return the HTML that its picture then has."""
-    states = kernel.widgets.items()
-    slider, *_ = [widget for widget, state in states if state.get("description") == "place of B ?"]
-    picture, *_ = [widget for widget, state in states if "<svg" in str(state.get("value"))]
-    return kernel.move(slider, 3, picture)
-
-
 def day_of(pupil):
-    """Open notebook 03, run it, move a slider, save."""
+    """Open notebook 03, run it, save."""
     place = f"{pupil.home}/api/contents/{LESSON}"
     notebook = pupil.request("GET", place).json()["content"]
     with opened(pupil, LESSON) as kernel:
         statuses = run_whole(kernel, notebook)
-        html = slide(kernel)
         saved = pupil.request("PUT", place, json={"type": "notebook", "content": notebook}).status_code
-        return Day(statuses, html, saved, sizes(processes_of(pupil.name)))
+        return Day(statuses, saved)
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +83,13 @@ def the_class(at_once):
         days = list(at_once.map(day_of, pupils))
         in_all = time.monotonic() - started
         print(f"\nfive servers ready after {seconds:.0f} s, five notebooks run and saved after {in_all:.0f} s")
-        print(f"memory a learner, MB: RSS {[day.sizes[0] for day in days]}, PSS {[day.sizes[1] for day in days]}")
-        own = [each for each in running.process.children(recursive=True) if each.uids().real == os.getuid()]
-        print(f"memory of hub, proxy and culler, MB: PSS {sizes([running.process, *own])[1]}")
         yield Class(running, homes, pupils, days)
 
 
-def test_five_at_once_run_the_notebook_move_a_slider_and_save(the_class):
-    alone = MaskExplorer(place=3)
+def test_five_at_once_run_the_notebook_and_save(the_class):
     for day in the_class.days:
         assert len(day.statuses) > 20  # cells
         assert set(day.statuses) == {"ok"}
-        assert day.html == alone.view.value
         assert day.saved == 200
 
 
@@ -158,30 +135,9 @@ def test_nobody_reads_what_another_wrote(the_class, at_once):
     assert list(at_once.map(lambda two: read_by_hub(*two), pairs)) == [{}] * len(pairs)
 
 
-def test_a_learner_opens_the_start_page_without_a_teachers_menus(the_class):
-    one = the_class.pupils[0]
-    page = one.browser.get(f"{one.home}/", timeout=PATIENCE)
-    assert page.url == f"{one.home}/lab/tree/00_start_here.ipynb"
-    assert one.browser.get(f"{one.home}/formgrader", timeout=PATIENCE).status_code == 404
-
-
 def test_a_wrong_password_and_an_account_outside_the_class_stay_outside(the_class):
     assert Pupil(the_class.hub.address, PUPILS[0]).log_in("another").status_code == 403
     assert Pupil(the_class.hub.address, OUTSIDER).log_in().status_code == 403
-
-
-def test_a_learner_brings_a_notebooks_newest_version_and_keeps_the_own(the_class):
-    one = the_class.pupils[0]
-    own = the_class.homes / one.name / "workbook" / LESSON
-    own.write_text(own.read_text().replace("# 3. Causal masking", "# My notes"))
-    command = ["make", "-C", str(COURSE), "--no-print-directory", "reset", "NOTEBOOK=03"]
-    with opened(one, "00_start_here.ipynb") as kernel:
-        said = kernel.say(
-            f"import json, subprocess\nprint(json.dumps(subprocess.check_output({command}, text=True)))"
-        ).splitlines()
-    assert said[0] == f"Yours is now workbook/{own.stem}.yours-1.ipynb."
-    assert "# My notes" in own.with_name(f"{own.stem}.yours-1.ipynb").read_text()
-    assert "# 3. Causal masking" in own.read_text()
 
 
 def test_logging_out_stops_the_server_and_its_kernels(the_class):

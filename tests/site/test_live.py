@@ -1,7 +1,6 @@
 """The site's live explorers: what they show is what the explorers compute, for keyboards, without scripts, in calm."""
 
 import gzip
-import html
 import json
 import random
 from functools import cache
@@ -14,7 +13,7 @@ from tools.notebooks.live_pages import PLAYGROUND, Live
 from tools.notebooks.pages import explorer_of
 
 SITE = ROOT / "build" / "site"
-FRONT, MOST, STATES = "docs/index.html", 150_000, 24
+FRONT, MOST = "docs/index.html", 150_000
 # Goes from place to place, then compares what is shown, whatever the order of its attributes.
 MOVE = """(box, [places, code]) => {
     const inputs = box.querySelectorAll('label > input, label > select');
@@ -62,14 +61,10 @@ def opened(browser):
         context.close()
 
 
-def test_each_lesson_has_a_live_explorer():
-    assert len(LIVE) >= 10
-
-
-@pytest.mark.parametrize("place", range(STATES))
+@pytest.mark.parametrize("place", range(len(LIVE)))
 def test_a_random_state_is_what_the_explorer_computes(opened, place):
     draw = random.Random(place)
-    page, kind, nth = [*LIVE][place % len(LIVE)]
+    page, kind, nth = [*LIVE][place]
     live = fresh(page, kind, nth)
     places = [[draw.randrange(len(offered)) for offered in live.grid.values()] for _ in range(5)]
     tab = opened(page, reduced_motion="reduce")
@@ -98,15 +93,6 @@ def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page
     assert tab.evaluate("document.activeElement.type") == "range"
     assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
     expect(said).to_contain_text(box.locator(".attention-headline").text_content())
-
-
-@pytest.mark.parametrize("translated", ["<font>Etwas</font>", "<font>Etwas</font> <font>anderes</font>"])
-def test_what_a_browser_translated_still_follows_the_controls(opened, translated):
-    [(page, kind, nth)] = [each for each in LIVE if each[1] == "ScoresExplorer"]
-    headline = opened(page).locator(f".live.{kind} .attention-headline")
-    headline.evaluate("(headline, code) => { headline.innerHTML = code; }", translated)
-    headline.page.locator(f".live.{kind}").evaluate(MOVE, [[[0, 0]], ""])
-    assert f'headline">{html.escape(headline.inner_text())}</div>' in fresh(page, kind, nth).page([0, 0])
 
 
 @pytest.mark.parametrize("page", PAGES)

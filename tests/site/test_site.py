@@ -146,13 +146,6 @@ def test_a_notebooks_page_is_small(page):
     assert sum(len(gzip.compress(part.read_bytes())) for part in parts) <= MOST
 
 
-def test_the_page_at_the_top_leads_to_the_first(browser):
-    page = browser.new_page()
-    page.goto((SITE / "index.html").as_uri())
-    page.wait_for_url((SITE / "docs/index.html").as_uri())
-    page.close()
-
-
 def test_the_search_finds_a_word_of_a_notebook(browser):
     page = browser.new_page()
     page.goto((SITE / "search.html").as_uri() + "?q=renormalize")

@@ -21,20 +21,21 @@ def changed(thing):
     functions = [part for part in (thing, *vars(thing).values()) if inspect.isfunction(part)]
     source = linecache.getlines(functions[0].__code__.co_filename)
     [tree] = [part for part in ast.parse("".join(source)).body if getattr(part, "name", "") == thing.__name__]
-    before = ast.unparse(tree)
-    for number, text in texts(tree, changes(tree)):
+    before = ast.unparse(tree).splitlines()
+    for number, text in texts(tree):
         namespace = dict(functions[0].__globals__)
         try:
             exec(text, namespace)
         except Exception:  # it isn't a program
             continue
-        yield f"line {number}, {source[number - 1].strip()} -> {how(before, text)}", namespace[thing.__name__]
+        new = " / ".join(line[2:].strip() for line in ndiff(before, text.splitlines()) if line[0] == "+")
+        yield f"line {number}, {source[number - 1].strip()} -> {new or 'left out'}", namespace[thing.__name__]
 
 
-def texts(tree, made):
-    """The program with each of the changes made, once, as pairs (number of the changed line, text)."""
+def texts(tree):
+    """The program with each of its changes made, once, as pairs (number of the changed line, text)."""
     seen = {ast.unparse(tree)}
-    for number, node, field, value in made:
+    for number, node, field, value in changes(tree):
         kept = getattr(node, field)
         setattr(node, field, value)
         try:
@@ -48,12 +49,6 @@ def texts(tree, made):
             yield number, text
 
 
-def how(before, after):
-    """The lines that are new in a program after a change."""
-    lines = [line[2:].strip() for line in ndiff(before.splitlines(), after.splitlines()) if line[0] == "+"]
-    return " / ".join(lines) or "left out"
-
-
 def changes(node, names=(), number=0):
     """What may be set at a node or below it, as tuples (number of the line, node, name of its field, value)."""
     if isinstance(node, (ast.arguments, ast.Raise, ast.JoinedStr)):  # nobody gets an error's words wrong
@@ -65,7 +60,7 @@ def changes(node, names=(), number=0):
         parts = value if isinstance(value, list) else [value]
         for n, part in enumerate(parts):
             line = getattr(part, "lineno", number)
-            for other in instead(part, node, names):
+            for other in instead(part, names):
                 yield line, node, field, [*parts[:n], other, *parts[n + 1 :]] if value is parts else other
             if value is parts and not stays(part):
                 yield line, node, field, parts[:n] + parts[n + 1 :]
@@ -73,8 +68,6 @@ def changes(node, names=(), number=0):
                 yield from changes(part, names, line)
         for other in exchanged(parts):
             yield getattr(other[0], "lineno", number), node, field, other
-    if isinstance(node, ast.Slice):
-        yield from ((number, node, field, None) for field in ("lower", "upper"))
 
 
 def stays(node):
@@ -89,50 +82,29 @@ def exchanged(things):
             yield [*things[:a], things[b], *things[a + 1 : b], things[a], *things[b + 1 :]]
 
 
-def instead(node, parent, names):
-    """What people write in place of a parent's node. names: the function's own."""
+def instead(node, names):
+    """What people write in a node's place. names: the function's own."""
     yield from (other() for kind in KINDS if isinstance(node, kind) for other in kind)
     match node:
         case ast.Name(name, ast.Load()):
             yield from (ast.Name(other) for other in relatives(name, names))
-            if name in names and not isinstance(parent, ast.Attribute):
-                yield from (ast.BinOp(node, each(), ast.Constant(1)) for each in (ast.Add, ast.Sub))
-                yield ast.BinOp(ast.Constant(2), ast.Mult(), node)
         case ast.Attribute(value, name, ast.Load()):
             yield from (ast.Attribute(value, other) for other in relatives(name, names))
-        case ast.Constant(bool() | int() | float() as value):
-            others = [not value] if isinstance(value, bool) else [value + 1, value - 1]
-            yield from map(ast.Constant, others + [2 * value] * (type(value) is int))
-        case ast.Call():
-            yield from other_calls(node)
+        case ast.Constant(bool() as value):
+            yield ast.Constant(not value)
+        case ast.Constant(int() | float() as value):
+            yield from map(ast.Constant, (value + 1, value - 1))
         case ast.BinOp(left, operator, right):
             yield ast.BinOp(right, operator, left)
-            if isinstance(left, ast.BinOp):  # brackets
-                yield ast.BinOp(left.left, left.op, ast.BinOp(left.right, operator, right))
             if isinstance(operator, ast.MatMult):
                 yield ast.BinOp(ast.Attribute(left, "mT"), operator, right)
                 yield ast.BinOp(left, operator, ast.Attribute(right, "mT"))
         case ast.If(test, body, orelse) | ast.IfExp(test, body, orelse) if not isinstance(test, ast.UnaryOp):
             yield type(node)(ast.UnaryOp(ast.Not(), test), body, orelse)
-        case ast.comprehension(target, iterable, ifs):  # each turn takes the first one
-            first, length = ast.Subscript(iterable, ast.Constant(0)), ast.Call(ast.Name("len"), [iterable], [])
-            yield ast.comprehension(target, ast.BinOp(ast.List([first]), ast.Mult(), length), ifs, 0)
-        case ast.Return():
-            yield from (ast.Return(ast.Name(name)) for name in names)
+        case ast.Call(ast.Attribute(value)):
+            yield value
     if isinstance(node, ast.expr):
         yield from (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
-
-
-def other_calls(call):
-    """Calls with other arguments, and without the method."""
-    if all(isinstance(each, ast.Constant) and isinstance(each.value, int) for each in call.args):
-        for by in (-1, 1):  # all dimensions
-            yield ast.Call(call.func, [ast.Constant(each.value + by) for each in call.args], call.keywords)
-    yield ast.Call(call.func, call.args, [])
-    if isinstance(call.func, ast.Attribute):
-        yield call.func.value
-        for first, *rest in exchanged([call.func.value, *call.args]):
-            yield ast.Call(ast.Attribute(first, call.func.attr), rest, call.keywords)
 
 
 def relatives(name, names):

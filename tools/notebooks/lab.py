@@ -37,18 +37,12 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def server(root, scratch, overrides=True):
-    """JupyterLab over the folder `root`, with settings of its own in `scratch`; yields a Server.
-
-    overrides: whether it starts with the course's Lab settings, or as a Lab that knows nothing of them.
-    """
+def server(root, scratch):
+    """JupyterLab over the folder `root`, with settings of its own in `scratch`; yields a Server."""
     private = {name: str(Path(scratch) / name.lower()) for name in PRIVATE}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={random.choice(PORTS)}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
     command += [SAVING, "--KernelManager.transport=ipc"] if NAMED else [SAVING]
-    if not overrides:
-        (Path(scratch) / "no-settings").mkdir(exist_ok=True)
-        command.append(f"--LabApp.app_settings_dir={Path(scratch) / 'no-settings'}")
     with (
         tempfile.TemporaryDirectory(dir=SHORT, ignore_cleanup_errors=True) as runtime,
         open(Path(scratch) / "server.log", "w") as log,

@@ -31,7 +31,7 @@ BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 
 def block(codes, kind):
     """An explorer as HTML, with the picture of its first state, and what only the notebook's explorer can do."""
-    states = packed(codes, kind)
+    states = packed(tuple(codes), kind)
     found, index = json.loads(states), 0
     for each, place in zip(found["controls"], found["start"], strict=True):
         index = index * len(each["values"]) + place

@@ -1,24 +1,17 @@
-"""The explorers as the reading site shows them: their states, which are computed here and shown by static/live.js.
-
-An explorer is made as in its notebook. Its states are kept in build/live, under a hash of all that they depend on.
-"""
+"""The explorers as the reading site shows them: their states, which are computed here and shown by static/live.js."""
 
 import base64
-import hashlib
 import io
 import itertools
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 from PIL import Image
 
 from . import trees
 from .run_cell import shown_by
 
-ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "build" / "live"
 PLAYGROUND = ["from attention_course.explorers import Playground\nPlayground()"]
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
@@ -164,36 +157,8 @@ class Live:
         return found | states.packed()
 
 
-@cache
-def last_digits():
-    """What differs between CPUs, and between settings of torch and its libraries: how a few results are rounded."""
-    import torch  # it takes seconds, which a page that keeps nothing needn't wait
-
-    numbers = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
-    return (numbers @ numbers).softmax(dim=-1).numpy().tobytes()
-
-
-def kept(name, modules, codes, make):
-    """A text from build/live; made, if that wasn't done there by the same package, modules (paths), codes and CPU."""
-    packages = [(ROOT / name).rglob("*.py") for name in ("attention_helpers", "attention_course")]
-    files = [path for found in (*packages, (ROOT / "data").glob("*.*")) for path in sorted(found)]
-    parts = [last_digits(), *(path.read_bytes() for path in [*modules, *files])]
-    computing = hashlib.sha256(b"".join(parts)).hexdigest()[:24]
-    name = f"{name}-{hashlib.sha256(''.join(codes).encode()).hexdigest()[:8]}"
-    place = KEPT / f"{name}-{computing}.json"
-    if not place.is_file():
-        KEPT.mkdir(parents=True, exist_ok=True)
-        for former in KEPT.glob(f"{name}-*.json"):
-            former.unlink()
-        place.write_text(make(), encoding="utf-8")
-    return place.read_text(encoding="utf-8")
-
-
+@cache  # the playground is on two pages
 def packed(codes, kind):
-    """An explorer's states, from build/live if they were computed there by the same code."""
-
-    def make():
-        found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))
-        return found.replace("</", r"<\/")  # it would end the script that holds it
-
-    return kept(kind, [Path(__file__), Path(trees.__file__)], codes, make)
+    """An explorer's states as JSON in a script; codes: a tuple."""
+    found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))
+    return found.replace("</", r"<\/")  # it would end the script

@@ -31,11 +31,6 @@ def link(notebook, folder=""):
     return f"[{notebook.name}]({folder}{notebook.file})"
 
 
-def minutes(notebook):
-    """A table's cells: minutes for the core, for explorer and exercises, and for "Going deeper"; empty for none."""
-    return [str(count or "") for count in (notebook.core, notebook.practice, notebook.deeper)]
-
-
 def table(header, rows):
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
 
@@ -44,7 +39,7 @@ def tables(notebooks, folder=""):
     """A table for each part of the course."""
 
     def row(notebook):
-        return link(notebook, folder), notebook.question, *minutes(notebook)[:2]
+        return link(notebook, folder), notebook.question, str(notebook.core), str(notebook.practice or "")
 
     header = ["notebook", "question", "minutes", "practice"]
     parts = groupby(notebooks, key=lambda notebook: notebook.part)
@@ -53,8 +48,7 @@ def tables(notebooks, folder=""):
 
 def readme(text):
     """README.md, with its tables of notebooks as they should be."""
-    before, after = TABLE.split(text)
-    return f"{before}\n{tables(COURSE, 'notebooks/')}\n\n{after}"
+    return TABLE.sub(lambda _: f"\n{tables(COURSE, 'notebooks/')}\n\n", text)
 
 
 def overview():
@@ -67,11 +61,11 @@ def teaching(text):
     """The teachers' page, with its table of minutes as it should be."""
 
     def row(lesson):
-        return link(lesson, "../notebooks/"), "<br>".join(lesson.parts), *minutes(lesson), lesson.predict
+        minutes = [str(count or "") for count in (lesson.core, lesson.practice, lesson.deeper)]
+        return link(lesson, "../notebooks/"), "<br>".join(lesson.parts), *minutes, lesson.predict
 
-    before, after = TABLE.split(text)
     header = ["Notebook", "Minutes per part", "Core", "Explorer and exercises", "Going deeper", "To predict aloud"]
-    return f"{before}\n{table(header, map(row, LESSONS))}\n\n{after}"
+    return TABLE.sub(lambda _: f"\n{table(header, map(row, LESSONS))}\n\n", text)
 
 
 def own_words(source):
@@ -83,51 +77,38 @@ def head(notebook, source):
     times = [f"About {notebook.core} minutes"]
     times += [f"{notebook.practice} more for the explorer and the exercises"] * bool(notebook.practice)
     times += [f"{notebook.deeper} for *Going deeper*"] * bool(notebook.deeper)
-    previous = f"Previous: {link(COURSE[COURSE.index(notebook) - 1])}"
-    about = [f"{listed(times)}.", f"{previous} · {way_on(following(notebook))} · {TO_HELP}"]
-    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", *own_words(source), *about])
+    *first, last = times
+    about = f"{', '.join(first)}, and {last}." if first else f"{last}."
+    ways = f"Previous: {link(COURSE[COURSE.index(notebook) - 1])} · {way_on(notebook)} · {TO_HELP}"
+    return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", *own_words(source), about, ways])
 
 
 def start(source):
     """The start page's first cell, which leaves room for the playground."""
-    about = f"About {START.core} minutes. {way_on(following(START))} · {TO_HELP}"
+    about = f"About {START.core} minutes. {way_on(START)} · {TO_HELP}"
     return "\n\n".join([f"# {START.name}", *own_words(source), about])
 
 
-def listed(parts):
-    *first, last = parts
-    return f"{', '.join(first)}, and {last}" if first else last
-
-
-def following(notebook):
-    """The next notebook, or none."""
-    return next(iter(COURSE[COURSE.index(notebook) + 1 :]), None)
-
-
-def way_on(notebook):
-    return f"Next: {link(notebook)}" if notebook else f"Next: [the start page]({START.file})"
+def way_on(notebook, question=False):
+    """The link to the next notebook, and if it's asked for, the question that waits there."""
+    if notebook is COURSE[-1]:
+        return f"Next: [the start page]({START.file})"
+    after = COURSE[COURSE.index(notebook) + 1]
+    return f"Next: {link(after)}" + (f". {after.question}" if question else "")
 
 
 def end(notebook, source):
-    """A notebook's last cell, with the way on and the question that waits there."""
+    """A lesson's last cell, with the way on."""
     own = [paragraph for paragraph in source.split("\n\n") if not paragraph.startswith("Next: [")]
-    after = following(notebook)
-    return "\n\n".join([*own, way_on(after) + (f". {after.question}" if after else "")])
+    return "\n\n".join([*own, way_on(notebook, question=True)])
 
 
 def cells(notebook, sources):
     """The texts of all cells of a notebook as they should be; those that it shares with no other stay as they are."""
-    first, *others = sources
+    first, *others, last = sources
     if notebook is START:
-        others[place_of("## The notebooks", others)] = overview()
-        return [start(first), *others]
-    *others, last = others
+        return [start(first), *(overview() if cell.startswith("## The notebooks") else cell for cell in others), last]
     return [head(notebook, first), *others, end(notebook, last)]
-
-
-def place_of(heading, sources):
-    [place] = [n for n, source in enumerate(sources) if source.startswith(heading)]
-    return place
 
 
 def main():

@@ -108,12 +108,12 @@ def solution_cells(number):
         yield "code", f"practice.{exercise.name}.wrong_ways()"
 
 
-def new_cell(kind, source, name):
-    return getattr(nbformat.v4, f"new_{kind}_cell")(source, id=name)
-
-
 def cells_of(pairs, prefix):
     return [new_cell(kind, source, f"{prefix}-{place}") for place, (kind, source) in enumerate(pairs)]
+
+
+def new_cell(kind, source, name):
+    return getattr(nbformat.v4, f"new_{kind}_cell")(source, id=name)
 
 
 def with_turns(cells, number):
@@ -126,29 +126,27 @@ def with_turns(cells, number):
             yield from (new_cell(kind, source, cell.id + end) for end, kind, source in turn_cells(number, name))
 
 
-def with_outputs(cells, former):
-    """Cells, of which those that read as before keep their outputs: then only what changed needs `make refresh`."""
-    known = {(cell.id, cell.source): cell for cell in former}
-    return [known.get((cell.id, cell.source), cell) for cell in cells]
+def write(path, cells, notebook):
+    """Write a notebook with these cells; those that read as before keep their outputs, for `make refresh`."""
+    former = {(cell.id, cell.source): cell for cell in notebook.cells}
+    notebook.cells = [former.get((cell.id, cell.source), cell) for cell in cells]
+    nbformat.write(notebook, path)
 
 
 def place(number):
     """Bring one lesson and its solutions up to date."""
     path = lesson_of(number).path
     notebook = nbformat.read(path, as_version=4)
-    former = notebook.cells
     cells = [*with_turns((cell for cell in notebook.cells if not cell.id.startswith("exercise")), number)]
     split = next((n for n, cell in enumerate(cells) if cell.source.startswith("## Going deeper")), len(cells) - 1)
-    core, rest, last = cells[:split], cells[split:-1], cells[-1:]
     practised, deeper = lesson_cells(number, turns_in(cells))
-    cells = core + cells_of(practised, "exercise") + rest + cells_of(deeper, "exercise-deeper") + last
-    notebook.cells = with_outputs(cells, former)
-    nbformat.write(notebook, path)
+    practised, deeper = cells_of(practised, "exercise"), cells_of(deeper, "exercise-deeper")
+    write(path, cells[:split] + practised + cells[split:-1] + deeper + cells[-1:], notebook)
     solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
-    solutions.parent.mkdir(exist_ok=True)
-    former = nbformat.read(solutions, as_version=4).cells if solutions.exists() else []
-    cells = with_outputs(cells_of(solution_cells(number), "solution"), former)
-    nbformat.write(nbformat.v4.new_notebook(metadata=METADATA, cells=cells), solutions)
+    former = (
+        nbformat.read(solutions, as_version=4) if solutions.exists() else nbformat.v4.new_notebook(metadata=METADATA)
+    )
+    write(solutions, cells_of(solution_cells(number), "solution"), former)
 
 
 if __name__ == "__main__":

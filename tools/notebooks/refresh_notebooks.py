@@ -3,11 +3,10 @@
 Usage: python -m tools.notebooks.refresh_notebooks [NOTEBOOK ...]     (a number such as 03; none means all)
 
 Two runs write the same bytes: no timings, no widget state, counts 1..n, streams in one piece, only the metadata that
-a notebook needs. A notebook in which a cell fails is left as it was. What changed in the outputs is printed.
+a notebook needs. A notebook in which a cell fails is left as it was. Cells whose outputs changed are named.
 """
 
 import copy
-import io
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from nbdime import diff_notebooks
-from nbdime.prettyprint import PrettyPrintConfig, pretty_print_notebook_diff
 
 from .manifest import NOTEBOOKS
 from .own_sockets import AsyncKernelManager
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-WIDTH = 160  # of a line that is printed
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -51,20 +47,10 @@ def normalise(notebook):
             output.get("data", {}).pop(WIDGET_VIEW, None)
 
 
-def changes(name, before, after):
-    """What differs between two states of a notebook, in words, or nothing. A picture is one line, cut off."""
-    if not (difference := diff_notebooks(before, after)):
-        return ""
-    words = io.StringIO()
-    config = PrettyPrintConfig(out=words, use_color=False)
-    pretty_print_notebook_diff(f"{name} as it was", f"{name} as it is", before, difference, config)
-    return "\n".join(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…" for line in words.getvalue().split("\n"))
-
-
 def refresh(path):
-    """Execute and normalise one notebook, and print what changed; return None, or what went wrong."""
+    """Execute and normalise one notebook, and print which cells changed; return None, or what went wrong."""
     notebook = nbformat.read(path, as_version=4)
-    before = copy.deepcopy(notebook)
+    before = copy.deepcopy(notebook.cells)
     try:
         execute(notebook, path.parent)
     except CellExecutionError as error:
@@ -74,7 +60,8 @@ def refresh(path):
     partial = path.with_suffix(".part")
     nbformat.write(notebook, partial)
     partial.replace(path)
-    print(changes(path.name, before, notebook) or f"{path.name}: no output changed", flush=True)
+    changed = [cell.id for cell, former in zip(notebook.cells, before, strict=True) if cell != former]
+    print(f"{path.name}: {'changed: ' + ', '.join(changed) if changed else 'no output changed'}", flush=True)
     return None
 
 

@@ -46,5 +46,6 @@ def case(folder, name, kind):
 
 
 def cases():
+    chosen = [("llama", kind) for kind in KINDS[1:]] + [(name, "F32") for name in FAMILIES]
     with tempfile.TemporaryDirectory() as folder:
-        return [case(folder, name, kind) for name in FAMILIES for kind in KINDS]
+        return [case(folder, name, kind) for name, kind in chosen]

@@ -1,7 +1,6 @@
 """What transformers computes: frequencies of scaled rotary positions, multi-head latent attention, the delta rule.
 
-Each case is a family, its shapes in the order in which `drawn` fills them, and what comes out. (ModernAttention is
-compared in whole models: see families_by_transformers.)
+Each case is a family, its shapes in the order in which `drawn` fills them, and what comes out.
 """
 
 import random
@@ -39,8 +38,8 @@ def latent(seed):
     turns = code.DeepseekV3RotaryEmbedding(config)(x, torch.arange(TOKENS)[None])
     output = layer(x.requires_grad_(), position_embeddings=turns, attention_mask=hide)[0]
     output.square().sum().backward()
-    made = {"family": "latent", "seed": seed, "num_heads": seed + 1, "shapes": shapes}
-    return made | {"output": rounded(output), "gradient": rounded(x.grad)}
+    found = {"shapes": shapes, "output": rounded(output), "gradient": rounded(x.grad)}
+    return {"family": "latent", "seed": seed, "num_heads": seed + 1} | found
 
 
 def scaled(kind, seed):

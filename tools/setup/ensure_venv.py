@@ -6,11 +6,9 @@
     python tools/setup/ensure_venv.py site       and docs/requirements.txt, for the reading site
     python tools/setup/ensure_venv.py classroom  test's and classroom/requirements.txt, for a hub and marks
 
-On Linux torch comes first, from PyTorch's index of CPU builds, unless pip is set to look elsewhere: other indexes have
-the build for CUDA there, which takes several GB more. The environment variable TORCH chooses another build: cuda for
-the one that pip finds by itself, or the address of an index. A torch that's in .venv stays until then.
-
-Python 3.8 can read this file too, so that it can say that it's too old.
+On Linux torch comes first, from PyTorch's index of CPU builds, unless pip is set to look elsewhere: the build for CUDA
+takes several GB more. The environment variable TORCH chooses another: cuda for what pip finds by itself, or the address
+of an index. A torch that's in .venv stays until then. Python 3.8 can read this file too, to say that it's too old.
 """
 
 import hashlib
@@ -20,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that every pin has a wheel for; torch has the fewest
@@ -56,10 +55,9 @@ def run(command):
 def works():
     """Whether .venv has pip, and runs the Python that asks: the system may have replaced the one it was made with."""
     test = f"import pip, sys; assert sys.version_info[:2] == {sys.version_info[:2]}"
-    try:
+    with suppress(OSError):
         return subprocess.call([PYTHON, "-I", "-c", test], stderr=subprocess.DEVNULL) == 0
-    except OSError:
-        return False
+    return False
 
 
 def make_venv():
@@ -108,10 +106,9 @@ def remove_torn_packages():
 
 def answer_of_pip(*arguments):
     """What pip prints, without its complaints; nothing if that takes too long."""
-    try:
+    with suppress(subprocess.TimeoutExpired):
         return subprocess.run([*PIP, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE).stdout
-    except subprocess.TimeoutExpired:
-        return ""
+    return ""
 
 
 def cpu_build_is_at_hand(pin):

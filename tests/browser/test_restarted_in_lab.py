@@ -1,14 +1,8 @@
-"""Lab as it first starts, as it starts again, and after its kernel was restarted."""
-
-import shutil
+"""An explorer after its kernel was restarted."""
 
 import nbformat
-import pytest
-from filled import fill
-from kernel import Kernel
 
-from tools.notebooks.lab import TOKEN, Lab, server
-from tools.setup.workbook import LAYOUT
+from tools.notebooks.lab import Lab
 
 EXPLORER = """
 from attention_course import explorers
@@ -23,38 +17,12 @@ DEAD = """box => ({
 })"""
 
 
-@pytest.fixture(scope="module")
-def started(browser, tmp_path_factory):
-    """A Lab that keeps its layout where the workbook has a first one: its address."""
-    folder, scratch = tmp_path_factory.mktemp("workbook"), tmp_path_factory.mktemp("settings")
-    fill(folder, scratch)
-    shutil.copytree((folder / LAYOUT).parent, scratch / "jupyterlab_workspaces_dir")
+def test_after_a_restart_the_explorer_says_to_run_its_cell_again(browser, served):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(EXPLORER)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, folder / "mine.ipynb")
-    with server(folder, scratch) as lab:
-        yield lab.address
-        Kernel(lab, "mine.ipynb").stop()
-
-
-def test_the_file_browser_is_collapsed_at_first_and_then_as_the_learner_left_it(browser, started):
-    for left in (False, True):
-        page = browser.new_page(viewport={"width": 1024, "height": 768})
-        lab = Lab(page, started)
-        page.goto(f"{started}/lab/tree/mine.ipynb?token={TOKEN}")
-        page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-        page.wait_for_selector("#jupyterlab-splash", state="detached")
-        assert page.locator("#filebrowser").is_visible() == left
-        with page.expect_response(lambda answer: "/api/workspaces" in answer.url and answer.request.method == "PUT"):
-            page.keyboard.press("Control+b")
-        page.locator("#filebrowser").wait_for(state="hidden" if left else "visible")
-        assert lab.errors == []
-        page.close()
-
-
-def test_after_a_restart_the_explorer_says_to_run_its_cell_again(browser, started):
+    nbformat.write(notebook, served.folder / "mine.ipynb")
     page = browser.new_page()
-    lab = Lab(page, started)
+    lab = Lab(page, served.address)
     lab.open("mine.ipynb")
     lab.run_all(1)
     box = page.locator(".MaskExplorer")
