@@ -14,7 +14,6 @@ from attention_helpers import (
     SelfAttention_v1,
     SelfAttention_v2,
 )
-from attention_helpers.fast.attention import FusedMultiHeadAttention
 
 settings.register_profile("fast", max_examples=6, deadline=None, derandomize=True, database=None)
 settings.register_profile("thorough", max_examples=40, deadline=None, database=None, print_blob=True)
@@ -85,7 +84,6 @@ def build(name, sizes, dropout=0.0):
         CausalAttention: (s.d_in, s.d_out, *dropping, s.qkv_bias),
         MultiHeadAttentionWrapper: (s.d_in, s.head_dim, *dropping, s.num_heads, s.qkv_bias),
         MultiHeadAttention: (s.d_in, s.d_out, *dropping, s.num_heads, s.qkv_bias),
-        FusedMultiHeadAttention: (s.d_in, s.d_out, *dropping, s.num_heads, s.qkv_bias),
     }
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(s.seed)  # torch.manual_seed is much slower

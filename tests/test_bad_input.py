@@ -26,7 +26,6 @@ from attention_helpers import (
     plots,
     show_source,
 )
-from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAttention
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.parts import repeat_kv
 from attention_helpers.modern.positions import rope_frequencies, rotate
@@ -40,8 +39,7 @@ from attention_helpers.training.loop import Training
 NAN, INF = math.nan, math.inf
 WHOLE, LEAST, FLAG, NUMBER, SHARE = "whole number", "at least 1", "True or False", "a number", "at least 0 and below 1"
 SIZES = {"d_in": 3, "d_out": 4, "context_length": 6, "dropout": 0.0, "num_heads": 2}
-KINDS = (SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttentionWrapper, MultiHeadAttention,
-         FusedMultiHeadAttention)  # fmt: skip
+KINDS = SelfAttention_v1, SelfAttention_v2, CausalAttention, MultiHeadAttentionWrapper, MultiHeadAttention
 ARGUMENTS = {kind: list(inspect.signature(kind).parameters) for kind in KINDS}
 WRONG = {  # argument: (a value, the exception, the rule)
     "dropout": [(1.0, ValueError, SHARE), (NAN, ValueError, SHARE), ("0.1", TypeError, NUMBER)],
@@ -113,12 +111,7 @@ PROBES = [
 OTHERS = [
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey, lookup, two_lookups"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
-]
-MULTI = MultiHeadAttention(3, 4, 6, 0.0, 2)
-FAST = [
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
-    (lambda: FusedMultiHeadAttention.from_split(flat()), TypeError, "split", "got SelfAttention_v2", "MultiHeadAtt"),
-    (lambda: TorchAttention(MULTI), ValueError, "d_in", "got d_in=3, d_out=4", "must equal d_out"),
 ]
 ROWS, TURNS, SCORES, HEADS = torch.arange(2), rope_frequencies(2), ones(2, 3, 3), ones(1, 2, 2, 2)
 PARTS = [
@@ -159,7 +152,7 @@ PICTURES = [
     (lambda: ScoresExplorer(Sentence(["a"] * 9, ones(9, 3))), ValueError, "sentence", "got 9 tokens", "1 to 8 tokens"),
     (lambda: ScoresExplorer("journey"), TypeError, "sentence", "got str: 'journey'", "a Sentence with str tokens"),
 ]
-CALLS = CORE + PROBES + OTHERS + FAST + PARTS + LAYERS + TRAINING + PARALLEL + PICTURES
+CALLS = CORE + PROBES + OTHERS + PARTS + LAYERS + TRAINING + PARALLEL + PICTURES
 
 
 @pytest.mark.parametrize("case", CALLS, ids=lambda case: f"{case[0].__code__.co_names[0]}: {case[2]}, {case[3]}")

@@ -2,19 +2,10 @@
 
 import pytest
 import torch
-from sizes import build, over_sizes
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention_helpers import MultiHeadAttention, max_difference
-from attention_helpers.fast.attention import FusedMultiHeadAttention, TorchAttention
-from attention_helpers.fast.costs import (
-    cache_bytes,
-    flops,
-    parameters,
-    peak_bytes,
-    slope,
-    table_bytes,
-)
+from attention_helpers import MultiHeadAttention
+from attention_helpers.fast.costs import cache_bytes, flops, parameters, table_bytes
 
 
 @pytest.mark.parametrize(("d_in", "d_out", "qkv_bias"), [(3, 4, False), (3, 4, True), (8, 8, True)])
@@ -40,24 +31,3 @@ def test_bytes_are_those_of_the_tensors():
     assert table_bytes(5, 2, b=3) == steps.scores.nbytes
     assert cache_bytes(5, 8, b=3) == steps.keys.numel() * 4 + steps.values.numel() * 4
     assert table_bytes(5, 2, bytes_per_number=2) == steps.scores[:1].half().nbytes
-
-
-def test_the_fused_layers_memory_grows_with_the_length_the_splits_with_its_square():
-    lengths, split = (256, 512, 1024), MultiHeadAttention(128, 128, 1024, 0.0, 2)
-    forward, both = {}, {}
-    for name, layer in {"split": split, "fused": FusedMultiHeadAttention.from_split(split)}.items():
-        with torch.no_grad():
-            forward[name] = [peak_bytes(layer, torch.randn(1, n, 128)) for n in lengths]
-        both[name] = peak_bytes(lambda layer=layer: layer(torch.randn(1, 512, 128)).sum().backward())
-    assert slope(lengths, forward["split"]) > 1.6
-    assert slope(lengths, forward["fused"]) < 1.2
-    assert both["split"] > 3 * table_bytes(512, 2)  # three score matrices exist at once
-    assert both["fused"] < 2 * table_bytes(512, 2)
-
-
-@over_sizes
-def test_torchs_own_computes_the_same(sizes):
-    sizes = sizes._replace(d_in=sizes.d_out)  # torch's layer requires it
-    split, x = build("MultiHeadAttention", sizes).double(), sizes.x()
-    assert max_difference(TorchAttention(split)(x), split(x)) < 1e-10
-    assert max_difference(TorchAttention(split).eval()(x), split(x)) < 1e-10

@@ -1,73 +1,9 @@
-"""Exercises of notebook 09: what a layer costs, softmax block by block, and a gradient without stored weights."""
+"""Exercises of notebook 09: softmax block by block, what a layer costs, and a gradient without stored weights."""
 # After a change: make exercises, then make refresh NOTEBOOK=09
 
 import torch
 
 from .base import Exercise, Progress
-
-
-def layer_costs(b, num_tokens, d_in, d_out, num_heads):
-    """Two whole numbers: the FLOPs of one forward pass, and the parameters."""
-    matrices = 3 * d_in * d_out + d_out**2
-    tables = 2 * num_tokens**2 * d_out
-    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
-
-
-counting = Exercise(
-    name="counting",
-    title="What a layer costs",
-    prompt="A `MultiHeadAttention` without `qkv_bias` gets `x`, (b, num_tokens, d_in). Return two numbers: the FLOPs "
-    "of a forward pass, then the parameters. Count nothing but matrix products, including the scores that the mask "
-    "hides, and remember that `out_proj` has a bias. You may not need every argument.",
-    solution=layer_costs,
-    cases=lambda g: [(2, 6, 3, 4, 2), (1, 1, 5, 2, 1), (3, 7, 4, 6, 3), (8, 1024, 768, 768, 12)],
-    mistakes={
-        ("forgets the factor 2", "return 2 * b", "return b"): """
-            The parameters are right. But you count each term of a product once. Which two operations does it take?""",
-        ("multiplies the score matrices by the heads", "tables = 2", "tables = num_heads * 2"): """
-            You count num_heads score matrices, each for queries of full width. How wide is the query of one head?""",
-        ("counts one head's scores and context", "num_tokens**2 * d_out", "num_tokens**2 * d_out // num_heads"): """
-            You count scores and context for one head. How many heads are there?""",
-        ("multiplies everything by the heads", "return 2", "return num_heads * 2"): """
-            You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?""",
-        ("forgets the FLOPs of out_proj", "num_tokens * matrices", "num_tokens * 3 * d_in * d_out"): """
-            The parameters are right, but one more product comes after the heads. Which layer is the last?""",
-        # It's in the matrices and in the parameters.
-        ("forgets out_proj altogether", " + d_out", " + 0 * d_out"): """
-            You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?""",
-        ("counts half of the scores and context", "tables = 2 * ", "tables = "): """
-            For pairs of tokens, you count half of the FLOPs. Did you forget one of the two products, or did you leave
-            out the pairs that the mask hides?""",
-        ("leaves out what the mask hides", "2 * num_tokens**2", "num_tokens * (num_tokens + 1)"): """
-            You count only the pairs that the mask shows. What does the prompt say about the hidden ones?""",
-        ("forgets scores and context", "matrices + tables", "matrices"): """
-            You count the four layers. Which two products in between have no parameters, but take FLOPs?""",
-        ("takes num_tokens for its square", "num_tokens**2", "num_tokens"): """
-            The four layers are right. But each of num_tokens queries meets how many keys?""",
-        ("counts one sentence", "2 * b", "2"): "These are the FLOPs of one sentence. How many sentences does `x` have?",
-        ("adds up the bias", "num_tokens * matrices", "num_tokens * matrices + num_tokens * d_out // 2"): """
-            The parameters are right. In the FLOPs you also count adding the bias. Is that a matrix product?""",
-        ("lets out_proj take d_in", "d_out**2", "d_in * d_out"): """
-            That's right where d_in is d_out. But how wide is what `out_proj` gets from the heads?""",
-        ("forgets the bias of out_proj", "matrices + d_out", "matrices"): """
-            The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?""",
-        ("gives all four layers a bias", "matrices + d_out", "matrices + 4 * d_out"): """
-            The FLOPs are right. But you count a bias for all four layers. Which of them have one without
-            `qkv_bias`?""",
-    },
-    hints=[
-        "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
-        "does the product take?",
-        "Each sentence takes six products: queries, keys, values, scores, context, out_proj. Which shapes meet in "
-        "each? Take all heads together, since num_heads times head_dim is d_out.",
-        "Each matrix of m parameters takes `2 * b * num_tokens * m` FLOPs, and scores and context take `2 * b * "
-        "num_tokens**2 * d_out` each. The parameters are the four matrices and d_out biases.",
-    ],
-    why="Each token meets each entry of the four matrices once, with a multiplication and an addition. Scores and "
-    "context have num_tokens**2 pairs, and because all heads together are d_out wide, num_heads cancels. "
-    "`attention_helpers.fast.costs.flops` and `parameters` give the same numbers.",
-    moral="If d_in = d_out, scores and context take as many FLOPs as the four matrices once num_tokens is 2 * d_out.",
-)
 
 
 def context_of_blocks(blocks):
@@ -195,6 +131,70 @@ block_by_block = Exercise(
 )
 
 
+def layer_costs(b, num_tokens, d_in, d_out, num_heads):
+    """Two whole numbers: the FLOPs of one forward pass, and the parameters."""
+    matrices = 3 * d_in * d_out + d_out**2
+    tables = 2 * num_tokens**2 * d_out
+    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
+
+
+counting = Exercise(
+    name="counting",
+    title="What a layer costs",
+    prompt="A `MultiHeadAttention` without `qkv_bias` gets `x`, (b, num_tokens, d_in). Return two numbers: the FLOPs "
+    "of a forward pass, then the parameters. Count nothing but matrix products, including the scores that the mask "
+    "hides, and remember that `out_proj` has a bias. You may not need every argument.",
+    solution=layer_costs,
+    cases=lambda g: [(2, 6, 3, 4, 2), (1, 1, 5, 2, 1), (3, 7, 4, 6, 3), (8, 1024, 768, 768, 12)],
+    mistakes={
+        ("forgets the factor 2", "return 2 * b", "return b"): """
+            The parameters are right. But you count each term of a product once. Which two operations does it take?""",
+        ("multiplies the score matrices by the heads", "tables = 2", "tables = num_heads * 2"): """
+            You count num_heads score matrices, each for queries of full width. How wide is the query of one head?""",
+        ("counts one head's scores and context", "num_tokens**2 * d_out", "num_tokens**2 * d_out // num_heads"): """
+            You count scores and context for one head. How many heads are there?""",
+        ("multiplies everything by the heads", "return 2", "return num_heads * 2"): """
+            You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?""",
+        ("forgets the FLOPs of out_proj", "num_tokens * matrices", "num_tokens * 3 * d_in * d_out"): """
+            The parameters are right, but one more product comes after the heads. Which layer is the last?""",
+        # It's in the matrices and in the parameters.
+        ("forgets out_proj altogether", " + d_out", " + 0 * d_out"): """
+            You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?""",
+        ("counts half of the scores and context", "tables = 2 * ", "tables = "): """
+            For pairs of tokens, you count half of the FLOPs. Did you forget one of the two products, or did you leave
+            out the pairs that the mask hides?""",
+        ("leaves out what the mask hides", "2 * num_tokens**2", "num_tokens * (num_tokens + 1)"): """
+            You count only the pairs that the mask shows. What does the prompt say about the hidden ones?""",
+        ("forgets scores and context", "matrices + tables", "matrices"): """
+            You count the four layers. Which two products in between have no parameters, but take FLOPs?""",
+        ("takes num_tokens for its square", "num_tokens**2", "num_tokens"): """
+            The four layers are right. But each of num_tokens queries meets how many keys?""",
+        ("counts one sentence", "2 * b", "2"): "These are the FLOPs of one sentence. How many sentences does `x` have?",
+        ("adds up the bias", "num_tokens * matrices", "num_tokens * matrices + num_tokens * d_out // 2"): """
+            The parameters are right. In the FLOPs you also count adding the bias. Is that a matrix product?""",
+        ("lets out_proj take d_in", "d_out**2", "d_in * d_out"): """
+            That's right where d_in is d_out. But how wide is what `out_proj` gets from the heads?""",
+        ("forgets the bias of out_proj", "matrices + d_out", "matrices"): """
+            The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?""",
+        ("gives all four layers a bias", "matrices + d_out", "matrices + 4 * d_out"): """
+            The FLOPs are right. But you count a bias for all four layers. Which of them have one without
+            `qkv_bias`?""",
+    },
+    hints=[
+        "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
+        "does the product take?",
+        "Each sentence takes six products: queries, keys, values, scores, context, out_proj. Which shapes meet in "
+        "each? Take all heads together, since num_heads times head_dim is d_out.",
+        "Each matrix of m parameters takes `2 * b * num_tokens * m` FLOPs, and scores and context take `2 * b * "
+        "num_tokens**2 * d_out` each. The parameters are the four matrices and d_out biases.",
+    ],
+    why="Each token meets each entry of the four matrices once, with a multiplication and an addition. Scores and "
+    "context have num_tokens**2 pairs, and because all heads together are d_out wide, num_heads cancels. "
+    "`attention_helpers.fast.costs.flops` and `parameters` give the same numbers.",
+    moral="If d_in = d_out, scores and context take as many FLOPs as the four matrices once num_tokens is 2 * d_out.",
+)
+
+
 def block_gradient(queries, keys, start, log_total, grad_context):
     """The gradient of a block's values (size, head_dim); its keys belong to the tokens from `start` on."""
     scores = queries @ keys.T / queries.shape[1] ** 0.5  # (num_tokens, size)
@@ -252,5 +252,5 @@ block_again = Exercise(
 )
 
 
-EXERCISES = [counting, block_by_block, block_again]
+EXERCISES = [block_by_block, counting, block_again]
 progress = Progress(EXERCISES)

@@ -1,1 +1,1 @@
-"""The same attention computed faster, and what it costs (notebooks 09 and 10)."""
+"""What attention costs (notebooks 06, 09 and 10)."""

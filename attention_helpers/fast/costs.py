@@ -1,8 +1,6 @@
 """What attention costs in time and memory, by formula and by measurement."""
 
-import math
 import os
-import statistics
 import time
 from functools import lru_cache, partial
 
@@ -117,12 +115,3 @@ def timed(functions, runs=7, warm=1):
             if run >= warm:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
-
-
-def slope(sizes, costs):
-    """The power by which costs grow with sizes: the slope of a least-squares line through their logarithms.
-
-    Errors: ValueError for a number that isn't above 0, lengths that differ, or fewer than two different sizes.
-    """
-    x, y = ([math.log(number) for number in numbers] for numbers in (sizes, costs))
-    return statistics.linear_regression(x, y).slope
