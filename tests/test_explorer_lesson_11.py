@@ -37,7 +37,7 @@ def test_a_window_no_narrower_than_the_text_is_said_to_do_nothing(length):
 
 def curves(explorer):
     """The two charts' curves, as lists of (place, value), read with the labels on their axes."""
-    for chart, (low, high) in zip(tree_of(explorer).iter(f"{SVG}svg"), (("-20", "15"), ("0", "5")), strict=True):
+    for chart, (low, high) in zip(tree_of(explorer).iter(f"{SVG}svg"), (("0", "5"), ("-20", "15")), strict=True):
         labels = list(chart.iter(f"{SVG}text"))
         across = {each.text: float(each.get("x")) for each in labels if each.get("text-anchor") == "middle"}
         up = {each.text: float(each.get("y")) - 4 for each in labels if each.get("text-anchor") == "end"}
@@ -50,7 +50,7 @@ def curves(explorer):
 
 def test_the_curves_are_scores_by_distance_and_means_of_eight_losses(length):
     length.set(**length._first | {"length": 96, "window": 48, "pair": "2"})
-    scores, losses = curves(length)
+    losses, scores = curves(length)
     assert scores == [pytest.approx((n, value), abs=0.1) for n, value in enumerate(length.arrays.scores.tolist())]
     means = length.arrays.losses.view(12, 8).mean(dim=1).tolist()
     assert losses == [pytest.approx((8 * n + 3.5, value), abs=0.1) for n, value in enumerate(means)]
@@ -63,6 +63,7 @@ def test_the_grey_ground_begins_where_training_ended_and_the_line_is_the_loss_of
         [x] = [float(text.get("x")) for text in chart.iter(f"{SVG}text") if text.text == "32"]
         [ground] = [float(rect.get("x")) for rect in chart.iter(f"{SVG}rect")]
         assert ground == x
+    chart = next(tree_of(length).iter(f"{SVG}svg"))
     y = {text.text: float(text.get("y")) for text in chart.iter(f"{SVG}text")}
     [level] = [path.get("d") for path in chart.iter(f"{SVG}path") if path.get("stroke-dasharray")]
     share = (float(level.rpartition(" ")[2]) + 4 - y["4"]) / (y["3"] - y["4"])
