@@ -192,7 +192,7 @@ CLAIMS["CostExplorer"] = [
 ]
 CLAIMS["LengthExplorer"] = [
     (LONG, "alt", "… mean score, head 4 of layer 2, pair 2: 2.65 at distance 1, -6.86 at distance 31, 4.23…"),
-    (LONG, "picture", "… never in training … position → mean score, head 4 of layer 2, pair 2 … never in training distance → …"),
+    (LONG, "picture", "… never in training … position → mean score, head 4 of layer 2, pair 2 … distance → …"),
     ({}, "controls", "… in training it had 32 … each one sees, including itself … part of the scores is shown…"),
 ]
 CLAIMS["LearningExplorer"] = [({}, "controls", "step: Steps of training example: Which …")]
