@@ -26,7 +26,7 @@ def test_what_the_stored_model_does(length, state, said):
 
 def curves(explorer):
     """The two charts' curves, as lists of (place, value), read with the labels on their axes."""
-    for chart, (low, high) in zip(tree_of(explorer).iter(f"{SVG}svg"), (("-20", "15"), ("0", "5")), strict=True):
+    for chart, (low, high) in zip(tree_of(explorer).iter(f"{SVG}svg"), (("0", "5"), ("-20", "15")), strict=True):
         labels = list(chart.iter(f"{SVG}text"))
         across = {each.text: float(each.get("x")) for each in labels if each.get("text-anchor") == "middle"}
         up = {each.text: float(each.get("y")) - 4 for each in labels if each.get("text-anchor") == "end"}
@@ -39,7 +39,7 @@ def curves(explorer):
 
 def test_the_curves_are_scores_by_distance_and_means_of_eight_losses(length):
     length.set(**length._first | {"length": 96, "window": 48, "pair": "2"})
-    scores, losses = curves(length)
+    losses, scores = curves(length)
     assert scores == [pytest.approx((n, value), abs=0.1) for n, value in enumerate(length.arrays.scores.tolist())]
     means = length.arrays.losses.view(12, 8).mean(dim=1).tolist()
     assert losses == [pytest.approx((8 * n + 3.5, value), abs=0.1) for n, value in enumerate(means)]

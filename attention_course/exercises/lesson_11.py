@@ -69,7 +69,7 @@ turning = Exercise(
         "`a * angles.cos() - b * angles.sin()` and `a * angles.sin() + b * angles.cos()` into a new tensor.",
     ],
     why="A rotation keeps each pair's length and adds to its angle. So the dot product of two rotated pairs depends "
-    "on the difference of their angles, which is the distance of the tokens times the pair's frequency.",
+    "on the angle that was between them, changed by the distance of the tokens times the pair's frequency.",
     moral="If queries and keys are rotated like this, their scores depend on how far apart two tokens are.",
 )
 

@@ -1,4 +1,4 @@
-"""Notebook 11: a text longer than any in training, with a head's scores by distance and the loss by position."""
+"""Notebook 11: a text longer than any in training, with the loss by position and a head's scores by distance."""
 
 import itertools
 import math
@@ -94,9 +94,9 @@ class LengthExplorer(Explorer):
     def picture(self, state):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()
         spots = [(EACH * (n + 0.5) - 0.5, loss) for n, loss in enumerate(means)]
-        left = chart(scores_of(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
+        scores = chart(scores_of(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
         equal = math.log(len(short_texts().vocabulary))  # the loss if every character has the same probability
-        return [[left, chart("loss in nats", "position", range(6), spots, equal)]]
+        return [[chart("loss in nats", "position", range(6), spots, equal), scores]]
 
     def headline(self, state):
         first, last = state.losses[:SEEN].mean(), state.losses[-SEEN:].mean()
@@ -104,9 +104,10 @@ class LengthExplorer(Explorer):
         return said + f", on the last {SEEN} of {len(state.losses)}: ≈ {last:.2f}" * (len(state.losses) > SEEN)
 
     def readouts(self, state):
-        pair, last = followed(state.pair), len(state.losses) - 1
+        pair, last, keys = followed(state.pair), len(state.losses) - 1, len(state.scores)
         return {
-            f"position {last}": f"head {HEAD} gives ≈ {state.far:.0%} of its weight to distances beyond {SEEN - 1}",
+            f"position {last}": f"head {HEAD} gives ≈ {state.far:.0%} of its weight to distances beyond {SEEN - 1} "
+            f"(equal weights: {max(keys - SEEN, 0) / keys:.0%})",
             f"pair {pair}": f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}",
         }
 
