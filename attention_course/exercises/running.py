@@ -1,12 +1,14 @@
 """Run an answer on the cases: what each call returns or raises, and what it does to its arguments."""
 
 import io
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from typing import Any, NamedTuple
 
 import torch
 
-from ..any_layer.lines import error_line
+from attention_helpers.seeded import undisturbed
+
+from ..any_layer.lines import error_line, first_line
 
 
 class Outcome(NamedTuple):
@@ -33,7 +35,7 @@ def run(call, answer, fresh, cases):
     outcomes = []
     for before, case in zip(fresh, cases, strict=True):
         value = error = None
-        with kept_state(), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
+        with undisturbed(None), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
             torch.default_generator.manual_seed(0)
             try:
                 value = call(answer, *case)
@@ -43,28 +45,11 @@ def run(call, answer, fresh, cases):
     return outcomes
 
 
-@contextmanager
-def kept_state():
-    """Leave torch's random numbers, its recording of gradients and its default dtype as they were."""
-    dtype = torch.get_default_dtype()
-    with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(torch.is_grad_enabled()):
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-
-
 def own_line(error):
     """An error in one sentence, with the last line of the learner's own code that it passed through."""
     if isinstance(error, SyntaxError) and error.text:
         return f"Python cannot read line {error.lineno}, `{error.text.strip()}`: {error.msg}."
-    line = error_line(error)
+    line, said = error_line(error), ": ".join(filter(None, [f"`{type(error).__name__}`", first_line(error)]))
     if not line:
-        return f"The call failed, though not in a line of yours: {error_in_words(error)}."
-    return f"Your code stopped in {line}, with {error_in_words(error)}."
-
-
-def error_in_words(error):
-    """An error's type, and the first line of what it says."""
-    first_line = str(error).strip().partition("\n")[0].rstrip(".")
-    return f"`{type(error).__name__}`" + (f": {first_line}" if first_line else "")
+        return f"The call failed, though not in a line of yours: {said}."
+    return f"Your code stopped in {line}, with {said}."
