@@ -15,8 +15,7 @@ from torch.nn import functional
 from torch.nn.functional import batch_norm
 
 from attention_course.any_layer.inspection import look_at
-from attention_course.any_layer.verdicts import Verdict, headline
-from attention_course.explorers.layer import naming
+from attention_course.any_layer.verdicts import finding, headline, worded
 from attention_helpers import layers
 from attention_helpers.seeded import seeded
 
@@ -253,12 +252,20 @@ def test_what_cannot_be_compared_is_not_said_to_differ():
         assert "course" not in judged(layer)
 
 
+NAMED = {
+    "nan": {"row": 0, "where": "", "why": ""},
+    "future": {"row": 0, "moves": "moves", "token": 2, "what": "is moved by 1"},
+    "hidden past": {"reader": 2, "missed": [0, 1]},
+}
+
+
 def test_rows_and_tokens_of_a_verdict_are_named_by_the_words_of_the_sentence():
-    verdict = Verdict(
-        "✗", "Row 0 is NaN", "row 2 moves when tokens 0 and 1 are swapped; token 3 never", "token 1", "nan"
-    )
-    named = naming(verdict, ["Your", "journey", "starts"])
-    assert named[:2] == ("✗", "“Your” (row 0) is NaN")
-    assert named.words.startswith("“starts” (row 2) moves when “Your”, “journey” (tokens 0 and 1) are swapped")
-    assert named.words.endswith("; token 3 never")  # the sentence has no such token
-    assert named.cause == "“journey” (token 1)"
+    def said(tokens):
+        return [worded(finding(kind, **data), tokens) for kind, data in NAMED.items()]
+
+    nan, only, hidden = said(["Your", "journey", "starts"])
+    assert nan.claim == "“Your” (row 0) is NaN"
+    assert only.words == "“Your” (row 0) moves when “starts” (token 2) is moved by 1"
+    assert hidden.cause == "“starts” (token 2) never reads “Your”, “journey” (tokens 0, 1)"
+    assert said([])[0].claim == "Row 0 is NaN"
+    assert said([])[2].words == "token 2 never reads tokens 0, 1"

@@ -55,8 +55,7 @@ def on_the_past(call, unmasked, mixing):
         return None  # half precision is too coarse to tell
     why = f"; does the {mixing.where} need a transpose?" if mixing else ""
     kind = "missed past" if (weighs and (mixing or row in missed)) or not maps else "hidden past"
-    missed = f"token{'s' * (len(missed) > 1)} {', '.join(map(str, missed))}"
-    return finding(kind, row=row, missed=missed, why=why)
+    return finding(kind, reader=row, missed=missed, why=why)
 
 
 def unread_tokens(call, still):

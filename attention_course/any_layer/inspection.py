@@ -47,9 +47,10 @@ def try_out(layer, x, seed):
         Taking(layer, x)
 
 
-def look_at(layer, x, seed, training=False):
+def look_at(layer, x, seed, training=False, tokens=()):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
+    tokens: the sentence's words, for the verdicts.
     Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
     real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
@@ -83,7 +84,7 @@ def look_at(layer, x, seed, training=False):
         owners=owners,
         influence=torch.zeros(call.moved.shape) if random else widened(call.moved),
         random=random,
-        verdicts={topic: worded(each) for topic, each in found.items()},
+        verdicts={topic: worded(each, tokens) for topic, each in found.items()},
         given=tuple(call.x.transpose(0, 1).shape if call.tokens_first else call.x.shape),
         returned=tuple(tensors_in(call.watched.result)[call.place].shape),
         ignored=call.ignored(),

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import Leak, find_leak, perturbation_influence, rounding
+from attention_helpers.probes import find_leak, perturbation_influence, rounding
 from attention_helpers.seeded import DrawnFrom, undisturbed
 
 from .maps import NEAR, find_maps, is_table
@@ -51,7 +51,7 @@ def on_the_future(call, dead, mixing):
             kind = "all, without maps"
         elif re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE):
             kind = "no mask, by its name"
-    return finding(kind, leak=leak, **data)
+    return finding(kind, **leak._asdict(), moves=leak.moves, **data)
 
 
 def cause_of_leak(leak, call, dead, mixing):
@@ -176,15 +176,15 @@ def on_training(call, seed):
         moved = perturbation_influence(output, call.x, 1.0).triu(1)
         limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
         for row, token in (moved > limit).nonzero().tolist()[: int(same)]:
-            leak = Leak(row, f"token {token} is changed", moved[row, token].item(), len(moved))
-            return finding("future in training", leak=leak, cause=cause_in_training(call) or leak)
+            moves = f"moves by {moved[row, token]:.2g}"
+            return finding("future in training", row=row, token=token, moves=moves, cause=cause_in_training(call))
     return None
 
 
 def cause_in_training(call):
-    """What lets the future in, in words; "" if unknown."""
+    """What lets the future in, in words."""
     watched = in_training(call)
     if norm := watched.first(lambda each: each.name == "batch_norm"):
         return f"{norm.where} averages all tokens"
     unmasked = [each.made.where for each in watched.maps if each.used.triu(1).any()]
-    return f"{unmasked[0]} has no mask" if unmasked else ""
+    return f"{unmasked[0]} has no mask" if unmasked else "though not in eval mode"

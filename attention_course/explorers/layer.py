@@ -2,7 +2,6 @@
 
 import gc
 import html
-import re
 from contextlib import suppress
 
 import ipywidgets as widgets
@@ -116,13 +115,12 @@ class LayerExplorer(SentenceExplorer):
     def compute(self, **values):
         try:
             layer, printed = self.layer_of(**values)
-            state = look_at(layer, self.embeddings, values["seed"], values["training"])
+            state = look_at(layer, self.embeddings, values["seed"], values["training"], self.tokens)
         except Unsuited:
             raise
         except ValueError as error:
             raise ValueError(f"{self.what_fits(values)}{error}") from error
-        verdicts = {topic: naming(said, self.tokens) for topic, said in state.verdicts.items()}
-        return state._replace(verdicts=verdicts, printed=printed + state.printed)
+        return state._replace(printed=printed + state.printed)
 
     def what_fits(self, values):
         """For a size that was moved where the class fails: the nearest values below and above with which it runs."""
@@ -185,17 +183,6 @@ class LayerExplorer(SentenceExplorer):
             self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
             fix = "" if isinstance(error, Unsuited) else ". Fix it, and run the cell again"
             self._refuse(ValueError(f"{str(error).rstrip('.')}{fix}"))
-
-
-def naming(verdict, tokens):
-    """A Verdict with the words of the rows and tokens that it mentions: "token 1" becomes "“journey” (token 1)"."""
-
-    def named(found):
-        places = [int(place) for place in re.findall(r"\d+", found[0])]
-        words = ", ".join(f"“{tokens[place]}”" for place in places if place < len(tokens))
-        return f"{words} ({found[0].lower()})" if max(places) < len(tokens) else found[0]
-
-    return verdict._make(re.sub(r"\b(?:[Rr]ow|tokens?) \d+(?:(?:, | and )\d+)*\b", named, words) for words in verdict)
 
 
 def maps_in_words(state):
