@@ -58,10 +58,7 @@ class Taking:
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""
-        try:
-            parameters = inspect.signature(getattr(self.layer, "forward", self.layer)).parameters.values()
-        except (TypeError, ValueError):  # a builtin function has none
-            parameters = []
+        parameters = signature_of(getattr(self.layer, "forward", self.layer))
         needed = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
         options = [each.name for each in parameters if each.default is not each.empty]
         self.roles = [(each.name, role_of(each.name, first=not n), each.kind == 3) for n, each in enumerate(needed)]
@@ -150,6 +147,13 @@ class Taking:
         kinds = [f"{tuple(tensor.shape)}{', attention weights' * weights}" for tensor, weights in tensors]
         others = "; ".join(kinds[: self.place] + kinds[self.place + 1 :])
         return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
+
+
+def signature_of(function):
+    """The parameters of a function or class; none of a builtin one."""
+    with suppress(TypeError, ValueError):
+        return [*inspect.signature(function).parameters.values()]
+    return []
 
 
 def switches_of(layer):

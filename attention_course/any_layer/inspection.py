@@ -41,12 +41,6 @@ class LayerState(NamedTuple):
     printed: str  # by one call of the layer; LayerExplorer puts in front what the constructor printed
 
 
-def try_out(layer, x, seed):
-    """Call a layer once, as look_at does first. Errors: as in look_at."""
-    with DrawnFrom(torch.Generator().manual_seed(seed)):
-        Taking(layer, x)
-
-
 def look_at(layer, x, seed, training=False, tokens=()):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
