@@ -9,7 +9,6 @@ from torch.nn import functional
 from attention_helpers.core import attention_scores, attention_weights, causal_mask, context_vectors
 from attention_helpers.probes import max_difference
 
-from .leaks import used_and_made
 from .maps import widened
 from .scales import scales_of
 from .verdicts import finding
@@ -94,8 +93,7 @@ def on_the_course(call, mixing, unmasked):
     num_heads = sum(len(each.weights) for each in watched.maps)
     if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return None
-    used, made = used_and_made(watched.maps)
-    causal, gaps = bool((used == 0).any()), []
+    made, causal, gaps = watched.made, bool((watched.used == 0).any()), []
     near = max(1e-5, 4 * watched.eps * (watched.eps > 1e-5)) * max(1.0, result.abs().max().item())
     name = name_of(call.layer, last, num_heads, causal)
     scales = [factor * width**0.5 for factor, width, _ in scales_of(watched.operations)]

@@ -9,10 +9,10 @@ import torch
 from attention_helpers.probes import all_rows, perturbations
 from attention_helpers.seeded import BORROWING
 
-from .leaks import in_training, near_one, over_queries, unusual_softmax, used_and_made
+from .leaks import in_training, near_one, over_queries, unusual_softmax
 from .lines import error_line, failure, memory, with_line
-from .maps import NEAR
-from .scales import PRODUCTS, scales_of
+from .maps import NEAR, PRODUCTS
+from .scales import scales_of
 from .verdicts import finding
 
 VIEWS = {"view", "reshape", "flatten", "unflatten"}
@@ -36,34 +36,34 @@ def on_nan(call):
 
 def on_the_past(call, unmasked, mixing):
     """Whether each row depends on its own token and all earlier ones (all tokens, if unmasked); a window is named."""
-    maps, tokens = call.watched.maps, torch.arange(len(call.rows))
-    unread, tried = unread_tokens(call, call.moved == 0)
+    watched, tokens = call.watched, torch.arange(len(call.rows))
+    unread, tried = unread_tokens(call)
     if not unread.tril().any():
         return finding("all tokens" if unmasked else "whole past")
     unread, distance = unread.tril(), tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     if torch.equal(read, distance == 0):
-        heads = unusual_softmax(call.watched, len(tokens)).get("heads")
+        heads = unusual_softmax(watched).get("heads")
         why = f"; {heads.where} runs over the heads of each token" if heads else ""
         return finding("only itself", tried=tried, why=why)
     window, row = int(distance.where(read, -1).max()) + 1, int(unread.any(dim=1).nonzero().max())
     missed = unread[row].nonzero().flatten().tolist()
-    weighs = bool(maps and (used_and_made(maps)[0][:, row, missed] > 0).any())
+    weighs = bool((watched.used[:, row, missed] > 0).any())
     if not weighs and torch.equal(read, (distance >= 0) & (distance < window)):
         return finding("window", window=window, before="token" if window == 2 else f"{window - 1} tokens")
-    if call.watched.eps > 1e-3 and not mixing and (weighs or not maps):
+    if watched.eps > 1e-3 and not mixing and (weighs or not watched.maps):
         return None  # half precision is too coarse to tell
     why = f"; does the {mixing.where} need a transpose?" if mixing else ""
-    kind = "missed past" if (weighs and (mixing or row in missed)) or not maps else "hidden past"
+    kind = "missed past" if (weighs and (mixing or row in missed)) or not watched.maps else "hidden past"
     return finding(kind, reader=row, missed=missed, why=why)
 
 
-def unread_tokens(call, still):
-    """Which tokens no row reads, of those that `still` (num_tokens, num_tokens) wasn't moved by, and how many pokes.
+def unread_tokens(call):
+    """Which token (column) moves which row in no way, (num_tokens, num_tokens), and how many perturbations we tried.
 
     A sharp softmax can make a small perturbation's effect smaller than rounding, so we try all that find_leak tries.
     """
-    still, tried = still.clone(), 0
+    still, tried = call.moved == 0, 0
     for j in still.tril().any(dim=0).nonzero().flatten().tolist():
         _, poked, alone = perturbations(call.x, j)
         with suppress(Exception):
@@ -75,33 +75,30 @@ def unread_tokens(call, still):
     return still, tried
 
 
-def on_row_sums(watched, num_tokens, random=False):
-    """Whether each row of the weights that average the values sums to 1. random: whether the layer is, in eval mode."""
-    maps = watched.maps
+def on_row_sums(watched):
+    """Whether each row of the weights that average the values sums to 1."""
+    maps, used, made, near = watched.maps, watched.used, watched.made, max(NEAR, watched.eps)
     if not maps:
-        unusual = unusual_softmax(watched, num_tokens)
+        unusual = unusual_softmax(watched)
         if "across" in unusual:
             why = f"{unusual['across'].where} runs over neither keys nor queries; over the keys, it would be dim=-1"
             return finding("no sums", range="", why=why)
         if "more" in unusual:
             return finding("sums", where=f"in {unusual['more'].where}, over {unusual['more'].made.shape[-1]} keys")
-        return finding("no map", shape=f"(..., {num_tokens}, {num_tokens})")
-    used, made = used_and_made(maps)
-    sums, near = used.sum(dim=-1).nan_to_num(), max(NEAR, watched.eps)
+        return finding("no map", shape=f"(..., {watched.num_tokens}, {watched.num_tokens})")
+    sums = used.sum(dim=-1).nan_to_num()
     if near_one(sums, near):
         return finding("sums", where="in its only map" if len(used) == 1 else f"in each of its {len(used)} maps")
-    if random and near_one(made.sum(dim=-1), near):
-        return finding("sums", where="before some weights are dropped")
     why = "after softmax some weights are changed"
-    if (used - sums.max() * made).abs().nan_to_num().max() < near:
-        why = f"after softmax all weights are multiplied by {sums.max():.2g}"
     if over_queries(made):
         why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
         why = f"the columns do, since {maps[0].turned.where} transposed the weights" if maps[0].turned else why
+    elif (used - sums.max() * made).abs().nan_to_num().max() < near:
+        why = f"after softmax all weights are multiplied by {sums.max():.2g}"
     return finding("no sums", range=f"from {sums.min():.2f} to {sums.max():.2f}: ", why=why)
 
 
-def mixing_view(operations, num_tokens):
+def mixing_view(watched):
     """The first view that mixes tokens, or None if the shapes show none.
 
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
@@ -111,7 +108,8 @@ def mixing_view(operations, num_tokens):
     def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
         return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
 
-    for each in operations:
+    num_tokens = watched.num_tokens
+    for each in watched.operations:
         if each.varies and each.name in VIEWS:
             shape, after = (tuple(tensor.shape) for tensor in (each.inputs[0], each.made))
             before, behind, ends = places(shape), places(after), {*shape[-2:]}
@@ -139,7 +137,7 @@ def on_unused(call, dead):
 
 def on_fewer_tokens(call, causal):
     """Whether the layer accepts a shorter sentence, as a text model must."""
-    error, num_tokens = call.watched.fewer, call.x.shape[-2]
+    error, num_tokens = call.watched.fewer, call.watched.num_tokens
     if not error:
         return finding("fewer", fewer=num_tokens - 1, num_tokens=num_tokens)
     where, said = error_line(error).partition(",")[0] or "it", failure(error)
@@ -163,9 +161,9 @@ def on_a_batch(call):
     return finding("batch")
 
 
-def on_scale(operations, num_tokens):
+def on_scale(watched):
     """A scale of the scores that's the root of something else than the queries' width; None if it isn't."""
-    scaled = scales_of(operations)
+    scaled, num_tokens = scales_of(watched.operations), watched.num_tokens
     total = sum(heads for *_, heads in scaled)
     for factor, width, heads in scaled:
         if width < 2 or abs(factor * width**0.5 - 1) < 1e-3:

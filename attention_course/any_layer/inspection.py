@@ -67,12 +67,10 @@ def look_at(layer, x, seed, training=False, tokens=()):
             with drawn:
                 shown = find_maps(call, call.x, again=False)
             result = call.rows_of(shown.result)
-    none = [torch.zeros(0, *call.moved.shape)]
-    maps, used = (torch.cat(none + [getattr(each, name) for each in shown.maps]) for name in ("weights", "used"))
     context, owners = side_by_side(shown.maps, len(result))
     return LayerState(
-        maps=maps.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
-        shown=used.nan_to_num(0.0, 0.0, 0.0),
+        maps=shown.made.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
+        shown=shown.used.nan_to_num(0.0, 0.0, 0.0),
         result=widened(result),
         context=context,
         owners=owners,
@@ -101,10 +99,10 @@ def judged(*arguments):
 
 def judge(call, operations, random, seed):
     """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; seed: see on_training."""
-    watched, num_tokens = call.watched, call.x.shape[-2]
+    watched = call.watched
     rows = operations if len(operations) == len(watched.operations) else []
     dead = [each for each, row in zip(watched.operations, rows, strict=False) if row.unused and each.name not in IDLE]
-    mixing = findings.mixing_view(watched.operations, num_tokens)
+    mixing = findings.mixing_view(watched)
     sound = not random and not call.rows.isnan().any()
     future = on_the_future(call, dead, mixing) if sound else None
     unmasked = sound and future.kind in ("no mask", "no mask, by its name", "all, without maps")
@@ -117,7 +115,7 @@ def judge(call, operations, random, seed):
         "future": future,
         "training": on_training(call, seed) if sound and future.kind in ("past only", "context") else None,
         **dict.fromkeys(("past", "summed", "mixed")),
-        "sums": findings.on_row_sums(watched, num_tokens, random),
+        "sums": None if random else findings.on_row_sums(watched),
         "unused": findings.on_unused(call, dead),
         **dict.fromkeys(("course", "scale", "projections")),
         "first": finding("tokens first") if call.tokens_first else None,
@@ -139,7 +137,7 @@ def compared(call, unmasked, mixing):
     if unmasked and mixing and kind not in ("course", "changed"):
         said["mixed"] = finding("mixed rows", where=mixing.where)
     if kind in ("", "other numbers", "same weights"):
-        said["scale"] = findings.on_scale(call.watched.operations, call.x.shape[-2])
+        said["scale"] = findings.on_scale(call.watched)
         said["projections"] = findings.on_projections(call, call.parameters)
     return said
 
