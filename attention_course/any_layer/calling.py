@@ -31,21 +31,20 @@ class Taking:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
     The sentence is passed as x, query, key, value, and so on, in the order of `forward`; a required mask gets a causal
-    one, or None. A layer that takes the tokens first, (num_tokens, b, d_in), gets them so. If a layer returns several
-    tensors, we judge the output: the first with one row per token that isn't a table of weights. An error in the
-    learner's code becomes a ValueError that names the line. `settle` decides where the tokens are.
+    one, or None. If a layer returns several tensors, we judge the first with one row per token that isn't a table of
+    weights. An error in the learner's code becomes a ValueError that names the line. `settle` decides where the tokens
+    are: in (num_tokens, b, d_in), too.
     """
 
     def __init__(self, layer, x):
         self.layer = layer = getattr(layer, "_orig_mod", layer)  # of torch.compile
-        self.parameters = [*layer.named_parameters()] if isinstance(layer, torch.nn.Module) else []
-        self.buffers = [*layer.named_buffers()] if isinstance(layer, torch.nn.Module) else []
-        numbers = [each for _, each in self.parameters + self.buffers if each.is_floating_point()]
-        if numbers and all(each.dtype != x.dtype for each in numbers):
-            x = x.to(numbers[0].dtype)
-        self.sentence, x = x, x.clone()  # the layer may write into it
+        module = layer if isinstance(layer, torch.nn.Module) else torch.nn.Module()
+        self.parameters, self.buffers = [*module.named_parameters()], [*module.named_buffers()]
+        kinds = [each.dtype for _, each in self.parameters + self.buffers if each.is_floating_point()]
+        self.sentence = x if x.dtype in kinds or not kinds else x.to(kinds[0])
         self.tokens_first, self.given_mask = False, None
         self.read_signature()
+        x = self.sentence.clone()  # the layer may write into it
         with learners_code() as printed, undisturbed(layer, training=False):
             try:
                 self.first_call(x[None])
@@ -112,13 +111,13 @@ class Taking:
     def __call__(self, x):
         """The layer's result for a sentence or a batch; what it gets is prepared out of any watcher's sight."""
         with torch._C.DisableTorchFunction():
-            num_tokens, mask = x.shape[-2], self.given_mask
-            gets = {"ours": x, "other": self.sentence[:num_tokens].expand(*x.shape[:-1], -1)}
+            n, mask = x.shape[-2], self.given_mask
+            gets = {"ours": x, "other": self.sentence[:n].expand(*x.shape[:-1], -1)}
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
-            gets |= {"none": None, "mask": mask if mask is None else mask[..., :num_tokens, :num_tokens]}
-            if mask is not None and mask.ndim == x.ndim == 3:
-                gets["mask"] = gets["mask"].expand(len(x), -1, -1)
+            if mask is not None:
+                mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
+            gets |= {"none": None, "mask": mask}
         positional = [gets[role] for _, role, only_named in self.roles if not only_named]
         named = {name: gets[role] for name, role, only_named in self.roles if only_named}
         return self.layer(*positional or [x] * (not named), **named)
@@ -141,13 +140,6 @@ class Taking:
             raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
         return rows(lambda _: output, self.x)
 
-    def ignored(self):
-        """What the layer returned next to the output, "" if nothing."""
-        tensors = zip(tensors_in(self.watched.result), self.watched.weights, strict=True)
-        kinds = [f"{tuple(tensor.shape)}{', attention weights' * weights}" for tensor, weights in tensors]
-        others = "; ".join(kinds[: self.place] + kinds[self.place + 1 :])
-        return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
-
 
 def signature_of(function):
     """The parameters of a function or class; none of a builtin one."""
@@ -159,9 +151,8 @@ def signature_of(function):
 def switches_of(layer):
     """What may decide which parameters are used: attributes of its parts that are True or False, but torch's own."""
     parts = layer.modules() if isinstance(layer, torch.nn.Module) else []
-    parts = [vars(each).items() for each in parts if not type(each).__module__.startswith("torch.")]
-    flags = {name for part in parts for name, value in part if isinstance(value, bool) and name[0] != "_"}
-    return sorted(flags - {"training"})
+    flags = [vars(each).items() for each in parts if not type(each).__module__.startswith("torch.")]
+    return sorted({name for part in flags for name, value in part if isinstance(value, bool)} - {"training"})
 
 
 def is_mask(name):
@@ -182,7 +173,7 @@ def role_of(name, first):
 def masks(x):
     """Causal masks, in the forms that are usual, then None. True keeps, or hides; or what is added to the scores."""
     keep = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
-    plain = [keep, ~keep, torch.zeros(keep.shape, dtype=x.dtype).masked_fill(~keep, -torch.inf), keep.to(x.dtype)]
+    plain = [keep, ~keep, torch.zeros_like(keep, dtype=x.dtype).masked_fill(~keep, -torch.inf), keep.to(x.dtype)]
     return [*plain, *(mask[None] for mask in plain), None]
 
 

@@ -102,7 +102,7 @@ def on_the_course(call, mixing, unmasked):
         weights, context = computed(x, qkv, num_heads, causal, factor, change)
         expected = functional.linear(context, *last) if last else context
         if result.shape != expected.shape:
-            return finding("other shape", name=name)
+            return None
         gaps.append(max_difference(result, expected))
         if gaps[-1] <= near:
             if change in ("qk", "kv") and not {*change} <= {*map(role, matrices(call.layer))}:

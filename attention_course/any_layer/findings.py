@@ -164,11 +164,8 @@ def on_a_batch(call):
 def on_scale(watched):
     """A scale of the scores that's the root of something else than the queries' width; None if it isn't."""
     scaled, num_tokens = scales_of(watched.operations), watched.num_tokens
-    total = sum(heads for *_, heads in scaled)
     for factor, width, heads in scaled:
-        if width < 2 or abs(factor * width**0.5 - 1) < 1e-3:
-            continue
-        heads = total if heads == 1 else heads
+        heads = sum(each for *_, each in scaled) if heads == 1 else heads
         guesses = {
             f"1/√{width * heads}, the root of all heads' width": (width * heads) ** -0.5,
             f"1/{width}": 1 / width,
@@ -178,31 +175,28 @@ def on_scale(watched):
             f"1/√{heads}, the root of the number of heads": heads**-0.5,
         }
         for formula, guess in guesses.items():
-            if abs(factor / guess - 1) < 1e-3 and guess != 1:
+            odd = width > 1 and abs(factor * width**0.5 - 1) > 1e-3 and guess != 1
+            if odd and abs(factor / guess - 1) < 1e-3:
                 return finding("odd scale", factor=factor, formula=formula, width=width, right=width**-0.5)
     return None
 
 
-def on_projections(call, parameters):
-    """A projection that's used several times in a call, or whose last part has no effect; None if there's none.
-
-    parameters: pairs (name, parameter).
-    """
-    named = {memory(each): (name, each) for name, each in parameters if each.ndim > 1}
+def on_projections(call):
+    """A projection that's used several times in a call, or whose last part has no effect; None if there's none."""
+    named = {memory(each): (name, each) for name, each in call.parameters if each.ndim > 1}
     products = [each for each in call.watched.operations if each.varies and each.name in PRODUCTS | {"linear"}]
     read = [tensor for each in products for tensor in each.inputs if tensor.ndim > 1]
     used = [(*named[memory(each)], each) for each in read if memory(each) in named]
-    for name, times in Counter(name for name, whole, part in used if whole.numel() == part.numel()).items():
+    for name, times in Counter(name for name, matrix, part in used if matrix.numel() == part.numel()).items():
         if times > 1:
             return finding("shared", name=name, times=times)
     with suppress(Exception), torch.enable_grad():
         rows = call.rows_of(call(call.x.clone()))
         weights = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0)).to(rows)
-        grads = torch.autograd.grad((rows * weights).sum(), [each for _, each, _ in used], allow_unused=True)
-        for (name, parameter, _), grad in zip(used, grads, strict=True):
-            whole = [2, 3] if parameter.ndim < 3 else [len(parameter)]  # a matrix for each head
-            for parts in whole if grad is not None else ():
+        grads = torch.autograd.grad((rows * weights).sum(), [each for _, each, _ in used], materialize_grads=True)
+        for (name, matrix, _), grad in zip(used, grads, strict=True):
+            for parts in [2, 3] if matrix.ndim < 3 else [len(matrix)]:  # or a matrix for each head
                 live = [bool(part.any()) for part in grad.chunk(parts)]
-                if len(parameter) % parts == 0 and live[0] and not live[-1]:
+                if len(matrix) % parts == 0 and live[0] and not live[-1]:
                     return finding("idle part", name=name, idle=live.count(False), parts=parts)
     return None

@@ -32,11 +32,8 @@ class LayerState(NamedTuple):
     influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
     random: bool  # whether the layer is, in eval mode: then its influence is 0
     verdicts: dict  # of Verdict, the weightiest first
-    given: tuple  # the shape of what the layer was given
-    returned: tuple  # the shape of the result
-    ignored: str  # what else was returned
     found: tuple  # which operations made the maps, and where
-    parameters: int
+    size: str  # the shapes of what goes in and out, and how many parameters, in words
     operations: str
     printed: str  # by one call of the layer; LayerExplorer puts in front what the constructor printed
 
@@ -77,14 +74,19 @@ def look_at(layer, x, seed, training=False, tokens=()):
         influence=torch.zeros(call.moved.shape) if random else widened(call.moved),
         random=random,
         verdicts={topic: worded(each, tokens) for topic, each in found.items()},
-        given=tuple(call.x.transpose(0, 1).shape if call.tokens_first else call.x.shape),
-        returned=tuple(tensors_in(call.watched.result)[call.place].shape),
-        ignored=call.ignored(),
         found=tuple(with_line(each.made.name, each.made.line, code=True) for each in shown.maps),
-        parameters=sum(parameter.numel() for _, parameter in call.parameters),
+        size=sizes(call),
         operations=str(operations),
         printed=printed.getvalue(),
     )
+
+
+def sizes(call):
+    """What goes in and out, of several results the one that's judged, and how many parameters, in words."""
+    given, results = call.x.transpose(0, 1) if call.tokens_first else call.x, tensors_in(call.watched.result)
+    which = f" (result {call.place + 1} of {len(results)})" * (len(results) > 1)
+    parameters = sum(parameter.numel() for _, parameter in call.parameters)
+    return f"{tuple(given.shape)} in, {tuple(results[call.place].shape)} out{which}, {parameters} parameters"
 
 
 def judged(*arguments):
@@ -138,7 +140,7 @@ def compared(call, unmasked, mixing):
         said["mixed"] = finding("mixed rows", where=mixing.where)
     if kind in ("", "other numbers", "same weights"):
         said["scale"] = findings.on_scale(call.watched)
-        said["projections"] = findings.on_projections(call, call.parameters)
+        said["projections"] = findings.on_projections(call)
     return said
 
 

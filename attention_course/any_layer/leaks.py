@@ -76,9 +76,8 @@ def cause_of_leak(leak, call, dead, mixing):
         "mask after exp": not future.any(),
         "one too late": not used.triu(2).any(),
         "one too early": not future[:, 1:].any() and near_one(used[:, 0] * num_tokens),
-        "hides some": True,
     }
-    return next(kind for kind, holds in patterns.items() if holds), {}
+    return next((kind for kind, holds in patterns.items() if holds), "hides some"), {}
 
 
 def first_mixer(call):
@@ -151,10 +150,7 @@ def in_training(call):
 
 
 def on_training(call, seed):
-    """Whether an earlier row depends on a later token in training mode, where each call draws the same from the seed.
-
-    None if not, or if it can't be told.
-    """
+    """A leak in training mode, where each call draws the same from the seed; None if there's none that we can tell."""
     generator = torch.Generator()
 
     def output(x):
@@ -176,5 +172,5 @@ def cause_in_training(call):
     watched = in_training(call)
     if norm := watched.first(lambda each: each.name == "batch_norm"):
         return f"{norm.where} averages all tokens"
-    unmasked = [each.made.where for each in watched.maps if each.used.triu(1).any()]
-    return f"{unmasked[0]} has no mask" if unmasked else "though not in eval mode"
+    unmasked = (f"{each.made.where} has no mask" for each in watched.maps if each.used.triu(1).any())
+    return next(unmasked, "though not in eval mode")

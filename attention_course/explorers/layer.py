@@ -117,10 +117,8 @@ class LayerExplorer(SentenceExplorer):
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
         maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
-        shapes = f"{state.given} in, {state.returned} out, {state.parameters} parameters"
-        summary = html.escape("; ".join(filter(None, [shapes, state.ignored])))
         trace = html.escape(state.operations)
-        table = {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
+        table = {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
         if state.printed:
             look = "white-space:pre-wrap;overflow-wrap:anywhere;max-height:12em;overflow:auto"
             table["printed"] = Markup(f'<pre style="{look}">{html.escape(state.printed)}</pre>')
