@@ -60,19 +60,19 @@ class Taking:
         parameters = signature_of(getattr(self.layer, "forward", self.layer))
         needed = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
         options = [each.name for each in parameters if each.default is not each.empty]
-        self.roles = [(each.name, role_of(each.name, first=not n), each.kind == 3) for n, each in enumerate(needed)]
-        if unknown := ", ".join(name for name, role, _ in self.roles if not role):
+        self.roles = {each.name: role_of(each.name, first=not n) for n, each in enumerate(needed)}
+        if unknown := ", ".join(name for name, role in self.roles.items() if not role):
             raise Unsuited(
                 f"LayerExplorer calls `forward(x)`, but {type(self.layer).__name__}'s forward also needs {unknown}: "
                 f"pass a subclass whose `forward(self, x)` returns `super().forward(x, {unknown})`"
             )
-        self.other_name = next((name for name, role, _ in self.roles if role == "other"), "")
+        self.other_name = next((name for name, role in self.roles.items() if role == "other"), "")
         self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
         self.switches = [name for name in options if "mask" not in name] + switches_of(self.layer)
 
     def first_call(self, x):
         """Watch a call, and find the output in what it returned. A required mask is the one that hides the most."""
-        if any(role == "mask" for _, role, _ in self.roles):
+        if "mask" in self.roles.values():
             self.given_mask = min(masks(x), key=lambda mask: self.future_weight(x, mask))
         self.watch(x)
 
@@ -82,7 +82,7 @@ class Taking:
         with suppress(Exception):
             seen = find_maps(self, x, again=False)
             if tensors_in(seen.result)[0].isfinite().all():
-                return sum(each.used.triu(1).sum().item() for each in seen.maps) if seen.maps else 1e9
+                return seen.used.triu(1).sum().item() if seen.maps else 1e9
         return torch.inf
 
     def watch(self, x):
@@ -118,9 +118,7 @@ class Taking:
             if mask is not None:
                 mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
             gets |= {"none": None, "mask": mask}
-        positional = [gets[role] for _, role, only_named in self.roles if not only_named]
-        named = {name: gets[role] for name, role, only_named in self.roles if only_named}
-        return self.layer(*positional or [x] * (not named), **named)
+        return self.layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else self.layer(x)
 
     def output(self, x):
         return self.output_of(self(x))

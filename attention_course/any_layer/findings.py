@@ -22,8 +22,8 @@ def on_chance(watched):
     """On a layer that's random in eval mode."""
     drew = [each for each in watched.operations if BORROWING.search(each.name)]
     drew = [each for each in drew if "dropout" not in each.name or not torch.equal(each.inputs[0], each.made)]
-    drew = [each.where for each in drew if "attention" not in each.name] or [each.where for each in drew]
-    return finding("draws", where=", ".join(dict.fromkeys(drew)) or "something")
+    drew = sorted(drew, key=lambda each: "attention" in each.name)  # which draws only with dropout_p
+    return finding("draws", where=drew[0].where if drew else "something")
 
 
 def on_nan(call):
@@ -38,9 +38,9 @@ def on_the_past(call, unmasked, mixing):
     """Whether each row depends on its own token and all earlier ones (all tokens, if unmasked); a window is named."""
     watched, tokens = call.watched, torch.arange(len(call.rows))
     unread, tried = unread_tokens(call)
-    if not unread.tril().any():
+    if not unread.any():
         return finding("all tokens" if unmasked else "whole past")
-    unread, distance = unread.tril(), tokens[:, None] - tokens
+    distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     if torch.equal(read, distance == 0):
         heads = unusual_softmax(watched).get("heads")
@@ -59,12 +59,12 @@ def on_the_past(call, unmasked, mixing):
 
 
 def unread_tokens(call):
-    """Which token (column) moves which row in no way, (num_tokens, num_tokens), and how many perturbations we tried.
+    """Which token (column) moves which row after it in no way, (num_tokens, num_tokens), and how many ways we tried.
 
     A sharp softmax can make a small perturbation's effect smaller than rounding, so we try all that find_leak tries.
     """
-    still, tried = call.moved == 0, 0
-    for j in still.tril().any(dim=0).nonzero().flatten().tolist():
+    still, tried = (call.moved == 0).tril(), 0
+    for j in still.any(dim=0).nonzero().flatten().tolist():
         _, poked, alone = perturbations(call.x, j)
         with suppress(Exception):
             after = all_rows(call.output, call.x, poked[:alone], call.rows)  # (pokes, num_tokens, width)
@@ -120,10 +120,9 @@ def mixing_view(watched):
 
 
 def on_unused(call, dead):
-    """On operations whose results nobody used, `dead`, and on parameters that no operation read.
+    """On operations whose results nobody used, `dead`, and on parameters that no operation read in either mode.
 
-    A parameter that's read in training mode is used. Where `forward` has other arguments, or the layer a switch, that
-    we leave as they are, only its author can tell.
+    Where `forward` has other arguments, or the layer a switch, that we leave as they are, only its author can tell.
     """
     if dead:
         return finding("dead", where="; ".join(with_line(each.name, each.line, code=True) for each in dead))
@@ -140,9 +139,8 @@ def on_fewer_tokens(call, causal):
     error, num_tokens = call.watched.fewer, call.watched.num_tokens
     if not error:
         return finding("fewer", fewer=num_tokens - 1, num_tokens=num_tokens)
-    where, said = error_line(error).partition(",")[0] or "it", failure(error)
-    kind = "not fewer" if causal else "one length"
-    return finding(kind, fewer=num_tokens - 1, failure=said, where=where, error=type(error).__name__)
+    names = {"where": error_line(error).partition(",")[0] or "it", "error": type(error).__name__}
+    return finding("not fewer" if causal else "one length", fewer=num_tokens - 1, failure=failure(error), **names)
 
 
 def on_a_batch(call):
@@ -152,13 +150,11 @@ def on_a_batch(call):
         return finding("one sentence")
     try:
         batch = torch.cat((x.flip(1), x, -x, 2 * x))  # x is not the first, last or in the middle
-        after = call.output(batch).reshape(4, *rows.shape)[1]
+        gap = (call.output(batch).reshape(4, *rows.shape)[1] - rows).abs().max().item()
     except Exception as error:
         return finding("batch fails", failure=failure(error))
-    gap = (after - rows).abs().max()
-    if gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max()):
-        return finding("batch mixes", gap=gap.item())
-    return finding("batch")
+    mixes = gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max())
+    return finding("batch mixes" if mixes else "batch", gap=gap)
 
 
 def on_scale(watched):

@@ -109,6 +109,7 @@ def judge(call, operations, random, seed):
     future = on_the_future(call, dead, mixing) if sound else None
     unmasked = sound and future.kind in ("no mask", "no mask, by its name", "all, without maps")
     compares = sound and future.kind != "unjudged"  # else there's nothing to compare with
+    summed = finding("summed", where=watched.summed[0].where, times=watched.summed[1]) if watched.summed else None
     said = {
         "returned": finding("returns weights", where=watched.maps[0].made.where) if call.returns_weights else None,
         "unregistered": on_unregistered(call, watched),
@@ -116,7 +117,9 @@ def judge(call, operations, random, seed):
         "nan": None if random or sound else findings.on_nan(call),
         "future": future,
         "training": on_training(call, seed) if sound and future.kind in ("past only", "context") else None,
-        **dict.fromkeys(("past", "summed", "mixed")),
+        "past": None,
+        "summed": summed,
+        "mixed": None,
         "sums": None if random else findings.on_row_sums(watched),
         "unused": findings.on_unused(call, dead),
         **dict.fromkeys(("course", "scale", "projections")),
@@ -124,8 +127,6 @@ def judge(call, operations, random, seed):
         "fewer": findings.on_fewer_tokens(call, causal=not unmasked),
         "batch": findings.on_a_batch(call) if compares else None,
     }
-    if watched.summed:
-        said["summed"] = finding("summed", where=watched.summed[0].where, times=watched.summed[1])
     if compares and not call.returns_weights:
         said |= compared(call, unmasked, mixing)
     return {topic: found for topic, found in said.items() if found}

@@ -1,11 +1,7 @@
 """What was found in a layer, in words. A finding is data; here it becomes a sentence, at the end and only once."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
-
-
-class Finding(NamedTuple):
-    kind: str  # a key of SAID
-    data: dict  # what its words need: numbers, operations with their lines
 
 
 class Verdict(NamedTuple):
@@ -20,9 +16,8 @@ class Verdict(NamedTuple):
     kind: str
 
 
-MOVED, NO_MASK = "{row} {moves} when {token} {what}", "no weight after the diagonal is 0{unasked}"
-NO_MASK += ": each token reads all tokens"
-FUTURE = "It reads the future"
+MOVED, FUTURE = "{row} {moves} when {token} {what}", "It reads the future"
+NO_MASK = "no weight after the diagonal is 0{unasked}: each token reads all tokens"
 PLACES = {"row": "row", "token": "token", "reader": "token", "missed": "token"}  # data that are places: of what
 SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "returns weights": ("✗", "It returns its attention weights", "{where} makes them; return them times the values"),
@@ -92,7 +87,8 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
 
 
 def finding(kind, **data):
-    return Finding(kind, data)
+    """A Finding. kind: a key of SAID; data: what its words need, as numbers, places, operations with their lines."""
+    return SimpleNamespace(kind=kind, data=data)
 
 
 def worded(found, tokens=()):

@@ -1,13 +1,15 @@
 """Exercises that answer back: a check says what's right, or names the mistake that was made, but never the answer.
 
 `Exercise.check` is the way an answer goes. Is it still the stub (source.py)? It runs once on each of several inputs, as
-it was written, next to the solution (running.py). What they return is compared (compare.py). If it differs, the known
-mistakes run too, and the first one that returns the same is named. If none does, the reply gives the difference.
+it was written, next to the solution. What they return is compared (compare.py). If it differs, the known mistakes run
+too, and the first one that returns the same is named. If none does, the reply gives the difference.
 """
 
 import inspect
+import io
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
@@ -18,9 +20,8 @@ import torch
 from attention_helpers.seeded import undisturbed
 
 from . import record
-from .compare import alike, finding, in_words
+from .compare import alike, finding, in_words, own_line
 from .reply import Progress, Reply
-from .running import Interrupted, own_line, run
 from .source import compiled, edited, is_stub, stub_of
 
 SEED = 20
@@ -41,6 +42,15 @@ class Mistake(NamedTuple):
     name: str
     wrong: Any
     reply: str
+
+
+class Outcome(NamedTuple):
+    """What one call left: its value or its error, and its arguments before and after."""
+
+    value: Any
+    error: Exception | None
+    before: tuple
+    after: tuple
 
 
 @dataclass(kw_only=True)
@@ -102,15 +112,9 @@ class Exercise:
         return f"{text}\n\n\npractice.{self.name}.check({answer})"
 
     def check(self, answer):
-        """Judge a learner's answer: a function or class, or a text if the exercise ships one.
-
-        Errors: none, except Interrupted if the learner stops the check.
-        """
-        try:
-            with undisturbed(None):
-                right, text, shown = self._judge(answer)
-        except KeyboardInterrupt as error:
-            raise Interrupted(f"The check was interrupted. {own_line(error)}") from None
+        """Judge a learner's answer: a function or class, or a text if the exercise ships one. Errors: none."""
+        with undisturbed(None):
+            right, text, shown = self._judge(answer)
         if right:
             self.right_answer = answer
             return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
@@ -148,8 +152,18 @@ class Exercise:
             return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
-        """What an answer does with each of the inputs, as a list of `running.Outcome`."""
-        return run(self.call, answer, self.inputs(), self.inputs())
+        """What an answer does with each of the inputs, each drawing from the same seed; only the first one prints."""
+        outcomes = []
+        for before, case in zip(self.inputs(), self.inputs(), strict=True):
+            value = error = None
+            with undisturbed(None), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
+                torch.default_generator.manual_seed(0)
+                try:
+                    value = self.call(answer, *case)
+                except Exception as raised:
+                    error = raised
+            outcomes.append(Outcome(value, error, before, case))
+        return outcomes
 
     def first_difference(self, given, expected):
         """What the first call that went wrong shows, and how to get its input, in words, or ""."""

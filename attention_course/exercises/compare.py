@@ -6,7 +6,7 @@ from numbers import Integral, Number, Real
 
 import torch
 
-from .running import own_line
+from ..any_layer.lines import error_line, first_line
 
 
 def finding(expected, got, names, tolerance, rows=False):
@@ -28,6 +28,14 @@ def error_finding(expected, got):
     if not isinstance(got, expected):
         return f"This isn't the {expected.__name__} that the exercise asks for: {own_line(got)}"
     return "" if str(got) else f"The {expected.__name__} is right, but its message is empty. Let it say what's wrong."
+
+
+def own_line(error):
+    """An error in one sentence, with the last line of the learner's own code that it passed through."""
+    if isinstance(error, SyntaxError) and error.text:
+        return f"Python cannot read line {error.lineno}, `{error.text.strip()}`: {error.msg}."
+    line, said = error_line(error), ": ".join(filter(None, [f"`{type(error).__name__}`", first_line(error)]))
+    return f"Your code stopped in {line}, with {said}." if line else f"The call failed, not in a line of yours: {said}."
 
 
 def changed_argument(outcome, names):
@@ -70,8 +78,7 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
         return number_difference(expected, got, tolerance, name)
     if type(expected) is not type(got):
         return should_be(name, "None" if expected is None else kind(expected), got)
-    differs = isinstance(expected, str) and expected != got
-    return yours_and_ours(f"{name} is", got, expected) if differs else ""
+    return yours_and_ours(f"{name} is", got, expected) if isinstance(expected, str) and expected != got else ""
 
 
 def tensor_difference(expected, got, tolerance, rows, name):

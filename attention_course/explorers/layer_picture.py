@@ -46,8 +46,8 @@ def maps_and_context(state, tokens):
     maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
     context, width = [], WIDTH
     if state.owners and not is_joined(state):
-        room, width = {"width": WIDTH - ROOM - 14, "height": SIDE, "beside": False}, ROOM
-        drawn = strip(state.context, tokens, state.owners, "context, by head", **room)
+        width, title = ROOM, "context, by head"
+        drawn = strip(state.context, tokens, state.owners, title, WIDTH - ROOM - 14, SIDE, beside=False)
         context.append(with_nan(drawn, state.context, 0, SIDE))
     if not len(maps):
         return Drawing(text(width / 2, height / 2, "no attention map was found", size=14), width, height)
