@@ -126,6 +126,7 @@ RIGHT = {
     "a sink": lambda: changed(Sink),
     "a residual": lambda: changed(forward=residual),
     "half precision inside": lambda: changed(forward=in_half),
+    "a rounded scale": lambda: changed(scaled=lambda _, scores, n: scores * (1.0003 / n**0.5)),
     "a mask of -1e9": lambda: changed(Unmasked, weights=filled(-1e9)),
     "a mask of -1e9 that's added": lambda: changed(
         Unmasked, weights=lambda _, s: (s - 1e9 * future(s.shape[-1])).softmax(-1)
