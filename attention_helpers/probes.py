@@ -25,7 +25,8 @@ class Leak(NamedTuple):
     """What find_leak found: true if a row reads the future. As text, it's a sentence."""
 
     row: int | None  # the first row that reads a later token; None if no perturbation showed one
-    how: str  # what we did to the later tokens when this row moved
+    token: int  # the later token that moved it, the first one if it took several
+    what: str  # what was done to it
     change: float  # how far it moved, in units of the output
     tried: int  # how many perturbations
 
@@ -36,6 +37,11 @@ class Leak(NamedTuple):
         if not self:
             return f"no leak found by {self.tried} perturbations"
         return f"row {self.row} reads the future: it {self.moves} when {self.how}"
+
+    @property
+    def how(self):
+        """What we did to the later tokens when the row moved, in words."""
+        return f"token {self.token} {self.what}"
 
     @property
     def moves(self):
@@ -116,15 +122,15 @@ def find_leak(layer, x):
             tried += len(words)
             for row in change.any(dim=0).nonzero().flatten()[:1].tolist():  # the first that moved, if any did
                 n = change[:, row].nonzero()[0].item()  # by the first poke that moved it
-                found.append((row, words[n], change[n, row].item()))
+                found.append((row, j, words[n], change[n, row].item()))
         if not found:
             found, more = from_larger_sentences(layer, x, before)
             tried += more
-    return Leak(*min(found, key=lambda leak: leak[0], default=(None, "", 0.0)), tried)
+    return Leak(*min(found, key=lambda leak: leak[0], default=(None, 0, "", 0.0)), tried)
 
 
 def from_larger_sentences(layer, x, before):
-    """What find_leak sees from larger sentences: [(row, what was done, by how much it moved)], and how many pokes.
+    """What find_leak sees from larger sentences: [(row, token, what was done to it, change)], and how many pokes.
 
     Each sentence's tokens from j on are replaced by another sentence's, for each j; the rows before must stay. Large
     scores make rounding larger too, so only what moves by a thousandth of a row, or more, counts.
@@ -144,9 +150,9 @@ def from_larger_sentences(layer, x, before):
         return [], len(poked)
     j, start, row = moved[moved[:, 2].argmin()].tolist()
     size = STARTS[start // 8]
-    after_it = " and all after it are" if j + 2 < num_tokens else " is"
-    how = f"token {j + 1}{after_it} replaced in a sentence {size} times as large"
-    return [(row, how, change[j, start, row].item())], len(poked)
+    after_it = "and all after it are" if j + 2 < num_tokens else "is"
+    what = f"{after_it} replaced in a sentence {size} times as large"
+    return [(row, j + 1, what, change[j, start, row].item())], len(poked)
 
 
 def perturbations(x, j):
@@ -160,10 +166,10 @@ def perturbations(x, j):
     moved = x + steps.to(x)[:, None]  # (ways, num_tokens, d_in)
     moved[0] = 0.0
     place = torch.arange(num_tokens, device=x.device)[:, None]
-    words, poked = [f"token {j} is {way}" for way in ways], [moved.where(place == j, x)]
+    words, poked = [f"is {way}" for way in ways], [moved.where(place == j, x)]
     if j + 1 < num_tokens:
-        words += [f"token {j} and all after it are {way}" for way in ways]
-        words += [f"tokens {j} and {j + 1} are swapped"]
+        words += [f"and all after it are {way}" for way in ways]
+        words += ["and the next are swapped"]
         poked += [moved.where(place >= j, x), x[:, [*range(j), j + 1, j, *range(j + 2, num_tokens)]]]
     return words, torch.cat(poked), len(ways)
 

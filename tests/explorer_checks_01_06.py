@@ -173,7 +173,8 @@ def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training
     if not (training and dropout):
         assert not crosses
         assert_close(state.context, steps.context[0])
-    assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
+    assert state.size.endswith(f", {parameters} parameters")
     assert {verdict.sign for verdict in state.verdicts.values()} == {"✓"}
     assert " MultiHeadAttention returns the same numbers" in state.verdicts["course"].words
     check_maps(e, state.shown, tokens, hidden=future, limit=1)

@@ -57,6 +57,11 @@ class Causal(nn.Module):
         return self.join(weights @ v)
 
 
+def variant(base, **steps):
+    """A layer like `base`, with some of its steps changed."""
+    return type("Variant", (base,), steps)
+
+
 class Unmasked(Causal):
     def hidden(self, n):
         return torch.zeros(n, n, dtype=torch.bool)
@@ -104,10 +109,7 @@ class WeightsFirst(Causal):
         return self.kept.mean(1), output
 
 
-class WeightsLast(WeightsFirst):
-    def forward(self, x):
-        weights, output = super().forward(x)
-        return output, weights
+WeightsLast = variant(WeightsFirst, forward=lambda self, x: WeightsFirst.forward(self, x)[::-1])
 
 
 class OverQueriesAndBack(Causal):
@@ -211,11 +213,8 @@ class MaskThrownAway(Unmasked):
         return torch.softmax(scores, dim=-1)
 
 
-class MaskedAfterwards(Unmasked):
-    """tril after softmax, and no division."""
-
-    def weights(self, scores):
-        return torch.softmax(scores, dim=-1).tril()
+# tril after softmax, and no division.
+MaskedAfterwards = variant(Unmasked, weights=lambda self, scores: scores.softmax(-1).tril())
 
 
 class Renormalised(Unmasked):
@@ -226,11 +225,8 @@ class Renormalised(Unmasked):
         return weights / weights.sum(dim=-1, keepdim=True)
 
 
-class OneTooLate(Causal):
-    """Each token sees the next one, too."""
-
-    def hidden(self, n):
-        return future(n, 2)
+# Each token sees the next one, too.
+OneTooLate = variant(Causal, hidden=lambda self, n: future(n, 2))
 
 
 class OneHeadMasked(Causal):
@@ -258,11 +254,8 @@ class OverTime(Unmasked):
         return torch.softmax(scores, dim=-2)
 
 
-class WeightsTurned(Causal):
-    """softmax over the keys, but then weights.T @ values."""
-
-    def weights(self, scores):
-        return scores.softmax(-1).transpose(-2, -1)
+# weights.T @ values.
+WeightsTurned = variant(Causal, weights=lambda self, scores: scores.softmax(-1).transpose(-2, -1))
 
 
 class HeadsMixed(Causal):
@@ -319,45 +312,19 @@ class TokensFirst(TorchModuleMasked):
         return self.attention(x, x, x, attn_mask=future(len(x)))
 
 
-class OnlyItself(Causal):
-    """Its mask begins as torch.eye, whose rows sum to 1, too."""
-
-    def hidden(self, n):
-        return ~torch.eye(n).bool()
-
-
-class OverFeatures(Causal):
-    """softmax over the features of each token: no table of tokens, though it may have the shape of one."""
-
-    def forward(self, x):
-        return functional.softmax(self.to_v(x), dim=-1)
+# A mask of torch.eye, whose rows sum to 1, too.
+OnlyItself = variant(Causal, hidden=lambda self, n: ~torch.eye(n).bool())
+# No table of tokens, though of the shape of one.
+OverFeatures = variant(Causal, forward=lambda self, x: self.to_v(x).softmax(-1))
 
 
 # Those whose weights or scale are wrong.
 
-
-class Unscaled(Causal):
-    def scaled(self, scores, head_dim):
-        return scores
-
-
-class Exchanged(Causal):
-    """keys @ queries.T"""
-
-    def heads(self, x):
-        q, k, v = super().heads(x)
-        return k, q, v
-
-
-class ExchangedUnscaled(Exchanged, Unscaled):
-    pass
-
-
-class DividedAfterwards(Unscaled):
-    """The root divides what softmax made."""
-
-    def weights(self, scores):
-        return scores.softmax(-1) / math.sqrt(2)
+Unscaled = variant(Causal, scaled=lambda self, scores, head_dim: scores)
+# keys @ queries.T.
+Exchanged = variant(Causal, parts=lambda self, x: (self.to_k(x), self.to_q(x), self.to_v(x)))
+ExchangedUnscaled = variant(Exchanged, scaled=lambda self, scores, head_dim: scores)
+DividedAfterwards = variant(Unscaled, weights=lambda self, scores: scores.softmax(-1) / math.sqrt(2))
 
 
 class Fading(Causal):
@@ -368,25 +335,9 @@ class Fading(Causal):
         return scores.softmax(-1) * 0.9 ** (places[:, None] - places).abs()
 
 
-class OverHeads(Unmasked):
-    """dim=1 is the queries' of one head's scores, but the heads' of several."""
-
-    def weights(self, scores):
-        return torch.softmax(scores, dim=1)
-
-
-class NoSoftmax(Causal):
-    def weights(self, scores):
-        return scores.tril().nan_to_num()
-
-
-class OneRowEmpty(Causal):
-    """One head's row 2 is emptied after softmax."""
-
-    def weights(self, scores):
-        keep = torch.ones(scores.shape[1:])
-        keep[0, 2:3] = 0
-        return scores.softmax(-1) * keep
+# The queries' dim of one head's scores.
+OverHeads = variant(Unmasked, weights=lambda self, scores: torch.softmax(scores, dim=1))
+NoSoftmax = variant(Causal, weights=lambda self, scores: scores.tril().nan_to_num())
 
 
 class HidesTooMuch(Causal):
@@ -406,16 +357,9 @@ class ReturnsWeights(WeightsFirst):
         return super().forward(x)[0]
 
 
-class SoftmaxOfOutput(Causal):
-    """Rows that sum to 1 and are as long as the sentence, but are no weights."""
-
-    def join(self, context):
-        return super().join(context).softmax(-1)
-
-
-class ProjectionForgotten(Renamed):
-    def forward(self, x):
-        return self.attended(x, is_causal=True)
+# Rows as long as the sentence, but no weights.
+SoftmaxOfOutput = variant(Causal, join=lambda self, c: Causal.join(self, c).softmax(-1))
+ProjectionForgotten = variant(Renamed, forward=lambda self, x: self.attended(x, is_causal=True))
 
 
 class AlwaysDropping(Causal):
@@ -425,16 +369,9 @@ class AlwaysDropping(Causal):
         return functional.dropout(scores.softmax(-1), 0.01)
 
 
-class FusedDropping(FusedCausal):
-    def forward(self, x):
-        return self.attended(x, is_causal=True, dropout_p=0.1)
-
-
-class Noisy(Dropping):
-    """Its dropout is off in eval mode, but its noise is not."""
-
-    def parts(self, x):
-        return super().parts(x + torch.randn_like(x))
+FusedDropping = variant(FusedCausal, forward=lambda self, x: self.attended(x, is_causal=True, dropout_p=0.1))
+# Noise that's on in eval mode.
+Noisy = variant(Dropping, parts=lambda self, x: Causal.parts(self, x + torch.randn_like(x)))
 
 
 class HeadsInAList(nn.Module):
@@ -448,9 +385,7 @@ class HeadsInAList(nn.Module):
         return torch.cat([head(x) for head in self.heads], dim=-1)
 
 
-class JoinedAsRows(HeadsInAList):
-    def forward(self, x):
-        return torch.cat([head(x) for head in self.heads], dim=1)
+JoinedAsRows = variant(HeadsInAList, forward=lambda self, x: torch.cat([head(x) for head in self.heads], dim=1))
 
 
 class FixedContext(Causal):

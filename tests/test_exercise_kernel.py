@@ -19,12 +19,7 @@ def kernel():
     """What the next cell could find changed."""
     hooks = {name: [*there] for name, there in vars(module).items() if name.startswith("_global_") and there}
     numbers = torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
-    modes = (
-        torch.is_grad_enabled(),
-        torch.get_default_dtype(),
-        str(torch._tensor_str.PRINT_OPTS),
-        torch.get_num_threads(),
-    )
+    modes = torch.is_grad_enabled(), torch.get_default_dtype(), str(torch._tensor_str.PRINT_OPTS)
     return hooks, numbers, modes, [*warnings.filters], sys.gettrace(), sys.stdout
 
 

@@ -15,8 +15,7 @@ from torch.nn import functional
 from torch.nn.functional import batch_norm
 
 from attention_course.any_layer.inspection import look_at
-from attention_course.any_layer.verdicts import Verdict, headline
-from attention_course.explorers.layer import naming
+from attention_course.any_layer.verdicts import finding, headline, worded
 from attention_helpers import layers
 from attention_helpers.seeded import seeded
 
@@ -72,15 +71,14 @@ LAYERS = {
     "Fading": (2, "✓✓✗✓?✓✓", "Rows don't sum to 1: after softmax some weights are changed$"),
     "OverHeads": (0, "✗✓✗✓✓✓", FUTURE + r"softmax in line \d+ runs over neither keys nor queries$", "be dim=-1"),
     "NoSoftmax": (0, "✓✓?✓✓✓", "No fault found, but no attention weights either: it reads only the past, ea.*past$"),
-    "OneRowEmpty": (2, "✓✓✗✓?✓✓", "Rows don't sum to 1: after softmax some weights are changed"),
     "HidesTooMuch": (2, "✗✗✓✓", "Row 0 is NaN: softmax in .* makes the first NaN, because all", "from 0.00 to 1.00"),
     # what's left
     "ReturnsWeights": (2, "✗✓✓✗✓✓", "It returns its attention weights: softmax in .*; return them times the values"),
     "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
-    "AlwaysDropping": (2, "✗✓✓✓", r"random in eval mode too: dropout in line \d+ draws at each call", "before some"),
-    "FusedDropping": (2, "✗✓✓✓", r"scaled_dot_product_attention in line \d+ draws at each call"),
-    "Noisy": (2, "✗✓✓✓", r"mode too: randn_like in line \d+ draws at each call"),
-    "HeadsInAList": (2, "✗✗✓✓✓", r"aren't registered: `parameters\(\)` lacks 60 trainable numbers, .*ModuleList"),
+    "AlwaysDropping": (2, "✗✓✓", r"random in eval mode too: dropout in line \d+ draws at each call"),
+    "FusedDropping": (2, "✗✓✓", r"scaled_dot_product_attention in line \d+ draws at each call"),
+    "Noisy": (2, "✗✓✓", r"mode too: randn_like in line \d+ draws at each call"),
+    "HeadsInAList": (2, "✗✗✓✓", r"aren't registered: `parameters\(\)` lacks 60 trainable numbers, .*ModuleList"),
     "FixedContext": (2, "✓✓✓✓✓✗✓", r"It fails on fewer tokens: line \d+ raises RuntimeError$", "with 3, line "),
     "OneSentence": (2, "✓✓✓✓✓✓✗", r"Sentences of a batch mix: next to other sentences, a row moves by 0.81$"),
     "TakesOne": (1, "✓✓✓✓✓✓✗", r"It fails on a batch of sentences: line \d+, `scores = torch.mm"),
@@ -117,7 +115,7 @@ STEPS = [  # one changed step of Causal, and what the headline says
 
 @pytest.mark.parametrize(("method", "change", "said"), STEPS)
 def test_a_fault_of_one_step_is_named(method, change, said):
-    layer = made(type("Faulty", (other_layers.Causal,), {method: change}))
+    layer = made(other_layers.variant(other_layers.Causal, **{method: change}))
     assert re.search(said, headline(judged(layer, X[:3]), "Faulty"))
 
 
@@ -141,35 +139,26 @@ def test_a_headline_names_the_line_of_the_fault(name):
 
 
 @pytest.mark.parametrize(("returned", "number"), [("WeightsFirst", 2), ("WeightsLast", 1)])
-def test_a_layer_is_judged_by_its_output_and_told_what_was_ignored(returned, number):
+def test_a_layer_is_judged_by_its_output_and_says_by_which(returned, number):
     expected, state = (look_at(made(getattr(other_layers, name)), X, seed=0) for name in ("Causal", returned))
     assert torch.equal(state.result, expected.result)
     assert torch.equal(state.influence, expected.influence)
-    assert state.ignored == f"judged by result {number} of 2, ignored: (1, 4, 4), attention weights"
-    assert (state.returned, expected.ignored) == ((1, 4, 4), "")
+    assert f"(1, 4, 4) out (result {number} of 2)" in state.size
+    assert "(1, 4, 4) out, 60 parameters" in expected.size
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("qkv_bias", [False, True])
 def test_the_courses_layers_are_equal_to_themselves(name, qkv_bias):
-    sign, _, words, cause, _ = judged(made(getattr(layers, name), qkv_bias=qkv_bias))["course"]
-    assert sign == "✓"
-    assert re.search(rf"\b{name}\b.* returns the same numbers", words)
-    assert cause == f"computes what the course's {name} computes"
-    assert headline(judged(made(getattr(layers, name), qkv_bias=qkv_bias)), name) == f"{name} {cause}"
+    verdicts = judged(made(getattr(layers, name), qkv_bias=qkv_bias))
+    assert verdicts["course"].sign == "✓"
+    assert headline(verdicts, name) == f"{name} computes what the course's {name} computes"
 
 
-CHANGES = [
-    (lambda y: y + 1e-6, "✓", "the same numbers"),  # rounding
-    (lambda y: y + 1e-3, "•", "fit CausalAttention, but the numbers differ by 0.001"),
-    (lambda y: torch.cat([y, y], dim=-1), "•", "fit CausalAttention, but it returns another shape"),
-]
-
-
-@pytest.mark.parametrize(("change", "sign", "said"), CHANGES)
+@pytest.mark.parametrize(("change", "sign", "said"), [(1e-6, "✓", "the same"), (1e-3, "•", "differ by 0.001")])
 def test_a_layer_with_the_courses_parameters_and_other_numbers_is_told_by_how_much(change, sign, said):
     layer = made(layers.CausalAttention)
-    layer.register_forward_hook(lambda _, x, y: change(y))
+    layer.register_forward_hook(lambda _, x, y: y + change)
     verdict = judged(layer)["course"]
     assert verdict.sign == sign
     assert said in verdict.words
@@ -253,12 +242,20 @@ def test_what_cannot_be_compared_is_not_said_to_differ():
         assert "course" not in judged(layer)
 
 
+NAMED = {
+    "nan": {"row": 0, "where": "", "why": ""},
+    "future": {"row": 0, "moves": "moves", "token": 2, "what": "is moved by 1"},
+    "hidden past": {"reader": 2, "missed": [0, 1]},
+}
+
+
 def test_rows_and_tokens_of_a_verdict_are_named_by_the_words_of_the_sentence():
-    verdict = Verdict(
-        "✗", "Row 0 is NaN", "row 2 moves when tokens 0 and 1 are swapped; token 3 never", "token 1", "nan"
-    )
-    named = naming(verdict, ["Your", "journey", "starts"])
-    assert named[:2] == ("✗", "“Your” (row 0) is NaN")
-    assert named.words.startswith("“starts” (row 2) moves when “Your”, “journey” (tokens 0 and 1) are swapped")
-    assert named.words.endswith("; token 3 never")  # the sentence has no such token
-    assert named.cause == "“journey” (token 1)"
+    def said(tokens):
+        return [worded(finding(kind, **data), tokens) for kind, data in NAMED.items()]
+
+    nan, only, hidden = said(["Your", "journey", "starts"])
+    assert nan.claim == "“Your” (row 0) is NaN"
+    assert only.words == "“Your” (row 0) moves when “starts” (token 2) is moved by 1"
+    assert hidden.cause == "“starts” (token 2) never reads “Your”, “journey” (tokens 0, 1)"
+    assert said([])[0].claim == "Row 0 is NaN"
+    assert said([])[2].words == "token 2 never reads tokens 0, 1"

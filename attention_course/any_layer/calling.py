@@ -31,21 +31,20 @@ class Taking:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
     The sentence is passed as x, query, key, value, and so on, in the order of `forward`; a required mask gets a causal
-    one, or None. A layer that takes the tokens first, (num_tokens, b, d_in), gets them so. If a layer returns several
-    tensors, we judge the output: the first with one row per token that isn't a table of weights. An error in the
-    learner's code becomes a ValueError that names the line. `settle` decides where the tokens are.
+    one, or None. If a layer returns several tensors, we judge the first with one row per token that isn't a table of
+    weights. An error in the learner's code becomes a ValueError that names the line. `settle` decides where the tokens
+    are: in (num_tokens, b, d_in), too.
     """
 
     def __init__(self, layer, x):
         self.layer = layer = getattr(layer, "_orig_mod", layer)  # of torch.compile
-        self.parameters = [*layer.named_parameters()] if isinstance(layer, torch.nn.Module) else []
-        self.buffers = [*layer.named_buffers()] if isinstance(layer, torch.nn.Module) else []
-        numbers = [each for _, each in self.parameters + self.buffers if each.is_floating_point()]
-        if numbers and all(each.dtype != x.dtype for each in numbers):
-            x = x.to(numbers[0].dtype)
-        self.sentence, x = x, x.clone()  # the layer may write into it
+        module = layer if isinstance(layer, torch.nn.Module) else torch.nn.Module()
+        self.parameters, self.buffers = [*module.named_parameters()], [*module.named_buffers()]
+        kinds = [each.dtype for _, each in self.parameters + self.buffers if each.is_floating_point()]
+        self.sentence = x if x.dtype in kinds or not kinds else x.to(kinds[0])
         self.tokens_first, self.given_mask = False, None
         self.read_signature()
+        x = self.sentence.clone()  # the layer may write into it
         with learners_code() as printed, undisturbed(layer, training=False):
             try:
                 self.first_call(x[None])
@@ -58,25 +57,22 @@ class Taking:
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""
-        try:
-            parameters = inspect.signature(getattr(self.layer, "forward", self.layer)).parameters.values()
-        except (TypeError, ValueError):  # a builtin function has none
-            parameters = []
+        parameters = signature_of(getattr(self.layer, "forward", self.layer))
         needed = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
         options = [each.name for each in parameters if each.default is not each.empty]
-        self.roles = [(each.name, role_of(each.name, first=not n), each.kind == 3) for n, each in enumerate(needed)]
-        if unknown := ", ".join(name for name, role, _ in self.roles if not role):
+        self.roles = {each.name: role_of(each.name, first=not n) for n, each in enumerate(needed)}
+        if unknown := ", ".join(name for name, role in self.roles.items() if not role):
             raise Unsuited(
                 f"LayerExplorer calls `forward(x)`, but {type(self.layer).__name__}'s forward also needs {unknown}: "
                 f"pass a subclass whose `forward(self, x)` returns `super().forward(x, {unknown})`"
             )
-        self.other_name = next((name for name, role, _ in self.roles if role == "other"), "")
+        self.other_name = next((name for name, role in self.roles.items() if role == "other"), "")
         self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
         self.switches = [name for name in options if "mask" not in name] + switches_of(self.layer)
 
     def first_call(self, x):
         """Watch a call, and find the output in what it returned. A required mask is the one that hides the most."""
-        if any(role == "mask" for _, role, _ in self.roles):
+        if "mask" in self.roles.values():
             self.given_mask = min(masks(x), key=lambda mask: self.future_weight(x, mask))
         self.watch(x)
 
@@ -86,7 +82,7 @@ class Taking:
         with suppress(Exception):
             seen = find_maps(self, x, again=False)
             if tensors_in(seen.result)[0].isfinite().all():
-                return sum(each.used.triu(1).sum().item() for each in seen.maps) if seen.maps else 1e9
+                return seen.used.triu(1).sum().item() if seen.maps else 1e9
         return torch.inf
 
     def watch(self, x):
@@ -115,16 +111,14 @@ class Taking:
     def __call__(self, x):
         """The layer's result for a sentence or a batch; what it gets is prepared out of any watcher's sight."""
         with torch._C.DisableTorchFunction():
-            num_tokens, mask = x.shape[-2], self.given_mask
-            gets = {"ours": x, "other": self.sentence[:num_tokens].expand(*x.shape[:-1], -1)}
+            n, mask = x.shape[-2], self.given_mask
+            gets = {"ours": x, "other": self.sentence[:n].expand(*x.shape[:-1], -1)}
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
-            gets |= {"none": None, "mask": mask if mask is None else mask[..., :num_tokens, :num_tokens]}
-            if mask is not None and mask.ndim == x.ndim == 3:
-                gets["mask"] = gets["mask"].expand(len(x), -1, -1)
-        positional = [gets[role] for _, role, only_named in self.roles if not only_named]
-        named = {name: gets[role] for name, role, only_named in self.roles if only_named}
-        return self.layer(*positional or [x] * (not named), **named)
+            if mask is not None:
+                mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
+            gets |= {"none": None, "mask": mask}
+        return self.layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else self.layer(x)
 
     def output(self, x):
         return self.output_of(self(x))
@@ -144,20 +138,19 @@ class Taking:
             raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
         return rows(lambda _: output, self.x)
 
-    def ignored(self):
-        """What the layer returned next to the output, "" if nothing."""
-        tensors = zip(tensors_in(self.watched.result), self.watched.weights, strict=True)
-        kinds = [f"{tuple(tensor.shape)}{', attention weights' * weights}" for tensor, weights in tensors]
-        others = "; ".join(kinds[: self.place] + kinds[self.place + 1 :])
-        return f"judged by result {self.place + 1} of {len(kinds)}, ignored: {others}" if others else ""
+
+def signature_of(function):
+    """The parameters of a function or class; none of a builtin one."""
+    with suppress(TypeError, ValueError):
+        return [*inspect.signature(function).parameters.values()]
+    return []
 
 
 def switches_of(layer):
     """What may decide which parameters are used: attributes of its parts that are True or False, but torch's own."""
     parts = layer.modules() if isinstance(layer, torch.nn.Module) else []
-    parts = [vars(each).items() for each in parts if not type(each).__module__.startswith("torch.")]
-    flags = {name for part in parts for name, value in part if isinstance(value, bool) and name[0] != "_"}
-    return sorted(flags - {"training"})
+    flags = [vars(each).items() for each in parts if not type(each).__module__.startswith("torch.")]
+    return sorted({name for part in flags for name, value in part if isinstance(value, bool)} - {"training"})
 
 
 def is_mask(name):
@@ -178,7 +171,7 @@ def role_of(name, first):
 def masks(x):
     """Causal masks, in the forms that are usual, then None. True keeps, or hides; or what is added to the scores."""
     keep = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
-    plain = [keep, ~keep, torch.zeros(keep.shape, dtype=x.dtype).masked_fill(~keep, -torch.inf), keep.to(x.dtype)]
+    plain = [keep, ~keep, torch.zeros_like(keep, dtype=x.dtype).masked_fill(~keep, -torch.inf), keep.to(x.dtype)]
     return [*plain, *(mask[None] for mask in plain), None]
 
 

@@ -9,7 +9,6 @@ from torch.nn import functional
 from attention_helpers.core import attention_scores, attention_weights, causal_mask, context_vectors
 from attention_helpers.probes import max_difference
 
-from .leaks import used_and_made
 from .maps import widened
 from .scales import scales_of
 from .verdicts import finding
@@ -94,30 +93,30 @@ def on_the_course(call, mixing, unmasked):
     num_heads = sum(len(each.weights) for each in watched.maps)
     if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return None
-    used, made = used_and_made(watched.maps)
-    causal, gaps = bool((used == 0).any()), []
+    made, causal, usual = watched.made, bool((watched.used == 0).any()), None
     near = max(1e-5, 4 * watched.eps * (watched.eps > 1e-5)) * max(1.0, result.abs().max().item())
     name = name_of(call.layer, last, num_heads, causal)
     scales = [factor * width**0.5 for factor, width, _ in scales_of(watched.operations)]
-    factors = dict.fromkeys([1.0, *scales[:1]])
-    for change, factor in itertools.product([*CHANGES][: len(CHANGES) if num_heads > 1 else 3], factors):
+    changes, factors = [*CHANGES][: None if num_heads > 1 else 3], dict.fromkeys([1.0, *scales[:1]])
+    for change, factor in itertools.product(changes, factors):
         weights, context = computed(x, qkv, num_heads, causal, factor, change)
         expected = functional.linear(context, *last) if last else context
         if result.shape != expected.shape:
-            return finding("other shape", name=name)
-        gaps.append(max_difference(result, expected))
-        if gaps[-1] <= near:
+            return None
+        if max_difference(result, expected) <= near:
             if change in ("qk", "kv") and not {*change} <= {*map(role, matrices(call.layer))}:
                 change = ""  # their order is the author's choice
             if not change and factor == 1:
                 return finding("course", name=name, without=without_mask(call, name, causal, unmasked))
             return matching(change, factor, name, len(qkv[0][0]) // num_heads, mixing)
-        if len(gaps) == 1:
-            residual = result.shape == x.shape and max_difference(result, expected + x) <= near
-            same = weights.shape == made.shape and max_difference(weights.to(made), made) <= near and not residual
-            if gaps[0] <= 8 * near:
-                break
-    return finding("same weights" if same and gaps[0] > 100 * near else "other numbers", name=name, gap=gaps[0])
+        usual = usual or (weights, expected)
+        gap = max_difference(result, usual[1])
+        if gap <= 8 * near:
+            break  # it's rounded in another way
+    weights, expected = usual
+    residual = result.shape == x.shape and max_difference(result - x, expected) <= near
+    same = weights.shape == made.shape and max_difference(weights.to(made), made) <= near < 0.01 * gap
+    return finding("same weights" if same and not residual else "other numbers", name=name, gap=gap)
 
 
 def without_mask(call, name, causal, unmasked):

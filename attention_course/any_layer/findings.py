@@ -9,10 +9,10 @@ import torch
 from attention_helpers.probes import all_rows, perturbations
 from attention_helpers.seeded import BORROWING
 
-from .leaks import in_training, near_one, over_queries, unusual_softmax, used_and_made
+from .leaks import in_training, near_one, over_queries, unusual_softmax
 from .lines import error_line, failure, memory, with_line
-from .maps import NEAR
-from .scales import PRODUCTS, scales_of
+from .maps import NEAR, PRODUCTS
+from .scales import scales_of
 from .verdicts import finding
 
 VIEWS = {"view", "reshape", "flatten", "unflatten"}
@@ -22,8 +22,8 @@ def on_chance(watched):
     """On a layer that's random in eval mode."""
     drew = [each for each in watched.operations if BORROWING.search(each.name)]
     drew = [each for each in drew if "dropout" not in each.name or not torch.equal(each.inputs[0], each.made)]
-    drew = [each.where for each in drew if "attention" not in each.name] or [each.where for each in drew]
-    return finding("draws", where=", ".join(dict.fromkeys(drew)) or "something")
+    drew = sorted(drew, key=lambda each: "attention" in each.name)  # which draws only with dropout_p
+    return finding("draws", where=drew[0].where if drew else "something")
 
 
 def on_nan(call):
@@ -36,36 +36,35 @@ def on_nan(call):
 
 def on_the_past(call, unmasked, mixing):
     """Whether each row depends on its own token and all earlier ones (all tokens, if unmasked); a window is named."""
-    maps, tokens = call.watched.maps, torch.arange(len(call.rows))
-    unread, tried = unread_tokens(call, call.moved == 0)
-    if not unread.tril().any():
+    watched, tokens = call.watched, torch.arange(len(call.rows))
+    unread, tried = unread_tokens(call)
+    if not unread.any():
         return finding("all tokens" if unmasked else "whole past")
-    unread, distance = unread.tril(), tokens[:, None] - tokens
+    distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     if torch.equal(read, distance == 0):
-        heads = unusual_softmax(call.watched, len(tokens)).get("heads")
+        heads = unusual_softmax(watched).get("heads")
         why = f"; {heads.where} runs over the heads of each token" if heads else ""
         return finding("only itself", tried=tried, why=why)
     window, row = int(distance.where(read, -1).max()) + 1, int(unread.any(dim=1).nonzero().max())
     missed = unread[row].nonzero().flatten().tolist()
-    weighs = bool(maps and (used_and_made(maps)[0][:, row, missed] > 0).any())
+    weighs = bool((watched.used[:, row, missed] > 0).any())
     if not weighs and torch.equal(read, (distance >= 0) & (distance < window)):
         return finding("window", window=window, before="token" if window == 2 else f"{window - 1} tokens")
-    if call.watched.eps > 1e-3 and not mixing and (weighs or not maps):
+    if watched.eps > 1e-3 and not mixing and (weighs or not watched.maps):
         return None  # half precision is too coarse to tell
     why = f"; does the {mixing.where} need a transpose?" if mixing else ""
-    kind = "missed past" if (weighs and (mixing or row in missed)) or not maps else "hidden past"
-    missed = f"token{'s' * (len(missed) > 1)} {', '.join(map(str, missed))}"
-    return finding(kind, row=row, missed=missed, why=why)
+    kind = "missed past" if (weighs and (mixing or row in missed)) or not watched.maps else "hidden past"
+    return finding(kind, reader=row, missed=missed, why=why)
 
 
-def unread_tokens(call, still):
-    """Which tokens no row reads, of those that `still` (num_tokens, num_tokens) wasn't moved by, and how many pokes.
+def unread_tokens(call):
+    """Which token (column) moves which row after it in no way, (num_tokens, num_tokens), and how many ways we tried.
 
     A sharp softmax can make a small perturbation's effect smaller than rounding, so we try all that find_leak tries.
     """
-    still, tried = still.clone(), 0
-    for j in still.tril().any(dim=0).nonzero().flatten().tolist():
+    still, tried = (call.moved == 0).tril(), 0
+    for j in still.any(dim=0).nonzero().flatten().tolist():
         _, poked, alone = perturbations(call.x, j)
         with suppress(Exception):
             after = all_rows(call.output, call.x, poked[:alone], call.rows)  # (pokes, num_tokens, width)
@@ -76,33 +75,30 @@ def unread_tokens(call, still):
     return still, tried
 
 
-def on_row_sums(watched, num_tokens, random=False):
-    """Whether each row of the weights that average the values sums to 1. random: whether the layer is, in eval mode."""
-    maps = watched.maps
+def on_row_sums(watched):
+    """Whether each row of the weights that average the values sums to 1."""
+    maps, used, made, near = watched.maps, watched.used, watched.made, max(NEAR, watched.eps)
     if not maps:
-        unusual = unusual_softmax(watched, num_tokens)
+        unusual = unusual_softmax(watched)
         if "across" in unusual:
             why = f"{unusual['across'].where} runs over neither keys nor queries; over the keys, it would be dim=-1"
             return finding("no sums", range="", why=why)
         if "more" in unusual:
             return finding("sums", where=f"in {unusual['more'].where}, over {unusual['more'].made.shape[-1]} keys")
-        return finding("no map", shape=f"(..., {num_tokens}, {num_tokens})")
-    used, made = used_and_made(maps)
-    sums, near = used.sum(dim=-1).nan_to_num(), max(NEAR, watched.eps)
+        return finding("no map", shape=f"(..., {watched.num_tokens}, {watched.num_tokens})")
+    sums = used.sum(dim=-1).nan_to_num()
     if near_one(sums, near):
         return finding("sums", where="in its only map" if len(used) == 1 else f"in each of its {len(used)} maps")
-    if random and near_one(made.sum(dim=-1), near):
-        return finding("sums", where="before some weights are dropped")
     why = "after softmax some weights are changed"
-    if (used - sums.max() * made).abs().nan_to_num().max() < near:
-        why = f"after softmax all weights are multiplied by {sums.max():.2g}"
     if over_queries(made):
         why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
         why = f"the columns do, since {maps[0].turned.where} transposed the weights" if maps[0].turned else why
+    elif (used - sums.max() * made).abs().nan_to_num().max() < near:
+        why = f"after softmax all weights are multiplied by {sums.max():.2g}"
     return finding("no sums", range=f"from {sums.min():.2f} to {sums.max():.2f}: ", why=why)
 
 
-def mixing_view(operations, num_tokens):
+def mixing_view(watched):
     """The first view that mixes tokens, or None if the shapes show none.
 
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
@@ -112,7 +108,8 @@ def mixing_view(operations, num_tokens):
     def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
         return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
 
-    for each in operations:
+    num_tokens = watched.num_tokens
+    for each in watched.operations:
         if each.varies and each.name in VIEWS:
             shape, after = (tuple(tensor.shape) for tensor in (each.inputs[0], each.made))
             before, behind, ends = places(shape), places(after), {*shape[-2:]}
@@ -123,10 +120,9 @@ def mixing_view(operations, num_tokens):
 
 
 def on_unused(call, dead):
-    """On operations whose results nobody used, `dead`, and on parameters that no operation read.
+    """On operations whose results nobody used, `dead`, and on parameters that no operation read in either mode.
 
-    A parameter that's read in training mode is used. Where `forward` has other arguments, or the layer a switch, that
-    we leave as they are, only its author can tell.
+    Where `forward` has other arguments, or the layer a switch, that we leave as they are, only its author can tell.
     """
     if dead:
         return finding("dead", where="; ".join(with_line(each.name, each.line, code=True) for each in dead))
@@ -140,12 +136,11 @@ def on_unused(call, dead):
 
 def on_fewer_tokens(call, causal):
     """Whether the layer accepts a shorter sentence, as a text model must."""
-    error, num_tokens = call.watched.fewer, call.x.shape[-2]
+    error, num_tokens = call.watched.fewer, call.watched.num_tokens
     if not error:
         return finding("fewer", fewer=num_tokens - 1, num_tokens=num_tokens)
-    where, said = error_line(error).partition(",")[0] or "it", failure(error)
-    kind = "not fewer" if causal else "one length"
-    return finding(kind, fewer=num_tokens - 1, failure=said, where=where, error=type(error).__name__)
+    names = {"where": error_line(error).partition(",")[0] or "it", "error": type(error).__name__}
+    return finding("not fewer" if causal else "one length", fewer=num_tokens - 1, failure=failure(error), **names)
 
 
 def on_a_batch(call):
@@ -155,23 +150,18 @@ def on_a_batch(call):
         return finding("one sentence")
     try:
         batch = torch.cat((x.flip(1), x, -x, 2 * x))  # x is not the first, last or in the middle
-        after = call.output(batch).reshape(4, *rows.shape)[1]
+        gap = (call.output(batch).reshape(4, *rows.shape)[1] - rows).abs().max().item()
     except Exception as error:
         return finding("batch fails", failure=failure(error))
-    gap = (after - rows).abs().max()
-    if gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max()):
-        return finding("batch mixes", gap=gap.item())
-    return finding("batch")
+    mixes = gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max())
+    return finding("batch mixes" if mixes else "batch", gap=gap)
 
 
-def on_scale(operations, num_tokens):
+def on_scale(watched):
     """A scale of the scores that's the root of something else than the queries' width; None if it isn't."""
-    scaled = scales_of(operations)
-    total = sum(heads for *_, heads in scaled)
+    scaled, num_tokens = scales_of(watched.operations), watched.num_tokens
     for factor, width, heads in scaled:
-        if width < 2 or abs(factor * width**0.5 - 1) < 1e-3:
-            continue
-        heads = total if heads == 1 else heads
+        heads = sum(each for *_, each in scaled) if heads == 1 else heads
         guesses = {
             f"1/√{width * heads}, the root of all heads' width": (width * heads) ** -0.5,
             f"1/{width}": 1 / width,
@@ -181,31 +171,28 @@ def on_scale(operations, num_tokens):
             f"1/√{heads}, the root of the number of heads": heads**-0.5,
         }
         for formula, guess in guesses.items():
-            if abs(factor / guess - 1) < 1e-3 and guess != 1:
+            odd = width > 1 and abs(factor * width**0.5 - 1) > 1e-3 and guess != 1
+            if odd and abs(factor / guess - 1) < 1e-3:
                 return finding("odd scale", factor=factor, formula=formula, width=width, right=width**-0.5)
     return None
 
 
-def on_projections(call, parameters):
-    """A projection that's used several times in a call, or whose last part has no effect; None if there's none.
-
-    parameters: pairs (name, parameter).
-    """
-    named = {memory(each): (name, each) for name, each in parameters if each.ndim > 1}
+def on_projections(call):
+    """A projection that's used several times in a call, or whose last part has no effect; None if there's none."""
+    named = {memory(each): (name, each) for name, each in call.parameters if each.ndim > 1}
     products = [each for each in call.watched.operations if each.varies and each.name in PRODUCTS | {"linear"}]
     read = [tensor for each in products for tensor in each.inputs if tensor.ndim > 1]
     used = [(*named[memory(each)], each) for each in read if memory(each) in named]
-    for name, times in Counter(name for name, whole, part in used if whole.numel() == part.numel()).items():
+    for name, times in Counter(name for name, matrix, part in used if matrix.numel() == part.numel()).items():
         if times > 1:
             return finding("shared", name=name, times=times)
     with suppress(Exception), torch.enable_grad():
         rows = call.rows_of(call(call.x.clone()))
         weights = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0)).to(rows)
-        grads = torch.autograd.grad((rows * weights).sum(), [each for _, each, _ in used], allow_unused=True)
-        for (name, parameter, _), grad in zip(used, grads, strict=True):
-            whole = [2, 3] if parameter.ndim < 3 else [len(parameter)]  # a matrix for each head
-            for parts in whole if grad is not None else ():
+        grads = torch.autograd.grad((rows * weights).sum(), [each for _, each, _ in used], materialize_grads=True)
+        for (name, matrix, _), grad in zip(used, grads, strict=True):
+            for parts in [2, 3] if matrix.ndim < 3 else [len(matrix)]:  # or a matrix for each head
                 live = [bool(part.any()) for part in grad.chunk(parts)]
-                if len(parameter) % parts == 0 and live[0] and not live[-1]:
+                if len(matrix) % parts == 0 and live[0] and not live[-1]:
                     return finding("idle part", name=name, idle=live.count(False), parts=parts)
     return None

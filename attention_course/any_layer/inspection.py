@@ -32,24 +32,16 @@ class LayerState(NamedTuple):
     influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
     random: bool  # whether the layer is, in eval mode: then its influence is 0
     verdicts: dict  # of Verdict, the weightiest first
-    given: tuple  # the shape of what the layer was given
-    returned: tuple  # the shape of the result
-    ignored: str  # what else was returned
     found: tuple  # which operations made the maps, and where
-    parameters: int
+    size: str  # the shapes of what goes in and out, and how many parameters, in words
     operations: str
     printed: str  # by one call of the layer; LayerExplorer puts in front what the constructor printed
 
 
-def try_out(layer, x, seed):
-    """Call a layer once, as look_at does first. Errors: as in look_at."""
-    with DrawnFrom(torch.Generator().manual_seed(seed)):
-        Taking(layer, x)
-
-
-def look_at(layer, x, seed, training=False):
+def look_at(layer, x, seed, training=False, tokens=()):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
+    tokens: the sentence's words, for the verdicts.
     Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
     real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
@@ -72,26 +64,29 @@ def look_at(layer, x, seed, training=False):
             with drawn:
                 shown = find_maps(call, call.x, again=False)
             result = call.rows_of(shown.result)
-    none = [torch.zeros(0, *call.moved.shape)]
-    maps, used = (torch.cat(none + [getattr(each, name) for each in shown.maps]) for name in ("weights", "used"))
     context, owners = side_by_side(shown.maps, len(result))
     return LayerState(
-        maps=maps.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
-        shown=used.nan_to_num(0.0, 0.0, 0.0),
+        maps=shown.made.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
+        shown=shown.used.nan_to_num(0.0, 0.0, 0.0),
         result=widened(result),
         context=context,
         owners=owners,
         influence=torch.zeros(call.moved.shape) if random else widened(call.moved),
         random=random,
-        verdicts={topic: worded(each) for topic, each in found.items()},
-        given=tuple(call.x.transpose(0, 1).shape if call.tokens_first else call.x.shape),
-        returned=tuple(tensors_in(call.watched.result)[call.place].shape),
-        ignored=call.ignored(),
+        verdicts={topic: worded(each, tokens) for topic, each in found.items()},
         found=tuple(with_line(each.made.name, each.made.line, code=True) for each in shown.maps),
-        parameters=sum(parameter.numel() for _, parameter in call.parameters),
+        size=sizes(call),
         operations=str(operations),
         printed=printed.getvalue(),
     )
+
+
+def sizes(call):
+    """What goes in and out, of several results the one that's judged, and how many parameters, in words."""
+    given, results = call.x.transpose(0, 1) if call.tokens_first else call.x, tensors_in(call.watched.result)
+    which = f" (result {call.place + 1} of {len(results)})" * (len(results) > 1)
+    parameters = sum(parameter.numel() for _, parameter in call.parameters)
+    return f"{tuple(given.shape)} in, {tuple(results[call.place].shape)} out{which}, {parameters} parameters"
 
 
 def judged(*arguments):
@@ -106,14 +101,15 @@ def judged(*arguments):
 
 def judge(call, operations, random, seed):
     """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; seed: see on_training."""
-    watched, num_tokens = call.watched, call.x.shape[-2]
+    watched = call.watched
     rows = operations if len(operations) == len(watched.operations) else []
     dead = [each for each, row in zip(watched.operations, rows, strict=False) if row.unused and each.name not in IDLE]
-    mixing = findings.mixing_view(watched.operations, num_tokens)
+    mixing = findings.mixing_view(watched)
     sound = not random and not call.rows.isnan().any()
     future = on_the_future(call, dead, mixing) if sound else None
     unmasked = sound and future.kind in ("no mask", "no mask, by its name", "all, without maps")
     compares = sound and future.kind != "unjudged"  # else there's nothing to compare with
+    summed = finding("summed", where=watched.summed[0].where, times=watched.summed[1]) if watched.summed else None
     said = {
         "returned": finding("returns weights", where=watched.maps[0].made.where) if call.returns_weights else None,
         "unregistered": on_unregistered(call, watched),
@@ -121,16 +117,16 @@ def judge(call, operations, random, seed):
         "nan": None if random or sound else findings.on_nan(call),
         "future": future,
         "training": on_training(call, seed) if sound and future.kind in ("past only", "context") else None,
-        **dict.fromkeys(("past", "summed", "mixed")),
-        "sums": findings.on_row_sums(watched, num_tokens, random),
+        "past": None,
+        "summed": summed,
+        "mixed": None,
+        "sums": None if random else findings.on_row_sums(watched),
         "unused": findings.on_unused(call, dead),
         **dict.fromkeys(("course", "scale", "projections")),
         "first": finding("tokens first") if call.tokens_first else None,
         "fewer": findings.on_fewer_tokens(call, causal=not unmasked),
         "batch": findings.on_a_batch(call) if compares else None,
     }
-    if watched.summed:
-        said["summed"] = finding("summed", where=watched.summed[0].where, times=watched.summed[1])
     if compares and not call.returns_weights:
         said |= compared(call, unmasked, mixing)
     return {topic: found for topic, found in said.items() if found}
@@ -144,8 +140,8 @@ def compared(call, unmasked, mixing):
     if unmasked and mixing and kind not in ("course", "changed"):
         said["mixed"] = finding("mixed rows", where=mixing.where)
     if kind in ("", "other numbers", "same weights"):
-        said["scale"] = findings.on_scale(call.watched.operations, call.x.shape[-2])
-        said["projections"] = findings.on_projections(call, call.parameters)
+        said["scale"] = findings.on_scale(call.watched)
+        said["projections"] = findings.on_projections(call)
     return said
 
 

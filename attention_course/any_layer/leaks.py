@@ -7,19 +7,13 @@ from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import Leak, find_leak, perturbation_influence, rounding
+from attention_helpers.probes import find_leak, perturbation_influence, rounding
 from attention_helpers.seeded import DrawnFrom, undisturbed
 
-from .maps import NEAR, find_maps, is_table
-from .scales import FUSED
+from .maps import FUSED, NEAR, find_maps, is_table
 from .verdicts import finding
 
 MASKING = {"masked_fill", "where", "tril", "triu", "add", "sub", "mul", "masked_scatter"}
-
-
-def used_and_made(maps):
-    """The weights as they average the values, and as softmax made them, each (num_maps, num_tokens, num_tokens)."""
-    return torch.cat([each.used for each in maps]), torch.cat([each.weights for each in maps])
 
 
 def near_one(sums, near=NEAR):
@@ -40,37 +34,34 @@ def on_the_future(call, dead, mixing):
         return finding("context", other=call.other_name) if call.other_name else finding("past only", tried=leak.tried)
     kind, data = cause_of_leak(leak, call, dead, mixing)
     if kind == "no mask":
-        name, triangle = type(call.layer).__name__, triangle_of(call)
-        data = {"unasked": f", and `forward` got no `{call.mask}`" * bool(call.mask), "triangle": triangle}
-        trained = in_training(call)
-        if trained and trained.maps and not any(each.weights.triu(1).any() for each in trained.maps):
+        data = {"unasked": f", and `forward` got no `{call.mask}`" * bool(call.mask), "triangle": triangle_of(call)}
+        trained, name = in_training(call), type(call.layer).__name__
+        if trained and trained.maps and not trained.made.triu(1).any():
             kind = "mask in training"
-        elif triangle:
+        elif data["triangle"]:
             kind = "mask not used"
         elif not call.watched.maps:
             kind = "all, without maps"
         elif re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE):
             kind = "no mask, by its name"
-    return finding(kind, leak=leak, **data)
+    return finding(kind, **leak._asdict(), moves=leak.moves, **data)
 
 
 def cause_of_leak(leak, call, dead, mixing):
     """The kind of a leak, and what its words need. dead: operations whose results nobody used; mixing: a view that
     mixes rows. Both, and the weights above the diagonal, show what lets the future in.
     """
-    watched, num_tokens, maps = call.watched, call.x.shape[-2], call.watched.maps
+    watched, num_tokens, used, made = call.watched, call.watched.num_tokens, call.watched.used, call.watched.made
     thrown = [each for each in dead if is_table(each.made, num_tokens) and each.name in MASKING]
     if thrown:
         return "mask thrown away", {"name": thrown[0].name, "where": thrown[0].line.partition(",")[0] or "it"}
-    if not maps:
-        across = unusual_softmax(watched, num_tokens).get("across")
-        if across:
+    if not watched.maps:
+        if across := unusual_softmax(watched).get("across"):
             return "softmax across", {"where": across.where}
         return ("no mask", {}) if call.moved.all() else first_mixer(call)
-    used, made = used_and_made(maps)
     if over_queries(made):
-        turned = maps[0].turned
-        return "turned" if turned else "over queries", {"where": (turned or maps[0].made).where}
+        turned = watched.maps[0].turned
+        return "turned" if turned else "over queries", {"where": (turned or watched.maps[0].made).where}
     future = used.triu(1)
     limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
     finite = finite_score(watched) if future.max() >= 1e-4 or not (call.moved.triu(1) > limit).any() else None
@@ -85,14 +76,13 @@ def cause_of_leak(leak, call, dead, mixing):
         "mask after exp": not future.any(),
         "one too late": not used.triu(2).any(),
         "one too early": not future[:, 1:].any() and near_one(used[:, 0] * num_tokens),
-        "hides some": True,
     }
-    return next(kind for kind, holds in patterns.items() if holds), {}
+    return next((kind for kind, holds in patterns.items() if holds), "hides some"), {}
 
 
 def first_mixer(call):
     """A leak through the first operation whose numbers for earlier tokens change when the last token does."""
-    num_tokens, x = call.x.shape[-2], call.x.clone()
+    num_tokens, x = call.watched.num_tokens, call.x.clone()
     x[..., -1, :] += 1
     calls = (find_maps(call, each, again=False).operations for each in (call.x.clone(), x))
     for first, second in zip(*calls, strict=False):
@@ -110,23 +100,22 @@ def first_mixer(call):
 
 
 def finite_score(watched):
-    """The finite number that softmax gets for hidden scores, as a leak's kind and data; None if it's none."""
+    """The finite number that softmax gets for hidden scores, as a leak's kind and data; None if there isn't one."""
     tables = [each.scores for each in watched.maps if each.scores is not None]
     if not tables:
         return None
-    scores = torch.cat(tables)
-    after = torch.ones_like(scores[0]).triu(1).bool()
+    scores, after = torch.cat(tables), torch.ones_like(tables[0][0]).triu(1).bool()
     hidden, own = scores[:, after], scores.masked_fill(after, torch.inf).amin(dim=-1)[:, :-1]
     same, below = hidden.numel() > 1 and bool((hidden == hidden[0, 0]).all()), bool(hidden.max() < own.min() - 5)
     value = hidden.mean().item()
     return ("finite mask", {"value": value}) if -1e6 <= value < torch.inf and (same or below) else None
 
 
-def unusual_softmax(watched, num_tokens):
+def unusual_softmax(watched):
     """Operations that sum to 1 over something else than the tokens: "across" neither keys nor queries, over the
     "heads" of each token, or over tokens and "more" keys.
     """
-    found = {}
+    found, num_tokens = {}, watched.num_tokens
     for each in watched.operations:
         shape, ndim, dim = each.made.shape, each.made.ndim, each.dim
         if each.name == FUSED:
@@ -143,13 +132,13 @@ def unusual_softmax(watched, num_tokens):
 
 def triangle_of(call):
     """What makes a triangle, as masks are made: a buffer, or a call; "" if nothing does."""
-    n = call.x.shape[-2]
+    n = call.watched.num_tokens
     keep = torch.ones(n, n, dtype=torch.bool).tril()
-    tables = ((name, each.detach()[..., :n, :n].float()) for name, each in call.buffers if each.ndim > 1)
-    for name, table in ((name, each) for name, each in tables if is_table(each, n)):
-        lower, upper = table[..., keep].unique(), table[..., ~keep].unique()
-        if len(lower) == len(upper) == 1 and lower != upper:
-            return f"its `{name}`"
+    for name, buffer in call.buffers:
+        if buffer.ndim > 1 and is_table(table := buffer.detach()[..., :n, :n], n):
+            lower, upper = table[..., keep].unique(), table[..., ~keep].unique()
+            if len(lower) == len(upper) == 1 and lower != upper:
+                return f"its `{name}`"
     cut = call.watched.first(lambda each: each.name in ("tril", "triu") and is_table(each.made, n))
     return cut.where if cut else ""
 
@@ -161,10 +150,7 @@ def in_training(call):
 
 
 def on_training(call, seed):
-    """Whether an earlier row depends on a later token in training mode, where each call draws the same from the seed.
-
-    None if not, or if it can't be told.
-    """
+    """A leak in training mode, where each call draws the same from the seed; None if there's none that we can tell."""
     generator = torch.Generator()
 
     def output(x):
@@ -176,15 +162,15 @@ def on_training(call, seed):
         moved = perturbation_influence(output, call.x, 1.0).triu(1)
         limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
         for row, token in (moved > limit).nonzero().tolist()[: int(same)]:
-            leak = Leak(row, f"token {token} is changed", moved[row, token].item(), len(moved))
-            return finding("future in training", leak=leak, cause=cause_in_training(call) or leak)
+            moves = f"moves by {moved[row, token]:.2g}"
+            return finding("future in training", row=row, token=token, moves=moves, cause=cause_in_training(call))
     return None
 
 
 def cause_in_training(call):
-    """What lets the future in, in words; "" if unknown."""
+    """What lets the future in, in words."""
     watched = in_training(call)
     if norm := watched.first(lambda each: each.name == "batch_norm"):
         return f"{norm.where} averages all tokens"
-    unmasked = [each.made.where for each in watched.maps if each.used.triu(1).any()]
-    return f"{unmasked[0]} has no mask" if unmasked else ""
+    unmasked = (f"{each.made.where} has no mask" for each in watched.maps if each.used.triu(1).any())
+    return next(unmasked, "though not in eval mode")

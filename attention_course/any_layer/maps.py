@@ -6,7 +6,6 @@ weights, so we compute those again from the arguments.
 """
 
 import io
-import itertools
 import sys
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from torch.overrides import TorchFunctionMode
 from attention_helpers.operations import METADATA, operation_name, tensors_in
 
 from .lines import calling_line, memory, with_line
-from .scales import FUSED, PRODUCTS
 
+PRODUCTS = {"matmul", "mm", "bmm", "einsum", "baddbmm"}
+FUSED = "scaled_dot_product_attention"
 NEAR = 1e-3  # how far from 1 a sum of weights can be
 MODULE = "multi_head_attention_forward"
 TRANSPOSES = {"T", "mT", "t", "transpose", "permute", "swapaxes", "swapdims", "adjoint"}
@@ -51,7 +51,7 @@ class Operation(NamedTuple):
 class AttentionMap:
     """The weights that one operation of a call made; a row for each query, a column for each key."""
 
-    number: int  # of the operation, among all of the call
+    number: int  # of the operation that made it, among all of the call
     made: Operation
     weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they came out of softmax or a similar operation
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
@@ -66,6 +66,7 @@ class AttentionMap:
 class Watched:
     """What we saw of a call."""
 
+    num_tokens: int
     result: object = None
     maps: list = field(default_factory=list)
     operations: list = field(default_factory=list)
@@ -79,6 +80,16 @@ class Watched:
         return next(filter(condition, self.operations), None)
 
     @property
+    def used(self):
+        """All maps' weights as they average the values, (num_maps, num_tokens, num_tokens)."""
+        return torch.cat([torch.zeros(0, self.num_tokens, self.num_tokens), *(each.used for each in self.maps)])
+
+    @property
+    def made(self):
+        """All maps' weights as softmax made them, (num_maps, num_tokens, num_tokens)."""
+        return torch.cat([torch.zeros(0, self.num_tokens, self.num_tokens), *(each.weights for each in self.maps)])
+
+    @property
     def eps(self):
         """Of the coarsest floating-point numbers that we saw."""
         kinds = {each.made.dtype for each in self.operations if each.made.is_floating_point()}
@@ -88,12 +99,10 @@ class Watched:
 def find_maps(layer, x, again=True):
     """Call layer(x) without gradients, and return a Watched.
 
-    layer: any callable; x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more.
-    If there are as many features as tokens, a softmax over features looks like a map. So we call the layer a second
-    time with one token fewer, if `again`, and leave out matrices that don't shrink (unless this call fails, or runs
-    other operations). We don't find a softmax over only some of the keys, or anything computed outside torch. We follow
-    a mask or dropout after the softmax up to the matrix product or einsum with the values.
-    Errors: what layer raises on x.
+    x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in), with 2 tokens or more. A softmax over as many features
+    as tokens looks like a map. So we call the layer again with one token fewer, if `again`, and leave out matrices that
+    don't shrink (unless this call fails, or runs other operations). We don't find a softmax over only some of the keys,
+    or anything computed outside torch. Errors: what layer raises on x.
     """
     watched, fewer = _Watcher(x.shape[-2]).watch(layer, x), x.shape[-2] - 1
     if again:
@@ -105,8 +114,8 @@ def find_maps(layer, x, again=True):
             return watched
         ours, theirs = watched.operations, shorter.operations
         if (len(theirs), len(shorter.weights)) == (len(ours), len(watched.weights)):
-            tables = [each.made.name in AGAIN or is_table(theirs[each.number].made, fewer) for each in watched.maps]
-            watched.maps = [*itertools.compress(watched.maps, tables)]
+            shrinks = [n for n, each in enumerate(theirs) if each.name in AGAIN or is_table(each.made, fewer)]
+            watched.maps = [each for each in watched.maps if each.number in shrinks]
             watched.weights = [all(both) for both in zip(watched.weights, shorter.weights, strict=True)]
     return watched
 
@@ -116,7 +125,7 @@ class _Watcher(TorchFunctionMode):
 
     def __init__(self, num_tokens):
         super().__init__()
-        self.num_tokens, self.seen = num_tokens, Watched()
+        self.num_tokens, self.seen = num_tokens, Watched(num_tokens)
         self.kept = []  # all tensors of the call, because Python reuses the ids of deleted ones
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
 
@@ -188,21 +197,17 @@ class _Watcher(TorchFunctionMode):
             parts = [torch.ones(each.shape, dtype=torch.float64) for each in operation.inputs]
             parts[place] = rows.mT if turned else rows
             with suppress(RuntimeError, TypeError):
-                einsum = operation.name == "einsum"
-                shown = torch.einsum(operation.args[0], *parts) if einsum else torch.matmul(*parts)
-                entries, order = shown.flatten().sort(stable=True)
+                entries, order = repeated(operation, parts).flatten().sort(stable=True)
                 times = round(entries[0].item())
                 if entries.numel() % len(numbers) == 0 and times:
                     entries = entries.reshape(len(numbers), -1) / times
                     if torch.allclose(entries, numbers[:, None].expand_as(entries)):
                         found.context = operation.made.flatten()[order].reshape(len(numbers), -1)
                         self.seen.summed = self.seen.summed or ((operation, times) if times > 1 else ())
-                        return self.turn(found, operation) if turned else None
-
-    def turn(self, found, operation):
-        """An operation used a map's weights as if they were transposed."""
-        found.used, found.weights = found.used.mT, found.weights.mT
-        found.turned = None if found.turned else operation
+                        if turned:
+                            found.used, found.weights = found.used.mT, found.weights.mT
+                            found.turned = None if found.turned else operation
+                        return
 
     def add(self, weights, operation, constant=False):
         """A new map, found in the last operation."""
@@ -226,15 +231,18 @@ class _Watcher(TorchFunctionMode):
 
 def settled(found, num_tokens):
     """A map with one dimension for its heads, in float32 at least."""
-    shape, context = (-1, num_tokens, num_tokens), found.context
     for name in ("weights", "used", "scores"):
         table = getattr(found, name)
-        if table is not None:
-            setattr(found, name, widened(table).reshape(shape))
-    heads = len(found.weights)
+        setattr(found, name, table if table is None else widened(table).reshape(-1, num_tokens, num_tokens))
+    heads, context = len(found.weights), found.context
     fits = context is not None and context[..., 0].numel() == heads * num_tokens
     found.context = widened(context).reshape(heads, num_tokens, -1) if fits else None
     return found
+
+
+def repeated(product, operands):
+    """What a product of a call makes of other operands."""
+    return torch.einsum(product.args[0], *operands) if product.name == "einsum" else torch.matmul(*operands)
 
 
 def widened(tensor):
@@ -246,12 +254,10 @@ def is_table(tensor, num_tokens):
     return tensor.ndim > 1 and tensor.shape[-2] == tensor.shape[-1] == num_tokens
 
 
-def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def fused_weights(query, key, value, attn_mask=None, dropout_p=0.0, *causal, **options):
     """The weights of scaled_dot_product_attention, before dropout: what it returns if the values are unit vectors."""
     units = torch.eye(key.shape[-2], dtype=value.dtype).expand(*key.shape[:-1], key.shape[-2])
-    return functional.scaled_dot_product_attention(
-        query, key, units, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-    )
+    return functional.scaled_dot_product_attention(query, key, units, attn_mask, 0.0, *causal, **options)
 
 
 def module_weights(*args, **kwargs):

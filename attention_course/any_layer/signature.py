@@ -1,12 +1,8 @@
 """What to pass to a constructor that somebody else wrote, judged by the usual names of an attention layer's sizes."""
 
 import inspect
-import io
-from contextlib import redirect_stdout
 
-import torch
-
-from attention_helpers.seeded import DrawnFrom, undisturbed
+from .calling import learners_code, signature_of
 
 NAMES = {
     "d_in": "d_in in_dim input_dim dim_in in_features d_input input_size query_dim in_channels",
@@ -65,51 +61,35 @@ def kinds_of(attention, given):
     return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
 
 
-class Config(dict):
-    """What a class that takes a config as its only argument gets: sizes by name, as attributes or items.
-
-    It's empty at first, but has all names for sizes; afterwards it holds those that the class asked for.
-    """
-
-    def __init__(self, width, **sizes):
-        super().__init__(sizes)
-        self.__dict__["width_of_all"] = width
-
-    def __missing__(self, name):
-        kind = kind_of(name, 0)
-        if kind is None or name.startswith("_"):
-            raise AttributeError(f"LayerExplorer's config has no {name!r}: pass a config of your own")
-        self[name] = self.width_of_all if kind in ("d_in", "d_out", "width") else FIRST.get(kind)
-        return self[name]
-
-    def __getattr__(self, name):
-        return self[name]
-
-
 def with_sizes(attention, width):
     """A function of the sizes that a class asks of its only argument, a config; or else the class itself.
 
-    width: of the sentence, which the config has under all names for widths.
+    The config has a size under each usual name, as an attribute or an item: the sentence's width, or as in FIRST.
     """
-    try:
-        [only] = [each for each in inspect.signature(attention).parameters.values() if each.kind not in (2, 4)]
-    except (TypeError, ValueError):
+    parameters = signature_of(attention)
+    if [each.name in CONFIGS and each.default is each.empty for each in parameters] != [True]:
         return attention
-    if only.name not in CONFIGS or only.default is not only.empty:
-        return attention
-    config, name = Config(width), name_of(attention)
-    with DrawnFrom(torch.Generator().manual_seed(0)), undisturbed(None), redirect_stdout(io.StringIO()):
-        try:
-            attention(config)
-        except Exception as error:
-            call = f"LayerExplorer({name}, sentence, {only.name}=...)"
-            raise Refused(f"{name} can't be made with a config of ours ({error}): write {call}") from error
+
+    class Config(dict):
+        def __missing__(self, name):
+            if name not in KINDS:
+                raise AttributeError(f"LayerExplorer's config has no {name!r}: pass a config of your own")
+            self[name] = FIRST.get(KINDS[name], width)
+            return self[name]
+
+        __getattr__ = dict.__getitem__
 
     def make(**sizes):
-        return attention(Config(width, **sizes))
+        return attention(Config(sizes))
 
-    make.__name__ = name
-    asked = {key: value for key, value in config.items() if kind_of(key, 0) not in ("d_in", "d_out", "width")}
+    config, make.__name__ = Config(), name_of(attention)
+    try:
+        with learners_code():
+            attention(config)
+    except ValueError as error:
+        call = f"LayerExplorer({make.__name__}, sentence, {parameters[0].name}=...)"
+        raise Refused(f"{make.__name__} can't be made with a config of ours ({error}): write {call}") from error
+    asked = {key: value for key, value in config.items() if KINDS[key] in FIRST}  # the widths are the sentence's
     parameters = [inspect.Parameter(key, 3, default=value) for key, value in asked.items()]
     make.__signature__ = inspect.Signature(parameters)
     return make

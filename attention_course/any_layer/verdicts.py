@@ -1,11 +1,7 @@
 """What was found in a layer, in words. A finding is data; here it becomes a sentence, at the end and only once."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
-
-
-class Finding(NamedTuple):
-    kind: str  # a key of SAID
-    data: dict  # what its words need: numbers, operations with their lines
 
 
 class Verdict(NamedTuple):
@@ -20,15 +16,15 @@ class Verdict(NamedTuple):
     kind: str
 
 
-MOVED, NO_MASK = "row {leak.row} {leak.moves} when {leak.how}", "no weight after the diagonal is 0{unasked}"
-NO_MASK += ": each token reads all tokens"
-FUTURE = "It reads the future"
+MOVED, FUTURE = "{row} {moves} when {token} {what}", "It reads the future"
+NO_MASK = "no weight after the diagonal is 0{unasked}: each token reads all tokens"
+PLACES = {"row": "row", "token": "token", "reader": "token", "missed": "token"}  # data that are places: of what
 SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "returns weights": ("✗", "It returns its attention weights", "{where} makes them; return them times the values"),
     "unregistered": ("✗", "Parameters aren't registered",
         "`parameters()` lacks {numbers} trainable numbers, as with layers in a list, not an nn.ModuleList"),
     "draws": ("✗", "It's random in eval mode too", "{where} draws at each call, not only if self.training"),
-    "nan": ("✗", "Row {row} is NaN", "{where} makes the first NaN{why}"),
+    "nan": ("✗", "{row} is NaN", "{where} makes the first NaN{why}"),
     "past only": ("✓", "It reads only the past", "{tried} perturbations of later tokens moved no earlier row"),
     "context": ("✓", "It reads all of {other}", "which is the same sentence here; perturbing x moved no earlier row"),
     "unjudged": ("?", "Does it read the future?", "can't be judged: {error}"),
@@ -36,7 +32,7 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "no mask": ("•", "It has no mask", NO_MASK),
     "no mask, by its name": ("?", "Should it have a mask?", NO_MASK),
     "all, without maps": ("?", "Should it read the future?", f"each token moves all rows; {MOVED}"),
-    "future in training": ("✗", "In training, it reads the future", MOVED, "{cause}"),
+    "future in training": ("✗", "In training, it reads the future", "{row} {moves} when {token} changes", "{cause}"),
     "future": ("✗", FUTURE, MOVED),
     "mask thrown away": ("✗", FUTURE, MOVED, "{where} computes {name} and throws it away"),
     "mask not used": ("✗", FUTURE, MOVED, "{triangle} makes a mask, but no weight after the diagonal is 0"),
@@ -56,8 +52,8 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "all tokens": ("✓", "Each token reads all tokens", "perturbing it moves all rows"),
     "only itself": ("✗", "Each token reads only itself", "{tried} perturbations of other tokens moved no row{why}"),
     "window": ("•", "It has a sliding window of {window}", "each token reads itself and the {before} before it"),
-    "hidden past": ("?", "Does each token read its whole past?", "token {row} never reads {missed}"),
-    "missed past": ("✗", "Tokens miss part of their past", "token {row} never reads {missed}{why}"),
+    "hidden past": ("?", "Does each token read its whole past?", "{reader} never reads {missed}"),
+    "missed past": ("✗", "Tokens miss part of their past", "{reader} never reads {missed}{why}"),
     "mixed rows": ("?", "Do its rows stay apart?", "the {where} joins numbers of several tokens"),
     "tokens first": ("•", "It takes the tokens first",
         "(num_tokens, b, d_in), as nn.MultiheadAttention without batch_first=True; else each token reads only itself"),
@@ -81,7 +77,6 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "course": ("✓", "As in the course", "with the same weights, {name}{without} returns the same numbers",
         "computes what the course's {name} computes{without}"),
     "other numbers": ("•", "Not as in the course", "its parameters fit {name}, but the numbers differ by {gap:.2g}"),
-    "other shape": ("•", "Not as in the course", "its parameters fit {name}, but it returns another shape"),
     "same weights": ("?", "As in the course?", "its weights are those of {name}, but the result differs by {gap:.2g}"),
     "scale": ("✗", "The scores' scale is wrong", "times {times:.3g}, they would match {name}: {how}",
         "times {times:.3g}, they would match {name}"),
@@ -92,13 +87,22 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
 
 
 def finding(kind, **data):
-    return Finding(kind, data)
+    """A Finding. kind: a key of SAID; data: what its words need, as numbers, places, operations with their lines."""
+    return SimpleNamespace(kind=kind, data=data)
 
 
-def worded(found):
-    """A Finding as a Verdict."""
-    sign, claim, words, *cause = (text.format(**found.data) for text in SAID[found.kind])
-    return Verdict(sign, claim, words, *cause or [words], kind=found.kind)
+def worded(found, tokens=()):
+    """A Finding as a Verdict, in which rows and tokens have the sentence's words, if `tokens` has them."""
+    named = {key: in_sentence(PLACES[key], places, tokens) for key, places in found.data.items() if key in PLACES}
+    sign, claim, words, *cause = (text.format(**found.data | named) for text in SAID[found.kind])
+    return Verdict(sign, claim[0].upper() + claim[1:], words, *cause or [words], kind=found.kind)
+
+
+def in_sentence(what, places, tokens):
+    """Rows or tokens, by number or several in a list: “journey” (token 1), or only token 1 without the words."""
+    places = places if isinstance(places, list) else [places]
+    numbers = f"{what}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+    return f"{', '.join(f'“{tokens[place]}”' for place in places)} ({numbers})" if tokens else numbers
 
 
 def headline(verdicts, name):

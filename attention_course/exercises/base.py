@@ -1,27 +1,28 @@
 """Exercises that answer back: a check says what's right, or names the mistake that was made, but never the answer.
 
-`Exercise.check` is the way an answer goes. Is it still the stub (stub.py)? It runs on inputs of several sizes, next to
-the solution (running.py). What they return is compared (compare.py). Where it differs, the known mistakes run too
-(mistakes.py), and the first one that returns the same as the answer is named. If none does, the reply (reply.py) gives
-the difference and the case. The answer runs once for each case, as it was written.
+`Exercise.check` is the way an answer goes. Is it still the stub (source.py)? It runs once on each of several inputs, as
+it was written, next to the solution. What they return is compared (compare.py). If it differs, the known mistakes run
+too, and the first one that returns the same is named. If none does, the reply gives the difference.
 """
 
 import inspect
+import io
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from attention_helpers.seeded import undisturbed
+
 from . import record
 from .compare import alike, finding, in_words
-from .mistakes import Mistake, edited, paragraph
 from .reply import Progress, Reply
-from .running import Interrupted, kept_state, own_line, run
-from .stub import is_stub, stub_of
+from .source import edited, is_stub, stub_of
 
 SEED = 20
 
@@ -35,22 +36,35 @@ def normal(generator, *shapes):
     return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
 
+class Mistake(NamedTuple):
+    """A mistake that people make: its name, a function or class that makes it, and the check's reply."""
+
+    name: str
+    wrong: Any
+    reply: str
+
+
+class Outcome(NamedTuple):
+    """What one call left: its value or its error, and its arguments before and after."""
+
+    value: Any
+    error: Exception | None
+    before: tuple
+    after: tuple
+
+
 @dataclass(kw_only=True)
 class Exercise:
-    """One exercise. Shapes: those of its prompt.
+    """One exercise.
 
     title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
-    cases(generator): the arguments of several calls, the same each time, as tuples; random ones are drawn from the
-    generator.
-    call(answer, *case): how an answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries
-    of them. What it draws is the same each time, and leaves the notebook's random numbers alone: see `running.run`.
+    cases(generator): the arguments of several calls, as tuples, drawn from the generator. call(answer, *case): how an
+    answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries of them.
     mistakes: the replies, by mistake. One is an edit of the solution, (name, old, new), which replaces `old` by `new`
     everywhere in its source, or (name, wrong), a function or class. The first one that fits is named, so order counts.
-    hints: from gentle to plain. why: what makes the solution right, for those who look it up. moral: what to say to
-    someone who is right.
+    hints: from gentle to plain. why: what makes the solution right. moral: what to say to someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
-    imports: the import statements that an answer needs besides `import torch`.
-    deeper: whether it's about something in "Going deeper", and comes there.
+    imports: what an answer needs besides `import torch`. deeper: whether it comes in "Going deeper".
     rows_sum_to_one: say so if the learner's rows don't. tolerance: the largest difference that passes.
     """
 
@@ -79,7 +93,7 @@ class Exercise:
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
         return [
-            Mistake(name, wrong[0] if len(wrong) == 1 else edited(self.solution, *wrong), paragraph(reply))
+            Mistake(name, wrong[0] if len(wrong) == 1 else edited(self.solution, *wrong), " ".join(reply.split()))
             for (name, *wrong), reply in self.mistakes.items()
         ]
 
@@ -94,15 +108,9 @@ class Exercise:
         return f"{self.stub}\n\n\npractice.{self.name}.check({self.answer_name})"
 
     def check(self, answer):
-        """Judge a learner's answer, a function or class.
-
-        Errors: none, except Interrupted if the learner stops the check.
-        """
-        try:
-            with kept_state():
-                right, text, shown = self._judge(answer)
-        except KeyboardInterrupt as error:
-            raise Interrupted(f"The check was interrupted. {own_line(error)}") from None
+        """Judge a learner's answer, a function or class. Errors: none."""
+        with undisturbed(None):
+            right, text, shown = self._judge(answer)
         if right:
             self.right_answer = answer
             return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
@@ -114,7 +122,7 @@ class Exercise:
         return answer if answer is self.right_answer else self.solution
 
     def _judge(self, answer):
-        """Whether an answer is right (None: not attempted), what to say, and how many hints that includes."""
+        """Whether an answer is right (None: not attempted), what to say, and how many hints it shows."""
         if is_stub(answer, self.stub, self.answer_name):
             what_to_do = "Write" if "..." in self.stub else "Fix"
             return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again.", 0
@@ -131,33 +139,39 @@ class Exercise:
 
     def inputs(self):
         """The arguments of each call, as tuples: drawn again, and the same ones each time."""
-        with kept_state():
+        with undisturbed(None):
             return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
-        """What an answer does with each of the inputs, as a list of `running.Outcome`."""
-        return run(self.call, answer, self.inputs(), self.inputs())
+        """What an answer does with each of the inputs, each drawing from the same seed; only the first one prints."""
+        outcomes = []
+        for before, case in zip(self.inputs(), self.inputs(), strict=True):
+            value = error = None
+            with undisturbed(None), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
+                torch.default_generator.manual_seed(0)
+                try:
+                    value = self.call(answer, *case)
+                except Exception as raised:
+                    error = raised
+            outcomes.append(Outcome(value, error, before, case))
+        return outcomes
 
     def first_difference(self, given, expected):
         """What the first call that went wrong shows, and how to get its input, in words, or ""."""
+        direct = self.call is call_directly
+        parameters = [*inspect.signature(self.solution if direct else self.call).parameters][0 if direct else 1 :]
         for n, (got, right) in enumerate(zip(given, expected, strict=True)):
-            names = self._argument_names(len(got.before))
+            count = len(got.before)
+            names = (parameters + parameters[-1:] * count)[:count]  # the last is perhaps *values, which takes several
             if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
                 where = f"input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`"
                 return f"{found} This was on {where}: {in_words(names, got.before)}."
         return ""
 
-    def _argument_names(self, count):
-        """A name for each argument of a case: the one that the solution, or `call`, gives it."""
-        direct = self.call is call_directly
-        names = [*inspect.signature(self.solution if direct else self.call).parameters][0 if direct else 1 :]
-        return (names + names[-1:] * count)[:count]  # the last is perhaps *values, which takes several
-
     def _kind_of_inputs(self):
-        generator = torch.Generator().manual_seed(SEED)
-        before = generator.get_state()
-        list(self.cases(generator))
-        return "inputs" if torch.equal(before, generator.get_state()) else "random inputs"
+        list(self.cases(generator := torch.Generator().manual_seed(SEED)))
+        drawn = not torch.equal(generator.get_state(), torch.Generator().manual_seed(SEED).get_state())
+        return "random inputs" if drawn else "inputs"
 
     def _reply_of_mistake(self, given, expected):
         """The reply of the first known mistake that does what was given, or "".

@@ -6,13 +6,13 @@ from numbers import Integral, Number, Real
 
 import torch
 
-from .running import own_line
+from ..any_layer.lines import error_line, first_line
 
 
 def finding(expected, got, names, tolerance, rows=False):
     """What's wrong with an outcome of a call with arguments of these names, in one sentence, or ""."""
     if expected.error is not None:
-        return error_finding(expected.error, got.error)
+        return error_finding(type(expected.error), got.error)
     if got.error is not None:
         return own_line(got.error)
     changed = changed_argument(got, names)
@@ -22,13 +22,18 @@ def finding(expected, got, names, tolerance, rows=False):
 
 
 def error_finding(expected, got):
-    """What's wrong with an answer's error, or with None, where an error is asked for."""
-    kind = type(expected).__name__
+    """What's wrong with an answer's error, or with None, where one of the type `expected` is asked for."""
     if got is None:
-        return f"This call should raise a {kind}, but it returned something."
-    if not isinstance(got, type(expected)):
-        return f"This isn't the {kind} that the exercise asks for: {own_line(got)}"
-    return "" if str(got) else f"The {kind} is right, but its message is empty. Let it say what's wrong."
+        return f"This call should raise a {expected.__name__}, but it returned something."
+    if not isinstance(got, expected):
+        return f"This isn't the {expected.__name__} that the exercise asks for: {own_line(got)}"
+    return "" if str(got) else f"The {expected.__name__} is right, but its message is empty. Let it say what's wrong."
+
+
+def own_line(error):
+    """An error in one sentence, with the last line of the learner's own code that it passed through."""
+    line, said = error_line(error), ": ".join(filter(None, [f"`{type(error).__name__}`", first_line(error)]))
+    return f"Your code stopped in {line}, with {said}." if line else f"The call failed, not in a line of yours: {said}."
 
 
 def changed_argument(outcome, names):
@@ -55,9 +60,8 @@ def same_outcome(one, other, expected, tolerance):
 def difference(expected, got, tolerance, rows=False, name="the result"):
     """The first difference in one sentence, or "" if there is none within the tolerance.
 
-    Tensors of any shape, numbers, strings, None, and tuples or lists of them, or dictionaries, which an exercise's
-    `call` makes; of anything else, only the type counts. rows: the tensor's rows should sum to 1, and a learner whose
-    rows don't gets told.
+    Tensors, numbers, strings, None, and tuples, lists or dictionaries of them, as an exercise's `call` makes them; of
+    anything else, only the type counts. rows: a tensor's rows should sum to 1, and it's said if they don't.
     """
     if isinstance(expected, torch.Tensor):
         return tensor_difference(expected, got, tolerance, rows, name)
@@ -72,8 +76,7 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
         return number_difference(expected, got, tolerance, name)
     if type(expected) is not type(got):
         return should_be(name, "None" if expected is None else kind(expected), got)
-    differs = isinstance(expected, str) and expected != got
-    return yours_and_ours(f"{name} is", got, expected) if differs else ""
+    return yours_and_ours(f"{name} is", got, expected) if isinstance(expected, str) and expected != got else ""
 
 
 def tensor_difference(expected, got, tolerance, rows, name):
@@ -86,7 +89,7 @@ def tensor_difference(expected, got, tolerance, rows, name):
         return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
     lost = got.isnan() & ~expected.isnan()
     if lost.any():
-        return sentence(f"{name} is NaN{at(lost)}, where ours is {in_digits(expected[lost][0].item(), 4)}.")
+        return sentence(f"{name} is NaN at {place(lost)}, where ours is {in_digits(expected[lost][0].item(), 4)}.")
     far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
     if not far.any():
         return ""
@@ -103,9 +106,10 @@ def in_common(expected, got, tolerance):
     orders = [got.permute(order) for order in permutations(range(got.dim())) if got.dim() <= 4]
     if any(each.shape == expected.shape and torch.allclose(each, expected, **same) for each in orders):
         return " Its numbers are right, but its dimensions are in another order."
-    factor = (got * expected).sum() / expected.square().sum() if got.shape == expected.shape else torch.tensor(math.nan)
-    if expected.count_nonzero() > 1 and factor.abs() > tolerance and torch.allclose(got, factor * expected, **same):
-        return f" Each number is {factor:.4g} times ours."
+    if got.shape == expected.shape and expected.count_nonzero() > 1:
+        factor = (got * expected).sum() / expected.square().sum()
+        if factor.abs() > tolerance and torch.allclose(got, factor * expected, **same):
+            return f" Each number is {factor:.4g} times ours."
     return ""
 
 
@@ -124,15 +128,13 @@ def number_difference(expected, got, tolerance, name):
         got = got.item()
     if not isinstance(got, Real) or isinstance(got, bool) != isinstance(expected, bool):  # True isn't a count
         return should_be(name, kind(expected), got)
-    if isinstance(expected, Integral):
-        tolerance = 0  # a count must be right to the last digit
-    if math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance):
-        return ""
-    return yours_and_ours(f"{name} is", got, expected)
+    tolerance = 0 if isinstance(expected, Integral) else tolerance  # a count must be right to the last digit
+    same = math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance)
+    return "" if same else yours_and_ours(f"{name} is", got, expected)
 
 
 def first(findings):
-    return next((finding for finding in findings if finding), "")
+    return next(filter(None, findings), "")
 
 
 def sentence(text):
@@ -141,10 +143,8 @@ def sentence(text):
 
 def yours_and_ours(start, got, expected):
     """A sentence with both, in as many digits as it takes to tell them apart."""
-    for digits in (4, 10, 17):
-        yours, ours = in_digits(got, digits), in_digits(expected, digits)
-        if yours != ours:
-            break
+    pairs = [(in_digits(got, digits), in_digits(expected, digits)) for digits in (4, 10, 17)]
+    yours, ours = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
     return sentence(f"{start} {yours}, and ours is {ours}.")
 
 
@@ -161,33 +161,24 @@ def should_be(name, wanted, got):
 
 def kind(thing):
     """A thing's type, as people say it."""
-    library = type(thing).__module__.partition(".")[0]
-    name = type(thing).__name__ if library in ("builtins", "torch") else f"{library}.{type(thing).__name__}"
-    article = "an" if name[0].lower() in "aeiou" else "a"
-    return f"{article} {name} of {len(thing)}" if isinstance(thing, (tuple, list)) else f"{article} {name}"
-
-
-def at(where):
-    """Where the first True is, in words; nothing for a tensor without dimensions, which has one place."""
-    return f" at {place(where)}" if where.dim() else ""
+    library, name = type(thing).__module__.partition(".")[0], type(thing).__name__
+    name = f"numpy.{name}" if library == "numpy" else name
+    size = f" of {len(thing)}" if isinstance(thing, (tuple, list)) else ""
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{size}"
 
 
 def place(where):
+    """The indices of the first True."""
     return where.nonzero()[0].tolist()
 
 
 def in_words(names, case):
-    """A call's arguments in a few words each: a tensor by its shape."""
+    """A call's arguments in a few words each: a tensor by its shape, a number or a dictionary as it is."""
     return ", ".join(f"{name} {argument_in_words(value)}" for name, value in zip(names, case, strict=True))
 
 
 def argument_in_words(value):
     if isinstance(value, torch.Tensor):
         return f"of shape {tuple(value.shape)}"
-    if isinstance(value, torch.nn.Module):
-        return f"a {type(value).__name__}"
-    if isinstance(value, torch.Generator):
-        return "a generator"
-    if callable(value):
-        return "a function"
-    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else f"= {value!r}"
+    by_kind = isinstance(value, (list, tuple, torch.Generator)) or callable(value)
+    return kind(value) if by_kind else f"= {value!r}"

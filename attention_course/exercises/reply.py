@@ -6,8 +6,7 @@ from typing import NamedTuple
 class Reply(NamedTuple):
     """What a check says. `right` is True, False, or None for an exercise that was not attempted yet.
 
-    hints: from gentle to plain. The text includes the first of them, as many as `shown`. A notebook shows the others
-    folded, each inside the one before.
+    hints: from gentle to plain. The text includes the first `shown` of them, and the others are folded under it.
     """
 
     right: bool | None
@@ -19,16 +18,12 @@ class Reply(NamedTuple):
         return self.text
 
     def _repr_markdown_(self):
-        return self.text + folded(self.hints, self.shown)
-
-
-def folded(hints, shown):
-    """The hints that aren't shown yet, in Markdown: a click opens the next, in which the one after is folded."""
-    folds = ""
-    for number in range(len(hints), shown, -1):
-        summary = f"<summary>Hint {number} of {len(hints)}</summary>"
-        folds = f"\n\n<details>{summary}\n\n{hints[number - 1]}{folds}\n\n</details>"
-    return folds
+        """A click opens the next hint, in which the one after is folded."""
+        folds = ""
+        for number in range(len(self.hints), self.shown, -1):
+            summary = f"<summary>Hint {number} of {len(self.hints)}</summary>"
+            folds = f"\n\n<details>{summary}\n\n{self.hints[number - 1]}{folds}\n\n</details>"
+        return self.text + folds
 
 
 class Progress:

@@ -2,23 +2,20 @@
 
 import gc
 import html
-import re
-from contextlib import suppress
 
 import ipywidgets as widgets
 
 from attention_helpers import plots
 from attention_helpers.seeded import seeded
 
-from ..any_layer.calling import Unsuited, learners_code
-from ..any_layer.inspection import look_at, try_out
+from ..any_layer.calling import Taking, Unsuited, learners_code
+from ..any_layer.inspection import look_at
 from ..any_layer.signature import kinds_of, name_of, with_sizes
 from ..any_layer.verdicts import headline
 from .base import MESSAGE, PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider, stops
 from .layer_picture import MOST_MAPS, influence, maps_and_context, refusal, result, verdict_list
 from .svg import below, live
 
-LAST = {}  # (class name, tokens): what was shown last, for when the class fails as its cell runs again
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
 SLIDERS = {
     "d_out": (4, 1, 24, "The width of what comes out"),
@@ -39,7 +36,7 @@ class LayerExplorer(SentenceExplorer):
     or with other tensors in a tuple, list or dict. sentence: a Sentence of 2 to 8 tokens; its width is d_in. Arrays: a
     LayerState; None until the class has run without an error. Verdicts are for eval mode, unless they say otherwise.
     Errors: as in Explorer; TypeError for an argument that the class doesn't take, or that it needs and we can't guess.
-    If the class itself fails, the explorer shows the line, and the last picture of a class with its name stays.
+    If the class itself fails, the explorer shows the line.
     """
 
     began = ""  # why the first state isn't the one that the class would have had
@@ -77,32 +74,24 @@ class LayerExplorer(SentenceExplorer):
     def find_first_state(self, name, controls):
         """Start with a number of heads that fits, if any: the default or two, but at most half as many as the width.
 
-        Heads of width 1 would hide faults, because there each scale is right. If that number doesn't fit, we try one;
-        or three, if one hides a fault.
+        Heads of width 1 would hide faults, because there each scale is right. If that number doesn't fit, we try three
+        and one, which hides what only several heads do wrong.
         """
-        wanted, why, fits = controls[name].value, None, []  # of these: is it without a fault, and the number
+        wanted, refused = controls[name].value, {}
         half = min([controls[each].value for each in self.named("d_out")] or [self.embeddings.shape[1]]) // 2
         narrow = wanted > half > 0 and not self.named("head_dim")
         tried = [n for n in range(half, 1, -1) if half * 2 % n == 0] if narrow else []
-        for num_heads in dict.fromkeys([*tried, wanted, 1, 3]):
+        for num_heads in [*tried, wanted, 3, 1]:
             controls[name].value = num_heads
-            values = {name: control.value for name, control in controls.items()}
-            refused = self.refused(values)
-            if not refused and (num_heads in tried or not why):
+            try:
+                Taking(self.layer_of(**{key: control.value for key, control in controls.items()})[0], self.embeddings)
+            except ValueError as error:
+                refused[num_heads] = error
+            else:
+                why = refused.get(wanted)
+                self.began = f"{name}={wanted} doesn't fit, so we begin with {num_heads}: {why}" if why else ""
                 return
-            why = why or (refused if num_heads == wanted else None)
-            with suppress(ValueError):
-                verdicts = self.compute(**values).verdicts.values()
-                fits.append(("✗" not in {verdict.sign for verdict in verdicts}, num_heads))
-        controls[name].value = min(fits, default=(False, wanted))[1]
-        self.began = f"{name}={wanted} doesn't fit, so we begin with {controls[name].value}: {why}" if fits else ""
-
-    def refused(self, values):
-        """The error that the class raises for the controls' values, or its layer for the sentence; None if neither."""
-        try:
-            try_out(self.layer_of(**values)[0], self.embeddings, values["seed"])
-        except ValueError as error:
-            return error
+        controls[name].value = wanted
 
     def layer_of(self, training, seed, **values):
         """The layer that the class makes from the controls' values, and what its constructor printed."""
@@ -114,27 +103,9 @@ class LayerExplorer(SentenceExplorer):
         return layer, printed.getvalue()
 
     def compute(self, **values):
-        try:
-            layer, printed = self.layer_of(**values)
-            state = look_at(layer, self.embeddings, values["seed"], values["training"])
-        except Unsuited:
-            raise
-        except ValueError as error:
-            raise ValueError(f"{self.what_fits(values)}{error}") from error
-        verdicts = {topic: naming(said, self.tokens) for topic, said in state.verdicts.items()}
-        return state._replace(verdicts=verdicts, printed=printed + state.printed)
-
-    def what_fits(self, values):
-        """For a size that was moved where the class fails: the nearest values below and above with which it runs."""
-        before = getattr(self, "_shown", values)
-        for name in [name for name in self.named(*SLIDERS) if values[name] != before[name]]:
-            value, control = values[name], self.controls[name]
-            sides = range(value - 1, control.min - 1, -1), range(value + 1, control.max + 1)
-            fits = [next((n for n in side if not self.refused(values | {name: n})), None) for side in sides]
-            fits = [str(n) for n in fits if n is not None]
-            if fits:
-                return f"{name}={value} doesn't fit, but {' and '.join(fits)} {'do' if len(fits) > 1 else 'does'}: "
-        return ""
+        layer, printed = self.layer_of(**values)
+        state = look_at(layer, self.embeddings, values["seed"], values["training"], self.tokens)
+        return state._replace(printed=printed + state.printed)
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
@@ -146,10 +117,8 @@ class LayerExplorer(SentenceExplorer):
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
         maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
-        shapes = f"{state.given} in, {state.returned} out, {state.parameters} parameters"
-        summary = html.escape("; ".join(filter(None, [shapes, state.ignored])))
         trace = html.escape(state.operations)
-        table = {"layer": Markup(f"<details><summary>{summary}</summary>{maps}<pre>{trace}</pre></details>")}
+        table = {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
         if state.printed:
             look = "white-space:pre-wrap;overflow-wrap:anywhere;max-height:12em;overflow:auto"
             table["printed"] = Markup(f'<pre style="{look}">{html.escape(state.printed)}</pre>')
@@ -164,38 +133,19 @@ class LayerExplorer(SentenceExplorer):
         moved = "" if state.random else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."
         return f"{self.headline(state)}. {said} {maps_in_words(state)}. {maps}{moved}"
 
-    def _draw(self, arrays):
-        super()._draw(arrays)
-        LAST[name_of(self.attention), *self.tokens] = arrays
-
     def _begin(self):
-        """Show the first state; if the class fails, its line, over the last picture of a class with that name."""
-        name = name_of(self.attention)
+        """Show the first state; if the class fails, its line."""
         try:
             super()._begin()
             self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
             gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
-            if last := LAST.get((name, *self.tokens)):
-                self._draw(last)
-                self.said = f"The last picture, from before {name} failed"
-            else:
-                self.arrays, self.alt, self.readout, self.said = None, str(error), "", f"{name} has no picture yet"
-                self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
+            self.arrays, self.alt, self.readout = None, str(error), ""
+            self.said = f"{name_of(self.attention)} has no picture yet"
+            self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
             self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
             fix = "" if isinstance(error, Unsuited) else ". Fix it, and run the cell again"
             self._refuse(ValueError(f"{str(error).rstrip('.')}{fix}"))
-
-
-def naming(verdict, tokens):
-    """A Verdict with the words of the rows and tokens that it mentions: "token 1" becomes "“journey” (token 1)"."""
-
-    def named(found):
-        places = [int(place) for place in re.findall(r"\d+", found[0])]
-        words = ", ".join(f"“{tokens[place]}”" for place in places if place < len(tokens))
-        return f"{words} ({found[0].lower()})" if max(places) < len(tokens) else found[0]
-
-    return verdict._make(re.sub(r"\b(?:[Rr]ow|tokens?) \d+(?:(?:, | and )\d+)*\b", named, words) for words in verdict)
 
 
 def maps_in_words(state):

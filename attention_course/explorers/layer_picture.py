@@ -8,7 +8,7 @@ import torch
 from attention_helpers.plots import ABOVE
 
 from .ink import largest
-from .svg import BOTTOM, LEFT, SMALL, TOP, Drawing, beside, line, tag, text
+from .svg import BOTTOM, LEFT, TOP, Drawing, beside, line, tag, text
 from .svg_maps import head_maps, influence_map, strip
 
 MOST_MAPS = 12
@@ -35,17 +35,10 @@ def verdict_list(verdicts):
 
 
 def in_lines(lines, bold, x, y):
-    """Lines of text, the first `bold` letters bold, and what's between backticks as code."""
-    parts, code = [], False
-    for n, words in enumerate(lines):
-        words, inside = html.escape(words[0 if n else bold :]), ""
-        if not n:
-            inside = tag("tspan", html.escape(lines[0][:bold]), font_weight="bold")
-        for k, piece in enumerate(words.split("`")):
-            code = code != (k > 0)
-            inside += tag("tspan", piece, font_family="monospace", font_size=SMALL) if code else piece
-        parts.append(tag("text", inside, x=x, y=y + PITCH * n, font_size=12))
-    return "".join(parts)
+    """Lines of text, the first `bold` letters bold."""
+    first, *others = map(html.escape, [lines[0][bold:], *lines[1:]])
+    first = tag("tspan", html.escape(lines[0][:bold]), font_weight="bold") + first
+    return "".join(tag("text", words, x=x, y=y + PITCH * n, font_size=12) for n, words in enumerate([first, *others]))
 
 
 def maps_and_context(state, tokens):
@@ -53,8 +46,8 @@ def maps_and_context(state, tokens):
     maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
     context, width = [], WIDTH
     if state.owners and not is_joined(state):
-        room, width = {"width": WIDTH - ROOM - 14, "height": SIDE, "beside": False}, ROOM
-        drawn = strip(state.context, tokens, state.owners, "context, by head", **room)
+        width, title = ROOM, "context, by head"
+        drawn = strip(state.context, tokens, state.owners, title, WIDTH - ROOM - 14, SIDE, beside=False)
         context.append(with_nan(drawn, state.context, 0, SIDE))
     if not len(maps):
         return Drawing(text(width / 2, height / 2, "no attention map was found", size=14), width, height)

@@ -1,4 +1,4 @@
-"""What the notebook ships for the learner to complete or fix, and whether an answer is still just that."""
+"""Exercises as source code: what a notebook ships to complete or fix, and known mistakes."""
 
 import inspect
 import re
@@ -16,6 +16,19 @@ def stub_of(function):
     head = re.match(r"def .*?:\n", textwrap.dedent(inspect.getsource(function)), flags=re.S).group()
     doc = textwrap.indent(f'"""{inspect.getdoc(function)}"""', "    ")
     return f"{head}{doc}\n    ...  # your code"
+
+
+def edited(solution, old, new):
+    """The solution, a function or class, with `old` replaced by `new` everywhere in its source.
+
+    Errors: ValueError if `old` isn't in the source.
+    """
+    source = textwrap.dedent(inspect.getsource(solution))
+    if old not in source:
+        raise ValueError(f"old must be in the source of {solution.__name__}, got {old!r}")
+    names = dict(vars(inspect.getmodule(solution)))
+    exec(source.replace(old, new), names)
+    return names[solution.__name__]
 
 
 def compiled(text, name):
