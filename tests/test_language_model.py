@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import (
-    look_without_path,
-    loss,
     mean_contexts,
     weight_at,
 )
@@ -58,29 +56,6 @@ def test_mean_ablation_puts_the_heads_mean_at_every_position(model, token_ids):
     torch.testing.assert_close(means[1, 2], before[:, :, 2].flatten(0, 1).mean(dim=0))
     torch.testing.assert_close(after[:, :, 2], means[1, 2].expand(2, 9, HEAD_DIM))
     assert after[:, :, [0, 1, 3]].equal(before[:, :, [0, 1, 3]])
-
-
-@pytest.mark.parametrize("to", ["queries", "keys", "values"])
-def test_a_cut_path_hides_what_a_head_writes_from_one_side_of_the_later_layer(model, token_ids, to):
-    inputs, matrix = [], {"queries": "W_query", "keys": "W_key", "values": "W_value"}[to]
-    block, first = model.blocks[1], model.blocks[0].attention
-    hooks = [
-        getattr(block.attention, matrix).register_forward_pre_hook(lambda _, seen: inputs.append(seen[0])),
-        block.register_forward_pre_hook(lambda _, seen: inputs.append(seen[0])),
-        first.out_proj.register_forward_pre_hook(lambda _, seen: inputs.append(seen[0])),
-    ]
-    whole = model.look(token_ids)
-    context, x, _ = inputs
-    inputs.clear()
-    cut = look_without_path(model, token_ids, (0, 1), to)
-    for hook in hooks:
-        hook.remove()
-    columns = slice(HEAD_DIM, 2 * HEAD_DIM)
-    written = context[..., columns] @ first.out_proj.weight[:, columns].T
-    torch.testing.assert_close(inputs[-1], block.norm_1(x - written), atol=1e-4, rtol=1e-4)
-    assert max_difference(cut.maps[:, 0], whole.maps[:, 0]) < 1e-6
-    assert (max_difference(cut.maps[:, 1], whole.maps[:, 1]) > 1e-3) == (to != "values")
-    assert max_difference(cut.logits, whole.logits) > 1e-2
 
 
 def test_look_gives_the_same_logits_and_every_heads_map(model, token_ids):
@@ -136,7 +111,7 @@ REFUSED = [
     (lambda m: m(ONE, [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
     (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
     (lambda m: generate(m, "the", 2, temperature=-1), ValueError, "temperature must be at least 0, got -1"),
-    (lambda m: look_without_path(m, ONE, (0, 1), "key"), ValueError, "to must be 'queries', .* got 'key'"),
+    (lambda m: weight_at(torch.ones(3, 3), 3), ValueError, "start and distance must be below 3"),
 ]
 
 
@@ -161,12 +136,6 @@ def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(tensors, 
     fields = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_bos_token": True}
     model = load_model(write_gguf(tmp_path / "opened.gguf", CONFIG, tensors, fields), tmp_path)
     assert model.words(model.encode("the the")[0]) == [CONTROL[1], "the", " the"]
-
-
-def test_loss_is_the_mean_over_the_tokens_that_were_asked_for(model, token_ids):
-    shares = model(token_ids, [(0, 1)]).log_softmax(dim=-1)
-    rows = [-shares[b, t - 1, token_ids[b, t]].item() for b in range(2) for t in range(6, 9)]
-    assert loss(model, token_ids, 6, ablate=[(0, 1)]) == pytest.approx(sum(rows) / 6, rel=1e-4)
 
 
 def test_a_matrix_that_embeds_and_reads_out_is_one_parameter(model, tensors):

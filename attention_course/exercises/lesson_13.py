@@ -1,4 +1,4 @@
-"""Exercises of notebook 13: scores for the roles of heads, an ablation, and grouped heads by hand."""
+"""Exercises of notebook 13: grouped heads with a cache, the score of induction heads, and an ablation."""
 # After a change: make exercises, then make refresh NOTEBOOK=13
 
 import torch
@@ -6,9 +6,73 @@ import torch
 from .base import Exercise, Progress, normal
 
 
-def previous_token_scores(maps):
-    """Each head's mean weight on the token before, (num_layers, num_heads)."""
-    return maps.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
+def grouped_context(queries, keys, values):
+    """queries (num_heads, num_new, head_dim), keys and values (num_kv_heads, num_tokens, head_dim)."""
+    group, past = len(queries) // len(keys), keys.shape[1] - queries.shape[1]
+    keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)
+    scores = queries @ keys.mT / queries.shape[2] ** 0.5  # (num_heads, num_new, num_tokens)
+    future = torch.ones(scores.shape[1:], dtype=torch.bool).triu(past + 1)
+    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=2) @ values
+
+
+grouped = Exercise(
+    name="grouped",
+    title="Nine heads, three keys",
+    prompt="Neighbouring query heads share a KV head: of 9, for example, the first three share the first of 3. "
+    "`queries` belong to the last num_new of num_tokens tokens, `keys` and `values` to all of them, as with a cache, "
+    "and all are rotated already. Return the context of causal attention, (num_heads, num_new, head_dim).",
+    solution=grouped_context,
+    cases=lambda g: [
+        normal(g, (heads, new, width), (shared, n, width), (shared, n, width))
+        for heads, shared, new, n, width in ((9, 3, 5, 5, 4), (4, 2, 1, 3, 6), (6, 2, 3, 7, 2), (8, 4, 2, 6, 3))
+    ],
+    mistakes={
+        ("deals the KV heads out in turn", "repeat_interleave(group, dim=0)", "repeat(group, 1, 1)"): """
+            Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
+        ("shares keys, deals out values", "values.repeat_interleave(group, dim=0)", "values.repeat(group, 1, 1)"): """
+            Your weights are right, but your query heads use the values of KV heads 0, 1, 2, 0, 1, 2, in turn. Whose
+            values belong to these keys?""",
+        ("gives all the first KV head", "repeat_interleave(group, dim=0)", "narrow(0, 0, 1)"): """
+            All your query heads use KV head 0. Which one belongs to the second group?""",
+        ("averages the KV heads", "repeat_interleave(group, dim=0)", "mean(dim=0, keepdim=True)"): """
+            You average all KV heads. How many of them should a single query head use?""",
+        (
+            "divides by the number of KV heads",
+            "keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)",
+            "keys, values = (part[torch.arange(len(queries)) // len(part)] for part in (keys, values))",
+        ): """
+            You divide a query head's number by the number of KV heads. How many query heads share one of them?""",
+        (
+            "counts the groups from the end",
+            "repeat_interleave(group, dim=0)",
+            "repeat_interleave(group, dim=0).flip(0)",
+        ): """
+            Your first group of query heads uses the last KV head. In which order do the groups come?""",
+        ("takes the queries for the first tokens", "triu(past + 1)", "triu(1)"): """
+            Your queries see too little, as if they belonged to the first tokens. How many tokens came before the first
+            query's own?""",
+        ("hides its own token", "triu(past + 1)", "triu(past)"): """
+            You hide each query's own token. Which tokens are later than it?""",
+        ("shows the future", "scores.masked_fill(future, -torch.inf)", "scores"): """
+            Your tokens read the future. Which scores should softmax never see?""",
+        ("scales by all heads' width", "queries.shape[2] ** 0.5", "(len(queries) * queries.shape[2]) ** 0.5"): """
+            You scale by the width of all heads together. How wide are the two vectors in a single dot product?""",
+        ("forgets to scale", " / queries.shape[2] ** 0.5", ""): """
+            The heads are shared correctly, but your softmax is too sharp. What happens to the scores before
+            softmax?""",
+        ("takes the softmax over the queries", "dim=2", "dim=1"): """
+            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
+    },
+    hints=[
+        "First give each query head its own copy of the keys and values. After that, it's attention as you know it.",
+        "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = len(queries) // len(keys).",
+        "Query i belongs to token past + i, with past = num_tokens - num_new. So the mask is "
+        "`torch.ones(num_new, num_tokens, dtype=torch.bool).triu(past + 1)`.",
+    ],
+    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The mask's diagonal "
+    "moves right by the tokens that came before, because the first query is that much later than the first key.",
+    moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
+)
 
 
 def drawn_maps(generator, lengths=(6, 2, 9)):
@@ -16,46 +80,6 @@ def drawn_maps(generator, lengths=(6, 2, 9)):
     sizes = zip(((3, 4), (1, 2), (2, 3)), lengths, strict=True)
     scores = [2 * torch.randn(*heads, n, n, generator=generator) for heads, n in sizes]
     return [s.masked_fill(torch.ones(s.shape[-2:]).triu(1).bool(), -torch.inf).softmax(dim=-1) for s in scores]
-
-
-previous_token = Exercise(
-    name="previous_token",
-    title="Who reads the token before?",
-    prompt="`maps` holds all heads' weights for one text, (num_layers, num_heads, num_tokens, num_tokens). Return "
-    "each head's mean weight on the token just before, (num_layers, num_heads). The first token doesn't count.",
-    solution=previous_token_scores,
-    cases=lambda generator: [(maps,) for maps in drawn_maps(generator)],
-    mistakes={
-        ("counts the first token", ".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): """
-            You divide by the number of all tokens, so a head that always reads the token before wouldn't score 1. How
-            many tokens have a token before them?""",
-        ("takes the token itself", "diagonal(-1", "diagonal(0"): """
-            You took the diagonal, which is what each token gives to itself. In which column is the token before?""",
-        ("takes the token after", "diagonal(-1", "diagonal(1"): """
-            Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. On which
-            side of it is the past?""",
-        ("adds up", ".mean(", ".sum("): """
-            You add up the weights, so a longer text scores more. What would make two texts comparable?""",
-        ("takes the largest", ".mean(", ".amax("): """
-            You take the largest weight, so a single token that happens to look back is enough for a high score. What
-            would count all tokens alike?""",
-        ("mixes the heads", ".mean(dim=-1)", ".mean(dim=(0, 1))"): """
-            You average over layers and heads, which leaves one number per token. Which dimension should disappear, and
-            which two should stay?""",
-        ("takes the first column", "maps.diagonal(-1, dim1=-2, dim2=-1)", "maps[..., 1:, 0]"): """
-            You score the weight on the first token, which is column 0 in every row. Which column holds the token before
-            token t?""",
-    },
-    hints=[
-        "For token 5 the weight is in row 5, column 4. Where in a map are the weights for all tokens?",
-        "They're the diagonal just below the main one. `maps.diagonal(offset, dim1=-2, dim2=-1)` returns a diagonal.",
-        "`maps.diagonal(-1, dim1=-2, dim2=-1)` is (num_layers, num_heads, num_tokens - 1). Average over its last "
-        "dimension.",
-    ],
-    why="Row t, column t - 1 is one step below the diagonal, and there are num_tokens - 1 such positions. `diagonal` "
-    "puts them in the last dimension, so the mean leaves one number per head.",
-    moral="A head that does nothing else would score 1.",
-)
 
 
 def induction_scores(maps, period):
@@ -68,8 +92,8 @@ induction = Exercise(
     name="induction",
     title="The induction score",
     prompt="A text consists of `period` tokens and then the same ones again. In its second half, an induction head "
-    "reads the token that came next the first time. Return each head's mean weight on it, (num_layers, num_heads), "
-    "averaged over the tokens of the second half.",
+    "reads the token that came next the first time. Return each head's mean weight on it in the second half, "
+    "(num_layers, num_heads).",
     solution=induction_scores,
     cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in drawn_maps(generator, lengths=(6, 4, 10))],
     mistakes={
@@ -100,68 +124,6 @@ induction = Exercise(
     why="What followed a token one period ago is period - 1 tokens back. That diagonal also has an entry for the last "
     "token of the first half, which hasn't seen anything twice, so we leave it out.",
     moral="On random tokens, nothing else can predict the second half.",
-)
-
-
-def grouped_weights(queries, keys):
-    """Causal weights, (num_heads, num_tokens, num_tokens)."""
-    num_heads, num_tokens, head_dim = queries.shape
-    shared = keys.repeat_interleave(num_heads // len(keys), dim=0)  # (num_heads, num_tokens, head_dim)
-    scores = queries @ shared.transpose(1, 2) / head_dim**0.5
-    future = torch.ones(num_tokens, num_tokens, dtype=torch.bool).triu(1)
-    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
-
-
-shared_keys = Exercise(
-    name="shared_keys",
-    title="Grouped heads by hand",
-    prompt="`queries` are (num_heads, num_tokens, head_dim), and `keys` are (num_kv_heads, num_tokens, head_dim); RoPE "
-    "has already rotated both. Neighbouring query heads share a KV head: with 9 and 3, for example, query heads 0 to 2 "
-    "use KV head 0. Return the causal weights, (num_heads, num_tokens, num_tokens).",
-    solution=grouped_weights,
-    cases=lambda g: [
-        normal(g, (heads, n, width), (keys, n, width))
-        for heads, keys, n, width in ((9, 3, 5, 4), (4, 2, 3, 6), (6, 2, 4, 2), (8, 4, 6, 3))
-    ],
-    rows_sum_to_one=True,
-    mistakes={
-        (
-            "deals the key heads out in turn",
-            "repeat_interleave(num_heads // len(keys), dim=0)",
-            "repeat(num_heads // len(keys), 1, 1)",
-        ): """
-            Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
-        ("gives all the first key head", "keys.repeat_interleave(num_heads // len(keys), dim=0)", "keys[:1]"): """
-            All your query heads use KV head 0. Which one belongs to the second group?""",
-        ("takes the mean of the key heads", "keys.repeat", "keys.mean(dim=0, keepdim=True).expand_as(keys).repeat"): """
-            You average all KV heads. How many of them should a single query head use?""",
-        (
-            "divides by the number of KV heads",
-            "keys.repeat_interleave(num_heads // len(keys), dim=0)",
-            "keys[torch.arange(num_heads) // len(keys)]",
-        ): """
-            You divide a query head's number by the number of KV heads. How many query heads share one of them?""",
-        ("counts the groups from the end", "keys.repeat", "keys.flip(0).repeat"): """
-            Your first group of query heads uses the last KV head. In which order do the groups come?""",
-        ("scales by all heads' width", "head_dim**0.5", "(num_heads * head_dim) ** 0.5"): """
-            You scale by the width of all heads together. How wide are the two vectors in a single dot product?""",
-        ("forgets to scale", " / head_dim**0.5", ""): """
-            The heads are shared correctly, but your softmax is too sharp. What happens to the scores before
-            softmax?""",
-        ("takes the softmax over the queries", "dim=-1", "dim=1"): """
-            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
-        ("shows the future", "scores.masked_fill(future, -torch.inf)", "scores"): """
-            Your tokens read the future. Which scores should softmax never see?""",
-    },
-    hints=[
-        "First give each query head its own copy of the keys. After that, it's attention as you know it.",
-        "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = num_heads // num_kv_heads.",
-        "The scores are `queries @ shared.transpose(1, 2) / head_dim**0.5`. Put -inf above the diagonal, and apply "
-        "softmax over the last dimension.",
-    ],
-    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The rest is "
-    "attention as before, because sharing saves memory for keys and values, but no work on the scores.",
-    moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
 )
 
 
@@ -223,5 +185,5 @@ ablating = Exercise(
 )
 
 
-EXERCISES = [induction, ablating, previous_token, shared_keys]
+EXERCISES = [grouped, induction, ablating]
 progress = Progress(EXERCISES)

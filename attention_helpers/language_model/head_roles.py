@@ -1,12 +1,10 @@
-"""Find out what a language model's heads do: repeated texts, scores for each role, ablation, and path patching."""
+"""Find out what a language model's heads do: repeated texts, scores for each role, and mean contexts."""
 
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional as F
 
 from ..checks import check_size, check_tensor
-from .model import ModelOutput
 
 ORDINARY = 256  # token ids below this are bytes and control tokens, rare in texts
 
@@ -81,17 +79,6 @@ def find_roles(model, num_tokens=32, texts=4, seed=0):
     ]
 
 
-def loss(model, token_ids, start=1, ablate=()):
-    """The model's cross-entropy on a text: the mean of -log(probability) over its tokens from `start` on, in nats.
-
-    token_ids: (b, num_tokens). Errors: as in the model; ValueError unless start is between 1 and the last token.
-    """
-    if not 1 <= check_size("start", start) < token_ids.shape[1]:
-        raise ValueError(f"start must be from 1 to {token_ids.shape[1] - 1}, got {start}")
-    logits = model(token_ids, ablate)[:, start - 1 : -1]  # each token is predicted from those before it
-    return F.cross_entropy(logits.flatten(0, 1), token_ids[:, start:].flatten()).item()
-
-
 def mean_contexts(model, token_ids):
     """Each head's context vector, averaged over texts (b, num_tokens) and positions: (num_layers, num_heads, head_dim).
 
@@ -108,29 +95,3 @@ def mean_contexts(model, token_ids):
         for hook in hooks:
             hook.remove()
     return torch.stack(seen).unflatten(-1, (model.config.num_heads, -1))
-
-
-def look_without_path(model, token_ids, head, to="keys"):
-    """A ModelOutput, computed as if one head's output never reached the later layers' keys (or queries, or values).
-
-    Those are made from the residual stream minus what the head wrote; everything else still sees it.
-    head: (layer, head). Errors: as in the model; ValueError unless `to` is one of the three.
-    Source: path patching as in Wang et al. 2022, "Interpretability in the Wild" (arXiv 2211.00593),
-    but with zero in place of another text's activations; the paths: Elhage et al. 2021, "A
-    Mathematical Framework for Transformer Circuits".
-    """
-    if to not in (sides := ["queries", "keys", "values"]):
-        raise ValueError(f"to must be 'queries', 'keys' or 'values', got {to!r}")
-    [layer] = [n for n, heads in enumerate(model.ablated_heads([head])) if heads]
-    x, written, maps = model.embedded(token_ids), 0.0, []
-    for n, block in enumerate(model.blocks):
-        projected = dict(zip(sides, block.attention.project(block.norm_1(x)), strict=True))
-        projected[to] = block.attention.project(block.norm_1(x - written))[sides.index(to)]
-        steps = block.attention.attend(**projected)
-        added = block.written(steps.context)  # (b, num_tokens, d_model)
-        if n == layer:
-            written = added - block.written(steps.context, {head[1]: 0.0})
-        x = x + added
-        x = x + block.mlp(block.norm_2(x))
-        maps.append(steps.weights)
-    return ModelOutput(model.output_layer(model.norm(x)), torch.stack(maps, dim=1))

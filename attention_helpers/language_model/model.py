@@ -213,16 +213,6 @@ def load_model(path=None, folder=None):
     return model.requires_grad_(False).eval()
 
 
-def next_tokens(model, text, count=5, ablate=()):
-    """The `count` most likely tokens after a text, each with its probability, most likely first.
-
-    Errors: as in the model.
-    """
-    shares = model(model.encode(text), ablate)[0, -1].softmax(dim=-1)  # (vocab_size,)
-    best = shares.topk(min(check_size("count", count), len(shares)))
-    return list(zip(model.words(best.indices), best.values.tolist(), strict=True))
-
-
 def choose(logits, temperature=0.0, top_k=None, generator=None):
     """The id of the next token, a whole number, from logits (vocab_size,).
 
