@@ -57,6 +57,8 @@ def with_figure(cell):
     for output in cell.get("outputs", []):
         if image := output.get("metadata", {}).get(PNG):
             cell["metadata"]["mystnb"] = {"image": {"alt": image["alt"], "width": f"{image['width']}px"}}
+        elif said := re.search(r'aria-label="(.*?)"', "".join(output.get("data", {}).get(SVG, ""))):
+            cell["metadata"]["mystnb"] = {"image": {"alt": html.unescape(said[1])}}
     return cell
 
 
@@ -70,9 +72,9 @@ def folded(cell):
 def explorer_of(cell, cells):
     """The codes that make a cell's explorer, and its kind; None if it has no explorer."""
     pictures = [output["data"] for output in cell.get("outputs", []) if SVG in output.get("data", {})]
-    if not pictures:
+    kind, _, live = "".join(part for data in pictures for part in data["text/plain"]).partition(": run this cell")
+    if not live:
         return None
-    kind = "".join(pictures[0]["text/plain"]).split(":")[0]
     return (PLAYGROUND if kind == "Playground" else code_for("".join(cell["source"]), cells)), kind
 
 
