@@ -51,7 +51,7 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     assert numbers(e.alt) == near([num_tokens, num_heads, num_kv_heads, processes], sizes, busy)
     total = size_in_words(round(sum(held)))
     if processes == 1:
-        check_claim(e.said, f"One machine … {total}" + (", more … 80 GB has." if sum(held) > 80e9 else "."))
+        check_claim(e.said, f"One process … {total}" + (", more … 80 GB has." if sum(held) > 80e9 else "."))
     else:
         check_claim(e.said, f"By … over {processes}… each holds {total} and sends {size_in_words(state.sent)}.")
     assert numbers(readouts(e)["computes"]) == near(sorted({min(busy), max(busy)}))

@@ -165,7 +165,7 @@ CLAIMS = {
         ),
     ],
     "MachinesExplorer": [
-        ({}, "said", "One machine alone holds 108.5 GB, more than a GPU with 80 GB has."),
+        ({}, "said", "One process alone holds 108.5 GB, more than a GPU with 80 GB has."),
         (OVER_8, "said", "By heads over 8: each holds 597.7 MB and sends 469.8 MB."),
         (OVER_8, "sends", "2 × 7/8 × 32,768 × 32 × 128 × 2 bytes = 469.8 MB"),
         (OVER_8, "note", "There are fewer KV heads than processes, so 2 processes hold the same one."),
