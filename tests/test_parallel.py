@@ -53,7 +53,7 @@ def drawn(page, seed, processes):
     heads = kv_heads * (1 + seed)
     torch.manual_seed(seed)
     d_in, head_dim = chance.randint(1, 6), chance.randint(1, 4)
-    return page["ParallelAttention"](d_in, chance.randint(1, 6), heads, kv_heads, head_dim), torch.randn(n, d_in)
+    return page["ParallelAttention"](d_in, 2 * heads, heads, kv_heads, head_dim), torch.randn(n, d_in)
 
 
 def alone(layer, x):
