@@ -29,8 +29,7 @@ from attention_helpers import (
 from attention_helpers.modern.layers import ModernAttention
 from attention_helpers.modern.parts import repeat_kv
 from attention_helpers.modern.positions import rope_frequencies, rotate
-from attention_helpers.parallel.heads import fewer_heads
-from attention_helpers.parallel.ring import own_tokens, zigzag
+from attention_helpers.parallel.count import bytes_held
 from attention_helpers.training import rotary
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
@@ -141,10 +140,8 @@ TRAINING = [
     (lambda: rotary.trained("learned"), ValueError, "positions", "got 'learned'", "one of rotary, none"),
     (lambda: rotary.trained()(torch.tensor([[48]])), ValueError, "x must", "got 48", "token ids from 0 to 47"),
 ]
-SIX = MultiHeadAttention(6, 12, 4, 0.0, 6)
 PARALLEL = [
-    (lambda: fewer_heads(SIX, 4), ValueError, "processes", "got 4", "divide num_heads=6"),
-    (lambda: own_tokens(ones(1, 6, 2), 0, 2, zigzag), ValueError, "x must", "got 6", "4 equal chunks"),
+    (lambda: bytes_held("rows", 1, 1, 1, 1), ValueError, "split", "got 'rows'", "'heads' or 'tokens'"),
 ]
 AX = plots.new_figure()[1][0]
 PICTURES = [

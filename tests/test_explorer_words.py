@@ -76,7 +76,7 @@ CLAIMS = {
         ({}, "note", "first tokens does nothing …: without a window, every token is kept."),
     ],
     "MachinesExplorer": [
-        ({}, "said", "One machine alone holds 108.5 GB, more than a GPU with 80 GB has."),
+        ({}, "said", "One process alone holds 108.5 GB, more than a GPU with 80 GB has."),
         (OVER_8, "said", "By heads over 8: each holds 597.7 MB and sends 469.8 MB."),
         (OVER_8, "note", "There are fewer KV heads than processes, so 2 processes hold the same one."),
         (OVER_2, "said", "By tokens over 2: each holds 1.2 GB and sends 33.6 MB."),

@@ -1,88 +1,96 @@
-"""One layer over several processes: the same numbers as in one, and the bytes that the formulas say."""
+"""One layer over several processes: notebook 14's class computes what one process computes, and its bytes are right."""
 
 import random
-from functools import partial
 
 import pytest
 import torch
+from course import LESSONS, code_cells, read
 from parallel_jobs import written_by_sum
+from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from attention_helpers import MultiHeadAttention
-from attention_helpers.parallel.count import bytes_sent, bytes_written
+from attention_course.exercises import lesson_14
+from attention_helpers.fast.costs import peak_bytes
+from attention_helpers.parallel.chunks import pairs, straight, zigzag
+from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
 from attention_helpers.parallel.crew import Crew
-from attention_helpers.parallel.heads import by_hand, by_torch, part_of
-from attention_helpers.parallel.ring import by_tokens, own_tokens, pairs, straight, zigzag
-from attention_helpers.parallel.trial import outcome
-from attention_helpers.seeded import seeded
 
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+JOBS = """
+def by_heads(layer, x):
+    before = bytes_written()
+    part = layer.part(distributed.get_rank(), distributed.get_world_size())
+    return part.by_heads(x).detach(), (bytes_written() or 0) - (before or 0)
+
+@torch.no_grad()
+def by_tokens(layer, x):
+    before, own = bytes_written(), x.chunk(distributed.get_world_size())[distributed.get_rank()]
+    return layer.by_tokens(own), (bytes_written() or 0) - (before or 0)
+"""
 slow = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=[2, *(pytest.param(n, marks=slow) for n in (3,))])
+@pytest.fixture(scope="module", params=[2, *(pytest.param(n, marks=slow) for n in (1, 3, 4))])
 def crew(request):
     crew = Crew(request.param)
     yield crew
     crew.close()
 
 
-def drawn(seed, processes, dtype):
-    """A layer and a batch of random sizes that processes can share, by heads and by tokens."""
+@pytest.fixture(scope="module")
+def page():
+    """What notebook 14's cells `block`, `tiles` and `split-class` define, as if they had been typed in a cell."""
+    source = {cell.id: cell.source for cell in code_cells(read(LESSONS[-1]))}
+    page = {"__name__": "__main__", "join": lesson_14.merge, "bytes_written": bytes_written}
+    for code in (source["split-class"], source["block"], source["tiles"], JOBS):
+        exec(code, page)
+    return page
+
+
+def drawn(page, seed, processes):
+    """A layer and a text of random sizes that processes can share, with one, two or three queries per KV head."""
     chance = random.Random(seed)
-    heads, n = processes * chance.randint(1, 3), 2 * processes * chance.randint(1, 4)
-    d_in, head_dim, b = (chance.randint(1, 6) for _ in range(3))
-    layer = seeded(MultiHeadAttention, seed, d_in, heads * head_dim, n, 0.0, heads, qkv_bias=seed % 2 == 0)
-    return layer.to(dtype), torch.randn(b, n, d_in, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+    kv_heads, n = processes * chance.randint(1, 2), processes * chance.randint(1, 50)
+    heads = kv_heads * (1 + seed)
+    torch.manual_seed(seed)
+    d_in, head_dim = chance.randint(1, 6), chance.randint(1, 4)
+    return page["ParallelAttention"](d_in, 2 * heads, heads, kv_heads, head_dim), torch.randn(n, d_in)
 
 
-def joined(found, name):
-    """A weight's gradient from those of the parts: rows below each other, columns side by side, and one bias."""
-    parts = [each.weight_grads[name] for each in found if name in each.weight_grads]
-    return parts[0] if name == "out_proj.bias" else torch.cat(parts, dim=int(name == "out_proj.weight"))
+def alone(layer, x):
+    head_dim = layer.sizes[-1]
+    parts = [(W(x).unflatten(-1, (-1, head_dim)).transpose(0, 1)) for W in
+             (layer.W_query, layer.W_key, layer.W_value)]  # fmt: skip
+    context = scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True)
+    return layer.out_proj(context.transpose(0, 1).flatten(1))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("split", [by_hand, by_torch])
-def test_by_heads_output_and_gradients_are_the_whole_layers(crew, split, seed, dtype):
-    layer, x = drawn(seed, crew.processes, dtype)
-    found, alone = crew.run(outcome, split, layer, x), outcome(lambda layer, x: (layer(x), layer), layer, x)
-    near = partial(assert_close, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    for each in found:
-        near(each.output, alone.output)
-        near(each.x_grad, alone.x_grad)
-        assert torch.equal(each.output, found[0].output)
-    for name, grad in alone.weight_grads.items():
-        near(joined(found, name), grad)
+def test_each_split_computes_what_one_process_computes(crew, page, seed):
+    layer, x = drawn(page, seed, crew.processes)
+    expected = alone(layer, x).detach()
+    for output, _ in crew.run(page["by_heads"], layer, x):
+        assert_close(output, expected, rtol=1e-5, atol=1e-5)
+    together = torch.cat([output for output, _ in crew.run(page["by_tokens"], layer, x)])
+    assert_close(together, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("order", [straight, zigzag])
-def test_by_tokens_output_and_gradients_are_the_whole_layers(crew, order, seed, dtype):
-    layer, x = drawn(seed, crew.processes, dtype)
-    found = crew.run(outcome, partial(by_tokens, order=order), layer, x)
-    alone = outcome(lambda layer, x: (layer(x), layer), layer, x)
-    near = partial(assert_close, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    for rank, each in enumerate(found):
-        near(each.output, own_tokens(alone.output, rank, crew.processes, order))
-    near(sum(each.x_grad for each in found), alone.x_grad)
-    for name, grad in alone.weight_grads.items():
-        near(sum(each.weight_grads[name] for each in found), grad)
+def test_scores_are_never_stored_completely(page):
+    queries, keys, values = torch.randn(3, 1, 2048, 4)
+    positions = torch.arange(2048)
+    peak = peak_bytes(page["tiled"], queries, torch.stack((keys, values)), positions, positions)
+    assert peak < 2048**2 * 4 / 4  # the complete scores would take four times as much
 
 
 @pytest.mark.skipif(bytes_written() is None, reason="only Linux counts what a process writes")
-def test_the_bytes_measured_are_those_of_the_formula(crew):
+def test_the_bytes_measured_are_those_of_the_formula(crew, page):
     """Gloo adds a head to each message, so we compare how much more is sent when there's more to send."""
-    processes, (layer, x) = crew.processes, drawn(1, crew.processes, torch.float32)
-    n, width, b = x.shape[1], layer.d_out, len(x)
-    longer = MultiHeadAttention(layer.d_in, width, 2 * n, 0.0, layer.num_heads)
-    for split in (by_hand, by_tokens, partial(by_tokens, order=zigzag)):
-        once, twice = crew.run(outcome, split, layer, x), crew.run(outcome, split, longer, torch.cat([x, x], dim=1))
-        for one, other in zip(once, twice, strict=True):
-            assert other.sent - one.sent == bytes_sent(processes, n, width, b)
-            assert 0 <= one.sent - bytes_sent(processes, n, width, b) <= 1000 * (processes - 1)
+    processes, (layer, x) = crew.processes, drawn(page, 1, crew.processes)
+    n, (_, d_out, _, kv_heads, head_dim) = len(x), layer.sizes
+    for job, width in (("by_heads", d_out), ("by_tokens", kv_heads * head_dim)):
+        once, twice = crew.run(page[job], layer, x), crew.run(page[job], layer, torch.cat([x, x]))
+        for (_, less), (_, more) in zip(once, twice, strict=True):
+            assert more - less == bytes_sent(processes, n, width)
+            assert 0 <= less - bytes_sent(processes, n, width) <= 1000 * (processes - 1)
     numbers = 12_000 * processes  # a large sum is sent in more pieces
     for more, less in zip(crew.run(written_by_sum, 10 * numbers), crew.run(written_by_sum, numbers), strict=True):
         assert more - less == pytest.approx(bytes_sent(processes, 9 * numbers, 1), rel=1e-3)
@@ -96,6 +104,9 @@ def test_the_zigzag_evens_the_work():
 
 
 def test_each_process_holds_its_share():
-    layer = MultiHeadAttention(6, 12, 4, 0.0, 6, qkv_bias=True)
-    parts = [sum(parameter.numel() for parameter in part_of(layer, rank, 3).parameters()) for rank in range(3)]
-    assert sum(parts) == sum(parameter.numel() for parameter in layer.parameters())
+    sizes = {"num_tokens": 64, "width": 16, "kv_width": 4}
+    heads, tokens, alone = (bytes_held(split, n, **sizes) for split, n in (("heads", 4), ("tokens", 4), ("heads", 1)))
+    assert alone == bytes_held("tokens", 1, **sizes)
+    assert alone == {"weights": 2560, "input and output": 8192, "queries, keys, values": 6144}
+    assert heads == {"weights": 640, "input and output": 8192, "queries, keys, values": 1536}
+    assert tokens == {"weights": 2560, "input and output": 2048, "queries, keys, values": 2048}  # and what arrives

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from attention_helpers.parallel.crew import Crew, CrewError
-from attention_helpers.parallel.trial import standalone
 
 needs_groups = pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
 NOTEBOOK = """
@@ -94,11 +93,3 @@ def test_nothing_is_left_when_the_notebook(way, first_job, tmp_path):
     assert psutil.wait_procs([notebook, *children], timeout=30)[1] == []
     # A Python that's killed early may leave another file, with which tempfile tries the folder.
     assert list(tmp_path.glob("attention-crew-*")) == []
-
-
-@needs_groups
-@pytest.mark.slow
-def test_the_same_code_runs_under_torchrun():
-    lines = standalone(2).splitlines()
-    assert len(lines) == 3
-    assert all(line.endswith("2 processes, same output: True") for line in lines)

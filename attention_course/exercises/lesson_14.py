@@ -6,30 +6,28 @@ from threading import Barrier
 
 import torch
 
-from attention_helpers.layers import MultiHeadAttention
-from attention_helpers.parallel.heads import part_of
-from attention_helpers.parallel.ring import block, merge, zigzag
-from attention_helpers.seeded import seeded
+from attention_helpers.parallel.chunks import zigzag
 
-from .base import Exercise, Progress
+from .base import Exercise, Progress, normal
 
 
-def finish(part, x, all_reduce):
-    """The complete output, (b, num_tokens, d_out), on each process; all_reduce(tensor) adds up their tensors."""
-    context = part.steps(x).context  # (b, num_tokens, d_out / processes): of this process's heads
-    output = part.out_proj(context)  # (b, num_tokens, d_out): its summand
+def finish(context, columns, all_reduce):
+    """context (num_tokens, some heads' entries) and their columns of W_out, (d_out, some heads' entries); returns the
+    complete output, (num_tokens, d_out)."""
+    output = context @ columns.T  # (num_tokens, d_out): this process's summand
     all_reduce(output)
     return output
 
 
-def layers_to_share(generator):
-    for processes, heads in ((2, 2), (3, 3), (2, 4), (1, 2)):
-        layer = seeded(MultiHeadAttention, processes, 5, heads * 3, 4, 0.0, heads)
-        yield layer, torch.randn(2, 4, 5, generator=generator), processes
+def heads_to_share(generator):
+    for processes, width in ((2, 1), (3, 3), (2, 2), (1, 4)):
+        context, W_out = normal(generator, (4, processes * width), (processes * width, processes * width))
+        yield context.split(width, dim=1), W_out.split(width, dim=1)
 
 
-def on_all_ranks(answer, layer, x, processes):
+def on_all_ranks(answer, contexts, columns):
     """What an answer returns on each rank; here a rank is a thread."""
+    processes = len(contexts)
     barrier, given = Barrier(processes), [None] * processes
 
     def rank(n):
@@ -40,8 +38,7 @@ def on_all_ranks(answer, layer, x, processes):
             barrier.wait(10)
 
         try:
-            with torch.no_grad():
-                return answer(part_of(layer, n, processes), x.clone(), all_reduce)
+            return answer(contexts[n].clone(), columns[n].clone(), all_reduce)
         except Exception:
             barrier.abort()  # or the others would wait
             raise
@@ -53,12 +50,11 @@ def on_all_ranks(answer, layer, x, processes):
 placing = Exercise(
     name="placing",
     title="Place the sum",
-    prompt="`part` is one process's layer: some of the heads, their columns of `out_proj`, and on rank 0 its bias. "
-    "From the heads' context vectors, `part.steps(x).context`, compute the complete output, the same on all processes. "
-    "Like `torch.distributed.all_reduce`, `all_reduce(tensor)` puts the sum of all processes' tensors into the tensor, "
-    "and returns nothing. It's expensive, so call it once.",
+    prompt="From its own heads' context vectors and their columns of `W_out`, each process should compute the complete "
+    "output. Like torch's, `all_reduce(tensor)` puts the sum of all processes' tensors into `tensor`, and returns "
+    "nothing. Sending takes time, so call it once.",
     solution=finish,
-    cases=layers_to_share,
+    cases=heads_to_share,
     call=on_all_ranks,
     mistakes={
         ("sums nothing", "    all_reduce(output)\n", ""): """
@@ -66,69 +62,77 @@ placing = Exercise(
             should they add up?""",
         (
             "sums the context vectors",
-            "    output = part.out_proj(context)  # (b, num_tokens, d_out): its summand\n    all_reduce(output)",
-            "    all_reduce(context)\n    output = part.out_proj(context)",
+            "    output = context @ columns.T  # (num_tokens, d_out): this process's summand\n    all_reduce(output)",
+            "    all_reduce(context)\n    output = context @ columns.T",
         ): """
             You add up the context vectors of different heads, which belong side by side. After which step do all
             processes have summands of the same numbers?""",
         ("returns the call", "    all_reduce(output)\n    return output", "    return all_reduce(output)"): """
             `all_reduce` puts the sum into the tensor that you give it, and returns nothing. What do you return?""",
-        ("sums x as well", "    context =", "    all_reduce(x)\n    context ="): """
-            You add up `x` too, but every process has the complete `x` already. What is different on each process?""",
+        ("forgets the columns", "context @ columns.T", "context.clone()"): """
+            You add up the context vectors of different heads, but their columns of `W_out` aren't used at all. What
+            does each process have to multiply before the sum?""",
     },
     hints=[
         "On which tensors do the processes differ, and which of these have the shape of the output?",
-        "`part.out_proj` multiplies the heads' context vectors with their columns. The products are summands.",
-        "`output = part.out_proj(part.steps(x).context)`, then `all_reduce(output)`, then return `output`.",
+        "`context @ columns.T` multiplies the heads' context vectors with their columns. The products are summands.",
+        "`output = context @ columns.T`, then `all_reduce(output)`, then return `output`.",
     ],
     why="An output is a sum over all entries of the context vector, and each process has some of these entries, with "
-    "their columns of `out_proj`. So its product is a part of the sum, and one `all_reduce` completes it.",
+    "their columns of `W_out`. So its product is a part of the sum, and one `all_reduce` completes it.",
     moral="One sum per layer is all that the processes have to say to each other.",
 )
+
+
+def merge(context, log_total, new_context, new_log_total):
+    """Context vectors, and logs of the sums of exponentials, of two blocks of keys together, from those of each."""
+    both = torch.logaddexp(log_total, new_log_total)  # the log of the sum of the two sums
+    return context * torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both), both
 
 
 def two_blocks(generator):
     """From rows that are alike to rows whose exponentials overflow."""
     for num_keys, scale in ((3, 1.0), (1, 5.0), (4, 300.0)):
-        queries, keys, values = torch.randn(3, 2, 6, 4, generator=generator)
-        halves = (slice(0, num_keys), slice(num_keys, 6))
-        yield sum((block(scale * queries, keys[:, part], values[:, part], causal=False) for part in halves), ())
+        scores, values = normal(generator, (2, 6, 6), (2, 6, 4))
+        scores, blocks = scale * scores, (slice(0, num_keys), slice(num_keys, 6))
+        parts = [(scores[..., part].softmax(dim=-1) @ values[:, part], scores[..., part]) for part in blocks]
+        yield tuple(each for context, own in parts for each in (context, own.logsumexp(dim=-1, keepdim=True)))
 
 
 merging_blocks = Exercise(
     name="merging_blocks",
     title="Merge two blocks",
-    prompt="Each block has context vectors, (…, head_dim), from its own keys only, and `log_total`, (…, 1), the "
-    "logarithm of each query's sum of exponentials. Return both for all keys together. Scores can be so large that "
-    "exponentials overflow: `torch.logaddexp(a, b)` is the logarithm of e^a + e^b, without computing these.",
+    prompt="Each block has context vectors, (…, head_dim), and `log_total`, (…, 1). Return both for the keys of two "
+    "blocks together. Exponentials can overflow, but `torch.logaddexp(a, b)` is the logarithm of e^a + e^b, without "
+    "computing these.",
     solution=merge,
     cases=two_blocks,
     mistakes={
-        ("averages", "context * torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
-         "(context + other_context) / 2"): """
+        ("averages", "context * torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both)",
+         "(context + new_context) / 2"): """
             You average the two, as if both blocks mattered alike. But a block with larger exponentials gets more of a
             query's weight. Which share of the complete sum does each have?""",
-        ("adds", "context * torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
-         "context + other_context"): """
+        ("adds", "context * torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both)",
+         "context + new_context"): """
             You add the two, but both are complete averages already, with weights that sum to 1. By which share should
             you multiply each?""",
-        ("overflows", "both = torch.logaddexp(log_total, other_log_total)", "a, b = log_total.exp(), "
-         "other_log_total.exp()\n    return (a * context + b * other_context) / (a + b), torch.log(a + b)"): """
+        ("overflows", "both = torch.logaddexp(log_total, new_log_total)", "a, b = log_total.exp(), "
+         "new_log_total.exp()\n    return (a * context + b * new_context) / (a + b), torch.log(a + b)"): """
             That's right until the exponentials overflow. Which function adds them without computing them?""",
         ("forgets the maximum in the logarithm", "- both), both",
-         "- both), both - torch.maximum(log_total, other_log_total)"): """
+         "- both), both - torch.maximum(log_total, new_log_total)"): """
             You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
             back?""",
-        ("mixes up the shares", "torch.exp(log_total - both) + other_context * torch.exp(other_log_total - both)",
-         "torch.exp(other_log_total - both) + other_context * torch.exp(log_total - both)"): """
+        ("mixes up the shares", "torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both)",
+         "torch.exp(new_log_total - both) + new_context * torch.exp(log_total - both)"): """
             Each context vector gets the other's share. Whose sum of exponentials belongs to which values?""",
-        ("adds the logarithms", "torch.logaddexp(log_total, other_log_total)", "log_total + other_log_total"): """
+        ("adds the logarithms", "torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): """
             You add two logarithms, which multiplies the sums. What's the logarithm of the sum of both?""",
     },
     hints=[
         "A block's share of a query's weight is its sum of exponentials, divided by the sum of both.",
         "With logarithms, a division is a difference: the share is `torch.exp(log_total - both)`.",
-        "`both = torch.logaddexp(log_total, other_log_total)`, then weight each context by its share, and return "
+        "`both = torch.logaddexp(log_total, new_log_total)`, then weight each context by its share, and return "
         "their sum and `both`.",
     ],
     why="Within its block, each context vector was divided by the block's own sum of exponentials. The share undoes "

@@ -1,11 +1,11 @@
-"""Notebook 14: one layer over several machines, by heads or by tokens: what each holds, computes and sends."""
+"""Notebook 14: one layer over several processes, by heads or by tokens: what each holds, computes and sends."""
 
 from typing import NamedTuple
 
 import ipywidgets as widgets
 
+from attention_helpers.parallel.chunks import pairs, straight, zigzag
 from attention_helpers.parallel.count import bytes_held, bytes_sent
-from attention_helpers.parallel.ring import pairs, straight, zigzag
 from attention_helpers.plots import SERIES
 
 from .base import Explorer, stops
@@ -47,7 +47,7 @@ def schedule(split, processes):
 
 
 class MachinesExplorer(Explorer):
-    """Share one layer of attention among machines, and see what each of them holds, computes and sends.
+    """Share one layer of attention among processes, and see what each of them holds, computes and sends.
 
     Arrays: a MachinesState. Units: bytes, of numbers of 2 bytes; causal, without the scores, which a fast layer never
     stores. Errors: as in Explorer.
@@ -57,7 +57,7 @@ class MachinesExplorer(Explorer):
         split = {"description": "split", "tooltip": "What is shared: heads, or tokens in one of two orders"}
         return {
             "split": widgets.ToggleButtons(options=list(SAID), **split),
-            "processes": stops("processes", PROCESSES, 1, "How many machines share the layer"),
+            "processes": stops("processes", PROCESSES, 1, "How many processes share the layer"),
             "num_tokens": stops("num_tokens", [(f"{n:,}", n) for n in LENGTHS], LENGTHS[-1], "The length of one text"),
             "num_heads": stops("num_heads", HEADS, 128, "Heads of queries; each is 128 wide"),
             "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),
@@ -121,7 +121,7 @@ class MachinesExplorer(Explorer):
     def headline(self, state):
         much = f"holds {size_in_words(round(state.total))}"
         if state.processes == 1:
-            return f"One machine alone {much}" + (", more than a GPU with 80 GB has." if state.total > GPU else ".")
+            return f"One process alone {much}" + (", more than a GPU with 80 GB has." if state.total > GPU else ".")
         said = SAID[state.split].format(state.processes)
         return f"{said}: each {much} and sends {size_in_words(state.sent)}."
 

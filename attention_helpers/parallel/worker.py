@@ -4,7 +4,6 @@ import os
 import pickle
 import signal
 import socket
-import tempfile
 import threading
 import traceback
 from contextlib import suppress
@@ -50,20 +49,13 @@ def remove(meeting):
         meeting.unlink()
 
 
-def alone():
-    """The environment in which torch uses one thread, leaves no folder, and talks on the loopback interface only.
+def meet(rank, processes, meeting):
+    """Join torch's process group, with one thread, on the loopback interface only.
 
     On Windows that has no usual name, and gloo takes the address that belongs to the machine's own name.
     """
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]  # Linux, macOS
-    cache = tempfile.gettempdir()  # where torch's compiler, which DTensor imports, would make a folder
-    found = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
-    return found | ({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})
-
-
-def meet(rank, processes, meeting):
-    """Join torch's process group."""
-    os.environ.update(alone())
+    os.environ.update({"OMP_NUM_THREADS": "1"} | ({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}))
     import torch
     from torch import distributed
 
