@@ -125,7 +125,7 @@ def test_what_a_newcomer_sees_fail_fails_and_a_second_head_fixes_it_within_five_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_start_page_is_right_about_narrow_heads_and_dropout(seed):
+def test_the_start_page_asks_about_narrow_heads_and_dropout_what_its_sliders_answer(seed):
     narrow, wider, dropped = (
         Run(**values_of("one question", 1, d_out, 1e-2, dropout, seed))
         for d_out, dropout in ((1, 0.0), (2, 0.0), (32, 0.5))

@@ -1,8 +1,6 @@
 """Exercises of notebook 01: from dot products to context vectors, and the digit that a question reads."""
 # After a change: make exercises, then make refresh NOTEBOOK=01
 
-import math
-
 import torch
 
 from .base import Exercise, Progress, normal
@@ -53,66 +51,6 @@ one_query = Exercise(
     why="Each score is one dot product, so there's one number per token. Softmax then turns the scores into weights "
     "that are positive and sum to 1, and it can do that for scores of any sign.",
     moral="That's all that one query needs: a product and a softmax.",
-)
-
-
-def stable_softmax(scores):
-    """Softmax over the last dimension of scores (..., n); a row that is all -inf becomes zeros."""
-    largest = scores.max(dim=-1, keepdim=True).values  # (..., 1)
-    largest = torch.where(largest.isinf(), torch.zeros_like(largest), largest)
-    exponentials = torch.exp(scores - largest)
-    total = exponentials.sum(dim=-1, keepdim=True)  # (..., 1)
-    return exponentials / torch.where(total == 0, torch.ones_like(total), total)
-
-
-def hard_scores(generator):
-    rows = 3.0 * torch.randn(5, 4, generator=generator)
-    rows[1] += 1000
-    rows[2, 1:] = -math.inf
-    rows[3] = -math.inf
-    rows[4] -= 1000
-    matrix, row, batch = normal(generator, (3, 6), 7, (2, 3, 5))
-    return [(matrix,), (rows,), (row,), (40.0 * batch,)]
-
-
-softmax_that_survives = Exercise(
-    name="softmax_that_survives",
-    title="A softmax that survives",
-    prompt="In float32, PyTorch's usual numbers, `exp(89)` is already infinite (`inf`), and `inf / inf` isn't a number "
-    "(`nan`). Write softmax over the last dimension with `exp` and `sum`, so that scores of +1000 don't give `nan`. A "
-    "score of `-inf` must get weight 0, and a row in which every score is `-inf` must become a row of zeros.",
-    solution=stable_softmax,
-    cases=hard_scores,
-    mistakes={
-        ("overflows", "largest = scores", "return scores.exp() / scores.exp().sum(dim=-1, keepdim=True)  # scores"): """
-            `exp(1000)` is larger than any float32, so it becomes inf, and inf divided by inf is NaN. Which number could
-            you subtract from every score of a row without changing its weights?""",
-        ("gives NaN for a row of -inf", "torch.where(total == 0, torch.ones_like(total), total)", "total"): """
-            Almost. A row in which every score is `-inf` still becomes NaN, as it does in torch. What do you divide by
-            there, and how can the result be zeros?""",
-        ("works over the first dimension", "dim=-1", "dim=0"): """
-            Your columns sum to 1, but your rows don't. In which dimension are the weights of one query?""",
-        ("subtracts the maximum of the complete matrix", "scores.max(dim=-1, keepdim=True).values", "scores.max()"): """
-            You subtract the same maximum from all rows. If a row is far below it, its exponentials all become 0. Which
-            maximum does each row need?""",
-        ("makes -inf a large negative number", "largest = scores", "largest = (scores := scores.clamp(min=-1e9))"): """
-            With a large negative number in place of `-inf`, a row that's all `-inf` gets equal weights. What should its
-            weights be?""",
-        ("adds a bit to the sum", "torch.where(total == 0, torch.ones_like(total), total)", "(total + 1e-3)"): """
-            A small number in the divisor prevents NaN, but then no row sums to 1 any more. Can you treat the row that's
-            all `-inf` separately?""",
-    },
-    hints=[
-        "You can add the same number to every score of a row without changing its softmax. Which number prevents "
-        "overflow?",
-        "Subtract each row's maximum, with `keepdim=True`. Then look at the row that's all `-inf`: what is `-inf - "
-        "(-inf)`?",
-        "Use `torch.where` twice: where the maximum is `-inf`, subtract 0, and where the sum is 0, divide by 1.",
-    ],
-    why="Subtracting a row's maximum m divides each exponential by exp(m), which cancels when softmax divides by their "
-    "sum, and then no exponential exceeds 1. If the maximum is itself -inf, we can't subtract it, because "
-    "-inf - (-inf) is NaN. The last line then divides 0 by 1.",
-    moral="`torch.softmax` survives +1000, too, but for a row that's all `-inf` it returns NaN.",
 )
 
 
@@ -232,5 +170,5 @@ read_the_digit = Exercise(
     "better.",
 )
 
-EXERCISES = [one_query, contexts_at_once, read_the_digit, softmax_that_survives]
+EXERCISES = [one_query, contexts_at_once, read_the_digit]
 progress = Progress(EXERCISES)
