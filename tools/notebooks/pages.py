@@ -32,7 +32,7 @@ To try it, [set the course up](/docs/index.md#run-it-yourself), open this notebo
 ABOUT = "Attention in PyTorch, from a dot product to the heads of a GPT, in notebooks with explorers that move."
 # What the start page says of a notebook's cells, and what it says here, where the playground plays by itself.
 INSTEAD = {
-    r"Press Shift\+Enter\s+twice, and watch it learn\. If nothing\s+starts, .*?\)\.": "Watch it learn.",
+    r"Press Shift\+Enter\s+twice, and\s+(watch .*? back\.) If nothing\s+starts, .*?\)\.": "Now watch how one learns.",
     r"Press \*Play\* .*? and wait": "Choose the run *one head*, press *Play* and wait",
     r"Choose the task": "In the notebook, choose the task",
 }
