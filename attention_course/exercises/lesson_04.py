@@ -25,8 +25,8 @@ def random_mask(weights, p):
 a_random_mask = Exercise(
     name="a_random_mask",
     title="A random mask",
-    prompt="Draw a number between 0 and 1 for each weight, with a single `torch.rand` in float64 "
-    "(`dtype=torch.float64`), and keep the weight if its number is below 1 - p.",
+    prompt="Draw a number between 0 and 1 for each weight, with a single `torch.rand` in float64, as "
+    "the check does (`dtype=torch.float64`), and keep the weight if its number is below 1 - p.",
     solution=random_mask,
     cases=lambda g: [
         (random_weights(g, *shape), p) for *shape, p in ((6, 6, 0.2), (3, 5, 0.7), (1, 8, 0.5), (2, 3, 4, 0.1))
@@ -171,7 +171,7 @@ dropout_in_its_place = Exercise(
         "The order is mask, softmax, dropout, values, so the last line is `dropout(weights) @ values`.",
     ],
     why="A weight of zero means that a token isn't read, but a score of zero doesn't. After softmax no minus infinity "
-    "is left that could become NaN, and nothing that follows cancels the factor 1/(1 - p).",
+    "is left that could become NaN.",
     moral="`CausalAttention` takes the same steps in the same order.",
 )
 

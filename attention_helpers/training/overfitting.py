@@ -32,11 +32,11 @@ def squared_error(model, x, y):
 
 
 @cache
-def train(p, seed):
-    """300 steps on the same 16 sequences, with dropout p on the attention weights."""
+def train(p, seed, noise=1.0):
+    """300 steps on the same 16 sequences, with dropout p on the attention weights; noise: in their answers."""
     losses, maps = [], []
     with DrawnFrom(torch.Generator().manual_seed(seed)):  # everything random comes from this seed
-        training, new = sequences(16, noise=1.0), sequences(200, noise=0.0)
+        training, new = sequences(16, noise), sequences(200, noise=0.0)
         model = nn.Sequential(CausalAttention(8, 32, 6, dropout=p), nn.Linear(32, 1)).double()
         for step in range(STEPS[-1] + 1):
             if step > 0:

@@ -31,6 +31,15 @@ RESCUES = {
     "window of 32": {"factor": 1, "window": 32},
     **{f"{rule}, factor 4": {"rule": rule, "factor": 4, "window": 256} for rule in ("linear", "NTK-aware", "Llama 3")},
 }
+SPLITS = {
+    f"{weights}, d_out {d_out}, num_heads {num_heads}": {"weights": weights, "d_out": d_out, "num_heads": num_heads}
+    for weights, d_out, counts in (
+        ("hand-made", 6, (1, 2, 3, 6)),
+        ("trained", 8, (1, 2, 4, 8)),
+        ("trained", 32, (1, 2, 4, 8)),
+    )
+    for num_heads in counts
+}
 # By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
 # dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
 GRIDS = {
@@ -42,7 +51,7 @@ GRIDS = {
     "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
     "KeyWidthExplorer": {"d_out": EVERY, "step": EVERY, "asked": [0, 1]},
     "WrapperExplorer": {"num_heads": EVERY, "d_out": EVERY, "dropout": [0.0, 0.2], "example": [1, 2]},
-    "SplitExplorer": {"num_heads": EVERY, "d_out": [8, 32], "dropout": [0.0, 0.5], "cut": EVERY},
+    "SplitExplorer": {"layer": SPLITS, "dropout": [0.0, 0.5], "cut": EVERY},
     "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
