@@ -1,14 +1,9 @@
-"""Exercises of notebook 02: keys by hand, scaled weights, a step of training, and two ways to store a matrix."""
+"""Exercises of notebook 02: keys by hand, scaled weights, and a step of training."""
 # After a change: make exercises, then make refresh NOTEBOOK=02
 
 import torch
-from torch import nn
-
-from attention_helpers.layers import SelfAttention_v1, SelfAttention_v2
 
 from .base import Exercise, Progress, normal
-
-MATRICES = ("W_query", "W_key", "W_value")
 
 
 def key_matrix(num_letters, num_digits, strength):
@@ -132,11 +127,8 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Training makes a **loss** small, a number that says how wrong a model is. The **gradient** says how fast "
-    "the loss grows with each entry of a matrix, so a step subtracts `rate` times the gradient.\n\nReturn the matrix "
-    "`W` after one step, and leave `W` itself as it is. If you mark a copy of it with `requires_grad_()`, PyTorch "
-    "records what's computed from the copy. After `loss_of(copy).backward()`, the gradient is in `copy.grad`. "
-    "Return numbers without a record (`copy.detach()` is the copy without its record).",
+    prompt="Write the step of *How does training find a matrix?* as a function. Return the matrix `W` after one step, "
+    "and leave `W` itself as it is: mark a copy of it.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
@@ -160,7 +152,7 @@ step_by_hand = Exercise(
     hints=[
         "Mark a copy of `W`, compute the loss of the copy, and call `backward` on the loss.",
         "`W.clone().requires_grad_()` is a marked copy. After `backward`, its `.grad` is the gradient.",
-        "Return `W.detach() - rate * W.grad`, where `W` is the marked copy.",
+        "Return `W - rate * copy.grad`, where `copy` is the marked copy.",
     ],
     why="A new copy has no `.grad` yet, so equal calls agree. The gradient points to where the loss grows, so we "
     "subtract it.",
@@ -168,80 +160,5 @@ step_by_hand = Exercise(
 )
 
 
-def v1_from_v2(v2):
-    """A new SelfAttention_v1 with the matrices of v2, a SelfAttention_v2 without bias."""
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    with torch.no_grad():
-        v1.W_query.copy_(v2.W_query.weight.T)  # (d_out, d_in) -> (d_in, d_out)
-        v1.W_key.copy_(v2.W_key.weight.T)
-        v1.W_value.copy_(v2.W_value.weight.T)
-    return v1
-
-
-def layers_without_bias(generator):
-    layers = [SelfAttention_v2(d_in, d_out) for d_in, d_out in ((3, 2), (2, 5), (4, 4), (1, 3), (3, 1))]
-    for parameter in nn.ModuleList(layers).parameters():
-        nn.init.normal_(parameter, generator=generator)
-    return [(layer,) for layer in layers]
-
-
-def moved(answer, v2):
-    """What a v1 made from v2 holds and, if its numbers are right, what v2 holds when that v1 is changed."""
-    v1 = answer(v2)
-    found = dict.fromkeys(("layer", *MATRICES, "list of trainable matrices", "v2 afterwards")) | {"layer": v1}
-    if isinstance(v1, SelfAttention_v1):
-        held = {name: getattr(v1, name).detach().clone() for name in MATRICES}
-        trainable = sorted(name for name, parameter in v1.named_parameters() if parameter.requires_grad)
-        if all(torch.equal(held[name], getattr(v2, name).weight.T) for name in MATRICES):
-            for name in MATRICES:
-                getattr(v1, name).data.add_(1)
-        v2_holds = nn.utils.parameters_to_vector(v2.parameters())
-        found |= held | {"list of trainable matrices": trainable, "v2 afterwards": v2_holds}
-    return found
-
-
-def takes_the_weights_over_without_transposing(v2):
-    v1 = SelfAttention_v1(v2.d_in, v2.d_out)
-    for name in MATRICES:
-        setattr(v1, name, nn.Parameter(getattr(v2, name).weight.clone()))
-    return v1
-
-
-weights_into_v1 = Exercise(
-    name="weights_into_v1",
-    imports="from attention_helpers import SelfAttention_v1",
-    title="From v2 back into v1",
-    prompt="`SelfAttention_v1` computes `x @ W_query` with a plain matrix, (d_in, d_out), in place of `nn.Linear`, and "
-    "the same for keys and values. Make one that returns the same context vectors as `v2`, whose widths are `v2.d_in` "
-    "and `v2.d_out`. Its matrices must be trainable, and changing them later must not change `v2`.",
-    solution=v1_from_v2,
-    cases=layers_without_bias,
-    call=moved,
-    mistakes={
-        ("copies without transposing", ".weight.T", ".weight"): """
-            You copy the matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if
-            they're square. What's missing?""",
-        ("takes the weights over without transposing", takes_the_weights_over_without_transposing): """
-            You use v2's matrices as they are. But v2 stores them as (d_out, d_in) and v1 as (d_in, d_out), even if
-            they're square. A copy isn't enough: what else does each matrix need?""",
-        ("reshapes instead of transposing", ".weight.T", ".weight.reshape(v2.d_in, v2.d_out)"): """
-            The shapes fit, but reshaping only fills new rows in the old order. What turns rows into columns?""",
-        ("shares memory with v2", ".copy_(", " = nn.Parameter("): """
-            The numbers are right, but they're still in v2's memory, because `.T` doesn't copy. What happens to v2 when
-            you train v1?""",
-        ("fills nothing", ".copy_(", ".clone().copy_("): """
-            Your v1 still has the matrices it was created with. Does a line like `W = ...` write anything into v1?""",
-    },
-    hints=[
-        "Make the layer first. Then copy three matrices, and compare the shape of each in v2 and in v1.",
-        "`copy_` writes into a parameter, which PyTorch allows only inside `with torch.no_grad():`.",
-        "`v1.W_query.copy_(v2.W_query.weight.T)`, and the same for key and value.",
-    ],
-    why="v1 computes x @ W where v2 computes x @ weight.T, so W is weight.T. `copy_` writes into v1's own parameters. "
-    "To be sure, compare the outputs: `max_difference(v1(x), v2(x))` is below 1e-6.",
-    moral="That's how you move weights between implementations. Notebook 06 does it with several heads.",
-)
-
-
-EXERCISES = [keys_by_hand, weights_that_are_scaled, step_by_hand, weights_into_v1]
+EXERCISES = [keys_by_hand, weights_that_are_scaled, step_by_hand]
 progress = Progress(EXERCISES)
