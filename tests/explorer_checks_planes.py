@@ -35,11 +35,12 @@ def check_plane(shown, keys, queries, asked, weights, last):
     last: the keys and queries that set directions and scales. weights: by key, NaN where there's no such token.
     """
     points, dots, squares, arrow = shown
-    wide, spread = keys.shape[1], last[0] - last[0].mean(dim=0)
-    _, sizes, axes = torch.linalg.svd(spread.double())
-    if wide > 2 and sizes[1] - sizes[2] < 0.01 * sizes[0]:  # other directions are as good as the second one
+    wide, spread, fixed = keys.shape[1], last[0] - last[0].mean(dim=0), 0 if len(queries) else 1
+    up = asked / asked.norm()  # one direction is that of the only query
+    _, sizes, axes = torch.linalg.svd((spread - fixed * spread @ up.T * up).double())
+    if wide > 2 and sizes[1 - fixed] - sizes[2 - fixed] < 0.01 * sizes[0]:  # other directions are as good
         return
-    axes = axes[:2].float() if wide > 2 else torch.eye(wide)
+    axes = torch.cat((axes.float()[: 2 - fixed], up[:fixed])) if wide > 2 else torch.eye(wide)
     flat = torch.cat((dots, torch.tensor([arrow])))
     for spots, vectors, of, most in ((points, keys, last[0], 0.58), (flat, torch.cat((queries, asked)), last[1], 0.86)):
         placed, outermost = vectors @ axes.T, (of @ axes.T).norm(dim=1).max().clamp(min=1e-9)
@@ -67,17 +68,12 @@ def stored(questions, d_out, num_heads, step=600):
 
 
 def letters_of(model):
-    """Each head's mean key by letter, over all pairs, and its mean query by question and letter, over all questions."""
-    task, cut, attention = model.task, model.attention.split_heads, model.attention
+    """Each head's mean key by letter, over all pairs, and its query by letter."""
+    cut, attention = model.attention.split_heads, model.attention
     pairs = torch.tensor([[[[a, 30 + digit]] for digit in range(10)] for a in range(10)]).flatten(0, 1)
     keys = cut(attention.W_key(model.embedded(pairs))).view(10, 10, *cut(torch.zeros(1, 1, attention.d_out)).shape[1:])
-    if task.questions == 1:
-        asks = torch.tensor([[[10 + a, task.blank]] for a in range(10)])
-        return keys.mean(dim=1)[:, :, 0].transpose(0, 1), [cut(attention.W_query(model.embedded(asks)))[:, :, 0]]
-    both = [(a, b) for a in range(10) for b in range(10) if a != b]
-    made = cut(attention.W_query(model.embedded(torch.tensor([[[10 + a, 20 + b]] for a, b in both]))))[:, :, 0]
-    mean = [[made[[pair[n] == a for pair in both]].mean(dim=0) for a in range(10)] for n in range(2)]
-    return keys.mean(dim=1)[:, :, 0].transpose(0, 1), [torch.stack(each) for each in mean]
+    asks = torch.tensor([[[10 + a, model.task.blank]] for a in range(10)])
+    return keys.mean(dim=1)[:, :, 0].transpose(0, 1), cut(attention.W_query(model.embedded(asks)))[:, :, 0]
 
 
 def degrees(queries, keys):
@@ -108,7 +104,7 @@ def check_key_width(e, d_out, step, asked):
     assert tips(e, ", weight: ") == near(weights, off=1e-4)
     shares = [right[letters == n].float().mean() for n in range(10)]
     assert tips(e, ", accuracy: ") == near(shares, off=1e-4)
-    (keys, [queries]), (last_keys, [last]) = letters_of(model), letters_of(stored(1, d_out, 1)[0])
+    (keys, queries), (last_keys, last) = letters_of(model), letters_of(stored(1, d_out, 1)[0])
     [shown] = planes_of(tree_of(e))
     check_plane(
         shown, keys[0], queries[:, 0], queries[[asked], 0], row_of(state.tokens, weights), (last_keys[0], last[:, 0])
@@ -162,18 +158,18 @@ def check_heads(e, layer, example, dropout, seed, trained, *words, columns=None)
     assert [words.rpartition(": ")[0] for words in said] == places
     assert [numbers(words)[-1] for words in said] == near(state.context, off=6e-3 if trained else 1e-4)
     planes = [*planes_of(tree_of(e))]
+    assert len(planes) == (len(weights) if trained else 0)
     if trained:
-        check_trained(e, steps, planes, number, dropout, seed, *trained)
-    else:
-        for head, shown in enumerate(planes):
-            keys, asked = steps.keys[0, head], steps.queries[0, head, [-1]]
-            check_plane(shown, keys, asked[:0], asked, weights[head, -1].tolist(), (keys, asked))
+        check_trained(e, steps, number, dropout, seed, *trained)
+    for head, shown in enumerate(planes):
+        keys, asked = steps.keys[0, head], steps.queries[0, head, [-1]]
+        check_plane(shown, keys, asked[:0], asked, weights[head, -1].tolist(), (keys, asked))
     return state
 
 
-def check_trained(e, steps, planes, number, dropout, seed, model, x, answers):
-    """What's shown of a trained model: its accuracy under dropout, its answer, and a plane of letters per head."""
-    state, found, (keys, queries) = e.arrays, readouts(e), letters_of(model)
+def check_trained(e, steps, number, dropout, seed, model, x, answers):
+    """What's shown of a trained model: its accuracy under dropout, and its answer."""
+    state, found = e.arrays, readouts(e)
     logits = model.output_layer(model.attention.out_proj(steps.context[0, -1])).view(2, 10)
     assert state.answers == (logits.argmax(dim=-1).tolist(), answers[number].tolist())
     same = state.answers[0] == state.answers[1]
@@ -184,19 +180,6 @@ def check_trained(e, steps, planes, number, dropout, seed, model, x, answers):
     assert_close(state.accuracy, right)
     assert numbers(found["500 new examples"]) == near(right)
     assert numbers(e.said)[-2:] == near(right)
-    own = []
-    for head, (shown, mine) in enumerate(zip(planes, keys, strict=True)):
-        both = [each[:, head] for each in queries]
-        margins = [(scores.diagonal().mean() - scores.mean()).item() for scores in (each @ mine.T for each in both)]
-        best = both[int(margins[1] > margins[0])]
-        assert ("1st letter", "2nd letter")[int(margins[1] > margins[0])] in words_of(tree_of(e))
-        last, weights = (mine, best), row_of(state.tokens, state.weights[head, -1])
-        check_plane(shown, mine, best, steps.queries[0, head, [-1]], weights, last)
-        names = own_first(best, mine)
-        own.append("all" if len(names) == 10 else ", ".join(names) or "none")
-        assert ", ".join(f"{name} {angle:.0f}" for name, angle in zip(NAMES, degrees(best, mine), strict=True)) in e.alt
-    listed = "; ".join(f"head {head}: {names}" for head, names in enumerate(own, 1))
-    assert found["own key scores highest"].replace(" and ", ", ") == listed
 
 
 def last_rows(state):

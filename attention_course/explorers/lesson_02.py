@@ -122,8 +122,8 @@ class KeyWidthExplorer(Explorer):
         tokens, embedded = shown(model, number)
         steps, now, last = model.attention.steps(embedded[None]), letters_of(model), letters_of(stored(1, d_out))
         weights, names = steps.weights[0, 0, -1], [chr(ord("A") + n) for n in range(task.letters)]
-        plane = names, now.keys[0], now.queries[0, 0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
-        ends = last.queries[0, 0], last.keys[0]
+        plane = names, now.keys[0], now.queries[0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
+        ends = last.queries[0], last.keys[0]
         rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
         return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
 

@@ -82,28 +82,17 @@ def shown(model, example):
 class Letters(NamedTuple):
     """Each letter's query and key in each head, the mean over what else its token can hold."""
 
-    queries: torch.Tensor  # (num_heads, questions, letters, head_dim)
+    queries: torch.Tensor  # (num_heads, letters, head_dim)
     keys: torch.Tensor  # (num_heads, letters, head_dim)
 
 
 @torch.no_grad()
 def letters_of(model):
-    """The Letters of a LookupModel. A pair also holds a digit, and a question a blank or another letter."""
+    """The Letters of a LookupModel for one question. A pair also holds a digit, and a question a blank."""
     task, attention, cut, embed = model.task, model.attention, model.attention.split_heads, model.embed.weight
-    pair, *asked = embed[: (1 + task.questions) * task.letters].view(-1, task.letters, WIDTH)
-    if task.questions == 1:
-        asked = asked[0] + embed[task.blank]
-    else:
-        others = [(each.sum(dim=0) - each) / (task.letters - 1) for each in asked]
-        asked = torch.stack((asked[0] + others[1], asked[1] + others[0]))
-    digit = embed[3 * task.letters : task.blank].mean(dim=0)
-    queries = cut(attention.W_query(asked.view(task.questions, task.letters, WIDTH)))
-    return Letters(queries.transpose(0, 1), cut(attention.W_key(pair + digit)[None])[0])
-
-
-def best_matched(scores):
-    """Which of the questions a head's scores (questions, letters, letters) match best with each letter's own key."""
-    return int((scores.diagonal(dim1=1, dim2=2).mean(dim=1) - scores.mean(dim=(1, 2))).argmax())
+    pair, asked = embed[: 2 * task.letters].view(2, task.letters, WIDTH)
+    digit, blank = embed[3 * task.letters : task.blank].mean(dim=0), embed[task.blank]
+    return Letters(*(cut(each[None])[0] for each in (attention.W_query(asked + blank), attention.W_key(pair + digit))))
 
 
 def switch():

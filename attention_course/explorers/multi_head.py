@@ -10,9 +10,9 @@ from attention_helpers.sentences import load_sentence
 
 from .base import Explorer, dropout, seed, stops
 from .ink import weight_limit
-from .lookup_models import best_matched, examples, letters_of, right, switch
-from .plane import Plane, apart, by_letter, counted, head_planes
-from .svg import LEFT
+from .lookup_models import examples, right, switch
+from .plane import Plane, head_planes
+from .svg import LEFT, Drawing
 from .svg_maps import colour_bar, head_maps
 from .words import entropy_in_bits, joined, plural
 
@@ -67,8 +67,7 @@ class HeadsState(NamedTuple):
     context: torch.Tensor  # (num_tokens, num_heads * head_dim), heads side by side
     parameters: int
     tokens: list
-    planes: list  # a Plane per head
-    titles: list  # of the planes
+    planes: list  # with trained weights, a Plane per head
     accuracy: torch.Tensor | None = None  # (2,), on each question, with trained weights
     answers: tuple | None = None  # the digits that a trained model answers, and the right ones
 
@@ -80,34 +79,24 @@ def state_of(layer, steps, tokens, p, seed, model=None, example=0):
     """
     keep = Dropout(p, torch.Generator().manual_seed(seed))(torch.ones_like(steps.weights))[0]  # as the layer drew it
     parameters = sum(parameter.numel() for parameter in layer.parameters())
-    state = HeadsState(steps.weights[0] * keep, keep == 0, steps.context[0], parameters, tokens, [], [])
+    state = HeadsState(steps.weights[0] * keep, keep == 0, steps.context[0], parameters, tokens, [])
     if model is None:
-        rows = zip(steps.queries[0], steps.keys[0], state.weights, strict=True)
-        planes = [Plane(tokens, keys, queries[:0], queries[-1], row[-1].tolist()) for queries, keys, row in rows]
-        return state._replace(planes=planes, titles=[f"head {head}" for head in range(1, len(planes) + 1)])
+        return state
+    rows, names = zip(steps.queries[0], steps.keys[0], state.weights, strict=True), [token[0] for token in tokens[:-1]]
+    planes = [Plane([*names, "?"], keys, queries[:0], queries[-1], row[-1].tolist()) for queries, keys, row in rows]
     logits = model.output_layer(model.attention.out_proj(steps.context[:, -1])).view(2, -1)
     answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
-    state = state._replace(accuracy=right(model, p, seed).float().mean(dim=0), answers=answers)
-    return planes_of_letters(state, steps, model)
-
-
-def planes_of_letters(state, steps, model):
-    """A HeadsState with the Planes of all letters, as whichever of the two asked for a head matches better."""
-    names, planes, titles = [chr(ord("A") + n) for n in range(model.task.letters)], [], []
-    for head, (queries, keys) in enumerate(zip(*letters_of(model), strict=True)):
-        asks = best_matched(queries @ keys.T)
-        here, last = by_letter(names, state.tokens, state.weights[head, -1]), (queries[asks], keys)
-        planes.append(Plane(names, keys, queries[asks], steps.queries[0, head, -1], here, last))
-        titles.append(("1st letter", "2nd letter")[asks])
-    return state._replace(planes=planes, titles=titles)
+    return state._replace(planes=planes, accuracy=right(model, p, seed).float().mean(dim=0), answers=answers)
 
 
 def maps_and_planes(state, width, height):
-    """The heads' maps, and next to them, in the same arrangement, their planes."""
+    """The heads' maps, and next to them, in the same arrangement, their planes, if there are any."""
     limit, hidden = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
     bar = colour_bar(limit, height=height - 116, more=limit < 1)
     maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar)
-    return [maps, head_planes(state.planes, state.titles, width - LEFT, height)]
+    titles = [f"head {head}" for head in range(1, len(state.planes) + 1)]
+    size = width - LEFT, height
+    return [maps, head_planes(state.planes, titles, *size) if titles else Drawing("", *size)]
 
 
 def most_read(row, tokens):
@@ -146,7 +135,6 @@ def task(state):
     return {
         "asked for": f"the {asks}: {wanted}" if said == wanted else f"the {asks}: {wanted}. Answered: {said}",
         "500 new examples": f"{shares_right(state)}{masks}",
-        "own key scores highest": "; ".join(f"head {n}: {counted(plane)}" for n, plane in enumerate(state.planes, 1)),
     }
 
 
@@ -158,7 +146,4 @@ def each_head(state):
         reads = f"{most_read(row, state.tokens)} ({row.max():.2f})"
         unsure = "" if state.dropped.any() else f", mean entropy {entropy:.2f} bits"  # what dropout leaves has none
         said.append(f"Head {head}: “{last}” reads {reads}{unsure}.")
-    if state.accuracy is not None:
-        for head, (title, plane) in enumerate(zip(state.titles, state.planes, strict=True), 1):
-            said.append(f"Head {head}, {title}, {apart(plane)}; own key highest: {counted(plane)}.")
     return " ".join(said)

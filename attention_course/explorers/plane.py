@@ -10,10 +10,10 @@ from attention_helpers.plots import head_colour
 
 from .svg import LEFT, PALE, SMALL, Drawing, line, moved, number, tag, text
 from .svg_maps import frame, head_at, places_of
-from .words import joined
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
 TALKATIVE = 150  # pixels of a side, from which on queries have names, too
+FURTHEST = "the further a key is in the arrow's direction, the higher its score"
 
 
 class Plane(NamedTuple):
@@ -41,12 +41,6 @@ def own_key_first(queries, keys):
 def found(plane):
     """The letters whose queries score their own key highest."""
     return [name for name, own in zip(plane.names, own_key_first(plane.queries, plane.keys), strict=True) if own]
-
-
-def counted(plane):
-    """The letters whose queries score their own key highest, in words."""
-    names = found(plane)
-    return "all" if len(names) == len(plane.names) else joined(names) or "none"
 
 
 def angles(queries, keys):
@@ -79,10 +73,23 @@ def directions(keys):
     return plane @ torch.stack((right, up * (1.0 if second @ up >= 0 else -1.0)), dim=1)
 
 
+def facing(keys, asked):
+    """Two directions, (head_dim, 2): to the right the one in which keys spread most across the asked query, up its own.
+
+    So a key's height is its score. For up to two entries, these.
+    """
+    if keys.shape[1] <= 2:
+        return directions(keys)
+    up, spread = asked.double() / asked.double().norm().clamp(min=1e-9), (keys - keys.mean(dim=0)).double()
+    spread = spread - (spread @ up)[:, None] * up
+    right = torch.linalg.eigh(spread.T @ spread).eigenvectors[:, -1]
+    return torch.stack((right * (1.0 if spread[0] @ right >= 0 else -1.0), up), dim=1)
+
+
 def placed(plane, side):
     """Where the keys, the queries and the asked query are, in pixels from the middle, to the right and up."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
-    axes = directions(keys)
+    axes = directions(keys) if len(plane.queries) else facing(keys, plane.asked)
     inner = OUTER if keys.shape[1] == 1 else INNER
     scales = [
         side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
@@ -95,25 +102,31 @@ def placed(plane, side):
 def draw_plane(plane, head, side):
     """One Plane as SVG in its head's colour, the origin in the middle: queries are dots, keys squares.
 
-    If a head is one wide, it's a line, with queries above it and keys below.
+    If a head is one wide, it's a line, with queries above it and keys below. Where only one query is drawn, its arrow
+    is equally long in every head, and names avoid all marks.
     """
     keys, queries, [asked] = placed(plane, side)
-    middle, flat, colour = side / 2, plane.keys.shape[1] == 1, head_colour(head)
-    row, most = (14, 9) if flat else (0, 2)  # how far from the line queries and keys are, and their names from them
+    middle, flat, alone, colour = side / 2, plane.keys.shape[1] == 1, not queries, head_colour(head)
+    row, most = (14, 9) if flat else (0, 2 - alone)  # how far marks are from the line, names in lines from them
     parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side)
     parts += [] if flat else [line(middle, 0, middle, side)]
     named = plane.names if side >= TALKATIVE or not flat else ends_of(plane)
-    for name, (x, y), weight in zip(plane.names, keys, plane.weights, strict=True):
+    end = middle + asked[0], middle - asked[1] - row
+    if alone and not flat:
+        names.taken += [(middle + x, middle - y, 7, 7) for x, y in keys]
+        names.taken += [(middle + asked[0] * n / 8, middle - asked[1] * n / 8, 3, 3) for n in range(9)]
+    each = [*zip(plane.names, keys, plane.weights, strict=True)]
+    parts += [square(name, (middle + x, middle - y + row), weight, colour) for name, (x, y), weight in each]
+    for name, (x, y), _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
         spot = middle + x, middle - y + row
-        parts.append(square(name, spot, weight, colour))
         if name in named:
-            names.put(name, spot, (0, 1) if flat else outward(x, y, -1), most)
+            names.put(name, spot, (0, 1) if flat else outward(x, y, 1 if alone else -1), most)
     for name, (x, y) in zip(plane.names, queries, strict=False):
         spot = middle + x, middle - y - row
         parts.append(tag("circle", says=f"query of {name}", cx=spot[0], cy=spot[1], r=3, fill=colour))
         if side >= TALKATIVE:
             names.put(name, spot, (0, -1) if flat else outward(x, y, 1), most)
-    parts.append(arrow((middle, middle - row), (middle + asked[0], middle - asked[1] - row), colour))
+    parts.append(arrow((middle, middle - row), end, colour))
     return "".join(parts + names.parts)
 
 
@@ -145,13 +158,15 @@ class Names:
     def put(self, name, point, way, most):
         """Write a name next to a point (x, y), this way, at most so many lines from it, or else to a side."""
         wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
-        steps = [(n * right, n * down) for n in range(1, most + 1)] + [(-down, right), (down, -right)]
+        steps = [(n * right, n * down) for n in range(1, most + 1)]
+        steps += [(-down, right), (down, -right)]
+        steps += [(a * right - b * down, a * down + b * right) for a in (0.7, -0.7) for b in (0.7, -0.7)]
         for right, down in steps:
             at = point[0] + 11 * right, point[1] + 11 * down
             inside = all(wide / 2 <= place <= self.side - wide / 2 for place in at)
-            free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > 10 for a, b, w in self.taken)
+            free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > (10 + h) / 2 for a, b, w, h in self.taken)
             if inside and free:
-                self.taken.append((*at, wide))
+                self.taken.append((*at, wide, 10))
                 self.parts.append(text(at[0], at[1] + 4, name, size=SMALL))
                 return
 
@@ -177,6 +192,12 @@ def head_planes(planes, titles, width, height):
 
 def legend(plane, y):
     """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
+    if not len(plane.queries):
+        flat = plane.keys.shape[1] == 1
+        marks = arrow((0, y + 11), (16, y + 11), "currentColor") + tag("rect", x=113, y=y + 8, width=7, height=7)
+        words = text(21, y + 15, "the last query", "start") + text(124, y + 15, "key, filled by its weight", "start")
+        about = "on a line, only a key at an end can have the highest score" if flat else FURTHEST
+        return marks + words + text(0, y + 31, about, "start", **PALE)
     marks = tag("circle", cx=4, cy=y + 11, r=3) + tag("rect", x=112, y=y + 8, width=7, height=7)
     marks += arrow((50, y + 11), (66, y + 11), "currentColor")
     names = ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
