@@ -22,7 +22,6 @@ one_query = Exercise(
     "which works entry by entry, and `x.sum()`.",
     solution=weights_for_query,
     cases=lambda g: [normal(g, d, (n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
-    rows_sum_to_one=True,
     mistakes={
         ("divides the scores by their sum", "scores.exp()", "scores"): """
             Your weights are the scores divided by their sum. But a score can be negative, and then its weight is, too.

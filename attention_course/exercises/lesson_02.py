@@ -64,7 +64,6 @@ weights_that_are_scaled = Exercise(
     prompt="Compute the part of the formula in front of $V$, for any number of tokens and any width. `keys.shape[-1]` "
     "is the width of a key.",
     solution=scaled_weights,
-    rows_sum_to_one=True,
     cases=lambda g: [normal(g, size, size) for size in ((6, 2), (4, 7), (1, 3), (5, 1), (3, 16))],
     mistakes={
         ("forgets the root", " ** 0.5", ""): """

@@ -42,7 +42,6 @@ hide_the_future = Exercise(
     "tokens before it. The scores are between -1000 and 1000, and should stay as they are.",
     solution=causal_weights,
     cases=scaled_scores,
-    rows_sum_to_one=True,
     mistakes={
         ("hides the diagonal", "diagonal=1", ""): """
             You hide the diagonal too, so no token sees itself. What's left for the first token to see?""",

@@ -140,7 +140,6 @@ distance_bias = Exercise(
         tuple(2 * torch.randn(2, *shape, generator=g))
         for shape in ((2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2))
     ],
-    rows_sum_to_one=True,
     mistakes={
         ("scales the penalty too", " * distances", " * distances / head_dim**0.5"): """
             Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or
