@@ -79,9 +79,8 @@ class Watched:
         return next(filter(condition, self.operations), None)
 
     def joined(self, name):
-        return torch.cat(
-            [torch.zeros(0, self.num_tokens, self.num_tokens), *(getattr(each, name) for each in self.maps)]
-        )
+        tables = [getattr(each, name) for each in self.maps]
+        return torch.cat(tables) if tables else torch.zeros(0, self.num_tokens, self.num_tokens)
 
     # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them.
     used = property(lambda self: self.joined("used"))
