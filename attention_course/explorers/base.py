@@ -107,13 +107,11 @@ class Explorer(widgets.VBox):
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
     - in_words(arrays): what the picture shows, for readers who can't see it
-    - readouts(arrays): the table below the picture, as text or Markup by name
+    - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name
 
-    An explorer begins, and Reset leads back to, the first state that is given by name: Explorer(name=value, ...).
-    explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
-    what was computed from them. Shapes and units: see each explorer's arrays and each control's label.
-    Errors: both raise ValueError for an unknown control, a value that the control can't take or an impossible state,
-    and `set` then changes nothing.
+    Explorer(name=value, ...) gives the first state, to which Reset leads back, and explorer.set(name=value, ...) moves
+    controls from code. Both raise ValueError for an unknown control, a value that it can't take or an impossible state,
+    and then nothing changes. explorer.values holds the controls' values, explorer.arrays what was computed from them.
     """
 
     def __init__(self, **first):
@@ -169,6 +167,9 @@ class Explorer(widgets.VBox):
     def note(self, wanted, values):
         """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
         return ""
+
+    def readouts(self, arrays):
+        return {}
 
     def unused(self, values):
         """The names of controls that do nothing in a state; they are greyed out."""

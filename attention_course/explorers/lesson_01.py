@@ -32,8 +32,7 @@ class ScoresState(NamedTuple):
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax.
 
-    sentence: a Sentence of up to 8 tokens. entries: the names of an embedding's entries. Arrays: a ScoresState. Errors:
-    as in Explorer; also ValueError if there isn't one name per entry.
+    sentence: of up to 8 tokens. entries: the names of an embedding's entries, or None.
     """
 
     def __init__(self, sentence, entries=None, **first):
@@ -80,11 +79,6 @@ class ScoresExplorer(SentenceExplorer):
         if max(row) >= 0.9:
             return f"“{who}” reads almost only {read}: {most}"
         return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
-
-    def readouts(self, state):
-        divided = state.scores[state.query] / state.temperature
-        by = f" ÷ {state.temperature:g}" if state.temperature != 1 else ""
-        return {f"scores{by}": f"from {divided.min():.3g} to {divided.max():.3g}"}
 
     def in_words(self, state):
         return (

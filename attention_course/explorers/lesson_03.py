@@ -29,10 +29,7 @@ class MaskState(NamedTuple):
 
 
 class MaskExplorer(Explorer):
-    """Move the question of the lookup, and switch a causal mask on; the matrices are notebook 02's, written by hand.
-
-    Arrays: a MaskState. Errors: as in Explorer.
-    """
+    """Move the question of the lookup, and switch a causal mask on; the matrices are notebook 02's, made by hand."""
 
     def make_controls(self):
         mask = {"description": "causal mask", "tooltip": "Hide later tokens before softmax"}
@@ -70,9 +67,6 @@ class MaskExplorer(Explorer):
             return f"“{PAIR}” is hidden, so “B ?” has to guess: it gives {number(row[0])} to {seen}"
         where = "which comes later" if pair > state.place else "which comes earlier"
         return f"“B ?” gives {number(row[pair], 3)} of its weight to “{PAIR}”, {where}"
-
-    def readouts(self, state):
-        return {"weight of “B ?” on later tokens": number(state.weights[state.place, state.place + 1 :].sum(), 3)}
 
     def in_words(self, state):
         row = state.scores[state.place]

@@ -37,18 +37,14 @@ class DropoutState(NamedTuple):
 def stored():
     """The losses and maps of a Run for each of RATES, from SEED, and the loss of answering 0 on the new sequences.
 
-    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). Made by
-    tools/training/make_data.py.
+    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). Made by tools/training/make_data.py.
     """
     with np.load(FILE) as runs:
         return [torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0")]
 
 
 class DropoutExplorer(Explorer):
-    """Drag through the training of a model that overfits, with more or less dropout on its attention weights.
-
-    Arrays: a DropoutState. Errors: as in Explorer.
-    """
+    """Drag through the training of a model that overfits, with more or less dropout on its attention weights."""
 
     def make_controls(self):
         return {
@@ -83,13 +79,6 @@ class DropoutExplorer(Explorer):
         training, new = state.losses[-1]
         after = f"Step {STEPS[len(state.losses) - 1]}, p = {state.p:g}"
         return f"{after}: loss ≈ {training:.2f} on the training sequences, ≈ {new:.2f} on new ones"
-
-    def readouts(self, state):
-        best = state.losses[:, 1].argmin()
-        return {
-            "lowest on new ones so far": f"≈ {state.losses[best, 1]:.2f}, at step {STEPS[best]}",
-            "always answering 0": f"≈ {state.always_0:.2f} on new ones",
-        }
 
     def in_words(self, state):
         count = int((state.dropped & ~causal_mask(6)).sum())

@@ -19,7 +19,6 @@ from .multi_head import (
 )
 from .svg import beside, number
 from .svg_maps import colour_bar, strip
-from .words import listed
 
 OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2], "d_out": [3], "example": [1, 2]},
@@ -28,10 +27,7 @@ OFFERED = {  # by weights
 
 
 class WrapperExplorer(HeadsExplorer):
-    """One token asks for two digits: change the number of heads, made by hand or trained, their width, and dropout.
-
-    Arrays: a HeadsState. Errors: as in Explorer.
-    """
+    """One token asks for two digits: change the number of heads, made by hand or trained, their width, and dropout."""
 
     offered, of_d_out = OFFERED, "each head's queries, keys and values"
 
@@ -64,12 +60,8 @@ class WrapperExplorer(HeadsExplorer):
 
     def readouts(self, state):
         n, width = len(state.weights), state.context.shape[1]
-        parts = " | ".join(listed(part, 3) for part in state.context[-1].chunk(n))
-        return {
-            **({f"context of “{state.tokens[-1]}”": parts} if state.accuracy is None else {}),
-            "width, parameters": f"{n} × {width // n} = {width}, {n} × {state.parameters // n} = {state.parameters}",
-            **task(state),
-        }
+        sizes = f"{n} × {width // n} = {width}, {n} × {state.parameters // n} = {state.parameters}"
+        return {"width, parameters": sizes} | task(state)
 
     def in_words(self, state):
         low, high = (number(each.item()) for each in state.context.aminmax())

@@ -11,7 +11,7 @@ from attention_helpers.layers import MultiHeadAttention, Steps
 from attention_helpers.plots import head_colour
 from attention_helpers.seeded import seeded
 
-from .base import Markup, nearest
+from .base import nearest
 from .ink import SIGNED, largest
 from .lookup_models import HEADS, dropping, shown, stored
 from .multi_head import (
@@ -27,14 +27,12 @@ from .multi_head import (
 )
 from .svg import LEFT, TOP, Drawing, beside, moved, number, tag, text, title_of
 from .svg_maps import colour_bar, names_beside, strip
-from .words import listed
 
 CUTS = ["view, then transpose", "view alone"]
 OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2, 3, 6], "d_out": [6], "example": [1, 2], "cut": CUTS},
     "trained": {"num_heads": HEADS, "d_out": [2, 4, 8, 16, 32], "example": range(1, 9), "cut": CUTS[:1]},
 }
-MOST_HEADS = 8
 SIDE, HIGH = 166, 88  # of each wide table
 LIGHT, STRONG = 0.18, 0.75  # opacity of a 0, and of the largest entry
 
@@ -52,10 +50,7 @@ class SplitState(NamedTuple):
 
 
 class SplitExplorer(HeadsExplorer):
-    """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one.
-
-    Arrays: a SplitState. Errors: as in Explorer.
-    """
+    """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one."""
 
     offered, of_d_out = OFFERED, "all heads together"
 
@@ -90,16 +85,9 @@ class SplitExplorer(HeadsExplorer):
         return reads if state.accuracy is None else f"{reads}; {shares_right(state)}"
 
     def readouts(self, state):
-        num_heads, (n, d_out) = len(state.weights), state.context.shape
-        gets = f"{d_out // num_heads} entries of each token"
-        if state.cut == CUTS[1]:
-            gets = f"{n * d_out // num_heads} of {n * d_out} entries, token after token"
-        by_hand = {"each head gets": gets, f"query of “{state.tokens[-1]}”": listed(state.wide["queries"][-1], 0)}
-        return {
-            "d_out / num_heads": divided(d_out, num_heads),
-            "parameters": str(state.parameters),
-            **(task(state.heads) or by_hand),
-        }
+        num_heads, d_out = len(state.weights), state.context.shape[1]
+        head_dim = f"{d_out} / {num_heads} = {d_out // num_heads}"
+        return {"head_dim": head_dim, "parameters": str(state.parameters)} | task(state.heads)
 
     def in_words(self, state):
         low, high = (number(each.item()) for each in state.context.aminmax())
@@ -151,9 +139,3 @@ def cut_table(state, name, named):
             parts.append(text(x + w / 2, y + h / 2 + 4, number(value, 0), pointer_events="none"))
     title = moved(title_of(name, SIDE), left, 0)
     return Drawing("".join(parts) + title, left + SIDE, TOP + HIGH + 4)
-
-
-def divided(d_out, num_heads):
-    """The width of a head, and the numbers of heads that d_out can't be divided by, crossed out."""
-    crossed = " ".join(f'<s style="opacity:0.65">{n}</s>' for n in range(1, MOST_HEADS + 1) if d_out % n)
-    return Markup(f"{d_out} / {num_heads} = {d_out // num_heads} per head (num_heads can't be {crossed})")

@@ -33,8 +33,7 @@ class LearningState(NamedTuple):
 class LearningExplorer(Explorer):
     """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
 
-    training: has at least two snapshots. first: the state it opens in, by name; it's the end of the run, unless you say
-    otherwise. Arrays: a LearningState. Errors: as in Explorer; ValueError for fewer.
+    training: has at least two snapshots. It opens at the end of the run, unless you say otherwise.
     """
 
     def __init__(self, training, **first):

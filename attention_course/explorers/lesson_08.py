@@ -41,8 +41,7 @@ class TextExplorer(Explorer):
     """Type a text, and see each model's maps and its predictions for the character after one position.
 
     models: CharacterModels by name, all of one size; one named "leaky" has no mask. task: the Characters they were
-    trained on; the models read only the last `window` characters that the task knows. Arrays: a TypedState. Errors: as
-    in Explorer.
+    trained on; the models read only the last `window` characters that the task knows.
     """
 
     def __init__(self, models, task):

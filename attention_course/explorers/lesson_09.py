@@ -46,7 +46,6 @@ class CostExplorer(Explorer):
 
     measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
     of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
-    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
     """
 
     def __init__(self, measured=None, **first):

@@ -33,7 +33,7 @@ class CacheState(NamedTuple):
 class CacheExplorer(Explorer):
     """Let a text grow and see its KV cache; share KV heads, set a window, keep its first tokens, choose a dtype.
 
-    The model has LAYERS layers of HEADS query heads of width HEAD_DIM. Arrays: a CacheState. Errors: as in Explorer.
+    The model has LAYERS layers of HEADS query heads of width HEAD_DIM.
     """
 
     def make_controls(self):
@@ -85,7 +85,6 @@ class CacheExplorer(Explorer):
         per_byte = flops_per_cached_byte(HEADS, state.num_kv_heads, state.bytes)
         return {
             "per token": f"{sizes} = {size_in_words(state.per_token)}",
-            "read for each new token": size_in_words(state.total),
             "FLOPs per byte that is read": f"{per_byte:g}",
         }
 

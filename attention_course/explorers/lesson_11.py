@@ -61,7 +61,7 @@ def stored():
 class LengthExplorer(Explorer):
     """Let a model that was trained on 32 characters read more, with scaled frequencies or a window.
 
-    All numbers are means over held-out text, without further training. Arrays: a LengthState. Errors: as in Explorer.
+    All numbers are means over held-out text, without further training.
     """
 
     def make_controls(self):

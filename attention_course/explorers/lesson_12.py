@@ -32,7 +32,7 @@ class ModelsState(NamedTuple):
 class ModelsExplorer(Explorer):
     """Let a text grow, and see what each model's cache keeps per token; mark a model, or fade some kinds.
 
-    models: rows of `published_models`. Arrays: a ModelsState. Units: bytes. Errors: as in Explorer.
+    models: rows of `published_models`.
     """
 
     def __init__(self, models, **first):

@@ -10,17 +10,16 @@ import torch
 from attention_helpers.language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
 
 from .atlas import atlas, room_for
-from .base import MESSAGE, Explorer, answer_quietly, slider, stops
+from .base import Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import HEADS
 from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels
 from .words import plural
 
-MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
+MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
-KEPT_MAPS = 4000  # of cached forward passes together
 LILAC = "#9988FF"
 # A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
 TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
@@ -56,14 +55,13 @@ class ReadingExplorer(Explorer):
     """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
 
     A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
-    up to MOST tokens. Layers, heads and tokens count from 0. Arrays: a ReadingState. Errors: as in Explorer.
+    up to MOST tokens. Layers, heads and tokens count from 0.
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
         self.model, self.first_text = model, text
         self.room = room_for(len(model.blocks), model.config.num_heads)
-        passes = min(KEPT, KEPT_MAPS // (self.room.layers * self.room.heads))
-        self.look = lru_cache(max(2, passes))(self.forward)  # a state needs two: with and without the ablated heads
+        self.look = lru_cache(2)(self.forward)  # a state needs two passes: with and without the ablated heads
         token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
         maps = model.look(token_ids).maps[0]
         self.roles = {
@@ -120,26 +118,12 @@ class ReadingExplorer(Explorer):
         except ValueError:
             return 1
 
-    def reported(self, token_ids, ablate):
-        """The model's output; the message shows how far it is. The model keeps no hook of this explorer's."""
-
-        def report(layer):
-            self.message.value = MESSAGE.format(f"layer {layer} of {len(hooks)}")
-
-        blocks = enumerate(self.model.blocks, 1)
-        hooks = [block.register_forward_hook(lambda *_, layer=layer: report(layer)) for layer, block in blocks]
-        try:
-            return self.model.look(token_ids, ablate)
-        finally:
-            for hook in hooks:
-                hook.remove()
-
     def forward(self, text, ablate):
         """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; `look` is the same, cached."""
         token_ids = self.model.encode(text)
         if token_ids.shape[1] > MOST:
             raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
-        output = self.reported(token_ids, ablate)
+        output = self.model.look(token_ids, ablate)
         return token_ids[0], output.logits[0], output.maps[0]
 
     def compute(self, text, layer, head, token, ablate):
@@ -182,9 +166,6 @@ class ReadingExplorer(Explorer):
         word = quoted(state.next_words[0])
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
-
-    def readouts(self, state):
-        return {}  # the atlas must stay the last thing, for the radio buttons over it
 
     def in_words(self, state):
         first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN

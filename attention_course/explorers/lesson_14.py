@@ -49,8 +49,7 @@ def schedule(split, processes):
 class MachinesExplorer(Explorer):
     """Share one layer of attention among machines, and see what each of them holds, computes and sends.
 
-    Arrays: a MachinesState. Units: bytes, of numbers of 2 bytes; causal, without the scores, which a fast layer never
-    stores. Errors: as in Explorer.
+    Numbers have 2 bytes; attention is causal, without the scores, which a fast layer never stores.
     """
 
     def make_controls(self):

@@ -142,10 +142,8 @@ def task(state):
     said, wanted = (" and ".join(map(str, digits)) for digits in state.answers)
     pairs = [token for letter in state.tokens[-1][:2] for token in state.tokens[:-1] if token.startswith(letter)]
     asks = f"digits in {joined([f'“{pair}”' for pair in pairs])}, in this order"
-    masks = ", each with a mask of its own" if state.dropped.any() else ""
     return {
         "asked for": f"the {asks}: {wanted}" if said == wanted else f"the {asks}: {wanted}. Answered: {said}",
-        "500 new examples": f"{shares_right(state)}{masks}",
         "own key scores highest": "; ".join(f"head {n}: {counted(plane)}" for n, plane in enumerate(state.planes, 1)),
     }
 

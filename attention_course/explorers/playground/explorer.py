@@ -51,7 +51,6 @@ class Playground(Explorer):
     time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
     on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
     playing another pauses it.
-    Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
     def __init__(self):
@@ -140,9 +139,6 @@ class Playground(Explorer):
 
     def headline(self, state):
         return headline(state, **state.values)
-
-    def readouts(self, state):
-        return {}  # the numbers are beside what they measure
 
     def in_words(self, state):
         now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
