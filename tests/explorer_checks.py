@@ -14,6 +14,7 @@ import torch
 from explorer_page import SVG, tree_of
 
 from attention_course.explorers import lesson_05, lesson_06
+from attention_course.explorers.base import plain
 from tools.bench.made import settings_of
 
 CHECKS = {
@@ -102,5 +103,6 @@ def check(explorer, name):
         root = tree_of(explorer)
         assert root.get("role") == "img"
         assert root.get("aria-label") == explorer.alt
+        assert explorer.alt.startswith(plain(explorer.said).rstrip("."))
         assert "nan" not in re.sub('base64,[^"]*', "", explorer.svg + explorer.readout).lower()
         return [part.get("viewBox") for part in root.iter(f"{SVG}svg")]

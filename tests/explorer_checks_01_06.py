@@ -53,7 +53,6 @@ def check_scores(e, query, temperature):
         assert long == near(77 * values / (1.5 if kind == ", score: " else 1), off=0.06)
     assert tips(e, ", context: ") == near(state.context[query], off=1e-4)
     assert {shape.get("fill") for words, shape in told(tree_of(e)) if ", context: " in words} == {BLUE}  # as weights
-    assert numbers(e.alt) == near(scores, temperature, weights, state.context[query])
     assert f"{weights.max():.2f}" in figures(e.said)
 
 
@@ -85,8 +84,6 @@ def check_scaling(e, d_k, seed, scaling):
     assert tips(e, ", entropy: ") == near(entropy, off=1e-3)
     long = [float(bar.get("width")) for words, bar in told(tree_of(e)) if ", entropy: " in words]
     assert long == near(74 * entropy / np.log2(6), off=0.1)  # the room up to an even row's
-    low, high = state.scores.aminmax()
-    assert numbers(e.alt) == near(low, high, state.weights.amax(dim=-1), entropy.mean())
     assert f"{variance:.2g}" in figures(e.said)
     assert f"{state.weights.max():.2f}" in figures(e.said)
 
@@ -140,8 +137,6 @@ def check_dropout(e, step, p):
     gone = int(state.dropped[~causal_mask(6)].sum())
     assert sum(paths(tree_of(e), stroke_width="1.5")) == gone
     assert abs(gone / 21 - p) <= (p > 0) * 0.35  # by chance, but never without dropout
-    shown = [part for day, weight in enumerate(state.weights[-1].tolist(), 1) for part in (day, weight)]
-    assert numbers(e.alt) == near(step, p, state.losses[-1], 6, shown, gone, 21)
 
 
 def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):

@@ -56,11 +56,6 @@ def check_learning(e, step, example):
     assert state.asked == [words[x[:6, 0].tolist().index(letter)] for letter in letters]
     check_maps(e, state.weights, words, hidden=causal_mask(7))
     check_arcs(e, [state.weights[:, 6]], words, 6)
-    rows = []
-    for head, row in enumerate(state.weights[:, 6].tolist(), 1):
-        reads = zip(words, row, strict=True)
-        rows += [head, *(number for word, weight in reads for number in (*numbers(word), weight))]
-    assert numbers(e.alt) == near(step, RUN.snapshots[-1].step, snapshot.loss, snapshot.accuracy, rows)
     check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
 
 
@@ -149,7 +144,7 @@ def check_models(e, model, num_tokens, kind):
     lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
     assert lit == has | {model} == state.lit | {model}
-    assert {*e.alt.partition("Faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
+    assert {*e.alt.partition("faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
     parts = [numbers(each)[0] * {"G": 1024}.get(each.split()[1][0], 1) for each in [*readouts(e).values()][:-1]]
     assert sum(parts) == pytest.approx(total / 2**20, rel=1e-2, abs=0.2)
     assert rows[model]["source"] in html.unescape(e.readout)
@@ -187,12 +182,8 @@ def check_length(e, length, window, factor, rule, pair):
     equal = max(farthest - 31, 0) / (farthest + 1)
     assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, far, 31, equal, off=6e-3)
     assert numbers(readouts(e)[f"pair {followed}"]) == near(*angles)
-    places = sorted({place for place in (1, 31, 63, farthest) if place <= farthest})
-    shown = [4, 2] if pair == "all" else [4, 2, int(pair)]
-    told = [number for place in places for number in (state.scores[place], place)]
-    assert numbers(e.alt) == near(ends, shown, told)
     [title] = [words for words in words_of(tree_of(e)) if words.startswith("mean score")]
-    assert numbers(title) == shown
+    assert numbers(title) == ([4, 2] if pair == "all" else [4, 2, int(pair)])
 
 
 def check_reading(e, text, layer, head, token, ablate):

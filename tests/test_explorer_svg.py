@@ -13,6 +13,7 @@ from PIL import Image
 from attention_course.explorers import ink
 from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
+from attention_course.explorers.chart import Chart
 from attention_course.explorers.hatching import around, hatching
 from attention_helpers import causal_mask
 from attention_helpers.plots import HEAD_COLOURS, luminance
@@ -58,6 +59,22 @@ def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, theme)
         cell = rgb(shade.below if level < 0 else shade.above) * share + page * (1 - share)
         words = {"": own, 'fill="#fff"': [255] * 3, 'fill="#000"': [0] * 3}[shade.numbers[level]]
         assert contrast(cell, words) >= 4.49, level
+
+
+def test_drawings_say_in_words_what_they_show():
+    table = cells.heatmap(TABLE, NAMES, NAMES, "weights")
+    row = cells.head_maps(np.stack([TABLE, 1 - TABLE]), NAMES, 1.0, np.zeros((3, 3)), row=1)
+    chart = Chart("loss", (0, 9, 0, 9), {0: "0", 2: "2"}, {0: "0", 1: "1"})
+    chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
+    bars = drawing.bars({"a": TABLE[0], "b": TABLE[1]}, NAMES, "two")
+    assert drawing.below(table, bars).words == (
+        "weights, Your → starts 1.00, journey → starts 0.50, starts → starts 0.70. "
+        "two, a: Your: 0.00, journey: 0.50, starts: 1.00; b: Your: 0.25, journey: 0.25, starts: 0.50."
+    )
+    assert row.words == (
+        "journey reads, by head 1: starts 0.50, Your 0.25, journey 0.25; head 2: Your 0.75, journey 0.75, starts 0.50."
+    )
+    assert chart.drawn(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
 
 
 def test_hidden_cells_are_hatched_by_paths_and_hold_nothing():

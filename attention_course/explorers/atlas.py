@@ -64,4 +64,6 @@ def atlas(state):
     down = tile / 2 + 3.15 - shown[0] * tile
     parts += [text(LEFT - 5, TOP + head * tile + down, f"head {head}", "end") for head in names]
     parts.append(text(LEFT - 5, TOP - 5, "layer →", "end", **PALE))
-    return Drawing("".join(parts), right + 2, TOP + height)
+    first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
+    said = f"{first.sum()} of {layers * heads} heads give the first token more than half."
+    return Drawing("".join(parts), right + 2, TOP + height, said)

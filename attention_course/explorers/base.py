@@ -106,7 +106,6 @@ class Explorer(widgets.VBox):
       ValueError for an impossible state
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
-    - in_words(arrays): what the picture shows, for readers who can't see it
     - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name
 
     Explorer(name=value, ...) gives the first state, to which Reset leads back, and explorer.set(name=value, ...) moves
@@ -170,6 +169,10 @@ class Explorer(widgets.VBox):
 
     def readouts(self, arrays):
         return {}
+
+    def in_words(self, arrays):
+        """What the picture shows, for readers who can't see it, if that isn't what its drawings say."""
+        return ""
 
     def unused(self, values):
         """The names of controls that do nothing in a state; they are greyed out."""
@@ -256,8 +259,10 @@ class Explorer(widgets.VBox):
 
     def _draw(self, arrays):
         """Update picture and words, but not the controls, which the learner may be moving."""
-        alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
-        self.said, self.svg = self.headline(arrays), live(rows, alt)
+        self.said, rows, readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
+        words = [part.words for row in rows for part in row if part.words]
+        alt = self.in_words(arrays) or " ".join([f"{plain(self.said).rstrip('.')}.", *words])
+        self.svg = live(rows, alt)
         self.arrays, self.alt, self._rows, self.readout = arrays, alt, rows, readout
         # one widget message: headline, picture and numbers change together, and sooner than with several
         self.view.value = PAGE.format(marked(self.said), self.svg, readout)

@@ -12,7 +12,6 @@ from .base import SentenceExplorer, stops
 from .ink import WEIGHTS, weight_limit
 from .svg import bars, below, beside, number, shortened
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import listed, shares
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
 SIDE = 202  # of the map: eight numbers fit a row
@@ -79,13 +78,6 @@ class ScoresExplorer(SentenceExplorer):
         if max(row) >= 0.9:
             return f"“{who}” reads almost only {read}: {most}"
         return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
-
-    def in_words(self, state):
-        return (
-            f"Query {self.tokens[state.query]}. Scores: {shares(self.tokens, state.scores[state.query])}. "
-            f"Weights at temperature {state.temperature:g}: {shares(self.tokens, state.weights[state.query])}. "
-            f"Context vector: {listed(state.context[state.query])}."
-        )
 
 
 def span(values):

@@ -12,10 +12,10 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer, player, seed, slider, stops
 from .ink import SIGNED, WEIGHTS, largest, weight_limit
 from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
-from .plane import Plane, apart, by_letter, found, head_planes
+from .plane import Plane, by_letter, found, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import entropy_in_bits, joined, listed, shares
+from .words import entropy_in_bits, joined, listed
 
 SIDE = 200  # of a map
 HIGH = 150  # of the opening's maps
@@ -73,12 +73,6 @@ class QKVExplorer(Explorer):
         pair, itself = state.weights[3, [1, 3]].tolist()
         return f"“B ?” gives {number(pair, 3)} of its weight to “B 1” and {number(itself, 3)} to itself"
 
-    def in_words(self, state):
-        return (
-            f"Query of B ?: {listed(state.queries[3], 0)}. Its key: {listed(state.keys[3], 0)}. Its weights: "
-            f"{shares(self.tokens, state.weights[3])}. What it reads: {listed(state.read)}."
-        )
-
 
 class WidthState(NamedTuple):
     """What the picture shows of a model at one step of its training."""
@@ -135,12 +129,6 @@ class KeyWidthExplorer(Explorer):
         right = f"{state.accuracy.mean():.0%} of new answers are right"
         return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
 
-    def in_words(self, state):
-        return (
-            f"{self.headline(state)}. D{apart(state.plane)[1:]}. Weights of {state.tokens[-1]}: "
-            f"{shares(state.tokens, state.weights)}."
-        )
-
 
 class ScalingState(NamedTuple):
     """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
@@ -188,13 +176,6 @@ class ScalingExplorer(Explorer):
             return f"{spread}: query {NAMES[row]} reads almost only key {NAMES[column]}, {number(top)}"
         return f"{spread}: the largest weight is {number(top)} (query {NAMES[row]} reads key {NAMES[column]})"
 
-    def in_words(self, state):
-        low, high = state.scores.min(), state.scores.max()
-        return (
-            f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: {listed(state.weights.amax(dim=-1))}. "
-            f"Mean entropy {state.entropy.mean():.2f} bits."
-        )
-
 
 def entropy_bars(entropy, names, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
@@ -206,4 +187,4 @@ def entropy_bars(entropy, names, width=110):
         place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
         parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
-    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM)
+    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM, f"entropy in bits: {listed(entropy)}.")

@@ -15,7 +15,6 @@ from .chart import Chart, key_of
 from .ink import WEIGHTS, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import shares
 
 FILE, SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the stored runs' seed and their p
 DAYS = [f"day {day}" for day in range(1, 7)]
@@ -79,10 +78,3 @@ class DropoutExplorer(Explorer):
         training, new = state.losses[-1]
         after = f"Step {STEPS[len(state.losses) - 1]}, p = {state.p:g}"
         return f"{after}: loss ≈ {training:.2f} on the training sequences, ≈ {new:.2f} on new ones"
-
-    def in_words(self, state):
-        count = int((state.dropped & ~causal_mask(6)).sum())
-        return (
-            f"{self.headline(state)}. Weights of day 6: {shares(DAYS, state.weights[-1])}. "
-            f"One mask drops {count} of 21 weights."
-        )

@@ -9,7 +9,6 @@ from .ink import SIGNED, largest
 from .lookup_models import dropping, shown, stored
 from .multi_head import (
     HeadsExplorer,
-    each_head,
     last_token_reads,
     maps_and_planes,
     shares_right,
@@ -17,7 +16,7 @@ from .multi_head import (
     task,
     two_lookups,
 )
-from .svg import beside, number
+from .svg import beside
 from .svg_maps import colour_bar, strip
 
 OFFERED = {  # by weights
@@ -62,11 +61,6 @@ class WrapperExplorer(HeadsExplorer):
         n, width = len(state.weights), state.context.shape[1]
         sizes = f"{n} × {width // n} = {width}, {n} × {state.parameters // n} = {state.parameters}"
         return {"width, parameters": sizes} | task(state)
-
-    def in_words(self, state):
-        low, high = (number(each.item()) for each in state.context.aminmax())
-        width = state.context.shape[1]
-        return f"{each_head(state)} The context vectors are {width} wide, with entries from {low} to {high}."
 
 
 def made_by_hand(num_heads):

@@ -17,7 +17,6 @@ from .lookup_models import HEADS, dropping, shown, stored
 from .multi_head import (
     HeadsExplorer,
     HeadsState,
-    each_head,
     last_token_reads,
     maps_and_planes,
     shares_right,
@@ -88,10 +87,6 @@ class SplitExplorer(HeadsExplorer):
         num_heads, d_out = len(state.weights), state.context.shape[1]
         head_dim = f"{d_out} / {num_heads} = {d_out // num_heads}"
         return {"head_dim": head_dim, "parameters": str(state.parameters)} | task(state.heads)
-
-    def in_words(self, state):
-        low, high = (number(each.item()) for each in state.context.aminmax())
-        return f"Cut by {state.cut}. {each_head(state.heads)} The context vectors have entries from {low} to {high}."
 
 
 def made_by_hand(num_heads):

@@ -115,16 +115,6 @@ class CostExplorer(Explorer):
         n, measured = state.num_tokens, state.measured
         return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
 
-    def in_words(self, state):
-        measured = self.measured_at(state)
-        return (
-            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads} and a width of {state.width:,} one pass "
-            f"takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of them for scores and context. In "
-            f"numbers of {state.bytes} bytes the scores take {size_in_words(state.table)}, keys and values "
-            f"{size_in_words(state.cache)}, the parameters {size_in_words(state.parameters)}."
-            + (f" Measured peak: {measured}." if measured else "")
-        )
-
 
 def squares(state):
     """Squares whose areas are bytes: the score matrices, and at their right keys and values, and the parameters."""
@@ -137,7 +127,8 @@ def squares(state):
         side, words = scale * math.sqrt(size), f"{name}: {size_in_words(size)}"
         look = {"width": side, "height": side, "fill": colour, "stroke": "currentColor", "stroke_opacity": 0.5}
         drawn += [tag("rect", says=words, x=float(x), y=float(y), **look), text(x, y + side + 15, words, "start")]
-    return Drawing("".join(drawn), ROOM, SIDE + 50)
+    said = ", ".join(f"{name}: {size_in_words(size)}" for name, size in parts.items())
+    return Drawing("".join(drawn), ROOM, SIDE + 50, f"memory, {said}.")
 
 
 def scores_of(num_heads):

@@ -88,10 +88,6 @@ class CacheExplorer(Explorer):
             "FLOPs per byte that is read": f"{per_byte:g}",
         }
 
-    def in_words(self, state):
-        shared = f"{HEADS} query heads share {counted(state.num_kv_heads)}, {HEADS // state.num_kv_heads} for each."
-        return f"{shared} {self.headline(state)}. In all, {state.total / 1e9:.2f} GB."
-
 
 def counted(num_kv_heads):
     return f"{num_kv_heads} {plural('KV head', num_kv_heads)}"
@@ -114,7 +110,7 @@ def heads(num_kv_heads):
         parts.append(line(head * CELL + 5, top + CELL, middle - 1, top + 56, stroke=look["fill"]))
         if head % group == 0:
             parts.append(tag("rect", says=f"KV head {owner + 1}", x=float(middle - 6), y=top + 56, **look))
-    return Drawing("".join(parts), WIDTH, top + 90)
+    return Drawing("".join(parts), WIDTH, top + 90, f"{HEADS} query heads share {counted(num_kv_heads)}.")
 
 
 def text_so_far(state):

@@ -111,11 +111,6 @@ class LengthExplorer(Explorer):
             f"pair {pair}": f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}",
         }
 
-    def in_words(self, state):
-        places = [place for place in (1, SEEN - 1, 63, len(state.scores) - 1) if place < len(state.scores)]
-        scores = ", ".join(f"{state.scores[place]:.2f} at distance {place}" for place in dict.fromkeys(places))
-        return f"{self.headline(state)}. The {scores_of(state)}: {scores}."
-
 
 def followed(pair):
     return 2 if pair == "all" else int(pair)

@@ -14,7 +14,7 @@ from .base import Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import HEADS
 from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
-from .svg_maps import axis, masked_key, names_beside, pixels
+from .svg_maps import axis, masked_key, names_beside, pixels, reads
 from .words import plural
 
 MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
@@ -167,16 +167,6 @@ class ReadingExplorer(Explorer):
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
 
-    def in_words(self, state):
-        first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
-        return (
-            f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
-            f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "
-            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
-            f"{shares_in_words(state.next_words, state.shares[1])}. {first.sum()} of {first.numel()} heads "
-            "give the first token more than half."
-        )
-
 
 VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 
@@ -191,17 +181,6 @@ def quoted(word):
     return f"“{plain(word.removeprefix(' ') or word)}”"
 
 
-def reads(rows, words):
-    """For each row of a map, a text: the three tokens with the largest weights, and those weights."""
-    shown, best = [plain(word) for word in words], rows.topk(min(3, len(words)))
-    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
-
-
-def shares_in_words(words, shares):
-    return ", ".join(f"{plain(word)} {number(share)}" for word, share in zip(words, shares.tolist(), strict=True))
-
-
 def one_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
     weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
@@ -209,14 +188,15 @@ def one_map(state):
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
     hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
-    told, room = reads(state.maps[state.layer, state.head], state.words), {"x": LEFT, "width": MAP, "height": cell}
+    told, room = reads(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
     says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
     rows = [tag("rect", says=each, y=ABOVE + i * cell, fill="transparent", **room) for i, each in enumerate(says)]
     framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
     title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
     hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
     svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
-    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46)
+    said = f"In layer {state.layer}, head {state.head}, {says[state.token]}."
+    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46, said)
 
 
 def names(words, state, cell):

@@ -11,10 +11,10 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer, dropout, seed, stops
 from .ink import weight_limit
 from .lookup_models import best_matched, examples, letters_of, right, switch
-from .plane import Plane, apart, by_letter, counted, head_planes
+from .plane import Plane, by_letter, counted, head_planes
 from .svg import LEFT
 from .svg_maps import colour_bar, head_maps
-from .words import entropy_in_bits, joined, plural
+from .words import joined, plural
 
 
 class HeadsExplorer(Explorer):
@@ -146,17 +146,3 @@ def task(state):
         "asked for": f"the {asks}: {wanted}" if said == wanted else f"the {asks}: {wanted}. Answered: {said}",
         "own key scores highest": "; ".join(f"head {n}: {counted(plane)}" for n, plane in enumerate(state.planes, 1)),
     }
-
-
-def each_head(state):
-    """What the last token reads most in each head, for readers who can't see it."""
-    last, said = state.tokens[-1], []
-    entropies = entropy_in_bits(state.weights).mean(dim=-1).tolist()  # one per head
-    for head, (row, entropy) in enumerate(zip(state.weights[:, -1], entropies, strict=True), 1):
-        reads = f"{most_read(row, state.tokens)} ({row.max():.2f})"
-        unsure = "" if state.dropped.any() else f", mean entropy {entropy:.2f} bits"  # what dropout leaves has none
-        said.append(f"Head {head}: “{last}” reads {reads}{unsure}.")
-    if state.accuracy is not None:
-        for head, (title, plane) in enumerate(zip(state.titles, state.planes, strict=True), 1):
-            said.append(f"Head {head}, {title}, {apart(plane)}; own key highest: {counted(plane)}.")
-    return " ".join(said)

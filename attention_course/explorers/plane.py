@@ -49,17 +49,6 @@ def counted(plane):
     return "all" if len(names) == len(plane.names) else joined(names) or "none"
 
 
-def angles(queries, keys):
-    """The angle between each query and its own key, in degrees, (n,)."""
-    return torch.cosine_similarity(queries.double(), keys.double()).clamp(-1, 1).acos().rad2deg()
-
-
-def apart(plane):
-    """How far each query's direction is from its key's, in words."""
-    each = zip(plane.names, angles(plane.queries, plane.keys).tolist(), strict=True)
-    return f"degrees from query to key: {', '.join(f'{name} {angle:.0f}' for name, angle in each)}"
-
-
 def directions(keys):
     """The two directions, (head_dim, 2), in which keys (n, head_dim) spread most; for up to two entries, these.
 
@@ -172,7 +161,9 @@ def head_planes(planes, titles, width, height):
     parts = [legend(planes[0], corners[-1][1] + side)]
     for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
         parts += [head_at(x - LEFT, y, head, title), moved(draw_plane(plane, head, side), x - LEFT, y)]
-    return Drawing("".join(parts), width, height)
+    known = zip(titles, planes, strict=True)
+    found = "; ".join(f"{title}: {counted(plane)}" for title, plane in known if len(plane.queries))
+    return Drawing("".join(parts), width, height, f"Own key scores highest, {found}." if found else "")
 
 
 def legend(plane, y):

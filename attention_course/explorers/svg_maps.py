@@ -6,14 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from attention_helpers.core import causal_mask
-from attention_helpers.plots import ABOVE, as_array, as_table, head_colour
+from attention_helpers.plots import ABOVE, as_array, as_table, head_colour, strongest
 
 from . import svg as draw
 from .hatching import hatching, outline
 from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, Ink, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
+from .words import shares
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
@@ -122,7 +124,8 @@ def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None,
             parts.append(text(LEFT - 7, TOP + side + 10, "−: below 0", "end", **draw.PALE))
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
     foot = axis(columns, places, TOP + side, grid.w, left + width, of.labels[1])
-    return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
+    said = strongest(values, rows, columns) if row is None else f"{rows[row]}: {shares(columns, values[row])}"
+    return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height, f"{title}, {said}.")
 
 
 def influence_map(influence, tokens, *, side, limit):
@@ -188,7 +191,20 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     if bar:
         parts.append(moved(bar.svg, last + GAP, 0))
         width += GAP + bar.width
-    return Drawing("".join(parts), width, height)
+    return Drawing("".join(parts), width, height, heads_read(maps, tokens, -1 if row is None else row))
+
+
+def reads(rows, names):
+    """For each row of weights, the three names with the largest ones, and these, in words."""
+    best = torch.as_tensor(rows).topk(min(3, len(names)))
+    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [", ".join(f"{names[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
+
+
+def heads_read(maps, tokens, row=-1):
+    """What one token reads, by head, in words."""
+    each = [f"head {head}: {said}" for head, said in enumerate(reads(maps[:, row], tokens), 1)]
+    return f"{tokens[row]} reads, by {'; '.join(each)}."
 
 
 def head_at(x, y, head, name, size=12):
@@ -288,4 +304,4 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
         place = {"x": left + start * each + 0.5, "width": entries * each - 1}
         bands += tag("rect", y=TOP - 6, height=5, fill=head_colour(head), **place)
         start += entries
-    return Drawing(table.svg + bands, table.width, table.height)
+    return table._replace(svg=table.svg + bands)
