@@ -165,8 +165,8 @@ def check_trained(e, steps, planes, number, dropout, seed, model, x, answers):
     state, found, (keys, queries) = e.arrays, readouts(e), letters_of(model)
     logits = model.output_layer(model.attention.out_proj(steps.context[0, -1])).view(2, 10)
     assert state.answers == (logits.argmax(dim=-1).tolist(), answers[number].tolist())
-    same = state.answers[0] == state.answers[1]
-    assert numbers(found["asked for"])[-2 if same else -4 :] == [*state.answers[1], *([] if same else state.answers[0])]
+    said, wanted = state.answers
+    assert numbers(found["answer"]) == ([*said] if said == wanted else [*said, *wanted])
     with_dropout(model.attention, dropout, seed, model.embedded(x[:1]))
     model.attention.dropout.generator.manual_seed(seed)
     right = (model(x).argmax(dim=-1) == answers).float().mean(dim=0)

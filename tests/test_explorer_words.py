@@ -26,7 +26,7 @@ CLAIMS = {
         (STARTS, "said", "“starts” reads “journey” most: 0.24, … equal … 0.17"),
         ({"temperature": 0.01}, "said", "“journey” reads itself most: 0.88, … equal … 0.17"),
         ({"temperature": 5}, "said", "“journey” reads itself and “starts” most: 0.18, … equal … 0.17"),
-        ({"query": 5, "temperature": 0.01}, "said", "“step” reads almost only “journey”: 0.93"),
+        ({"query": 5, "temperature": 0.01}, "said", "“step” reads “journey” most: 0.93, … equal weights … 0.17"),
     ],
     "QKVExplorer": [
         ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
@@ -100,4 +100,4 @@ def test_of_two_equal_words_only_the_query_is_itself():
     e.set(query=0)
     assert figures(e.said) == ["“a”", "“a”", "0.88", "0.50"]  # softmax of 1 and 3
     e.set(temperature=100)
-    check_claim(e.said, "“a” reads all 2 tokens nearly alike: 0.50 each")
+    check_claim(e.said, "“a” reads all 2 tokens nearly alike: 0.50 to 0.50")

@@ -3,6 +3,7 @@
 import html
 import re
 import threading
+from pathlib import Path
 
 import ipywidgets as widgets
 import torch
@@ -11,7 +12,6 @@ from traitlets import TraitError
 from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
-from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
@@ -20,11 +20,14 @@ PAGE = (
     '<div class="attention-headline">{}</div>'
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
+# A screen reader hears a slider without its name, and "2.00" where the page shows "0.01". So a script, which a style
+# runs, copies what's on the screen to where a screen reader looks, each time something changes.
+SCRIPT = Path(__file__).with_name("access.js").read_text(encoding="utf-8").strip()
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other. A list is as wide as
 # its longest option. After a restart of the kernel, ipywidgets marks each widget, by an icon of its own.
 LOOKS = (
-    STYLE
-    + """.attention-explorer select {appearance: auto; background-image: none}
+    f'<style onload="{html.escape(SCRIPT)}">'
+    """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .widget-toggle-buttons button {padding: 0 8px}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 4px}
@@ -120,7 +123,7 @@ class Explorer(widgets.VBox):
         self._wanted = self.values  # last requested values; one that isn't possible now returns when it is
         self._first = self._wanted = self._asked(first)
         self.view, self.message = widgets.HTML(), widgets.HTML()
-        self.message.add_class("attention-message")  # what's written there is read aloud: see access.py
+        self.message.add_class("attention-message")  # what's written there is read aloud: see access.js
         self.message.layout = {"flex": "1", "align_self": "center", "margin": "2px 0 2px 12px"}
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(self._reset)

@@ -66,15 +66,15 @@ class Chart:
         return Drawing("".join(self.parts), width, height, f"{'; '.join(self.words)}.")
 
 
-def costs(curves, points, names, title, here, *, ends, written, width, height):
-    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each of `names`, or None.
+def costs(curves, points, lengths, title, here, *, ends, written, width, height):
+    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each length, or None.
 
     points: measured points by name, as {num_tokens: value}; those with a curve's name share its entry in the key.
-    names: labels by num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written
-    on that axis and in tooltips.
+    lengths: of num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written there.
     """
     low, high = map(math.log10, ends)
     ticks = {10.0**n: written(10.0**n) for n in range(math.ceil(low), math.floor(high) + 1)}
+    names = {n: f"{n:,}" for n in lengths}
     place = 46, width - 10, TOP + 4, TOP + height
     chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, (8, 8), written)
     colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))

@@ -69,14 +69,11 @@ class ScoresExplorer(SentenceExplorer):
 
     def headline(self, state):
         row, who = state.weights[state.query].tolist(), self.tokens[state.query]
-        least, most, even = (number(weight) for weight in (min(row), max(row), 1 / len(row)))
+        most, even = number(max(row)), number(1 / len(row))
         if len(row) > 1 and max(row) - min(row) < 0.02:
-            each = f"{least} each" if least == most else f"{least} to {most}"
-            return f"“{who}” reads all {len(row)} tokens nearly alike: {each}"
+            return f"“{who}” reads all {len(row)} tokens nearly alike: {number(min(row))} to {most}"
         best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
         read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
-        if max(row) >= 0.9:
-            return f"“{who}” reads almost only {read}: {most}"
         return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
 
 

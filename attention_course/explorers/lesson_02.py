@@ -107,10 +107,11 @@ class KeyWidthExplorer(Explorer):
         letters = x[:, -1, 0] - task.letters
         number = int((letters == asked).nonzero()[0])
         tokens, embedded = shown(model, number)
-        steps, now, last = model.attention.steps(embedded[None]), letters_of(model), letters_of(stored(1, d_out))
+        steps, (queries, keys) = model.attention.steps(embedded[None]), letters_of(model)
+        last_queries, last_keys = letters_of(stored(1, d_out))
         weights, names = steps.weights[0, 0, -1], [chr(ord("A") + n) for n in range(task.letters)]
-        plane = names, now.keys[0], now.queries[0, 0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
-        ends = last.queries[0, 0], last.keys[0]
+        plane = names, keys[0], queries[0, 0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
+        ends = last_queries[0, 0], last_keys[0]
         rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
         return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
 

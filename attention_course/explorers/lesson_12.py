@@ -110,8 +110,8 @@ class ModelsExplorer(Explorer):
         return f"At {state.num_tokens:,} tokens {state.model} keeps {each} per token, {total} in all"
 
     def readouts(self, state):
-        shares = {layer: (size_of(count), per_token(count, state.num_tokens)) for layer, count in state.parts.items()}
-        said = {layer: f"{size}, {each} per token" for layer, (size, each) in shares.items()}
+        n, parts = state.num_tokens, state.parts.items()
+        said = {layer: f"{size_of(count)}, {per_token(count, n)} per token" for layer, count in parts}
         return said | {"source": self.models[state.model]["source"]}
 
 

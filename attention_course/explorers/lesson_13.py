@@ -1,5 +1,6 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
+import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import torch
 
 from attention_helpers.language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
 
-from .atlas import atlas, room_for
+from .atlas import atlas, tile_for
 from .base import Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import HEADS
@@ -48,7 +49,6 @@ class ReadingState(NamedTuple):
     token: int
 
     row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
-    room = property(lambda self: room_for(*self.maps.shape[:2]))  # of the atlas
 
 
 class ReadingExplorer(Explorer):
@@ -60,7 +60,6 @@ class ReadingExplorer(Explorer):
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
         self.model, self.first_text = model, text
-        self.room = room_for(len(model.blocks), model.config.num_heads)
         self.look = lru_cache(2)(self.forward)  # a state needs two passes: with and without the ablated heads
         token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
         maps = model.look(token_ids).maps[0]
@@ -86,8 +85,10 @@ class ReadingExplorer(Explorer):
 
     def make_view(self):
         """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
-        layers, tile = self.room.layers, self.room.tile
-        self.tiles = widgets.RadioButtons()  # _draw gives it its options
+        layers, heads = len(self.model.blocks), self.model.config.num_heads
+        tile, places = tile_for(layers, heads), itertools.product(range(heads), range(layers))
+        names = [(f"layer {layer}, head {head}", (layer, head)) for head, layer in places]
+        self.tiles = widgets.RadioButtons(options=names)
         self.tiles.add_class(own := f"attention-tiles-{layers}-{tile}")  # a page may have two models
         self.tiles.observe(self._clicked, names="value")
         answer_quietly(self.tiles)
@@ -97,11 +98,6 @@ class ReadingExplorer(Explorer):
         over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
         over.add_class("attention-over")
         return over
-
-    def tile_names(self, head):
-        """A name and a place for each tile that's shown together with a head's, row by row."""
-        rows, layers = self.room.shown(head), range(self.room.layers)
-        return [(f"layer {layer}, head {row}", (layer, row)) for row in rows for layer in layers]
 
     def _clicked(self, change):
         layer, head = change["new"]
@@ -139,11 +135,7 @@ class ReadingExplorer(Explorer):
 
     def _draw(self, arrays):
         super()._draw(arrays)
-        self.tiles.unobserve(self._clicked, names="value")  # new options choose the first of them
-        if self.tiles.options != (names := tuple(self.tile_names(arrays.head))):
-            self.tiles.options = names
         self.tiles.value = arrays.layer, arrays.head
-        self.tiles.observe(self._clicked, names="value")
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})

@@ -4,7 +4,6 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import numpy as np
 import torch
 from torch.nn.utils import vector_to_parameters
@@ -79,16 +78,13 @@ def shown(model, example):
     return task.words(x[example]), model.embedded(x[[example]])[0]
 
 
-class Letters(NamedTuple):
-    """Each letter's query and key in each head, the mean over what else its token can hold."""
-
-    queries: torch.Tensor  # (num_heads, questions, letters, head_dim)
-    keys: torch.Tensor  # (num_heads, letters, head_dim)
-
-
 @torch.no_grad()
 def letters_of(model):
-    """The Letters of a LookupModel. A pair also holds a digit, and a question a blank or another letter."""
+    """Each letter's query and key in each head, the mean over what else its token can hold.
+
+    That's a digit in a pair, and a blank or another letter in a question. Shapes: (num_heads, questions, letters,
+    head_dim) and (num_heads, letters, head_dim).
+    """
     task, attention, cut, embed = model.task, model.attention, model.attention.split_heads, model.embed.weight
     pair, *asked = embed[: (1 + task.questions) * task.letters].view(-1, task.letters, WIDTH)
     if task.questions == 1:
@@ -98,14 +94,9 @@ def letters_of(model):
         asked = torch.stack((asked[0] + others[1], asked[1] + others[0]))
     digit = embed[3 * task.letters : task.blank].mean(dim=0)
     queries = cut(attention.W_query(asked.view(task.questions, task.letters, WIDTH)))
-    return Letters(queries.transpose(0, 1), cut(attention.W_key(pair + digit)[None])[0])
+    return queries.transpose(0, 1), cut(attention.W_key(pair + digit)[None])[0]
 
 
 def best_matched(scores):
     """Which of the questions a head's scores (questions, letters, letters) match best with each letter's own key."""
     return int((scores.diagonal(dim1=1, dim2=2).mean(dim=1) - scores.mean(dim=(1, 2))).argmax())
-
-
-def switch():
-    tooltip = "Hand-made, or trained for the lookup task"
-    return widgets.ToggleButtons(options=["hand-made", "trained"], description="weights", tooltip=tooltip)

@@ -33,14 +33,10 @@ def by_letter(letters, tokens, weights):
     return [row.get(letter) for letter in letters]
 
 
-def own_key_first(queries, keys):
-    """Whether each query (n, head_dim) has a higher score for its own key than for any other, (n,)."""
-    return attention_scores(queries, keys).argmax(dim=-1) == torch.arange(len(keys))
-
-
 def found(plane):
     """The letters whose queries score their own key highest."""
-    return [name for name, own in zip(plane.names, own_key_first(plane.queries, plane.keys), strict=True) if own]
+    best = attention_scores(plane.queries, plane.keys).argmax(dim=-1).tolist()  # by query, a key
+    return [name for n, name in enumerate(plane.names) if best[n] == n]
 
 
 def counted(plane):
@@ -91,7 +87,9 @@ def draw_plane(plane, head, side):
     row, most = (14, 9) if flat else (0, 2)  # how far from the line queries and keys are, and their names from them
     parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side)
     parts += [] if flat else [line(middle, 0, middle, side)]
-    named = plane.names if side >= TALKATIVE or not flat else ends_of(plane)
+    named = plane.names
+    if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
+        named = [plane.names[int(end)] for end in (plane.keys.argmin(), plane.keys.argmax())]
     for name, (x, y), weight in zip(plane.names, keys, plane.weights, strict=True):
         spot = middle + x, middle - y + row
         parts.append(square(name, spot, weight, colour))
@@ -112,11 +110,6 @@ def square(name, spot, weight, colour):
     place = {"x": spot[0] - 3.5, "y": spot[1] - 3.5, "width": 7, "height": 7}
     look = {"fill_opacity": f"{min(weight or 0, 1):.2f}", "stroke_opacity": 0.3 if weight is None else 1}
     return tag("rect", says=says, fill=colour, stroke=colour, **place, **look)
-
-
-def ends_of(plane):
-    """The names of the smallest and the largest key of a line."""
-    return [plane.names[int(place)] for place in (plane.keys.argmin(), plane.keys.argmax())]
 
 
 def outward(x, y, sign):
