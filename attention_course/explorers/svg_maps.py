@@ -220,10 +220,10 @@ def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2):
     longer than one map.
     """
     maps = as_array(maps)
-    taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
     if len(tokens) > CELLS_UP_TO:
-        return [as_image(maps, limit, hidden, taken, corners, side / len(tokens))]
+        return [as_image(maps, limit, hidden, corners, side / len(tokens))]
     grid, heads = Grid(tokens, tokens, side, side, hidden), range(len(maps))
+    taken = [None] * len(maps) if taken is None else taken
     drawn = [grid.draw(maps[head], taken[head], decimals, limit, head_ink(head)) for head in heads]
     return [moved(each, *corner) for each, corner in zip(drawn, corners, strict=True)]
 
@@ -247,13 +247,13 @@ def frame(x, y, width, height, stroke):
     return tag("rect", x=x, y=y, width=width, height=height, stroke_width=stroke, **FRAME)
 
 
-def as_image(maps, limit, hidden, taken, corners, cell):
-    """All heads as one image, one pixel per cell; hidden cells are hatched, cells that dropout removed are empty."""
+def as_image(maps, limit, hidden, corners, cell):
+    """All heads as one image, one pixel per cell; hidden cells are hatched."""
     n = maps.shape[1]
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
     sheet = np.zeros([max(side) + n for side in zip(*places, strict=True)], np.uint8)
     blocks = HEADS.indices(maps, limit, np.arange(len(maps)).reshape(-1, 1, 1) % 8)
-    blocks[taken | (hidden != 0)] = 0
+    blocks[:, hidden != 0] = 0
     for block, (y, x) in zip(blocks, places, strict=True):
         sheet[y : y + n, x : x + n] = block
     hatched = hatching(hidden, cell, cell, edge=True)
