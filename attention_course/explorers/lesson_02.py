@@ -57,9 +57,10 @@ class QKVExplorer(Explorer):
 
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
-        of, room = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", 0), {"width": 170}
-        queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, side=HIGH, **room)
-        keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, side=HIGH, beside=False, **room)
+        of = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", 0)
+        room = {"side": HIGH, "width": 170}
+        queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
+        keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
         entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
         room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}

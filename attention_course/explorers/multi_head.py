@@ -121,9 +121,8 @@ def state_of(layer, tokens, x, cut, p, seed):
     owners = torch.empty(wide["keys"].shape, dtype=torch.long)
     for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
         owners.view(-1)[places] = head
-    planes = [
-        Plane(tokens, k, q[:0], q[-1], row[-1].tolist()) for q, k, row in zip(queries, keys, weights, strict=True)
-    ]
+    rows = zip(queries, keys, weights[:, -1].tolist(), strict=True)
+    planes = [Plane(tokens, k, q[:0], q[-1], row) for q, k, row in rows]
     context, parameters = (weights @ values).transpose(0, 1).reshape(n, -1), sum(p.numel() for p in layer.parameters())
     titles = [f"head {head}" for head in range(1, len(planes) + 1)]
     return HeadsState(tokens, wide, owners, weights, keep == 0, context, parameters, planes, titles)

@@ -124,7 +124,7 @@ def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None,
             parts.append(text(LEFT - 7, TOP + side + 10, "−: below 0", "end", **draw.PALE))
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
     foot = axis(columns, places, TOP + side, grid.w, left + width, of.labels[1])
-    said = strongest(values, rows, columns) if row is None else f"{rows[row]}: {shares(columns, values[row])}"
+    said = strongest(values.round(3), rows, columns) if row is None else f"{rows[row]}: {shares(columns, values[row])}"
     return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height, f"{title}, {said}.")
 
 
@@ -196,8 +196,9 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
 
 def reads(rows, names):
     """For each row of weights, the three names with the largest ones, and these, in words."""
-    best = torch.as_tensor(rows).topk(min(3, len(names)))
-    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    rows = torch.as_tensor(rows)
+    best = rows.round(decimals=3).argsort(dim=-1, descending=True, stable=True)[:, :3]  # no CPU's last bits decide
+    told = zip(best.tolist(), rows.gather(-1, best).tolist(), strict=True)
     return [", ".join(f"{names[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
 
 
