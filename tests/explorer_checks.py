@@ -11,10 +11,10 @@ import explorer_checks_planes as planes
 import numpy as np
 import torch
 from explorer_page import SVG, tree_of
+from made import settings_of
 
 from attention_course.explorers import lesson_05, lesson_06
 from attention_course.explorers.base import plain
-from tools.bench.made import settings_of
 
 CHECKS = {
     "ScoresExplorer": first.check_scores,

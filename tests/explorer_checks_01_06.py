@@ -16,6 +16,7 @@ from explorer_page import (
     tree_of,
     words_of,
 )
+from made import SENTENCE
 from torch.testing import assert_close
 
 from attention_course.explorers import lesson_04
@@ -26,7 +27,6 @@ from attention_helpers import (
     load_sentence,
 )
 from attention_helpers.plots import HEAD_COLOURS
-from tools.bench.made import SENTENCE
 
 TOKENS, X = SENTENCE.tokens, SENTENCE.embeddings
 BLUE, GREY = HEAD_COLOURS[0], "#767676"

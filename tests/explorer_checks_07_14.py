@@ -18,6 +18,7 @@ from explorer_page import (
     tree_of,
     words_of,
 )
+from made import MEASURED, MODEL, MODELS, RUN
 from torch.testing import assert_close
 
 from attention_course.explorers.lesson_13 import plain
@@ -31,7 +32,6 @@ from attention_helpers.seeded import seeded
 from attention_helpers.training import rotary
 from attention_helpers.training.characters import CharacterModel
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from tools.bench.made import MEASURED, MODEL, MODELS, RUN
 
 
 def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, seed):

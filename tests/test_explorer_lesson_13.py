@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 from explorer_page import SVG, tree_of
+from made import MODEL
 from PIL import Image
 
 from attention_course.explorers import ReadingExplorer
 from attention_course.explorers.atlas import TOP
 from attention_helpers.language_model.model import LanguageModel
-from tools.bench.made import MODEL
 
 TILE = 21
 

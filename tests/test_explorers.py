@@ -8,11 +8,11 @@ import pytest
 import torch
 from explorer_checks import check, impossible, naming, states
 from explorer_page import check_claim, told, tree_of
+from made import MADE_FROM, SENTENCE, make, settings_of
 
 from attention_course import explorers
 from attention_course.explorers.base import Markup
 from attention_helpers import Sentence
-from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
 from tools.notebooks import live_pages
 
 NAMES = explorers.__all__
