@@ -12,8 +12,7 @@ from .base import Exercise, Progress, normal
 
 
 def finish(context, columns, all_reduce):
-    """context (num_tokens, some heads' entries) and their columns of W_out, (d_out, some heads' entries); returns the
-    complete output, (num_tokens, d_out)."""
+    """The complete output, from some heads' context (num_tokens, width) and their columns of W_out, (d_out, width)."""
     output = context @ columns.T  # (num_tokens, d_out): this process's summand
     all_reduce(output)
     return output
