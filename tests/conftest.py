@@ -46,7 +46,7 @@ def language_model():
 @pytest.fixture(scope="module")
 def explorer():
     """Each explorer, made once, in its first state: explorer("ScoresExplorer")."""
-    from tools.bench.made import make
+    from made import make
 
     made = cache(make)
 

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import explorer_checks_01_06 as first
 import explorer_checks_07_14 as later
-import explorer_checks_14 as machines
 import explorer_checks_planes as planes
 import numpy as np
 import torch
 from explorer_page import SVG, tree_of
+from made import settings_of
 
 from attention_course.explorers import lesson_05, lesson_06
-from tools.bench.made import settings_of
+from attention_course.explorers.base import plain
 
 CHECKS = {
     "ScoresExplorer": first.check_scores,
@@ -34,7 +34,7 @@ CHECKS = {
     "LengthExplorer": later.check_length,
     "ModelsExplorer": later.check_models,
     "ReadingExplorer": later.check_reading,
-    "MachinesExplorer": machines.check_machines,
+    "MachinesExplorer": later.check_machines,
 }
 
 
@@ -102,5 +102,6 @@ def check(explorer, name):
         root = tree_of(explorer)
         assert root.get("role") == "img"
         assert root.get("aria-label") == explorer.alt
+        assert explorer.alt.startswith(plain(explorer.said).rstrip("."))
         assert "nan" not in re.sub('base64,[^"]*', "", explorer.svg + explorer.readout).lower()
         return [part.get("viewBox") for part in root.iter(f"{SVG}svg")]

@@ -1,14 +1,29 @@
-"""What the explorers of lessons 7 to 10 must show in any state, recomputed with layers or with torch's functions."""
+"""What the explorers of lessons 7 to 14 must show in any state, recomputed with layers or with torch's functions."""
 
 import html
 
 import pytest
 import torch
-from explorer_page import check_arcs, check_claim, check_maps, near, numbers, readouts, told, tree_of, words_of
+from explorer_page import (
+    SVG,
+    check_arcs,
+    check_claim,
+    check_maps,
+    figures,
+    near,
+    numbers,
+    readouts,
+    tips,
+    told,
+    tree_of,
+    words_of,
+)
+from made import MEASURED, MODEL, MODELS, RUN
 from torch.testing import assert_close
 
 from attention_course.explorers.lesson_13 import plain
 from attention_course.explorers.svg import number
+from attention_course.explorers.words import size_in_words
 from attention_helpers import causal_mask
 from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
 from attention_helpers.modern.published import model_cache_bytes, published_models
@@ -17,7 +32,6 @@ from attention_helpers.seeded import seeded
 from attention_helpers.training import rotary
 from attention_helpers.training.characters import CharacterModel
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from tools.bench.made import MEASURED, MODEL, MODELS, RUN
 
 
 def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, seed):
@@ -56,11 +70,6 @@ def check_learning(e, step, example):
     assert state.asked == [words[x[:6, 0].tolist().index(letter)] for letter in letters]
     check_maps(e, state.weights, words, hidden=causal_mask(7))
     check_arcs(e, [state.weights[:, 6]], words, 6)
-    rows = []
-    for head, row in enumerate(state.weights[:, 6].tolist(), 1):
-        reads = zip(words, row, strict=True)
-        rows += [head, *(number for word, weight in reads for number in (*numbers(word), weight))]
-    assert numbers(e.alt) == near(step, RUN.snapshots[-1].step, snapshot.loss, snapshot.accuracy, rows)
     check_claim(readouts(e)["loss"], f"{snapshot.loss:.3f} nats")
 
 
@@ -149,7 +158,7 @@ def check_models(e, model, num_tokens, kind):
     lit = {words_of(group)[0] for group in groups if group.get("opacity") == "1"}
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
     assert lit == has | {model} == state.lit | {model}
-    assert {*e.alt.partition("Faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
+    assert {*e.alt.partition("faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - lit
     parts = [numbers(each)[0] * {"G": 1024}.get(each.split()[1][0], 1) for each in [*readouts(e).values()][:-1]]
     assert sum(parts) == pytest.approx(total / 2**20, rel=1e-2, abs=0.2)
     assert rows[model]["source"] in html.unescape(e.readout)
@@ -187,12 +196,8 @@ def check_length(e, length, window, factor, rule, pair):
     equal = max(farthest - 31, 0) / (farthest + 1)
     assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, far, 31, equal, off=6e-3)
     assert numbers(readouts(e)[f"pair {followed}"]) == near(*angles)
-    places = sorted({place for place in (1, 31, 63, farthest) if place <= farthest})
-    shown = [4, 2] if pair == "all" else [4, 2, int(pair)]
-    told = [number for place in places for number in (state.scores[place], place)]
-    assert numbers(e.alt) == near(ends, shown, told)
     [title] = [words for words in words_of(tree_of(e)) if words.startswith("mean score")]
-    assert numbers(title) == shown
+    assert numbers(title) == ([4, 2] if pair == "all" else [4, 2, int(pair)])
 
 
 def check_reading(e, text, layer, head, token, ablate):
@@ -210,3 +215,49 @@ def check_reading(e, text, layer, head, token, ablate):
         assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, shares, strict=False)]
     most = state.maps[layer, head, token].max()
     assert all(f"{share:.2f}" in e.said for share in (state.shares[:, 0] if state.ablate else [most]))
+
+
+def computed(split, processes):
+    """For each rank and step, how much of the step it computes; and how long the steps take, in chunks of 1 / P."""
+    if split == "heads":
+        return [[1.0]] * processes, [(processes + 1) / 2]
+    chunks = [(n,) if split == "tokens" else (n, 2 * processes - 1 - n) for n in range(processes)]
+    done = [
+        [
+            sum(key <= query for query in chunks[n] for key in chunks[(n - step) % processes])
+            for step in range(processes)
+        ]
+        for n in range(processes)
+    ]
+    longest = [max(done[n][step] for n in range(processes)) for step in range(processes)]
+    shares = [[mine / most for mine, most in zip(own, longest, strict=True)] for own in done]
+    return shares, [most / len(chunks[0]) ** 2 for most in longest]
+
+
+def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
+    state, width, by_heads = e.arrays, 128 * num_heads, split == "heads"
+    kv_heads = max(num_kv_heads / processes, 1) * processes if by_heads else num_kv_heads
+    matrix, rows = 2 * width * (width + 128 * kv_heads) * 2, 2 * num_tokens * width * 2
+    inner = num_tokens * (width + 2 * 128 * kv_heads) * 2
+    arriving = 0 if by_heads or processes == 1 else num_tokens * 2 * 128 * kv_heads * 2
+    shared = (processes, 1) if by_heads else (1, processes)
+    held = [matrix / shared[0], rows / shared[1], (inner + arriving) / processes]
+    assert [*state.held.values()] == pytest.approx(held)
+    passed_on = num_tokens * width * 2 if by_heads else num_tokens * 128 * num_kv_heads * 2
+    assert state.sent == pytest.approx(2 * (processes - 1) * passed_on / processes)  # a sum passed on; keys, values
+    shares, steps = computed(split, processes)
+    assert state.steps == pytest.approx(steps)
+    done = [(n, step, share) for n, own in enumerate(shares) for step, share in enumerate(own, 1)]
+    works = ["rank {}, step {}, computes: {:.2f} of the time".format(*part) for part in done]
+    assert [words for words, _ in told(tree_of(e)) if "computes" in words] == works
+    filled = [rect for rect in tree_of(e).iter(f"{SVG}rect") if rect.get("stroke") and rect.get("fill") != "none"]
+    expected = [400 / processes * steps[step - 1] * share for _, step, share in done if share]
+    assert [float(rect.get("width")) for rect in filled] == near(expected)
+    for name, size in zip(state.held, held, strict=True):
+        each = float(size_in_words(round(size)).split()[0])
+        assert tips(e, f", {name}: ") == pytest.approx([each] * processes)
+    busy = [sum(a * b for a, b in zip(own, steps, strict=True)) / sum(steps) for own in shares]
+    assert size_in_words(round(sum(held))) in e.said
+    assert numbers(readouts(e)["computes"]) == near(sorted({min(busy), max(busy)}))
+    assert ("waits" in readouts(e)["computes"]) == (min(busy) < 0.999)
+    assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]

@@ -60,9 +60,7 @@ def test_later_cells_get_the_answer_that_was_right_last_and_else_ours(exercise):
 
 def test_right(exercise):
     reply = exercise.check(lambda x, flip: 0.5 * (x.flip(0) if flip else x))
-    assert reply[:3] == (True, "✓ **Right.** Checked on 2 random inputs. Ah.", ())
-    exercise.cases = lambda generator: [(torch.ones(n, 2), n > 2) for n in (1, 3, 4)]
-    assert exercise.check(halves).text == "✓ **Right.** Checked on 3 inputs. Ah."
+    assert reply[:3] == (True, "✓ **Right.** Checked on 2 inputs. Ah.", ())
 
 
 def changing(x, flip):
@@ -96,8 +94,8 @@ def nan_once(x, flip):
         (lambda x, flip: halves(x, flip).double(), "torch.float32, and is of torch.float64"),
         (nan_once, "NaN at [1, 0], where ours is "),
         (lambda x, flip: halves(x, flip) + 1, "6 of 6 entries of the result differ. At [0, 0], yours is"),
-        (lambda x, flip: 0, "input 1 of 2, `practice.halving.inputs()[0]`: x of shape (2, 3), flip = False."),
-        (changing, "changes its argument `x` in place"),
+        (lambda x, flip: 0, "input 1 of 2, `practice.halving.inputs()[0]`."),
+        (changing, "changes an argument in place"),
         (lambda x: x, "not in a line of yours: `TypeError`"),
         (helper_fails, """`raise KeyError("no head 3")`, with `KeyError`"""),
         (lambda x, flip: nn.functional.softmax(x, dim=7), "softmax(x, dim=7)"),  # the learner's line, not torch's
@@ -125,7 +123,7 @@ def test_what_changes_in_a_list_of_arguments_is_compared_unless_the_solution_cha
     exercise = Exercise(name="filled", solution=filled, cases=lambda g: [([ONE / 2, 2 * ONE],)])
     assert exercise.check(lambda rows: [row.fill_(1) for row in rows] and None).right is True
     exercise = Exercise(name="sum", solution=sum, cases=lambda g: [([ONE, 2 * ONE],)], stub="def sum(rows):")
-    assert "changes its argument" in exercise.check(lambda rows: rows[0] + rows[1] + 0 * rows[1].add_(1e-6)).text
+    assert "changes an argument" in exercise.check(lambda rows: rows[0] + rows[1] + 0 * rows[1].add_(1e-6)).text
 
 
 def test_the_cell_as_shipped_is_not_attempted(exercise):
@@ -215,24 +213,12 @@ def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
         ({"a": ONE}, {"a": 2 * ONE}, "the result's a differ. At [0], yours is 2, and ours is 1"),
         (ONE > 0, ONE < 0, "is False, and ours is True"),
         (torch.tensor([1, 2]), torch.tensor([1, 1769472]), "1 of 2 entries of the result differ. At [1], yours is 17"),
-        (torch.tensor([[1, 2, 3]]), torch.tensor([[1], [2], [3]]), "its dimensions are in another order"),
-        (torch.tensor([1.0, 2.0]), torch.tensor([1.5, 3.0]), "Each number is 1.5 times ours"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
     ],
 )
 def test_a_difference_in_words(expected, got, found):
     said = difference(expected, got, 1e-5)
     assert found in said if found else not said
-
-
-def test_rows_that_do_not_sum_to_one(exercise):
-    half = torch.full((1, 2, 2), 0.5)
-    off = torch.tensor([[[0.25, 0.75], [0.25, 0.5]]])
-    assert "row [0, 1] sums to 0.75" in difference(half, off, 1e-5, rows=True)
-    assert "result should sum to 1, and sums to 0.75" in difference(half[0, 0], off[0, 1], 1e-5, rows=True)
-    assert "sum to" not in difference(half, half + torch.tensor([0.1, -0.09995]), 1e-5, rows=True)
-    exercise.rows_sum_to_one = True
-    assert "should sum to 1" in exercise.check(lambda x, flip: halves(x, flip) + 1).text
 
 
 def test_hints_that_are_not_shown_are_folded_one_in_the_other():

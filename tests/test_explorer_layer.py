@@ -8,7 +8,7 @@ from functools import partial
 import other_layers
 import pytest
 import torch
-from explorer_page import SVG, bands, check_maps, figures, near, paths, tips, told, tree_of, words_of
+from explorer_page import SVG, check_maps, figures, paths, told, tree_of, words_of
 from other_layers import made
 from torch import nn
 
@@ -17,8 +17,7 @@ from attention_course.any_layer.signature import kinds_of
 from attention_course.any_layer.verdicts import headline
 from attention_course.explorers import LayerExplorer
 from attention_helpers import Sentence
-from attention_helpers.plots import ABOVE, HEAD_COLOURS
-from attention_helpers.seeded import seeded
+from attention_helpers.plots import ABOVE
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
 X = SENTENCE.embeddings[None]  # (1, 4, 4): as many features as tokens, so that a shape alone proves nothing
@@ -108,12 +107,9 @@ def test_controls_come_from_the_constructor():
     assert len(named.arrays.maps) == 2
     narrow = Sentence(["a", "b"], torch.ones(2, 3))  # two heads can't share its width
     assert LayerExplorer(nn.MultiheadAttention, narrow, batch_first=True).values["num_heads"] == 3
-    mixed = LayerExplorer(lambda d_in, num_heads=2: other_layers.HeadsMixed(d_in, 3, num_heads), SENTENCE)
-    assert mixed.values["num_heads"] == 3  # with one head, its fault doesn't show
-    begun = LayerExplorer(other_layers.JoinedAsRows, SENTENCE)
-    assert re.search("num_heads=2 doesn.*t fit, so we begin with 1: .* 4 in all, got", begun.message.value)
-    begun.set(d_out=6)
-    assert named.message.value == begun.message.value == ""
+    joined = LayerExplorer(other_layers.JoinedAsRows, SENTENCE)
+    assert "4 in all, got" in joined.message.value  # with one head, its fault wouldn't show
+    assert named.message.value == ""
 
 
 def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
@@ -167,9 +163,8 @@ def test_nothing_is_printed_and_no_random_number_moves(capsys):
     ],
 )
 def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
-    with pytest.raises(TypeError, match=said) as refused:
+    with pytest.raises(TypeError, match=said):
         LayerExplorer(attention, SENTENCE, **more)
-    assert refused.value._render_traceback_() == [f"TypeError: {refused.value}"]  # which is what Jupyter shows
 
 
 def test_what_a_class_takes_is_known_by_its_arguments_names():
@@ -216,24 +211,6 @@ def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(na
     assert e.said == headline(e.arrays.verdicts, name)
 
 
-def test_the_context_has_the_heads_colours_and_the_result_of_a_projection_has_none():
-    e = LayerExplorer(other_layers.Renamed, SENTENCE)
-    assert bands(e) == [*HEAD_COLOURS[:2]]
-    layer = seeded(other_layers.Renamed, 123, 4, 4, num_heads=2)
-    context = layer.attended(X, is_causal=True)
-    torch.testing.assert_close(e.arrays.context, context[0].detach())
-    torch.testing.assert_close(e.arrays.result, layer.o_proj(context)[0].detach())
-    entries = torch.stack([e.arrays.context, e.arrays.result])
-    assert tips(e, ", entry ") == near(entries, off=1e-4)
-    assert {"context, by head", "influence", "red: the future", "result"} <= {*words_of(tree_of(e))}
-    alone = LayerExplorer(other_layers.Einsum, SENTENCE, num_heads=2)  # heads side by side are its result
-    assert bands(alone) == [*HEAD_COLOURS[:2]]
-    assert "result: heads side by side" in words_of(tree_of(alone))
-    assert "result" in words_of(tree_of(LayerExplorer(other_layers.HalfLook, SENTENCE)))  # of its only map
-    assert tips(alone, ", entry ") == near(alone.arrays.result, off=1e-4)
-    assert bands(LayerExplorer(other_layers.TorchModule, SENTENCE)) == []  # it doesn't show its context
-
-
 def test_a_cross_marks_each_weight_that_dropout_took_and_what_only_one_head_hides_is_shown():
     e = LayerExplorer(other_layers.Dropping, SENTENCE, num_heads=2)
     dropped = (e.arrays.shown == 0) & torch.ones(4, 4).tril().bool()
@@ -244,39 +221,26 @@ def test_a_cross_marks_each_weight_that_dropout_took_and_what_only_one_head_hide
 
 def test_the_readout_says_what_goes_in_and_out():
     e = LayerExplorer(other_layers.WeightsFirst, SENTENCE, d_out=6, num_heads=2)
-    summary = re.search("<summary>(.*)</summary>2 attention maps: ", e.readout)[1]
+    summary = re.search("<summary>(.*)</summary>2 attention maps<pre>", e.readout)[1]
     parameters = str(3 * (4 * 6 + 6))
     assert figures(summary) == [*"144", *"146", *"22", parameters]  # result 2 of 2
 
 
-def test_what_a_layer_prints_is_shown_once():
-    shown = re.findall(">printed</th><td><pre[^>]*>(.*)</pre>", LayerExplorer(Mine, SENTENCE).readout, re.DOTALL)
-    assert shown == ["made\ntorch.Size([1, 4, 4])\n"]
-    assert "printed" not in LayerExplorer(other_layers.Einsum, SENTENCE).readout
-    for fault in ("name", "none"):
-        message = LayerExplorer(Mine, SENTENCE, fault=fault).message.value
-        assert re.findall("it printed: (.*)[.] Fix", message) == ["torch.Size([1, 4, 4])"]
-
-
 def test_what_was_not_measured_or_is_not_a_number_is_not_drawn_as_zero():
     e = LayerExplorer(other_layers.HidesTooMuch, SENTENCE)
-    assert words_of(tree_of(e)).count("NaN") == 4 + 4  # the first row of its result and of its influence
-    tooltips = [words for words, _ in told(tree_of(e)) if words.startswith("a, entry ")]
-    assert tooltips == [f"a, entry {n}: NaN" for n in range(4)]
-    assert "Perturbing d moves the rows by a NaN, b 0.00" in e.alt
-    e.set(d_out=24)
-    assert words_of(tree_of(e)).count("NaN") == 1 + 4  # its cells are too small
     random = LayerExplorer(other_layers.AlwaysDropping, SENTENCE)
-    assert "not measured, because the" in words_of(tree_of(random))
-    assert "red: the future" not in words_of(tree_of(random))
-    assert "erturbing d" not in random.alt + random.svg
+    assert "not drawn: a row is NaN" in words_of(tree_of(e))
+    for each, why in (e, "a row is NaN"), (random, "it's random in eval mode"):
+        assert {"not measured, because", why} <= {*words_of(tree_of(each))}
+        assert "red: the future" not in words_of(tree_of(each))
+        assert "erturbing d" not in each.alt + each.svg
 
 
 def test_of_many_heads_the_first_twelve_are_shown():
     wide = Sentence(["a", "b"], torch.randn(2, 16, generator=torch.Generator().manual_seed(0)))
     e = LayerExplorer(other_layers.Causal, wide, d_out=32, num_heads=16)
     assert len(e.arrays.maps) == 16
-    assert "16 attention maps, the first 12 are shown: " in e.readout
+    assert "16 attention maps, the first 12 are shown<pre>" in e.readout
     assert "16 attention maps. Map 1, largest weights: a → a 1.00, " in e.alt
     check_maps(e, e.arrays.shown[:12], wide.tokens, hidden=torch.ones(2, 2).triu(1).bool(), limit=1)
 

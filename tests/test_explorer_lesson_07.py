@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 from explorer_page import check_claim, figures, readouts
+from made import MODELS, RUN
 
 from attention_course import explorers
 from attention_course.explorers.base import Markup
 from attention_helpers.training.lookup import LookupTask
-from tools.bench.made import MODELS, RUN
 
 STEPS = [snapshot.step for snapshot in RUN.snapshots]
 

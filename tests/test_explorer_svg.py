@@ -13,6 +13,7 @@ from PIL import Image
 from attention_course.explorers import ink
 from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
+from attention_course.explorers.chart import Chart
 from attention_course.explorers.hatching import around, hatching
 from attention_helpers import causal_mask
 from attention_helpers.plots import HEAD_COLOURS, luminance
@@ -60,6 +61,22 @@ def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, theme)
         assert contrast(cell, words) >= 4.49, level
 
 
+def test_drawings_say_in_words_what_they_show():
+    table = cells.heatmap(TABLE, NAMES, NAMES, "weights")
+    row = cells.head_maps(np.stack([TABLE, 1 - TABLE]), NAMES, 1.0, np.zeros((3, 3)), row=1)
+    chart = Chart("loss", (0, 9, 0, 9), {0: "0", 2: "2"}, {0: "0", 1: "1"})
+    chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
+    bars = drawing.bars({"a": TABLE[0], "b": TABLE[1]}, NAMES, "two")
+    assert drawing.below(table, bars).words == (
+        "weights, Your → starts 1.00, journey → starts 0.50, starts → starts 0.70. "
+        "two, a: Your: 0.00, journey: 0.50, starts: 1.00; b: Your: 0.25, journey: 0.25, starts: 0.50."
+    )
+    assert row.words == (
+        "journey reads, by head 1: starts 0.50, Your 0.25, journey 0.25; head 2: Your 0.75, journey 0.75, starts 0.50."
+    )
+    assert chart.drawn(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
+
+
 def test_hidden_cells_are_hatched_by_paths_and_hold_nothing():
     tree = parsed(cells.heatmap(TABLE, NAMES, NAMES, side=90, hidden=causal_mask(3)))
     assert [words for words, _ in told(tree)] == [
@@ -83,9 +100,7 @@ def image_of(tree):
 
 def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
     maps = np.linspace(0, 1, 3 * 20 * 20).reshape(3, 20, 20)
-    taken, tokens = np.zeros(maps.shape), [f"t{n}" for n in range(20)]
-    taken[2, 19, 0] = 1
-    piece = cells.head_maps(maps, tokens, 1.0, causal_mask(20), taken, 600, 300)
+    piece = cells.head_maps(maps, [f"t{n}" for n in range(20)], 1.0, causal_mask(20), width=600, height=300)
     image, pixels = image_of(parsed(piece))
     assert "pixelated" in image.get("style")
     cell = float(image.get("width")) / pixels.shape[1]
@@ -97,6 +112,4 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
             assert colour == rgb(drawing.head_colour(head)).tolist()
             assert alpha / 255 == pytest.approx(maps[head, i, j] ** 0.7, abs=0.6 / 30)
         assert pixels[y, x + 5, 3] == 0  # hidden: no ink, hatched by lines
-    y, x = corners[2]
-    assert pixels[y + 19, x, 3] == 0 < pixels[y + 18, x, 3]  # dropped in head 3: left empty
     assert [path for path in parsed(piece).iter(f"{SVG}path") if path.get("stroke-opacity") == "0.3"]

@@ -8,11 +8,11 @@ import pytest
 import torch
 from explorer_checks import check, impossible, naming, states
 from explorer_page import check_claim, told, tree_of
+from made import MADE_FROM, SENTENCE, make, settings_of
 
 from attention_course import explorers
 from attention_course.explorers.base import Markup
 from attention_helpers import Sentence
-from tools.bench.made import MADE_FROM, SENTENCE, make, settings_of
 from tools.notebooks import live_pages
 
 NAMES = explorers.__all__
@@ -70,7 +70,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
     assert bundle["text/plain"].startswith(f"{type(e).__name__}: run this cell to ")
     root = ET.fromstring(bundle["image/svg+xml"])
     assert root[0].get("fill") == "#fff"
-    assert re.search(r"\d\.\d\d", root.get("aria-label"))
+    assert re.search(r"\d\.\d", root.get("aria-label"))
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert all(control.label for control in e.controls.values() if hasattr(control, "options"))
     for control in e.controls.values():

@@ -9,10 +9,10 @@ import ipywidgets
 import pytest
 from explorer_page import SVG as ELEMENT
 from ipywidgets.embed import dependency_state
+from made import make, settings_of
 from tqdm.notebook import tqdm_notebook
 
 from attention_course.explorers.base import plain
-from tools.bench.made import make, settings_of
 from tools.setup.lab_hook import ADVICE, STATE, SVG, VIEW, drop_dead_views
 
 

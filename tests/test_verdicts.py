@@ -41,7 +41,7 @@ LAYERS = {
     "Renamed": (2, ALL, WHOLE),
     "OverQueriesAndBack": (2, ALL, WRAPPER),
     "InOne": (2, ALL, WRAPPER),
-    "SoftmaxOfOutput": (2, "✓✓✓✓?✓✓", "No fault found, but its weights are those of MultiHeadAttentionW"),
+    "SoftmaxOfOutput": (2, "✓✓✓✓•✓✓", FINE),
     "Grouped": (2, "✓✓✓✓✓✓", f"{FINE}, rows sum to 1"),
     # the future
     "TorchModule": (2, "•✓✓✓✓✓✓", WHOLE + " without its mask$", "no weight after the"),
@@ -58,7 +58,7 @@ LAYERS = {
     "Convolution": (0, "✗•?✓✓✓", FUTURE + "conv1d in line", "row 0 moves by 0.64 when token 1 is set to z", ", 4, 4"),
     # the past
     "ViewWithoutTranspose": (2, "✓✗✓✓•✓✓", "Tokens miss part of their past: token 3 never reads tokens 0, 1; does "),
-    "LastRowEmptied": (2, "✓✗✓✓?✓✓", "Tokens miss part of their past: token 3 never reads tokens 0.*3$"),
+    "LastRowEmptied": (2, "✓✗✓✓•✓✓", "Tokens miss part of their past: token 3 never reads tokens 0.*3$"),
     "HeadsAsTokens": (0, "✓✗?✓✓✓", "only itself: .*; softmax in line .* runs over the heads of each token"),
     "TokensFirst": (2, "✓✓✓✓✓•✓✓", WHOLE + " with the tokens first$", "without batch_first"),
     "OnlyItself": (2, "✓✗✓✓•✓✓", r"Each token reads only itself: \d+ perturbations of other tokens moved no row$"),
@@ -68,13 +68,13 @@ LAYERS = {
     "Exchanged": (2, "✓✓✓✓✗✓✓", "Queries and keys are exchanged: with `queries @ keys.T`, it would match Mul.*per$"),
     "ExchangedUnscaled": (2, "✓✓✓✓✗✓✓", "Queries and keys are exchanged: with `queries @ keys.T` times 0.707, it"),
     "DividedAfterwards": (2, "✓✓✗✓•✓✓", "Rows don't sum to 1: after softmax all weights are multiplied by 0.71$"),
-    "Fading": (2, "✓✓✗✓?✓✓", "Rows don't sum to 1: after softmax some weights are changed$"),
+    "Fading": (2, "✓✓✗✓•✓✓", "Rows don't sum to 1: after softmax some weights are changed$"),
     "OverHeads": (0, "✗✓✗✓✓✓", FUTURE + r"softmax in line \d+ runs over neither keys nor queries$", "be dim=-1"),
     "NoSoftmax": (0, "✓✓?✓✓✓", "No fault found, but no attention weights either: it reads only the past, ea.*past$"),
     "HidesTooMuch": (2, "✗✗✓✓", "Row 0 is NaN: softmax in .* makes the first NaN, because all", "from 0.00 to 1.00"),
     # what's left
     "ReturnsWeights": (2, "✗✓✓✗✓✓", "It returns its attention weights: softmax in .*; return them times the values"),
-    "ProjectionForgotten": (2, "✓✓✓✗?✓✓", "A parameter is never used: o_proj.weight$"),
+    "ProjectionForgotten": (2, "✓✓✓✗•✓✓", "A parameter is never used: o_proj.weight$"),
     "AlwaysDropping": (2, "✗✓✓", r"random in eval mode too: dropout in line \d+ draws at each call"),
     "FusedDropping": (2, "✗✓✓", r"scaled_dot_product_attention in line \d+ draws at each call"),
     "Noisy": (2, "✗✓✓", r"mode too: randn_like in line \d+ draws at each call"),

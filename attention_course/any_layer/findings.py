@@ -166,7 +166,6 @@ def on_scale(watched):
             f"1/√{width * heads}, the root of all heads' width": (width * heads) ** -0.5,
             f"1/{width}": 1 / width,
             f"√{width}": width**0.5,
-            f"1/√√{width}": width**-0.25,
             f"1/√{num_tokens}, the root of the number of tokens": num_tokens**-0.5,
             f"1/√{heads}, the root of the number of heads": heads**-0.5,
         }

@@ -1,7 +1,6 @@
 """Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
-import io
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -10,10 +9,10 @@ from attention_helpers.operations import tensors_in, trace
 from attention_helpers.seeded import DrawnFrom, undisturbed
 
 from . import findings
-from .calling import Taking, Unsuited, learners_code
+from .calling import Taking, learners_code
 from .course import on_the_course
 from .leaks import on_the_future, on_training
-from .lines import error_line, first_line, memory, with_line
+from .lines import memory
 from .maps import find_maps, widened
 from .verdicts import finding, worded
 
@@ -27,15 +26,11 @@ class LayerState(NamedTuple):
     maps: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax returned them
     shown: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they average the values
     result: torch.Tensor  # (num_tokens, width), what the layer returned
-    context: torch.Tensor  # (num_tokens, sum of the heads' widths), what the weights averaged; width 0 if not found
-    owners: list  # for each entry of a context vector, the index of its map
     influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
-    random: bool  # whether the layer is, in eval mode: then its influence is 0
+    unmeasured: str  # why there's no influence, which is then 0: the layer is random, or a row is NaN
     verdicts: dict  # of Verdict, the weightiest first
-    found: tuple  # which operations made the maps, and where
     size: str  # the shapes of what goes in and out, and how many parameters, in words
     operations: str
-    printed: str  # by one call of the layer; LayerExplorer puts in front what the constructor printed
 
 
 def look_at(layer, x, seed, training=False, tokens=()):
@@ -54,9 +49,9 @@ def look_at(layer, x, seed, training=False, tokens=()):
             random = not torch.equal(before, generator.get_state())
         with drawn if random else nullcontext():  # it slows each operation down
             call.settle()
-            with redirect_stdout(io.StringIO()) as printed:  # of this call only: there are hundreds more
-                operations = trace(call, call.x)
-            found = judged(call, operations.rows, random, seed)
+            operations = trace(call, call.x)
+            unmeasured = "it's random in eval mode" if random else "a row is NaN" * bool(call.rows.isnan().any())
+            found = judge(call, operations.rows, random, seed)
         shown, result = call.watched, call.rows
         if training and isinstance(layer, torch.nn.Module):
             generator.manual_seed(seed)
@@ -64,20 +59,15 @@ def look_at(layer, x, seed, training=False, tokens=()):
             with drawn:
                 shown = find_maps(call, call.x, again=False)
             result = call.rows_of(shown.result)
-    context, owners = side_by_side(shown.maps, len(result))
     return LayerState(
         maps=shown.made.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
         shown=shown.used.nan_to_num(0.0, 0.0, 0.0),
         result=widened(result),
-        context=context,
-        owners=owners,
-        influence=torch.zeros(call.moved.shape) if random else widened(call.moved),
-        random=random,
+        influence=torch.zeros(call.moved.shape) if unmeasured else widened(call.moved),
+        unmeasured=unmeasured,
         verdicts={topic: worded(each, tokens) for topic, each in found.items()},
-        found=tuple(with_line(each.made.name, each.made.line, code=True) for each in shown.maps),
         size=sizes(call),
         operations=str(operations),
-        printed=printed.getvalue(),
     )
 
 
@@ -87,16 +77,6 @@ def sizes(call):
     which = f" (result {call.place + 1} of {len(results)})" * (len(results) > 1)
     parameters = sum(parameter.numel() for _, parameter in call.parameters)
     return f"{tuple(given.shape)} in, {tuple(results[call.place].shape)} out{which}, {parameters} parameters"
-
-
-def judged(*arguments):
-    """As judge; if that fails outside the learner's code, the fault is ours, and no reason to fix the layer."""
-    try:
-        return judge(*arguments)
-    except Exception as error:
-        if error_line(error):
-            raise
-        raise Unsuited(f"LayerExplorer can't judge this layer: {type(error).__name__}: {first_line(error)}") from error
 
 
 def judge(call, operations, random, seed):
@@ -139,7 +119,7 @@ def compared(call, unmasked, mixing):
     said = {"course": course, "past": None if call.other_name else findings.on_the_past(call, unmasked, mixing)}
     if unmasked and mixing and kind not in ("course", "changed"):
         said["mixed"] = finding("mixed rows", where=mixing.where)
-    if kind in ("", "other numbers", "same weights"):
+    if kind in ("", "other numbers"):
         said["scale"] = findings.on_scale(call.watched)
         said["projections"] = findings.on_projections(call)
     return said
@@ -152,11 +132,3 @@ def on_unregistered(call, watched):
     loose = {memory(each): each for each in leaves if memory(each) not in known}
     numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
     return finding("unregistered", numbers=numbers) if numbers and isinstance(call.layer, torch.nn.Module) else None
-
-
-def side_by_side(maps, num_tokens):
-    """The heads' context vectors (num_tokens, sum of widths), and each entry's map; width 0 if one isn't found."""
-    heads = [head for each in maps if each.context is not None for head in each.context]
-    if not heads or len(heads) != sum(len(each.weights) for each in maps):
-        return torch.zeros(num_tokens, 0), []
-    return torch.cat(heads, dim=-1), [n for n, head in enumerate(heads) for _ in range(head.shape[-1])]

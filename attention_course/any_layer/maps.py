@@ -56,7 +56,6 @@ class AttentionMap:
     weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they came out of softmax or a similar operation
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
     mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
-    context: torch.Tensor | None = None  # (num_maps, num_tokens, head_dim), that product, if we can tell its dimensions
     turned: Operation | None = None  # which one transposed the weights since they were made
     constant: bool = False  # whether they're the same for any x: then they're a map only if they average something
     scores: torch.Tensor | None = None  # (num_maps, num_tokens, num_tokens), what went into softmax
@@ -79,15 +78,13 @@ class Watched:
         """The first operation for which a condition holds, or None."""
         return next(filter(condition, self.operations), None)
 
-    @property
-    def used(self):
-        """All maps' weights as they average the values, (num_maps, num_tokens, num_tokens)."""
-        return torch.cat([torch.zeros(0, self.num_tokens, self.num_tokens), *(each.used for each in self.maps)])
+    def joined(self, name):
+        tables = [getattr(each, name) for each in self.maps]
+        return torch.cat(tables) if tables else torch.zeros(0, self.num_tokens, self.num_tokens)
 
-    @property
-    def made(self):
-        """All maps' weights as softmax made them, (num_maps, num_tokens, num_tokens)."""
-        return torch.cat([torch.zeros(0, self.num_tokens, self.num_tokens), *(each.weights for each in self.maps)])
+    # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them.
+    used = property(lambda self: self.joined("used"))
+    made = property(lambda self: self.joined("weights"))
 
     @property
     def eps(self):
@@ -197,12 +194,11 @@ class _Watcher(TorchFunctionMode):
             parts = [torch.ones(each.shape, dtype=torch.float64) for each in operation.inputs]
             parts[place] = rows.mT if turned else rows
             with suppress(RuntimeError, TypeError):
-                entries, order = repeated(operation, parts).flatten().sort(stable=True)
+                entries = repeated(operation, parts).flatten().sort()[0]
                 times = round(entries[0].item())
                 if entries.numel() % len(numbers) == 0 and times:
                     entries = entries.reshape(len(numbers), -1) / times
                     if torch.allclose(entries, numbers[:, None].expand_as(entries)):
-                        found.context = operation.made.flatten()[order].reshape(len(numbers), -1)
                         self.seen.summed = self.seen.summed or ((operation, times) if times > 1 else ())
                         if turned:
                             found.used, found.weights = found.used.mT, found.weights.mT
@@ -213,10 +209,9 @@ class _Watcher(TorchFunctionMode):
         """A new map, found in the last operation."""
         if is_table(weights, self.num_tokens):
             weights, name = weights.clone(), operation.name
-            context = operation.made if name == FUSED else None
             scores = operation.inputs[0].clone() if name == "softmax" else None
             number, mixed = len(self.seen.operations) - 1, name in AGAIN
-            made = AttentionMap(number, operation, weights, weights, mixed, context, None, constant, scores)
+            made = AttentionMap(number, operation, weights, weights, mixed, None, constant, scores)
             self.seen.maps.append(made)
             return made
 
@@ -234,9 +229,6 @@ def settled(found, num_tokens):
     for name in ("weights", "used", "scores"):
         table = getattr(found, name)
         setattr(found, name, table if table is None else widened(table).reshape(-1, num_tokens, num_tokens))
-    heads, context = len(found.weights), found.context
-    fits = context is not None and context[..., 0].numel() == heads * num_tokens
-    found.context = widened(context).reshape(heads, num_tokens, -1) if fits else None
     return found
 
 

@@ -25,13 +25,6 @@ CONFIGS = {"config", "cfg", "conf", "args", "hparams", "params", "hyperparameter
 FIRST = {"num_groups": 1, "num_heads": 2, "head_dim": 2, "dropout": 0.0, "flag": False, "context_length": 8}
 
 
-class Refused(TypeError):
-    """Jupyter shows only its sentence, without our frames, because the fault is in the learner's cell."""
-
-    def _render_traceback_(self):
-        return [f"TypeError: {self}"]
-
-
 def kinds_of(attention, given):
     """The kind of each of a class's arguments, as name -> (kind, default).
 
@@ -43,12 +36,12 @@ def kinds_of(attention, given):
     name = name_of(attention)
     if not callable(attention) or (hasattr(attention, "forward") and not inspect.isclass(attention)):
         hint = f": write {name}, without making a layer of it" if callable(attention) else ""
-        raise Refused(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
+        raise TypeError(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
     parameters = inspect.signature(attention).parameters.values()
     named = {each.name: each.default for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
     for extra in given.keys() - named.keys():
         if not any(each.kind == each.VAR_KEYWORD for each in parameters):
-            raise Refused(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
+            raise TypeError(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
     kinds = {key: (kind_of(key, default), default) for key, default in named.items() if key not in given}
     kinds = {key: (kind, default) for key, (kind, default) in kinds.items() if kind}
     kinds |= {key: ("choice", values[0]) for key, values in given.items() if isinstance(values, list) and values}
@@ -56,7 +49,7 @@ def kinds_of(attention, given):
     if missing:
         call = f"LayerExplorer({name}, sentence, {', '.join(f'{key}=4' for key in missing)})"
         more = f"with values that fit, or {missing[-1]}=[1, 2, 4] for a slider"
-        raise Refused(f"{name} needs {', '.join(missing)}, which we can't guess: write {call}, {more}")
+        raise TypeError(f"{name} needs {', '.join(missing)}, which we can't guess: write {call}, {more}")
     width = "d_out" if "d_in" in {kind for kind, _ in kinds.values()} else "d_in"
     return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
 
@@ -73,7 +66,7 @@ def with_sizes(attention, width):
     class Config(dict):
         def __missing__(self, name):
             if name not in KINDS:
-                raise AttributeError(f"LayerExplorer's config has no {name!r}: pass a config of your own")
+                raise AttributeError(f"LayerExplorer's config has no {name!r}: pass your own")
             self[name] = FIRST.get(KINDS[name], width)
             return self[name]
 
@@ -83,12 +76,8 @@ def with_sizes(attention, width):
         return attention(Config(sizes))
 
     config, make.__name__ = Config(), name_of(attention)
-    try:
-        with learners_code():
-            attention(config)
-    except ValueError as error:
-        call = f"LayerExplorer({make.__name__}, sentence, {parameters[0].name}=...)"
-        raise Refused(f"{make.__name__} can't be made with a config of ours ({error}): write {call}") from error
+    with learners_code():
+        attention(config)
     asked = {key: value for key, value in config.items() if KINDS[key] in FIRST}  # the widths are the sentence's
     parameters = [inspect.Parameter(key, 3, default=value) for key, value in asked.items()]
     make.__signature__ = inspect.Signature(parameters)

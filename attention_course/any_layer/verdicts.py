@@ -77,7 +77,6 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "course": ("✓", "As in the course", "with the same weights, {name}{without} returns the same numbers",
         "computes what the course's {name} computes{without}"),
     "other numbers": ("•", "Not as in the course", "its parameters fit {name}, but the numbers differ by {gap:.2g}"),
-    "same weights": ("?", "As in the course?", "its weights are those of {name}, but the result differs by {gap:.2g}"),
     "scale": ("✗", "The scores' scale is wrong", "times {times:.3g}, they would match {name}: {how}",
         "times {times:.3g}, they would match {name}"),
     "odd scale": ("?", "Is the scores' scale right?",

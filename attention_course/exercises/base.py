@@ -5,7 +5,6 @@ it was written, next to the solution. What they return is compared (compare.py).
 too, and the first one that returns the same is named. If none does, the reply gives the difference.
 """
 
-import inspect
 import io
 import textwrap
 from collections.abc import Callable
@@ -20,15 +19,11 @@ import torch
 from attention_helpers.seeded import undisturbed
 
 from . import record
-from .compare import alike, finding, in_words
+from .compare import alike, finding
 from .reply import Progress, Reply
 from .source import edited, is_stub, stub_of
 
 SEED = 20
-
-
-def call_directly(answer, *case):
-    return answer(*case)
 
 
 def normal(generator, *shapes):
@@ -65,7 +60,7 @@ class Exercise:
     hints: from gentle to plain. why: what makes the solution right. moral: what to say to someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
     imports: what an answer needs besides `import torch`. deeper: whether it comes in "Going deeper".
-    rows_sum_to_one: say so if the learner's rows don't. tolerance: the largest difference that passes.
+    tolerance: the largest difference that passes.
     """
 
     name: str
@@ -76,12 +71,11 @@ class Exercise:
     mistakes: dict = field(default_factory=dict)
     hints: list[str] = field(default_factory=list)
     why: str = ""
-    call: Callable = call_directly
+    call: Callable = lambda answer, *case: answer(*case)
     moral: str = ""
     stub: str = ""
     imports: str = ""
     deeper: bool = False
-    rows_sum_to_one: bool = False
     tolerance: float = 1e-5
 
     def __post_init__(self):
@@ -131,7 +125,7 @@ class Exercise:
         given, expected = self.outcomes(answer), self.outcomes(self.solution)
         difference = self.first_difference(given, expected)
         if not difference:
-            return True, f"Checked on {len(given)} {self._kind_of_inputs()}. {self.moral}".strip(), 0
+            return True, f"Checked on {len(given)} inputs. {self.moral}".strip(), 0
         if mistake := self._reply_of_mistake(given, expected):
             return False, mistake, 0
         first_hint = "".join(f"\n\nHint 1 of {len(self.hints)}: {hint}" for hint in self.hints[:1])
@@ -158,20 +152,10 @@ class Exercise:
 
     def first_difference(self, given, expected):
         """What the first call that went wrong shows, and how to get its input, in words, or ""."""
-        direct = self.call is call_directly
-        parameters = [*inspect.signature(self.solution if direct else self.call).parameters][0 if direct else 1 :]
         for n, (got, right) in enumerate(zip(given, expected, strict=True)):
-            count = len(got.before)
-            names = (parameters + parameters[-1:] * count)[:count]  # the last is perhaps *values, which takes several
-            if found := finding(right, got, names, self.tolerance, self.rows_sum_to_one):
-                where = f"input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`"
-                return f"{found} This was on {where}: {in_words(names, got.before)}."
+            if found := finding(right, got, self.tolerance):
+                return f"{found} This was on input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`."
         return ""
-
-    def _kind_of_inputs(self):
-        list(self.cases(generator := torch.Generator().manual_seed(SEED)))
-        drawn = not torch.equal(generator.get_state(), torch.Generator().manual_seed(SEED).get_state())
-        return "random inputs" if drawn else "inputs"
 
     def _reply_of_mistake(self, given, expected):
         """The reply of the first known mistake that does what was given, or "".

@@ -1,7 +1,6 @@
 """Say in words how an outcome differs from what was expected, coarse before fine: error, kind, shape, dtype, values."""
 
 import math
-from itertools import permutations
 from numbers import Integral, Number, Real
 
 import torch
@@ -9,16 +8,16 @@ import torch
 from ..any_layer.lines import error_line, first_line
 
 
-def finding(expected, got, names, tolerance, rows=False):
-    """What's wrong with an outcome of a call with arguments of these names, in one sentence, or ""."""
+def finding(expected, got, tolerance):
+    """What's wrong with an outcome of a call, in one sentence, or ""."""
     if expected.error is not None:
         return error_finding(type(expected.error), got.error)
     if got.error is not None:
         return own_line(got.error)
-    changed = changed_argument(got, names)
-    if changed and not changed_argument(expected, names):
-        return f"Your code changes its argument `{changed}` in place: work on a copy, the caller still needs it."
-    return difference(expected.value, got.value, tolerance, rows)
+    changed = difference(got.before, got.after, 0.0)
+    if changed and not difference(expected.before, expected.after, 0.0):
+        return "Your code changes an argument in place: work on a copy, the caller still needs it."
+    return difference(expected.value, got.value, tolerance)
 
 
 def error_finding(expected, got):
@@ -36,12 +35,6 @@ def own_line(error):
     return f"Your code stopped in {line}, with {said}." if line else f"The call failed, not in a line of yours: {said}."
 
 
-def changed_argument(outcome, names):
-    """The name of the first argument that a call changed in place, a tensor or a list of them, or ""."""
-    arguments = zip(names, outcome.before, outcome.after, strict=True)
-    return first(name for name, before, after in arguments if difference(before, after, 0.0))
-
-
 def alike(ones, others, expected, tolerance):
     """Whether each of two lists of outcomes has the same values, errors and arguments afterwards.
 
@@ -57,21 +50,21 @@ def same_outcome(one, other, expected, tolerance):
     return type(one.error) is type(other.error) and (as_asked or str(one.error) == str(other.error))
 
 
-def difference(expected, got, tolerance, rows=False, name="the result"):
+def difference(expected, got, tolerance, name="the result"):
     """The first difference in one sentence, or "" if there is none within the tolerance.
 
     Tensors, numbers, strings, None, and tuples, lists or dictionaries of them, as an exercise's `call` makes them; of
-    anything else, only the type counts. rows: a tensor's rows should sum to 1, and it's said if they don't.
+    anything else, only the type counts.
     """
     if isinstance(expected, torch.Tensor):
-        return tensor_difference(expected, got, tolerance, rows, name)
+        return tensor_difference(expected, got, tolerance, name)
     if isinstance(expected, dict):
-        return first(difference(expected[key], got[key], tolerance, rows, f"{name}'s {key}") for key in expected)
+        return first(difference(expected[key], got[key], tolerance, f"{name}'s {key}") for key in expected)
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(expected) != len(got):
             return should_be(name, f"{len(expected)} things together", got)
         pairs = enumerate(zip(expected, got, strict=True), 1)
-        return first(difference(*pair, tolerance, rows, f"part {n} of {name}") for n, pair in pairs)
+        return first(difference(*pair, tolerance, f"part {n} of {name}") for n, pair in pairs)
     if isinstance(expected, Number):
         return number_difference(expected, got, tolerance, name)
     if type(expected) is not type(got):
@@ -79,12 +72,11 @@ def difference(expected, got, tolerance, rows=False, name="the result"):
     return yours_and_ours(f"{name} is", got, expected) if isinstance(expected, str) and expected != got else ""
 
 
-def tensor_difference(expected, got, tolerance, rows, name):
+def tensor_difference(expected, got, tolerance, name):
     if not isinstance(got, torch.Tensor):
         return should_be(name, "a tensor", got)
     if got.shape != expected.shape:
-        wrong = f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}."
-        return sentence(wrong) + in_common(expected.double(), got.double(), tolerance)
+        return sentence(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
     if got.dtype != expected.dtype:
         return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
     lost = got.isnan() & ~expected.isnan()
@@ -93,34 +85,8 @@ def tensor_difference(expected, got, tolerance, rows, name):
     far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
     if not far.any():
         return ""
-    if rows and got.dim() and (found := rows_difference(got.double().sum(dim=-1), tolerance, name)):
-        return found
     many = f"{int(far.sum())} of {far.numel()} entries of {name} differ. At {place(far)}, yours is"
-    wrong = yours_and_ours(many if far.dim() else f"{name} is", got[far][0].item(), expected[far][0].item())
-    return wrong + in_common(expected.double(), got.double(), tolerance)
-
-
-def in_common(expected, got, tolerance):
-    """One more sentence if the numbers are right but for the order of the dimensions, or but for a factor; or ""."""
-    same = {"rtol": tolerance, "atol": tolerance}
-    orders = [got.permute(order) for order in permutations(range(got.dim())) if got.dim() <= 4]
-    if any(each.shape == expected.shape and torch.allclose(each, expected, **same) for each in orders):
-        return " Its numbers are right, but its dimensions are in another order."
-    if got.shape == expected.shape and expected.count_nonzero() > 1:
-        factor = (got * expected).sum() / expected.square().sum()
-        if factor.abs() > tolerance and torch.allclose(got, factor * expected, **same):
-            return f" Each number is {factor:.4g} times ours."
-    return ""
-
-
-def rows_difference(total, tolerance, name):
-    """Which row sums to what, if not to 1. A result with one dimension is one row, and needs no number."""
-    off = (total - 1).abs() > max(tolerance, 1e-4)
-    if not off.any():
-        return ""
-    if not total.dim():
-        return sentence(f"{name} should sum to 1, and sums to {total:.4f}.")
-    return sentence(f"the rows of {name} should sum to 1: row {place(off)} sums to {total[off][0]:.4f}.")
+    return yours_and_ours(many if far.dim() else f"{name} is", got[far][0].item(), expected[far][0].item())
 
 
 def number_difference(expected, got, tolerance, name):
@@ -170,15 +136,3 @@ def kind(thing):
 def place(where):
     """The indices of the first True."""
     return where.nonzero()[0].tolist()
-
-
-def in_words(names, case):
-    """A call's arguments in a few words each: a tensor by its shape, a number or a dictionary as it is."""
-    return ", ".join(f"{name} {argument_in_words(value)}" for name, value in zip(names, case, strict=True))
-
-
-def argument_in_words(value):
-    if isinstance(value, torch.Tensor):
-        return f"of shape {tuple(value.shape)}"
-    by_kind = isinstance(value, (list, tuple, torch.Generator)) or callable(value)
-    return kind(value) if by_kind else f"= {value!r}"

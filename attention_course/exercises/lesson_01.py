@@ -20,7 +20,6 @@ one_query = Exercise(
     "which works entry by entry, and `x.sum()`.",
     solution=weights_for_query,
     cases=lambda g: [normal(g, d, (n, d)) for n, d in ((6, 3), (1, 4), (5, 1), (9, 7))],
-    rows_sum_to_one=True,
     mistakes={
         ("divides the scores by their sum", "scores.exp()", "scores"): """
             Your weights are the scores divided by their sum. But a score can be negative, and then its weight is, too.
@@ -29,27 +28,20 @@ one_query = Exercise(
             These are the scores. How do you turn them into weights, which are positive and sum to 1?""",
         ("doesn't divide by the sum", " / exponentials.sum()", ""): """
             The exponentials are right, but they don't sum to 1 yet.""",
-        ("divides by the sum of the scores", "/ exponentials.sum()", "/ scores.sum()"): """
-            You divide the exponentials by the sum of the scores. Which sum makes them add up to 1?""",
         ("multiplies without adding up", "inputs @ query", "inputs * query"): """
             You multiply entry by entry, which is half of a dot product. Which operator also adds the products up?""",
-        ("takes the cosine", "scores.exp()", "(scores / query.norm() / inputs.norm(dim=-1)).exp()"): """
-            You divide by the lengths of the vectors, so your scores are cosines. Does a dot product ignore the
-            lengths?""",
         ("scales the scores", "scores.exp()", "(scores / len(query) ** 0.5).exp()"): """
             You divide the scores by a root. That comes in the next notebook. What's a score here?""",
         ("goes on to the context vector", "exponentials.sum()", "exponentials.sum() @ inputs"): """
             You've gone one step too far: this is the context vector. Which numbers did you average the tokens with?""",
-        ("compares by distance", "inputs @ query", "-(inputs - query).norm(dim=-1)"): """
-            Your scores are distances. Which product compares two vectors in this notebook?""",
     },
     hints=[
         "You've seen all scores of `B ?` computed in one product. Here the query can be any vector.",
         "Take the exponential of each score. What do you have to divide them by, so that they sum to 1?",
         "The scores are `inputs @ query`, and the weights are `scores.exp() / scores.exp().sum()`.",
     ],
-    why="Each score is one dot product, so there's one number per token. Softmax then turns the scores into weights "
-    "that are positive and sum to 1, and it can do that for scores of any sign.",
+    why="Each score is one dot product, and softmax turns scores of any sign into weights that are positive and sum "
+    "to 1.",
     moral="That's all that one query needs: a product and a softmax.",
 )
 
@@ -70,19 +62,11 @@ contexts_at_once = Exercise(
             The columns of your weights sum to 1, but row i holds the weights of query i. Which sums should be 1?""",
         ("forgets the softmax", "torch.softmax(inputs @ inputs.T, dim=-1)", "inputs @ inputs.T"): """
             You average the inputs with raw scores. Which step is missing between the scores and the average?""",
-        ("divides the scores by their sum", "torch.softmax(", "(lambda x, dim: x / x.sum(dim, True))("): """
-            You divide the scores by their sums, so weights can be negative. What would softmax do first?""",
         ("stops at the weights", ", dim=-1) @ inputs", ", dim=-1)"): """
             These are the weights, one row per query. What do you average with them?""",
         ("scales the scores", "inputs.T", "inputs.T / inputs.shape[1] ** 0.5"): """
             You divide the scores by the square root of the width. That's a good idea, but it comes in the next
             notebook. Here the scores are plain dot products.""",
-        (
-            "lets the features attend",
-            "torch.softmax(inputs @ inputs.T, dim=-1) @ inputs",
-            "inputs @ torch.softmax(inputs.T @ inputs, dim=-1)",
-        ): """
-            Your scores compare features, (d, d). Which product compares tokens, (n, n)?""",
         (
             "takes one softmax over the complete matrix",
             "inputs @ inputs.T, dim=-1)",
@@ -97,8 +81,8 @@ contexts_at_once = Exercise(
         "the keys?",
         "Apply softmax with `dim=-1`, then multiply the weights by the inputs.",
     ],
-    why="Row i of the scores belongs to query i. Softmax over the last dimension turns each row into weights that sum "
-    "to 1, and the second product averages the inputs with them.",
+    why="Softmax over the last dimension turns each query's row of scores into weights that sum to 1, and the second "
+    "product averages the inputs with them.",
     moral="Two matrix products and a softmax are simple self-attention.",
 )
 
@@ -136,36 +120,24 @@ read_the_digit = Exercise(
             Your query is the first token. Where's the question?""",
         ("fixes the question's position", "inputs[-1]", "inputs[3]"): """
             That works for four tokens only, because the question isn't always token 3. Is a 3 written in your code?""",
-        ("divides the scores by their sum", "torch.softmax(scores, dim=0)", "scores / scores.sum()"): """
-            You divide the scores by their sum, as we did before we had softmax. What would softmax do first?""",
         ("reads the letters", "[3:6]", "[:3]"): "These are the letters A, B and C. At which entry do the digits begin?",
         ("leaves the digit 3 out", "[3:6]", "[3:5]"): """
             Your slice ends at entry 4, because Python leaves out the number after the colon. Where's the digit 3?""",
         ("forgets the softmax", "torch.softmax(scores, dim=0)", "scores"): """
             You add the embeddings up with raw scores. Which step makes weights of them?""",
-        ("begins one entry too late", "[3:6]", "[4:7]"): """
-            You begin one entry too late, so the digit 1 is missing and `?` is there. At which number does Python start
-            counting?""",
         ("returns the complete context vector", "[3:6]", ""): """
             The context vector is right. Which of its entries are digits?""",
         ("stops at the weights", "return context[3:6]", "return weights"): """
             These are the weights, one per token. The digits are in the embeddings, so what do you do with the
             weights?""",
-        ("returns the first three weights", "return context[3:6]", "return weights[:3]"): """
-            These are three of the weights, one per token. Which vectors do you average with them, so that you can read
-            the digits there?""",
-        ("leaves out the question's own weight", "scores, dim", "scores.where(inputs[:, 6] == 0, -torch.inf), dim"): """
-            You leave the question out of its own average. That would help! But here every token is a key, and the
-            question is one of them.""",
     },
     hints=[
         "The question is the last token, `inputs[-1]`. What are its scores with all the tokens, itself included?",
         "Turn the scores into weights, average all the embeddings with them, and then pick entries of the average.",
         "The digits are `context[3:6]`, where `context = torch.softmax(inputs @ inputs[-1], dim=0) @ inputs`.",
     ],
-    why="Tokens with the question's letter score 1, the other pairs 0, and the question itself 2. So the digits of "
-    "the first kind get the largest weights among the pairs, and the context vector adds up the weights digit by "
-    "digit.",
+    why="Pairs with the question's letter score 1 and the other pairs 0, so the digits of the first kind get the "
+    "largest weights among the pairs, which the context vector adds up digit by digit.",
     moral="In the notebook's sentence that's 0.2245 for the digit 1 and 0.0826 for the others. The next notebook does "
     "better.",
 )

@@ -29,12 +29,6 @@ keys_by_hand = Exercise(
             A match stands out by 1 only, so softmax leaves the answer blurred. Where does `strength` come in?""",
         ("subtracts only 1 for ?", "-strength", "-1"): """
             You subtract 1 for `?`, but the question's letter adds `strength` to its key. What's left of it?""",
-        ("takes another row for ?", "W_key[-1]", "W_key[num_letters]"): """
-            You change the row after the letters, which is the first digit's. In which row is `?`?""",
-        ("adds the row for ?", "-strength", "strength"): """
-            Your row for `?` adds to every entry of a question's key. Is a question easier or harder to find then?""",
-        ("fills the rows of the digits", "    W_key[-1]", "    W_key[num_letters:] = strength\n    W_key[-1]"): """
-            Your digits change the keys. If every pair has a digit, which pairs does the question find?""",
         ("transposes the matrix", "return W_key", "return W_key.T"): """
             Your matrix is transposed. In `x @ W_key`, which of its dimensions has to be as long as an embedding?""",
         ("fixes the sizes of the notebook", "    W_key =", "    num_letters = num_digits = 3\n    W_key ="): """
@@ -47,8 +41,8 @@ keys_by_hand = Exercise(
         "and `?` is the last row.",
         "`W_key[:num_letters] = strength * torch.eye(num_letters)`, then `W_key[-1] = -strength`.",
     ],
-    why="The key of a pair is `strength` at its letter and 0 elsewhere. A question's key is 0 at its letter, because "
-    "the row for `?` cancels it, and negative elsewhere, so no query prefers it. The rows of the digits stay 0.",
+    why="A pair's key is `strength` at its letter and 0 elsewhere, while a question's key is 0 at its letter and "
+    "negative elsewhere, so no query prefers it.",
     moral="With a strength of 10, `B ?` will give 0.9908 of its weight to its pair.",
 )
 
@@ -65,7 +59,6 @@ weights_that_are_scaled = Exercise(
     prompt="Compute the part of the formula in front of $V$, for any number of tokens and any width. `keys.shape[-1]` "
     "is the width of a key.",
     solution=scaled_weights,
-    rows_sum_to_one=True,
     cases=lambda g: [normal(g, size, size) for size in ((6, 2), (4, 7), (1, 3), (5, 1), (3, 16))],
     mistakes={
         ("forgets the root", " ** 0.5", ""): """
@@ -85,20 +78,14 @@ weights_that_are_scaled = Exercise(
             product?""",
         ("takes the softmax over the queries", "dim=-1", "dim=0"): """
             Your columns sum to 1, not your rows. Which dimension counts the keys?""",
-        ("scales after softmax", "scores, dim=-1", "queries @ keys.T, dim=-1) / (keys.shape[-1] ** 0.5"): """
-            You divide the weights, so they no longer sum to 1. What should be divided, and when?""",
-        ("forgets the brackets", "keys.shape[-1] ** 0.5", "(keys.shape[-1] ** 1 / 2)"): """
-            Python takes powers before it divides, so your `** 1 / 2` halves the width. Where do brackets belong?""",
-        ("stops before softmax", "torch.softmax(scores, dim=-1)", "scores"): """
-            These are the scaled scores. What turns each row of them into weights?""",
     },
     hints=[
         "There are three steps: dot products of all queries with all keys, a division, and softmax.",
         "`keys.T` turns (num_tokens, d_k) into (d_k, num_tokens), and `** 0.5` is a root.",
         "First `scores = queries @ keys.T / keys.shape[-1] ** 0.5`, then softmax with `dim=-1`.",
     ],
-    why="A score adds up d_k products, so what counts is the width of a key. Softmax comes after the division, and "
-    "works along each row, because a query's weights sum to 1.",
+    why="A score adds up d_k products, so it's divided by the root of a key's width before softmax, which works along "
+    "each query's row.",
     moral="Every layer in this course makes its weights this way.",
 )
 
@@ -146,16 +133,14 @@ step_by_hand = Exercise(
             You subtract the loss, one number from all entries. What says in which direction each entry should go?""",
         ("forgets the rate", "rate * W.grad", "W.grad"): """
             Your step is as long as the gradient, whatever the rate. How far should it go?""",
-        ("returns only the step", "W.detach() - rate", "-rate"): """
-            That's the step itself. Where does the matrix end up after it?""",
     },
     hints=[
         "Mark a copy of `W`, compute the loss of the copy, and call `backward` on the loss.",
         "`W.clone().requires_grad_()` is a marked copy. After `backward`, its `.grad` is the gradient.",
         "Return `W - rate * copy.grad`, where `copy` is the marked copy.",
     ],
-    why="A new copy has no `.grad` yet, so equal calls agree. The gradient points to where the loss grows, so we "
-    "subtract it.",
+    why="The gradient points to where the loss grows, so we subtract it, and because a new copy has no `.grad` yet, "
+    "equal calls agree.",
     moral="This is gradient descent. Training consists of many such steps, for all matrices.",
 )
 

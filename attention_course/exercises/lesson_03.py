@@ -42,23 +42,17 @@ hide_the_future = Exercise(
     "tokens before it. The scores are between -1000 and 1000, and should stay as they are.",
     solution=causal_weights,
     cases=scaled_scores,
-    rows_sum_to_one=True,
     mistakes={
         ("hides the diagonal", "diagonal=1", ""): """
             You hide the diagonal too, so no token sees itself. What's left for the first token to see?""",
         ("shows the next token", "diagonal=1", "diagonal=2"): """
             One token of the future is still visible. Row i sees column i + 1, which is the token that it should
             predict. Where does the future begin?""",
-        ("hides the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
-            You hide the past and show the future. On which side of the diagonal are the columns j > i?""",
         ("lets True mean keep", "(future,", "(~future,"): """
             You hide where the mask of the future is False, so your tokens look at nothing but the future. Where should
             `masked_fill` find True?""",
         ("fills with 0", "-torch.inf", "0.0"): """
             You fill in 0, but softmax gives a score of 0 a share too, because $e^0 = 1$. Which score gets nothing?""",
-        ("fills with plus infinity", "-torch.inf", "torch.inf"): """
-            You give the future the largest score there is, and softmax divides infinity by infinity. Which sign makes
-            an exponential 0?""",
         ("masks after softmax", ".masked_fill(future, -torch.inf), dim=-1)", ", dim=-1).masked_fill(future, 0.0)"): """
             You mask after softmax, when the hidden tokens have already taken their part of the row. What do your rows
             sum to?""",
@@ -71,8 +65,6 @@ hide_the_future = Exercise(
         ("fills with -100", "-torch.inf", "-100.0"): """
             -100 is a score like any other, and here one row has only scores near -1000. Which value is below every
             score?""",
-        ("subtracts 100", "scores.masked_fill(future, -torch.inf)", "scores - 100.0 * future"): """
-            You make hidden scores smaller by 100, but one of them is 1000. Which value hides a score of any size?""",
         ("sums the columns", "dim=-1", "dim=0"): """
             Your columns sum to 1, but a token's weights are a row. Along which dimension does softmax go?""",
     },
@@ -83,9 +75,8 @@ hide_the_future = Exercise(
         "With `future = torch.ones_like(scores).triu(diagonal=1).bool()`, take the softmax of "
         "`scores.masked_fill(future, -torch.inf)` with `dim=-1`.",
     ],
-    why="The future of query i is the keys j > i, which are above the diagonal. Every token still sees itself, so no "
-    "row is hidden completely, which would make it NaN. Softmax divides the whole 1 among the scores that are left, no "
-    "matter how large a hidden one was.",
+    why="The keys j > i, above the diagonal, are the future of query i, and softmax divides the whole 1 among the "
+    "scores that are left, no matter how large a hidden one was.",
     moral="The early question guesses, and the late one finds its pair.",
 )
 
@@ -140,9 +131,8 @@ find_leaks = Exercise(
         "Row i, column j of `influence(f, x).perturbation` says how far token j moves row i.",
         "`influence(f, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
     ],
-    why="In a leak, row i moves with a later token j, so the map has an entry above the diagonal that isn't 0. "
-    "`influence` perturbs each token and looks at the output, so the leak can be anywhere. The bound of 1e-5 leaves "
-    "room for rounding.",
+    why="In a leak, row i moves with a later token j, so wherever it happens in the layer, the influence map has an "
+    "entry above the diagonal that isn't 0.",
     moral="It works for any function with one row per token.",
 )
 
@@ -191,13 +181,6 @@ mend_the_leak = Exercise(
         ("takes the whole mask", "self.mask[:num_tokens, :num_tokens]", "self.mask"): """
             That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask does
             a shorter sentence need?""",
-        (
-            "masks after softmax",
-            "torch.softmax(scaled, dim=-1)",
-            "torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1).masked_fill(scaled.isinf(), 0)",
-        ): """
-            The future is hidden, but the rows of your weights no longer sum to 1. Did you mask before softmax, or
-            after?""",
         ("loses the scaling", "scaled.masked_fill", "scores.masked_fill"): """
             The leak is fixed, but the scaling is lost. Which scores do you mask, those before the division by
             $\\sqrt{d_k}$ or those after it?""",
@@ -208,7 +191,7 @@ mend_the_leak = Exercise(
         "The mask should begin one diagonal earlier: write `triu(1)`.",
     ],
     why="With `triu(2)` the mask begins one diagonal too late, so each token can see the next one, which is just the "
-    "token that a language model should predict. With `triu(1)`, `influence` is 0 everywhere above the diagonal.",
+    "token that a language model should predict.",
     moral="Look at `influence` again: now all cells above the diagonal are 0. It was a small leak, but it would have "
     "shown a model every answer.",
 )
@@ -235,8 +218,6 @@ window_mask = Exercise(
             Your tokens see one token too few. With a window of 1, does a token still see itself?""",
         ("lets True mean keep", "ones.triu(diagonal=1) | ones", "~ones.triu(diagonal=1) & ~ones"): """
             Your mask is upside down: it's True in the window, and False outside. What does True mean here?""",
-        ("looks ahead as far as back", "triu(diagonal=1)", "triu(diagonal=window)"): """
-            Your window reaches as far ahead as back. At which diagonal does the future begin, whatever the window?""",
         ("joins with and", " | ", " & "): """
             Nothing is hidden, because no key is both too late and too far back. Which operator means either?""",
         ("forgets the future", "ones.triu(diagonal=1) | ", ""): """
@@ -251,9 +232,8 @@ window_mask = Exercise(
         "one.",
         "`tril(diagonal=-window)` keeps what's `window` or more below the diagonal, and `|` joins two masks.",
     ],
-    why="Key j is hidden from query i if j > i or j <= i - window. The first is the triangle above the diagonal, the "
-    "second a triangle that begins `window` below it. The band between them, j from i - window + 1 to i, is `window` "
-    "keys wide.",
+    why="Key j is hidden from query i if j > i, which is the triangle above the diagonal, or if j <= i - window, "
+    "which is the triangle that begins `window` below it.",
     moral="With a window of num_tokens or more you get the causal mask again.",
 )
 

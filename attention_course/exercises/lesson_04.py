@@ -12,11 +12,6 @@ def random_weights(generator, *shape):
     return torch.softmax(1.5 * torch.randn(*shape, generator=generator), dim=-1)
 
 
-def by_their_sums(rows):
-    """What two of the mistakes do to rows (..., num_keys) after dropout."""
-    return rows / rows.sum(dim=-1, keepdim=True)
-
-
 def random_mask(weights, p):
     """Boolean and of the shape of weights: True where a weight is kept."""
     return torch.rand(weights.shape, dtype=torch.float64) < 1 - p
@@ -47,9 +42,6 @@ a_random_mask = Exercise(
             function draws between 0 and 1?""",
         ("draws once per row", "weights.shape", "(*weights.shape[:-1], 1)"): """
             You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?""",
-        ("draws once per column", "weights.shape", "weights.shape[-1]"): """
-            You draw one number per column, so a token is dropped for all queries at once. How many draws do you
-            need?""",
     },
     hints=[
         "Two steps make one line: draw the numbers, then compare them.",
@@ -84,8 +76,6 @@ dropout_by_hand = Exercise(
         ("does not scale", " / (1 - p)", ""): """
             The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large
             must a weight be when it survives?""",
-        ("drops nothing", " * keep", ""): """
-            Every weight grows, but none is dropped. What does `keep` say about each of them?""",
         ("divides by p", "(1 - p)", "p"): """
             You divide by p, the probability of being dropped. What's the probability of surviving? (At p = 0.5 you
             can't tell the two apart.)""",
@@ -94,10 +84,7 @@ dropout_by_hand = Exercise(
         ("drops what should be kept", "* keep", "* ~keep"): """
             You drop where `keep` is True. In a causal mask True means that a score is hidden, but what does it mean
             here?""",
-        ("divides by the share that was kept", "(1 - p)", "keep.float().mean()"): """
-            You divide by the share that this mask keeps, and every mask keeps another. Which share is kept on
-            average?""",
-        ("makes the rows sum to 1 again", "weights * keep / (1 - p)", "by_their_sums(weights * keep)"): """
+        ("makes the rows sum to 1 again", "/ (1 - p)", "/ (weights * keep).sum(dim=-1, keepdim=True)"): """
             You divide each row by its sum, so each row has a factor of its own. After dropout a row can sum to more or
             less than 1, because only the mean over many masks stays. Which factor depends on p only?""",
     },
@@ -106,8 +93,7 @@ dropout_by_hand = Exercise(
         "A weight survives with probability 1 - p. By which factor must it grow so that its mean stays the same?",
         "`weights * keep` is 0 where `keep` is False. Divide that by `1 - p`.",
     ],
-    why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0, so its mean is w. The factor depends "
-    "only on p, and neither on the row nor on the mask. That's why a row can sum to more or less than 1.",
+    why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0, so its mean is w.",
     moral="`Dropout` does the same with a mask that it draws itself.",
 )
 
@@ -148,13 +134,8 @@ dropout_in_its_place = Exercise(
         ("drops the scores before the mask", drops_the_scores_before_the_mask): """
             You drop scores. But a score of 0 isn't a weight of 0, so after softmax that token is still read. What
             should be 0?""",
-        ("makes the rows sum to 1 again", "dropout(weights)", "by_their_sums(dropout(weights))"): """
-            You divide by the row sums after dropout, which cancels the factor 1/(1 - p) and turns a row that lost
-            everything into 0/0. Do the rows have to sum to 1 there?""",
         ("forgets the mask", "scores.masked_fill(mask, -torch.inf)", "scores"): """
             You don't hide anything, so the future can be read. What happens to the scores before softmax?""",
-        ("takes the softmax over the queries", "dim=-1", "dim=-2"): """
-            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
         ("forgets dropout", "dropout(weights)", "weights"): """
             Nothing is dropped: this is causal attention as in notebook 03. Where do you call `dropout`?""",
         ("drops the values", "dropout(weights) @ values", "weights @ dropout(values)"): """
@@ -162,16 +143,13 @@ dropout_in_its_place = Exercise(
         ("drops the context", "dropout(weights) @ values", "dropout(weights @ values)"): """
             You drop entries of the context vectors, when every token has already been read. Which step decides how much
             of a token is read?""",
-        ("masks after softmax", ".masked_fill(mask, -torch.inf), dim=-1)", ", dim=-1).masked_fill(mask, 0.0)"): """
-            You hide keys with zeros after softmax, when they've already taken their share. What did notebook 03 do?""",
     },
     hints=[
         "Write down the steps of causal attention without dropout. Which matrices do you meet on the way?",
         "What should be zero in the end, a token's score or the weight that it gets?",
         "The order is mask, softmax, dropout, values, so the last line is `dropout(weights) @ values`.",
     ],
-    why="A weight of zero means that a token isn't read, but a score of zero doesn't. After softmax no minus infinity "
-    "is left that could become NaN.",
+    why="A weight of zero means that a token isn't read, but a score of zero doesn't.",
     moral="`CausalAttention` takes the same steps in the same order.",
 )
 
@@ -211,9 +189,8 @@ how_far_rows_stray = Exercise(
         "A variance is the mean of the square minus the square of the mean. The mean of this weight is w.",
         "One weight has the variance (1 - p) · (w / (1 - p))² - w² = w² · p / (1 - p). Now sum over the row.",
     ],
-    why="A weight w becomes w / (1 - p) with probability 1 - p, otherwise 0. The mean of its square is w² / (1 - p), "
-    "and if you subtract w², w² · p / (1 - p) is left. Try it at p = 0.5 on a first row, which has one weight "
-    "of 1. Its sums are 0 and 2, each half of the time, so their variance is 1.",
+    why="A weight w becomes w / (1 - p) with probability 1 - p, otherwise 0, so the mean of its square is w² / (1 - "
+    "p), and if you subtract w², w² · p / (1 - p) is left.",
     moral="A row that reads only one token strays most. With n equal weights the variance is n times smaller.",
 )
 

@@ -43,22 +43,14 @@ heads_side_by_side = Exercise(
         ("stacks the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts)"): """
             `torch.stack` makes a new dimension for the heads. Which function joins tensors along a dimension that they
             already have?""",
-        ("stacks the heads last", "cat(contexts", "stack(contexts"): """
-            Your result has a fourth dimension, which `torch.stack` makes. Which of the three should just grow?""",
         ("adds the heads up", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).sum(dim=0)"): """
             You add the heads up, so nobody can tell any more what came from which head. How can every head keep its own
             columns?""",
-        ("averages the heads", "torch.cat(contexts, dim=-1)", "torch.stack(contexts).mean(dim=0)"): """
-            You average the heads, and so you lose again what two heads were meant to keep apart. How can every head
-            keep its own columns?""",
         ("gives each head what the one before returned", "head(x) for", "(x := head(x)) for"): """
             Your heads run one after another, each on what the one before returned. What should each head get?""",
         ("lets the heads take turns", "torch.cat(contexts, dim=-1)", "torch.stack(contexts, dim=-1).flatten(-2)"): """
             The width is right, but your heads take turns, one column each. Where should the last column of the first
             head be?""",
-        ("joins only the first two heads", "cat(contexts", "cat(contexts[:2]"): """
-            With one or two heads this is right. But the list can be longer: is the number of heads written in your
-            code?""",
     },
     hints=[
         "Compare the shape of one head's context with the shape that you should return. Which size is different?",
@@ -123,8 +115,7 @@ width_from_heads = Exercise(
         "Raise the error if `width % num_heads != 0`. In all other cases `d_out` is `width // num_heads`.",
     ],
     why="The wrapper puts `num_heads` context vectors of width `d_out` side by side, so `d_out` must be `width / "
-    "num_heads`. If that isn't a whole number, `//` would round it down and hide the mistake, which is why the check "
-    "comes first.",
+    "num_heads`, which `//` would round down silently if it isn't a whole number.",
     moral="In notebook 06, `d_out` is the width of all heads together, and the class does this division for you.",
 )
 
@@ -154,10 +145,6 @@ parameters_of_heads = Exercise(
             `True`?""",
         ("always counts the biases", "if qkv_bias", "if True"): """
             That's right with biases. How many are there if `qkv_bias` is `False`?""",
-        ("counts one bias per head", "3 * of_one_matrix", "(3 * d_in * d_out + d_out * qkv_bias)"): """
-            That's right without biases. With them, you count one per head. How many `nn.Linear` does a head have?""",
-        ("counts the biases of one head", "3 * of_one_matrix", "3 * d_in * d_out + 3 * d_out * qkv_bias"): """
-            That's right without biases. With them, you count those of one head only. How many heads have some?""",
         ("counts the masks", "3 * of_one_matrix", "(3 * of_one_matrix + context_length**2)"): """
             You count the masks too. A mask is a buffer, so it moves with the layer. But is it trained?""",
     },
@@ -167,8 +154,8 @@ parameters_of_heads = Exercise(
         "biases.",
         "With biases it's `num_heads * 3 * (d_in * d_out + d_out)`. What changes without them?",
     ],
-    why="Each head has its own `W_query`, `W_key` and `W_value`. Each of them has `d_in * d_out` entries and, with "
-    "`qkv_bias`, another `d_out` biases. The mask isn't trained, so `context_length` doesn't matter.",
+    why="Each head has its own `W_query`, `W_key` and `W_value`, and each of these has `d_in * d_out` entries and, "
+    "with `qkv_bias`, another `d_out` biases.",
     moral="So a longer context needs no more parameters.",
 )
 

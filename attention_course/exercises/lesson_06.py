@@ -50,8 +50,6 @@ splitting = Exercise(
         ("lets the heads take turns", "by_token.transpose(1, 2)", "x.unflatten(2, (-1, num_heads)).movedim(3, 1)"): """
             The shape is right, but your heads take turns, one number each. Where should the second number of each token
             go, to the first head or to the second?""",
-        ("puts the tokens last", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """
-            The heads are right, but your matrices are transposed. Should a token be one of their rows or columns?""",
         ("leaves the tokens before the heads", ".transpose(1, 2)", ""): """
             The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the last
             two dimensions. Which two dimensions still have to change places?""",
@@ -65,9 +63,8 @@ splitting = Exercise(
         "num_heads` is 0.",
         "After the check: `x.view(b, num_tokens, num_heads, d_out // num_heads).transpose(1, 2)`.",
     ],
-    why="`view` keeps the order of the numbers. So if you cut only the last dimension, the numbers of a token stay "
-    "together, and the first head_dim of them belong to the first head. The transpose then swaps tokens and heads "
-    "without moving a number.",
+    why="`view` keeps the order of the numbers, so if you cut only the last dimension, each token's numbers stay "
+    "together, and the transpose then swaps tokens and heads.",
     moral="`@` can now treat each head separately, and you didn't copy a single number for that.",
 )
 
@@ -102,8 +99,6 @@ merging = Exercise(
             `view` reads all of the first head before the second, so a row gets the numbers of several tokens (and if
             they are in another order in memory, `view` refuses). In which order should the dimensions be before you
             join two of them?""",
-        ("exchanges tokens and entries", "transpose(1, 2)", "transpose(2, 3)"): """
-            You exchange a head's tokens with its entries. Which two dimensions did the split exchange?""",
         ("views what was only transposed", "reshape", "view"): """
             The order is right, but `view` never copies, and after the transpose the numbers of a token aren't next to
             each other in memory. Which method makes a copy if it has to?""",
@@ -112,17 +107,14 @@ merging = Exercise(
             first number of the second?""",
         ("adds the heads up", "return context", "return context.sum(dim=1)  # context"): """
             You add the heads up. How wide should a row be if the heads are side by side?""",
-        ("averages the heads", "return context", "return context.mean(dim=1)  # context"): """
-            You average the heads, and then nobody can tell them apart. How can each head keep its own columns?""",
     },
     hints=[
         "Undo the two steps of *Split into heads*. Which one comes first now?",
         "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
         "`context.transpose(1, 2)`, then `.reshape(b, num_tokens, num_heads * head_dim)`.",
     ],
-    why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` joins "
-    "them in that order. Because the numbers usually aren't in this order in memory, it makes a copy, as `contiguous` "
-    "followed by `view` would.",
+    why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` "
+    "joins them in that order, with a copy if they aren't in this order in memory.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
 )
 
@@ -213,24 +205,12 @@ from_an_empty_cell = Exercise(
         ("lets the future leak", "scores = scores.masked_fill", "scores.masked_fill"): """
             The future leaks: your layer computes what a layer without a mask would. Is there a mask, and does anything
             use the result of `masked_fill`?""",
-        ("fills with 0", "-torch.inf", "0"): """
-            You give the future a score of 0, which is a score like any other to the softmax. Which score gets the
-            weight 0?""",
-        ("hides what should be seen", "triu(1)", "tril()"): """
-            Your mask hides the past and the token itself, so the last token has nothing left to look at, which gives
-            NaN. Where does `masked_fill` hide, where the mask is True or where it's False?""",
-        ("computes one wide head", ".view(b, num_tokens, self.num_heads, d_out // self.num_heads)", "[:, :, None]"): """
-            You never cut into heads, so this is one head that is d_out wide. Where does each head get its own
-            softmax?""",
         ("uses the complete mask", "[:num_tokens, :num_tokens]", ""): """
             Your mask has the size of context_length, but an input can have fewer tokens. Which part of the mask do you
             need then?""",
         ("takes the softmax over the queries", "softmax(scores, dim=-1)", "softmax(scores, dim=-2)"): """
             Your columns sum to 1 instead of your rows. The weights of a query are in one row, so which dimension should
             the softmax go over?""",
-        ("takes the softmax over the heads", "softmax(scores, dim=-1)", "softmax(scores, dim=1)"): """
-            Your softmax goes over dimension 1, and with several heads that counts the heads. Which dimension counts the
-            keys?""",
         ("cuts heads by view alone", "x.transpose(1, 2)", "x.view(b, self.num_heads, num_tokens, -1)"): """
             You view straight into (b, num_heads, num_tokens, head_dim), so a head gets some tokens completely instead
             of a part of every token. Which dimension should you cut first?""",
@@ -250,7 +230,7 @@ from_an_empty_cell = Exercise(
         "2).reshape(b, num_tokens, -1))`.",
     ],
     why="Cutting comes before the scores, so that each head gets a softmax of its own, and `out_proj` comes last, "
-    "because only there do the heads' results meet. It's the notebook's class without dropout.",
+    "because only there do the heads' results meet.",
     moral="Starting from an empty cell, you've built the attention layer of GPT-2, apart from its dropout.",
 )
 

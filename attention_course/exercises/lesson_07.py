@@ -37,12 +37,6 @@ map_to_come = Exercise(
         ("looks for the answer", "x[:, :, 0] == x[:, -1:, 0] - letters", "x[:, :, 1] == answers + 3 * letters"): """
             You look for the answer's digit, which can be in several pairs. A head can't look for what it doesn't know
             yet. What does the question hold?""",
-        (
-            "shares the weight among pairs with the answer",
-            "(x[:, :, 0] == x[:, -1:, 0] - letters).float()",
-            "torch.nn.functional.normalize((x[:, :, 1] == answers + 3 * letters).float(), p=1)",
-        ): """
-            You share the weight among all pairs with the right digit. Which one of them has the letter asked for?""",
         ("leaves the question out", ".float()", ".float()[:, :-1]"): """
             The pairs' weights are right, but a row has a weight for every token. Which one is missing?""",
         ("returns the position of the pair", ".float()", ".float().argmax(dim=1)"): """
@@ -57,9 +51,8 @@ map_to_come = Exercise(
         "`x[:, :, 0]` holds the letters, with the question's at the end. Which symbol is that letter in a pair?",
         "Compare `x[:, :, 0]` with `x[:, -1:, 0] - letters`. `.float()` turns True and False into weights.",
     ],
-    why="No letter is in two pairs, so each row has a single 1 and sums to 1, as softmax rows do. The question's own "
-    "symbol is never below `letters`, so it doesn't find itself. The answer isn't needed, because where to look "
-    "doesn't depend on it.",
+    why="No letter is in two pairs, so each row has a single 1, and the question's own symbol is never below "
+    "`letters`, so it doesn't find itself.",
     moral="The last row of the trained head comes close to this one, although training only used the answers.",
 )
 
@@ -91,12 +84,6 @@ ov_table = Exercise(
             "output_layer(out_proj(W_value(digit)))",
         ): """
             Your logits include the biases. Which attribute of an `nn.Linear` holds only its matrix?""",
-        (
-            "keeps the last bias",
-            "W_value(digit) @ out_proj.weight.T @ output_layer.weight.T",
-            "output_layer(W_value(digit) @ out_proj.weight.T)",
-        ): """
-            One bias is left. Which of your calls adds it?""",
         ("leaves out_proj out", " @ out_proj.weight.T", ""): """
             You go from values straight to logits. What does `MultiHeadAttention` do with its context vectors before it
             returns them?""",
@@ -115,7 +102,7 @@ ov_table = Exercise(
         "Multiply by `out_proj.weight.T`, then by `output_layer.weight.T`.",
     ],
     why="If a head gives a pair all its weight, it passes on the pair's value, and three matrices in a row are one "
-    "matrix. Biases add the same to each row, so they can't tell digits apart.",
+    "matrix.",
     moral="If the head gives a pair less weight, its row counts that much less, because everything here is linear.",
 )
 
@@ -126,13 +113,6 @@ def control_batch(task, generator):
     order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)  # (b, pairs)
     x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
     return x, answers
-
-
-def makes_the_answers_follow(task, generator):
-    x, _ = control_batch(task, generator)
-    asked = x[:, -1, : task.questions] - task.letters * torch.arange(1, task.questions + 1)  # (b, questions)
-    place = (x[:, None, :-1, 0] == asked.unsqueeze(2)).int().argmax(dim=2)  # of the letter asked for
-    return x, x[:, :-1, 1].gather(1, place) - 3 * task.letters
 
 
 control_run = Exercise(
@@ -163,32 +143,13 @@ control_run = Exercise(
         ("reads the order the other way round", "gather(1, order)", "gather(1, order.argsort(dim=1))"): """
             Your control is as good, but you read `order` the other way round. Does it say which pair a digit comes
             from, or which pair it goes to?""",
-        (
-            "overwrites digits that are still needed",
-            "x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)",
-            "for j in range(task.pairs):\n        x[:, j, 1] = x[range(len(x)), order[:, j], 1]",
-        ): """
-            You move the digits one after another, and overwrite some that a later pair still needs. Can you read all of
-            them first?""",
-        ("makes the answers follow", makes_the_answers_follow): """
-            Your answers follow the digits to their new letters, so this is the same task again. What shouldn't
-            change?""",
-        (
-            "shuffles the answers",
-            "x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)",
-            "answers = answers[torch.randperm(len(x), generator=generator)]",
-        ): """
-            You shuffle the answers. That's a control, too, but a cruder one, because then the right digit may not even
-            be in the sentence. What should move instead?""",
     },
     hints=[
         "Letters predict digits because they're in the same pair. What has to move, and what has to stay?",
         "The digits are `x[:, :-1, 1]`, (b, pairs). `digits.gather(1, order)[i, j]` is `digits[i, order[i, j]]`.",
         "Assign the result to `x[:, :-1, 1]`, and leave `x[:, :-1, 0]` as it is.",
     ],
-    why="Letters, digits, questions and answers are the same as before. Only the link between letters and digits is "
-    "gone, so if no map emerges now, that link was its cause. Sorting independent random numbers gives every "
-    "order equally often.",
+    why="Only the link between letters and digits is gone, so if no map emerges now, that link was its cause.",
     moral="To train on it, write `control = LookupTask()`, then `control.batch = lambda g: "
     "control_batch(LookupTask(), g)`. All that's left is to guess the most frequent digit, which is right about "
     "one time in three.",
@@ -237,16 +198,8 @@ too_few_heads = Exercise(
             In your context vectors the heads alternate. Which head's entries should come first?""",
         ("alternates between the answers", "view(len(digits), 2, -1)", "view(len(digits), -1, 2).transpose(1, 2)"): """
             You alternate between the answers. Which of the 2n logits belong to the first answer?""",
-        (
-            "takes the answers in any order",
-            "(logits.argmax(dim=-1) == digits)",
-            "(logits.argmax(dim=-1).unsqueeze(2) == digits.unsqueeze(1)).any(dim=2)",
-        ): """
-            You count a digit as right in either position. Which answer belongs to which digit?""",
         ("counts sentences with both right", ".float().mean(dim=0)", ".all(dim=1).float().mean()"): """
             You count sentences in which both answers are right. How would you count each answer by itself?""",
-        ("averages over the questions", "mean(dim=0)", "mean(dim=1)"): """
-            You return one number per sentence. Over which dimension should you average?""",
         ("averages over everything", "mean(dim=0)", "mean()"): """
             A single number hides what this is about: which of the two answers gets lost? Return one number for
             each.""",
@@ -257,10 +210,9 @@ too_few_heads = Exercise(
         "`output_layer(...).view(len(digits), 2, -1).argmax(dim=-1)` are the answers. Compare them with `digits`, "
         "then average.",
     ],
-    why="Take one head with shares w and 1 - w, and look at the logits of the second answer. For the digits (a, a), "
-    "let a lead by p, and for (b, b), let b lead by q. Everything is linear, so for (a, b) b leads by (1 - w)q - "
-    "wp, and for (b, a) a leads by (1 - w)p - wq. Both can only be above 0 if their sum (1 - 2w)(p + q) is, "
-    "which needs w < 1/2. In the same way, the first answer needs w > 1/2.",
+    why="One head returns a single weighted average of two values, so if the first digit's share is the larger one, "
+    "no linear output layer that's right for (a, a) and (b, b) gets the second answer right for both (a, b) and "
+    "(b, a).",
     moral="Ask for all pairs of digits with one head, `[[0.7, 0.3]]`. With any values and any linear output layer, "
     "some answer is wrong. With two heads, `torch.eye(2)`, all can be right.",
 )

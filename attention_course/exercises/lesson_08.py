@@ -50,9 +50,6 @@ cut_the_future = Exercise(
         ("cuts off the past", "model(x[:, :n]) - complete[:, :n]", "model(x[:, n:]) - complete[:, n:]"): """
             You cut off the beginning, so you test whether tokens read the past. They should. Which end is the
             future?""",
-        ("compares tokens with the ones after them", ":n]) - complete[:, :n]", ":n])[:, -1] - complete[:, n]"): """
-            You compare the last token of the prefix with the token after it, so even a causal model fails your test.
-            Which row of the complete logits belongs to the same token?""",
         ("takes rounding for a leak", "1e-4", "0"): """
             You call any change a leak, but the same sum over fewer numbers can be rounded differently. How large does
             a change have to be here?""",
@@ -62,14 +59,6 @@ cut_the_future = Exercise(
         ("cuts only the last token off", "range(1, x.shape[1])", "[x.shape[1] - 1]"): """
             You cut off only the last token, and a token before it could read one that's still there. Which other cuts
             are there?""",
-        ("keeps only the first token", "range(1, x.shape[1])", "[1]"): """
-            You keep only the first token, so you test only that one. What about a leak further on?""",
-        (
-            "compares only the most likely characters",
-            "model(x[:, :n]) - complete[:, :n]",
-            "model(x[:, :n]).argmax(dim=-1) - complete[:, :n].argmax(dim=-1)",
-        ): """
-            You compare the most likely characters, which a small leak doesn't change. What would it change?""",
         ("averages the changes", ".abs().max()", ".mean()"): """
             You miss changes: in an average, those up and those down cancel, and without `abs`, one that goes down isn't
             large. Which number of a table tells that one entry changed?""",
@@ -80,9 +69,8 @@ cut_the_future = Exercise(
         "Take the largest `.abs()` of that difference for every n from 1 to num_tokens - 1, and compare the largest of "
         "them with 1e-4.",
     ],
-    why="After a cut, the rest of the future can't be read, because it isn't there. If all logits stay the same, up to "
-    "rounding, no token of this input used it. A leak can be at any place, so we look at the largest change over all "
-    "cuts. (One that's smaller than 1e-4 passes, because rounding changes logits a little, too.)",
+    why="After a cut, the rest of the future can't be read, because it isn't there, so if all logits stay the same, "
+    "up to rounding, no token used it.",
     moral="It needs only the model's input and output, so it works on any model that accepts shorter inputs.",
 )
 
@@ -132,17 +120,8 @@ how_much_too_low = Exercise(
         ): """
             You take the last position of the whole window. That's honest, but it's only one length of many. What about
             the shorter prefixes?""",
-        ("forgets the past", "x[:, :n]", "x[:, n - 1 : n]"): """
-            You show the model one character at a time. Is it cheating to read the characters before it?""",
-        ("takes the last target", "targets[:, n - 1]", "targets[:, -1]"): """
-            You compare each prefix with the window's last target. Which character follows this prefix?""",
-        # `targets[:, n - 1]` is then one too far on.
-        ("takes the target after next", "honest = 0.0", "honest, x, targets = 0.0, x[:, :-1], targets[:, 1:]"): """
-            You compare with the target after next. `targets` is already one character ahead, so which entry follows n
-            characters?""",
         ("subtracts the wrong way round", "honest / x.shape[1] - usual", "usual - honest / x.shape[1]"): """
             Both losses are right, but the sign isn't. How much *lower* than the honest loss is the usual one?""",
-        ("returns the honest loss", " - usual", ""): "That's the honest loss. How far below it is the usual one?",
         ("adds up the losses", "honest / x.shape[1]", "honest"): """
             Your honest loss is a sum over the lengths. What makes it comparable with the usual one?""",
         # The loop and the mean then stop one short.
@@ -156,8 +135,7 @@ how_much_too_low = Exercise(
         "next?",
         "Average `F.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1])` over n, then subtract the usual loss.",
     ],
-    why="What follows a prefix isn't in the input, so you don't have to trust any mask. If a mask works, position n "
-    "of the whole window sees that prefix and nothing else, so both losses agree up to rounding.",
+    why="What follows a prefix isn't in the input, so for the honest loss you don't have to trust any mask.",
     moral="The difference is about 0 for a model whose mask works. If it's far above 0, the loss looked too good.",
 )
 
@@ -190,10 +168,6 @@ shifted_targets = Exercise(
         ("shifts the wrong way", "token_ids[1 : count * window + 1]", "token_ids.roll(1)[: count * window]"): """
             Your targets are the tokens before, which a causal model has already read. In which direction should it
             predict?""",
-        ("shifts by two", "token_ids[1 : count * window + 1]", "token_ids.roll(-2)[: count * window]"): """
-            Your targets are two tokens ahead. How far ahead is the next one?""",
-        ("swaps inputs and targets", "return x, targets", "return targets, x"): """
-            You return the targets first. Which of the two does the model read?""",
         (
             "makes overlapping windows",
             "return x, targets",
@@ -218,8 +192,8 @@ shifted_targets = Exercise(
         "`token_ids[: count * window].view(count, window)` are the windows, with `count = (n - 1) // window`. For the "
         "targets, begin at 1.",
     ],
-    why="Both are slices of one text, one token apart, so every target is the token after. In the last window, too, "
-    "because the slice takes one token more.",
+    why="Both are slices of one text, one token apart, so every target is the token after, even at the end of a "
+    "window.",
     moral="If you forget the shift, neither test of this notebook warns you, because a token's own id is in every "
     "prefix that ends with it. Look at one window and its targets before you train.",
 )

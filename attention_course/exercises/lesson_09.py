@@ -50,15 +50,6 @@ def mean_of_softmaxes(blocks):
     return sum(contexts) / len(contexts)
 
 
-def sum_of_softmaxes(blocks):
-    return sum(torch.softmax(scores, dim=0) @ values for scores, values in blocks)
-
-
-def keeps_the_blocks(blocks):
-    scores, values = zip(*blocks, strict=True)
-    return torch.softmax(torch.cat(scores), dim=0) @ torch.cat(values)
-
-
 block_by_block = Exercise(
     name="block_by_block",
     title="Softmax, block by block",
@@ -76,18 +67,9 @@ block_by_block = Exercise(
         ("corrects only the sum of exponentials", "context * shrink", "context"): """
             You correct the sum of exponentials when the maximum rises. Which other running value is made of the same
             exponentials?""",
-        ("corrects only the average", "total * shrink", "total"): """
-            You correct the weighted sum of values when the maximum rises. Which other running sum needs the same?""",
-        # `shrink` is then 1.
-        ("takes the maximum of each block", "max(largest, scores.max())", "largest = scores.max()"): """
-            You subtract a different maximum in each block, so the sums don't fit together. Which number should be
-            subtracted from all scores in the end, and how do you correct what you already have?""",
         ("keeps only the last block", "        largest = raised\n", ""): """
             This is the context of the last block only. Do you add each block to the sums so far, and do you store the
             new maximum for the next round?""",
-        ("inverts the factor", "largest - raised", "raised - largest"): """
-            NaN from the first block on. The old sums are multiplied by `exp` of a difference of two maxima, which
-            should be 0 for the first block. If one of them is -inf, which do you subtract from which?""",
         ("starts the maximum at 0", "-torch.inf", "torch.zeros(())"): """
             Your maximum starts at 0. If all scores are near -1000, every `exp(score - 0)` is 0, and 0 / 0 is NaN. Which
             start is below every score?""",
@@ -98,20 +80,8 @@ block_by_block = Exercise(
         ("takes a softmax in each block, and their mean", mean_of_softmaxes): """
             All your blocks count the same, even if one of them has all the large scores. Which sum should run over
             all blocks?""",
-        ("takes a softmax in each block, and their sum", sum_of_softmaxes): """
-            The weights of each block sum to 1, so those of three blocks sum to 3. Which sum should run over all
-            blocks?""",
-        (
-            "divides in each block",
-            "exponentials @ values\n        largest = raised\n    return context / total",
-            "exponentials @ values\n        context, largest = context / total, raised\n    return context",
-        ): """
-            You divide in each block. What has a context vector been divided by when the next block is added?""",
         ("forgets to divide", " / total", ""): """
             The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?""",
-        ("keeps the blocks", keeps_the_blocks): """
-            You keep the blocks, but they share their memory, so the last one overwrote the others. Which running
-            values would be enough?""",
         ("loops twice", "-torch.inf", "max(scores.max() for scores, _ in blocks)"): """
             Your second loop gets nothing, because the blocks come only once. Can you start with the largest score so
             far, and correct the sums when it rises?""",
@@ -124,8 +94,7 @@ block_by_block = Exercise(
         "`torch.exp(scores - new).sum()` and `torch.exp(scores - new) @ values`. Start the maximum at -inf.",
     ],
     why="After each block, both sums contain `exp(score - largest)` of all scores so far, because one common factor, "
-    "`exp(old - new)`, brings the old terms to the new maximum. In the quotient the maximum cancels, as in every "
-    "softmax.",
+    "`exp(old - new)`, brings the old terms to the new maximum.",
     moral="That's how a fast kernel goes through the keys in blocks, and never stores a complete row of the score "
     "matrix.",
 )
@@ -149,10 +118,6 @@ counting = Exercise(
     mistakes={
         ("forgets the factor 2", "return 2 * b", "return b"): """
             The parameters are right. But you count each term of a product once. Which two operations does it take?""",
-        ("multiplies the score matrices by the heads", "tables = 2", "tables = num_heads * 2"): """
-            You count num_heads score matrices, each for queries of full width. How wide is the query of one head?""",
-        ("counts one head's scores and context", "num_tokens**2 * d_out", "num_tokens**2 * d_out // num_heads"): """
-            You count scores and context for one head. How many heads are there?""",
         ("multiplies everything by the heads", "return 2", "return num_heads * 2"): """
             You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?""",
         ("forgets the FLOPs of out_proj", "num_tokens * matrices", "num_tokens * 3 * d_in * d_out"): """
@@ -160,25 +125,13 @@ counting = Exercise(
         # It's in the matrices and in the parameters.
         ("forgets out_proj altogether", " + d_out", " + 0 * d_out"): """
             You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?""",
-        ("counts half of the scores and context", "tables = 2 * ", "tables = "): """
-            For pairs of tokens, you count half of the FLOPs. Did you forget one of the two products, or did you leave
-            out the pairs that the mask hides?""",
         ("leaves out what the mask hides", "2 * num_tokens**2", "num_tokens * (num_tokens + 1)"): """
             You count only the pairs that the mask shows. What does the prompt say about the hidden ones?""",
         ("forgets scores and context", "matrices + tables", "matrices"): """
             You count the four layers. Which two products in between have no parameters, but take FLOPs?""",
-        ("takes num_tokens for its square", "num_tokens**2", "num_tokens"): """
-            The four layers are right. But each of num_tokens queries meets how many keys?""",
         ("counts one sentence", "2 * b", "2"): "These are the FLOPs of one sentence. How many sentences does `x` have?",
-        ("adds up the bias", "num_tokens * matrices", "num_tokens * matrices + num_tokens * d_out // 2"): """
-            The parameters are right. In the FLOPs you also count adding the bias. Is that a matrix product?""",
-        ("lets out_proj take d_in", "d_out**2", "d_in * d_out"): """
-            That's right where d_in is d_out. But how wide is what `out_proj` gets from the heads?""",
         ("forgets the bias of out_proj", "matrices + d_out", "matrices"): """
             The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?""",
-        ("gives all four layers a bias", "matrices + d_out", "matrices + 4 * d_out"): """
-            The FLOPs are right. But you count a bias for all four layers. Which of them have one without
-            `qkv_bias`?""",
     },
     hints=[
         "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
@@ -188,9 +141,8 @@ counting = Exercise(
         "Each matrix of m parameters takes `2 * b * num_tokens * m` FLOPs, and scores and context take `2 * b * "
         "num_tokens**2 * d_out` each. The parameters are the four matrices and d_out biases.",
     ],
-    why="Each token meets each entry of the four matrices once, with a multiplication and an addition. Scores and "
-    "context have num_tokens**2 pairs, and because all heads together are d_out wide, num_heads cancels. "
-    "`attention_helpers.fast.costs.flops` and `parameters` give the same numbers.",
+    why="Each token meets each entry of the four matrices once, with a multiplication and an addition, and because "
+    "all heads together are d_out wide, num_heads cancels from scores and context.",
     moral="If d_in = d_out, scores and context take as many FLOPs as the four matrices once num_tokens is 2 * d_out.",
 )
 
@@ -233,8 +185,6 @@ block_again = Exercise(
         ("takes a softmax within the block", "torch.exp(scores - log_total)", "torch.softmax(scores, dim=1)"): """
             Your softmax divides by the block's own sum, so the weights in each block sum to 1. Which sum of all keys
             do you know already?""",
-        ("forgets the sum", "scores - log_total", "scores"): """
-            Your exponentials haven't been divided by their sum yet. What is `exp(score - log_total)`?""",
         ("divides by the logarithm", "torch.exp(scores - log_total)", "torch.exp(scores) / log_total"): """
             You divide by the logarithm of the sum, not by the sum. Which function undoes a logarithm?""",
         ("hides the diagonal too", "positions >", "positions >="): """
@@ -245,9 +195,8 @@ block_again = Exercise(
         "A weight is `exp(score) / sum`, which is `exp(score - log_total)`, and 0 where the key comes after the query.",
         "Each value was multiplied by its column of weights, so its gradient is `weights.T @ grad_context`.",
     ],
-    why="With the logarithm of the sum, each weight can be computed on its own, in any order and without the rest of "
-    "its row. The gradient of `weights @ values` for `values` is `weights.T @ grad_context`, and its rows for "
-    "one block need only that block's columns of weights.",
+    why="With the logarithm of the sum, each weight can be computed without the rest of its row, and the gradient of "
+    "`weights @ values` for `values` is `weights.T @ grad_context`.",
     moral="The gradients of queries and keys need the same blocks of weights, so nothing has to be kept for them.",
 )
 

@@ -45,33 +45,13 @@ step_with_cache = Exercise(
             The new token only sees itself, so its context is its own value. Where are the tokens before it?""",
         ("appends along the heads", "dim=2", "dim=1"): """
             You append along dimension 1, which counts the heads. Which dimension counts the tokens?""",
-        ("appends along the width", "dim=2", "dim=3"): """
-            You append along the last dimension, the width of a head. Which dimension counts the tokens?""",
-        ("appends along the batch", ", dim=2", ""): """
-            Without `dim`, `torch.cat` joins along dimension 0, the batch. Which dimension counts the tokens?""",
         ("puts the new token first", "dim=2)", "dim=2).roll(1, dims=2)"): """
             The context is right, because a sum doesn't depend on the order. But in your cache the new token comes
             before all others. Where does it belong?""",
-        ("returns values before keys", "return context, keys, values", "return context, values, keys"): """
-            The context is right, but two of your results have changed places. In which order should they be
-            returned?""",
-        # Zeros are what torch returns for a row in which nothing is kept.
-        ("hides what it should keep", "(queries, keys, values)", "(queries, keys, 0 * values)"): """
-            Your context is 0, so your token sees nothing. If you use a mask, what does True mean in
-            `scaled_dot_product_attention`? And which tokens need hiding from the last one?""",
         ("doesn't scale", "(queries, keys, values)", "(queries, keys, values, scale=1.0)"): """
             Your scores go into softmax as they are. What are they divided by first?""",
         ("scales twice", "(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): """
             You scale the scores twice. What does `scaled_dot_product_attention` do to them by itself?""",
-        ("scales by d_out", "(queries, keys, values)", "(queries, keys, values, scale=queries[0].numel() ** -0.5)"): """
-            You divide by the root of d_out. But how many products does the score of one head add up?""",
-        (
-            "takes the softmax over the queries",
-            "F.scaled_dot_product_attention(queries, keys, values)",
-            "torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5, dim=2) @ values",
-        ): """
-            You take the softmax over dimension 2, which has only one query, so every key gets the weight 1. Over which
-            dimension should the weights sum to 1?""",
     },
     hints=[
         "First make the cache longer by one token. Which of the four dimensions counts tokens?",
@@ -79,8 +59,8 @@ step_with_cache = Exercise(
         "`torch.cat((cached_keys, keys), dim=2)`, the same for the values, then "
         "`F.scaled_dot_product_attention(queries, keys, values)` without a mask.",
     ],
-    why="In causal attention, a row depends on the keys and values up to itself, and later tokens don't change those. "
-    "So they can be kept. The last row sees all of them, which means that it needs no mask.",
+    why="In causal attention, a row depends on the keys and values up to itself, so the old ones can be kept, and the "
+    "last row sees all of them without a mask.",
     moral="Each new token is projected once. For n tokens that's n rows instead of n * (n + 1) / 2.",
 )
 
@@ -139,8 +119,6 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
             future?""",
         ("sees one token too many", "distances >= window", "distances > window"): """
             Your tokens see one too many. With a window of 1, which tokens should a token see?""",
-        ("forgets the future in the mask", "(distances < 0) | ", ""): """
-            Your new tokens see those after them. Which distances belong to the future?""",
         ("slices from minus zero", "max(0, len(keys) - (window - 1))", "-(window - 1)"): """
             Right, except for a window of 1, where the cache should be empty. What does `keys[-0:]` return?""",
         ("keeps all", "max(0, len(keys) - (window - 1))", "0"): """
@@ -154,8 +132,8 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
         "Join the cache and the new tokens, and attend with the mask. Forget only afterwards.",
         "`start = max(0, len(keys) - (window - 1))`, after the softmax; return `keys[start:]` and `values[start:]`.",
     ],
-    why="The mask decides what a token sees, and the cache only what's kept for later. The first of several new tokens "
-    "sees furthest back, so nothing may be dropped before all of them have attended.",
+    why="The first of several new tokens sees furthest back, so nothing can be dropped before all of them have "
+    "attended.",
     moral="First attend, then forget. Token by token both orders agree, and that's what hides the bug.",
 )
 
@@ -213,8 +191,8 @@ left_padding = Exercise(
         "Start with the mask of the future, once per text. Then hide the columns before the text's start.",
         "`hide[n, :, :start] = True`, and at the end `hide & ~torch.eye(longest, dtype=torch.bool)`.",
     ],
-    why="The columns of padding are hidden from all other rows, so no token of a text sees them. A row of padding sees "
-    "only itself, and nobody uses it. With the zeros first, the last row of every text is its last token.",
+    why="The columns of padding are hidden from all other rows, and with the zeros first, the last row of every text "
+    "is its last token.",
     moral="Now `context[:, -1]` is the row from which each text's next token is predicted.",
 )
 

@@ -52,11 +52,6 @@ turning = Exercise(
         ("rotates all pairs alike", " * base ** (-2 * pair / head_dim)", ""): """
             All your pairs rotate by the same angle, but each should be slower than the one before. What does i do in
             the exponent?""",
-        ("loses the sign of the exponent", "(-2 * pair", "(2 * pair"): """
-            Each of your pairs rotates faster than the one before, and should be slower. Which sign has the
-            exponent?""",
-        ("halves the exponent", "(-2 * pair", "(-pair"): """
-            Pair 0 is right, but the others rotate too fast. Which factor is missing in the exponent?""",
         ("counts the rows for positions", "angles = positions", "angles = torch.arange(len(x))"): """
             You count the rows from 0, but a row's token can be anywhere in the text. Which argument says where?""",
         ("reads what it has just written", "rotated = torch.empty_like(x)", "rotated = x = x.clone()"): """
@@ -68,8 +63,8 @@ turning = Exercise(
         "In a loop over `range(head_dim // 2)`: `a, b = x[:, 2 * i], x[:, 2 * i + 1]`, then write "
         "`a * angles.cos() - b * angles.sin()` and `a * angles.sin() + b * angles.cos()` into a new tensor.",
     ],
-    why="A rotation keeps each pair's length and adds to its angle. So the dot product of two rotated pairs depends "
-    "on the angle that was between them, changed by the distance of the tokens times the pair's frequency.",
+    why="A rotation keeps each pair's length and adds to its angle, so a dot product of two rotated pairs depends "
+    "only on their distance, besides the pairs themselves.",
     moral="If queries and keys are rotated like this, their scores depend on how far apart two tokens are.",
 )
 
@@ -109,18 +104,14 @@ scaled_frequencies = Exercise(
         ("doesn't blend", "((turns - low) / (high - low)).clamp(0, 1)", "(turns > low).to(frequencies.dtype)"): """
             Slow and fast pairs are right, but there's a jump from one to the next. What should happen between `low` and
             `high`?""",
-        ("blends the wavelengths", "* (keep + (1 - keep) / factor)", "/ (keep + (1 - keep) * factor)"): """
-            The ends are right. In between you blend the wavelengths, one divided by the frequencies. Which of the two
-            should change evenly?""",
     },
     hints=[
         "First count the turns of each pair. Which pairs turn most often?",
         "`keep = ((turns - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
         "`frequencies * (keep + (1 - keep) / factor)` adds both shares.",
     ],
-    why="A pair that completes several turns in training has shown the model all its angles, so it can stay. One that "
-    "doesn't complete a turn would reach new angles in a longer text. Divided by the factor, it reaches none in a text "
-    "that's `factor` times as long. In between, the rule blends.",
+    why="A pair that completes several turns in training has shown the model all its angles, but one that doesn't "
+    "would reach new angles in a longer text, unless it's slowed down.",
     moral="Llama 3.1 uses this with a factor of 8, and the ends 1 and 4.",
 )
 
@@ -149,7 +140,6 @@ distance_bias = Exercise(
         tuple(2 * torch.randn(2, *shape, generator=g))
         for shape in ((2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2))
     ],
-    rows_sum_to_one=True,
     mistakes={
         ("scales the penalty too", " * distances", " * distances / head_dim**0.5"): """
             Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or
@@ -170,8 +160,8 @@ distance_bias = Exercise(
         "`queries @ keys.transpose(1, 2) / head_dim**0.5 - slopes[:, None, None] * distances`, then hide where "
         "`distances < 0`.",
     ],
-    why="The penalty is part of what softmax gets, so each token of distance divides a weight by e ** slope before the "
-    "row is normalized. Nothing of this is learned.",
+    why="The penalty is part of what softmax gets, so each token of distance divides a weight by e ** slope before "
+    "the row is normalized.",
     moral="Steep heads look nearby and flat heads far, without any rotation. `attention_weights(scores + bias, mask, "
     "scale)` would scale the bias, too.",
 )

@@ -30,15 +30,10 @@ absorbed_matrices = Exercise(
         ("scales by the latent's width", "queries.shape[1] ** 0.5", "latents.shape[1] ** 0.5"): """
             The absorbed queries are right, but you scale by √d_latent, since that's how wide they are now. Absorbing
             mustn't change a score: which width did the keys have?""",
-        ("forgets the root", "queries.shape[1] ** 0.5", "queries.shape[1]"): """
-            The absorbed queries are right, but you divide by d_key itself. Which number does the prompt divide by?""",
         ("doesn't scale", " / queries.shape[1] ** 0.5", ""): """
             The absorbed queries are right, but the scores aren't scaled. What are they divided by?""",
         ("returns the queries as they were", "return absorbed", "return queries"): """
             The context is right, but your queries are as they came. Which ones meet the latents?""",
-        ("returns scaled queries", "return absorbed", "return absorbed / queries.shape[1] ** 0.5"): """
-            The context is right, but the absorbed queries that you return are divided by the root already. Where does
-            the scaling belong?""",
         ("takes the softmax over the heads", "dim=1", "dim=0"): """
             Your softmax runs over the heads. Which sums should be 1: those of each head, or those of each token?""",
         ("returns mixed latents", 'torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): """
@@ -50,8 +45,8 @@ absorbed_matrices = Exercise(
         "heads. Then score the latents, and average the latents themselves.",
         "With `mixed = weights @ latents`, the context is `torch.einsum('hvc,hc->hv', W_value, mixed)`.",
     ],
-    why="A matrix product may be bracketed as you like: q · (W c) = (qᵀ W) · c. And an average of W_value's outputs is "
-    "W_value's output for the average. So no key or value has to be made, and the scores are those of the made keys.",
+    why="The brackets of a matrix product can be moved, as in q · (W c) = (qᵀ W) · c, and an average of W_value's "
+    "outputs is W_value's output for the average.",
     moral="Each step reads only the latents, which all heads share.",
 )
 
@@ -89,19 +84,8 @@ overwriting = Exercise(
             "return decay * (state + rate * key[:, None] * (value - key @ state))",
         ): """
             In your state, the new pair has decayed, too. Which part of the sum is older than this token?""",
-        ("never decays", "decay * state", "1 * state"): """
-            Nothing fades in your state. Where does `decay` belong?""",
         ("always overwrites", "rate * key", "key"): """
             You always add the complete difference. Which part of it does `rate` ask for?""",
-        ("keeps what it should add", "rate * key", "(1 - rate) * key"): """
-            At a rate of 1 your state only decays. Which rate should change nothing?""",
-        ("slows only the value", "rate * key[:, None] * missing", "key[:, None] * (rate * value - key @ faded)"): """
-            You multiply only the value by `rate`, and subtract all of what the key returned. What would a rate of 0
-            do to the old value?""",
-        ("adds the old value", "value - key", "value + key"): """
-            Your key now returns the new value and twice the old one. Should the old value be added?""",
-        ("forgets the rest", "return faded + ", "return "): """
-            You return what this token adds. Where are the pairs of the tokens before it?""",
         ("turns the state round", "key[:, None] * missing", "key * missing[:, None]"): """
             Your outer product has a row per entry of the value. Whose entries are the rows of `state`?""",
     },
@@ -111,9 +95,8 @@ overwriting = Exercise(
         "the state.",
         "For an outer product with a row for each entry of the key, write `key[:, None] * difference`.",
     ],
-    why="A key of length 1 returns its own outer product's value unchanged. So adding the difference, times the rate, "
-    "moves what the key returns by this part of the way, and at a rate of 1 it returns the new value. The decay comes "
-    "first, so that the difference is taken from what's really left.",
+    why="A key of length 1 returns its own outer product's value unchanged, so adding the difference, times the rate, "
+    "moves what the key returns by this part of the way.",
     moral="A state can change its mind.",
 )
 

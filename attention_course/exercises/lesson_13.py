@@ -29,25 +29,8 @@ grouped = Exercise(
     mistakes={
         ("deals the KV heads out in turn", "repeat_interleave(group, dim=0)", "repeat(group, 1, 1)"): """
             Your query heads use KV heads 0, 1, 2, 0, 1, 2, in turn. Which query heads should share KV head 0?""",
-        ("shares keys, deals out values", "values.repeat_interleave(group, dim=0)", "values.repeat(group, 1, 1)"): """
-            Your weights are right, but your query heads use the values of KV heads 0, 1, 2, 0, 1, 2, in turn. Whose
-            values belong to these keys?""",
         ("gives all the first KV head", "repeat_interleave(group, dim=0)", "narrow(0, 0, 1)"): """
             All your query heads use KV head 0. Which one belongs to the second group?""",
-        ("averages the KV heads", "repeat_interleave(group, dim=0)", "mean(dim=0, keepdim=True)"): """
-            You average all KV heads. How many of them should a single query head use?""",
-        (
-            "divides by the number of KV heads",
-            "keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)",
-            "keys, values = (part[torch.arange(len(queries)) // len(part)] for part in (keys, values))",
-        ): """
-            You divide a query head's number by the number of KV heads. How many query heads share one of them?""",
-        (
-            "counts the groups from the end",
-            "repeat_interleave(group, dim=0)",
-            "repeat_interleave(group, dim=0).flip(0)",
-        ): """
-            Your first group of query heads uses the last KV head. In which order do the groups come?""",
         ("takes the queries for the first tokens", "triu(past + 1)", "triu(1)"): """
             Your queries see too little, as if they belonged to the first tokens. How many tokens came before the first
             query's own?""",
@@ -60,8 +43,6 @@ grouped = Exercise(
         ("forgets to scale", " / queries.shape[2] ** 0.5", ""): """
             The heads are shared correctly, but your softmax is too sharp. What happens to the scores before
             softmax?""",
-        ("takes the softmax over the queries", "dim=2", "dim=1"): """
-            Your columns sum to 1, not your rows. Which dimension counts the keys?""",
     },
     hints=[
         "First give each query head its own copy of the keys and values. After that, it's attention as you know it.",
@@ -69,8 +50,8 @@ grouped = Exercise(
         "Query i belongs to token past + i, with past = num_tokens - num_new. So the mask is "
         "`torch.ones(num_new, num_tokens, dtype=torch.bool).triu(past + 1)`.",
     ],
-    why="`repeat_interleave` copies each KV head once for every query head of its group, in order. The mask's diagonal "
-    "moves right by the tokens that came before, because the first query is that much later than the first key.",
+    why="`repeat_interleave` copies each KV head once for every query head of its group, and the mask's diagonal "
+    "moves right by the tokens that came before.",
     moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
 )
 
@@ -105,12 +86,8 @@ induction = Exercise(
             that comes next?""",
         ("counts the last of the first half", "[..., 1:]", ""): """
             Nearly: your mean begins one row too early. To which half does token period - 1 belong?""",
-        ("takes the token before", "came_next[..., 1:]", "maps.diagonal(-1, dim1=-2, dim2=-1)[..., period - 1 :]"): """
-            You score the token just before. How far back is the token that followed the earlier copy?""",
         ("divides by all tokens", ".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): """
             You divide by the number of all tokens. How many of them are in the second half?""",
-        ("adds up", ".mean(", ".sum("): """
-            You add up the weights, so a longer text scores more. What would make two texts comparable?""",
         ("reads a column as a row", "1 - period", "period - 1"): """
             Your scores are 0 everywhere, because you look above the diagonal, where the mask hides the future. Which
             sign does an offset into the past have?""",
@@ -121,8 +98,8 @@ induction = Exercise(
         "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still belongs to the first "
         "half. Leave out that entry, and take the mean.",
     ],
-    why="What followed a token one period ago is period - 1 tokens back. That diagonal also has an entry for the last "
-    "token of the first half, which hasn't seen anything twice, so we leave it out.",
+    why="What followed a token one period ago is period - 1 tokens back, and that diagonal begins with the last token "
+    "of the first half, which hasn't seen anything twice.",
     moral="On random tokens, nothing else can predict the second half.",
 )
 
@@ -165,8 +142,6 @@ ablating = Exercise(
             You set the head before each of these to 0. Which number does the first head have?""",
         ("keeps these and drops the others", "heads] = 0.0", "[*{*range(num_heads)}.difference(heads)]] = 0.0"): """
             You keep these heads and set all others to 0. Which of the two is an ablation?""",
-        ("sets one number per head to 0", "parts[:, :, heads] = 0.0", "parts[:, :, heads, :1] = 0.0"): """
-            You set only the first number of each head to 0. How many numbers does a head have?""",
         ("cuts across the heads", cuts_across_the_heads): """
             You set every num_heads-th number to 0, but a head's numbers are next to each other. Which dimension
             comes first when you cut d_model, the heads or the numbers of a head?""",

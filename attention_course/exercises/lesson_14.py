@@ -78,8 +78,8 @@ placing = Exercise(
         "`context @ columns.T` multiplies the heads' context vectors with their columns. The products are summands.",
         "`output = context @ columns.T`, then `all_reduce(output)`, then return `output`.",
     ],
-    why="An output is a sum over all entries of the context vector, and each process has some of these entries, with "
-    "their columns of `W_out`. So its product is a part of the sum, and one `all_reduce` completes it.",
+    why="An output is a sum over all entries of the context vector, and each process has some of these entries, so "
+    "one `all_reduce` completes it.",
     moral="One sum per layer is all that the processes have to say to each other.",
 )
 
@@ -123,9 +123,6 @@ merging_blocks = Exercise(
          "- both), both - torch.maximum(log_total, new_log_total)"): """
             You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
             back?""",
-        ("mixes up the shares", "torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both)",
-         "torch.exp(new_log_total - both) + new_context * torch.exp(log_total - both)"): """
-            Each context vector gets the other's share. Whose sum of exponentials belongs to which values?""",
         ("adds the logarithms", "torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): """
             You add two logarithms, which multiplies the sums. What's the logarithm of the sum of both?""",
     },
@@ -135,8 +132,8 @@ merging_blocks = Exercise(
         "`both = torch.logaddexp(log_total, new_log_total)`, then weight each context by its share, and return "
         "their sum and `both`.",
     ],
-    why="Within its block, each context vector was divided by the block's own sum of exponentials. The share undoes "
-    "this division, and divides by the sum over both blocks instead.",
+    why="Each context vector was divided by its own block's sum of exponentials, so multiplying by the share undoes "
+    "this division and divides by the sum over both blocks instead.",
     moral="It doesn't matter in which order the blocks arrive.",
 )  # fmt: skip
 
@@ -162,7 +159,7 @@ zigzagging = Exercise(
         "Rank 0 holds the first and the last chunk, and rank 1 the second and the last but one.",
         "`return rank, 2 * processes - 1 - rank`",
     ],
-    why="Chunk n needs n + 1 blocks. For the two chunks of a rank that's rank + 1 and 2P − rank, so 2P + 1 for all.",
+    why="Chunk n needs n + 1 blocks, so the two chunks of a rank need rank + 1 and 2P − rank, which is 2P + 1 for all.",
     moral="Llama 3 was trained with this order (Llama team 2024, section 3.3.2).",
 )
 
@@ -195,16 +192,14 @@ sending = Exercise(
             By heads that's right. But which heads travel if the split is by tokens?""",
         ("takes the KV heads for the sum", "(num_heads if split == \"heads\" else num_kv_heads)", "num_kv_heads"): """
             By tokens that's right. But how wide is the output that's summed if the split is by heads?""",
-        ("counts 4 bytes", "width * 2 //", "width * 4 //"): """
-            Twice as many as it should be: how many bytes does a number have here?""",
     },
     hints=[
         "Both formulas are 2 (P − 1) / P times a number of bytes. Of which tensor?",
         "By heads it's the output, num_tokens * num_heads * head_dim numbers; by tokens, keys of num_kv_heads heads.",
         "`2 * (processes - 1) * num_tokens * width * 2 // processes`, with the right `width` for each split.",
     ],
-    why="Each process passes on a share of 1 / P at a time. A sum takes 2 (P − 1) turns: P − 1 to add up, and P − 1 to "
-    "pass the results on. A ring takes P − 1 turns, with keys and values each time.",
+    why="Each process passes on a share of 1 / P at a time, P − 1 times to add up and P − 1 times to pass the results "
+    "on, or P − 1 times for keys and values in a ring.",
     moral="So the splits cost the same with as many KV heads as heads, and the ring less with fewer KV heads.",
 )  # fmt: skip
 

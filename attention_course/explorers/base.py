@@ -3,6 +3,7 @@
 import html
 import re
 import threading
+from pathlib import Path
 
 import ipywidgets as widgets
 import torch
@@ -11,7 +12,6 @@ from traitlets import TraitError
 from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
-from .access import STYLE
 from .svg import live, printed
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
@@ -20,11 +20,14 @@ PAGE = (
     '<div class="attention-headline">{}</div>'
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
+# A screen reader hears a slider without its name, and "2.00" where the page shows "0.01". So a script, which a style
+# runs, copies what's on the screen to where a screen reader looks, each time something changes.
+SCRIPT = Path(__file__).with_name("access.js").read_text(encoding="utf-8").strip()
 # On a dark page, a list's own arrow is black on black, and a pressed button looks like any other. A list is as wide as
 # its longest option. After a restart of the kernel, ipywidgets marks each widget, by an icon of its own.
 LOOKS = (
-    STYLE
-    + """.attention-explorer select {appearance: auto; background-image: none}
+    f'<style onload="{html.escape(SCRIPT)}">'
+    """.attention-explorer select {appearance: auto; background-image: none}
 .attention-explorer .widget-toggle-button.mod-active {box-shadow: inset 0 -3px var(--jp-brand-color1, blue)}
 .attention-explorer .widget-toggle-buttons button {padding: 0 8px}
 .attention-explorer .attention-headline {font-size: 17px; font-weight: 600; line-height: 1.3; margin-bottom: 4px}
@@ -106,14 +109,11 @@ class Explorer(widgets.VBox):
       ValueError for an impossible state
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
-    - in_words(arrays): what the picture shows, for readers who can't see it
-    - readouts(arrays): the table below the picture, as text or Markup by name
+    - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name
 
-    An explorer begins, and Reset leads back to, the first state that is given by name: Explorer(name=value, ...).
-    explorer.set(name=value, ...) moves controls from code; explorer.values holds the controls' values, explorer.arrays
-    what was computed from them. Shapes and units: see each explorer's arrays and each control's label.
-    Errors: both raise ValueError for an unknown control, a value that the control can't take or an impossible state,
-    and `set` then changes nothing.
+    Explorer(name=value, ...) gives the first state, to which Reset leads back, and explorer.set(name=value, ...) moves
+    controls from code. Both raise ValueError for an unknown control, a value that it can't take or an impossible state,
+    and then nothing changes. explorer.values holds the controls' values, explorer.arrays what was computed from them.
     """
 
     def __init__(self, **first):
@@ -123,7 +123,7 @@ class Explorer(widgets.VBox):
         self._wanted = self.values  # last requested values; one that isn't possible now returns when it is
         self._first = self._wanted = self._asked(first)
         self.view, self.message = widgets.HTML(), widgets.HTML()
-        self.message.add_class("attention-message")  # what's written there is read aloud: see access.py
+        self.message.add_class("attention-message")  # what's written there is read aloud: see access.js
         self.message.layout = {"flex": "1", "align_self": "center", "margin": "2px 0 2px 12px"}
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
         reset.on_click(self._reset)
@@ -168,6 +168,13 @@ class Explorer(widgets.VBox):
 
     def note(self, wanted, values):
         """The message for a state; `wanted` differs from `values` where a requested value isn't possible."""
+        return ""
+
+    def readouts(self, arrays):
+        return {}
+
+    def in_words(self, arrays):
+        """What the picture shows, for readers who can't see it, if that isn't what its drawings say."""
         return ""
 
     def unused(self, values):
@@ -255,8 +262,10 @@ class Explorer(widgets.VBox):
 
     def _draw(self, arrays):
         """Update picture and words, but not the controls, which the learner may be moving."""
-        alt, rows, readout = self.in_words(arrays), self.picture(arrays), table(self.readouts(arrays))
-        self.said, self.svg = self.headline(arrays), live(rows, alt)
+        self.said, rows, readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
+        words = [part.words for row in rows for part in row if part.words]
+        alt = self.in_words(arrays) or " ".join([f"{plain(self.said).rstrip('.')}.", *words])
+        self.svg = live(rows, alt)
         self.arrays, self.alt, self._rows, self.readout = arrays, alt, rows, readout
         # one widget message: headline, picture and numbers change together, and sooner than with several
         self.view.value = PAGE.format(marked(self.said), self.svg, readout)

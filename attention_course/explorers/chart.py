@@ -12,12 +12,12 @@ class Chart:
 
     place: left, right, top and bottom, in pixels. x, y: an axis's labels by value, of which the first and the last are
     its ends; one without a word is only an end. even: what's even along both axes, such as math.log. inset: pixels
-    that stay free at the two ends of the x axis.
+    that stay free at the two ends of the x axis. written: how the Drawing's words say a value.
     """
 
-    def __init__(self, title, place, x, y, even=float, inset=(0, 0)):
+    def __init__(self, title, place, x, y, even=float, inset=(0, 0), written="{:.3g}".format):
         self.left, self.right, self.top, self.bottom = place
-        self.even, self.inset = even, inset
+        self.even, self.inset, self.written, self.words = even, inset, written, [title]
         self.ends = [(even(min(labels)), even(max(labels))) for labels in (x, y)]
         self.parts = [title_of(title, self.right + 10), line(self.left, self.top, self.left, self.bottom)]
         self.parts.append(line(self.left, self.bottom, self.right, self.bottom))
@@ -41,6 +41,9 @@ class Chart:
 
     def curve(self, points, name, dot=None, **look):
         """A line through pairs (x, y), by default in the page's colour; dot: the radius of a circle at its end."""
+        points = list(points)
+        told = [f"{self.written(y)} at {x:,.9g}" for x, y in (points[0], points[len(points) // 2], points[-1])]
+        self.words.append(f"{name}: {', '.join(dict.fromkeys(told))}".removeprefix(f"{self.words[0]}: "))
         spots = [(self.x(x), self.y(y)) for x, y in points]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
         look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2} | look
@@ -60,26 +63,27 @@ class Chart:
         return text(self.right, self.bottom + 30, f"{words} →", "end", **PALE)
 
     def drawn(self, width, height):
-        return Drawing("".join(self.parts), width, height)
+        return Drawing("".join(self.parts), width, height, f"{'; '.join(self.words)}.")
 
 
-def costs(curves, points, names, title, here, *, ends, written, width, height):
-    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each of `names`, or None.
+def costs(curves, points, lengths, title, here, *, ends, written, width, height):
+    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each length, or None.
 
     points: measured points by name, as {num_tokens: value}; those with a curve's name share its entry in the key.
-    names: labels by num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written
-    on that axis and in tooltips.
+    lengths: of num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written there.
     """
     low, high = map(math.log10, ends)
     ticks = {10.0**n: written(10.0**n) for n in range(math.ceil(low), math.floor(high) + 1)}
+    names = {n: f"{n:,}" for n in lengths}
     place = 46, width - 10, TOP + 4, TOP + height
-    chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, inset=(8, 8))
+    chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, (8, 8), written)
     colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))
     for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
         shown = [pair for pair in zip(names, values, strict=True) if pair[1] is not None]
         chart.parts.append(chart.curve(shown, name, stroke_dasharray=dashes, stroke=colours[name]))
     for (name, measured), hollow in zip(points.items(), HOLLOW, strict=False):
         look = {"r": 4.5, "stroke": colours[name], "fill": "none" if hollow else colours[name]}
+        chart.words += [f"{name}, measured: {written(value)} at {count:,}" for count, value in measured.items()]
         for count, value in measured.items():
             spot = {"cx": chart.x(count), "cy": chart.y(value), "pointer_events": "all", **look}
             chart.parts.append(tag("circle", says=f"{name}, measured: {written(value)}", **spot))

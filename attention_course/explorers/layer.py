@@ -8,12 +8,12 @@ import ipywidgets as widgets
 from attention_helpers import plots
 from attention_helpers.seeded import seeded
 
-from ..any_layer.calling import Taking, Unsuited, learners_code
+from ..any_layer.calling import Unsuited, learners_code
 from ..any_layer.inspection import look_at
 from ..any_layer.signature import kinds_of, name_of, with_sizes
 from ..any_layer.verdicts import headline
-from .base import MESSAGE, PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider, stops
-from .layer_picture import MOST_MAPS, influence, maps_and_context, refusal, result, verdict_list
+from .base import PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider, stops
+from .layer_picture import MOST_MAPS, attention_maps, influence, refusal, result, verdict_list
 from .svg import below, live
 
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
@@ -39,8 +39,6 @@ class LayerExplorer(SentenceExplorer):
     If the class itself fails, the explorer shows the line.
     """
 
-    began = ""  # why the first state isn't the one that the class would have had
-
     def __init__(self, attention, sentence, **arguments):
         embeddings = getattr(sentence, "embeddings", None)
         if not arguments and getattr(embeddings, "ndim", 0) == 2:
@@ -65,79 +63,62 @@ class LayerExplorer(SentenceExplorer):
         controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         controls["seed"] = seed(123)
         for name in self.named("num_heads"):
-            self.find_first_state(name, controls)
+            controls[name].value = self.first_heads(name, controls)
         return controls
 
     def named(self, *kinds):
         return [name for name, (kind, _) in self.kinds.items() if kind in kinds]
 
-    def find_first_state(self, name, controls):
-        """Start with a number of heads that fits, if any: the default or two, but at most half as many as the width.
+    def first_heads(self, name, controls):
+        """How many heads to begin with: what the class has by default, or two, or what divides the width.
 
-        Heads of width 1 would hide faults, because there each scale is right. If that number doesn't fit, we try three
-        and one, which hides what only several heads do wrong.
+        Heads of width 1 would hide faults, because there each scale is right, and so would a single head.
         """
-        wanted, refused = controls[name].value, {}
-        half = min([controls[each].value for each in self.named("d_out")] or [self.embeddings.shape[1]]) // 2
-        narrow = wanted > half > 0 and not self.named("head_dim")
-        tried = [n for n in range(half, 1, -1) if half * 2 % n == 0] if narrow else []
-        for num_heads in [*tried, wanted, 3, 1]:
-            controls[name].value = num_heads
-            try:
-                Taking(self.layer_of(**{key: control.value for key, control in controls.items()})[0], self.embeddings)
-            except ValueError as error:
-                refused[num_heads] = error
-            else:
-                why = refused.get(wanted)
-                self.began = f"{name}={wanted} doesn't fit, so we begin with {num_heads}: {why}" if why else ""
-                return
-        controls[name].value = wanted
+        wanted = controls[name].value
+        if self.named("head_dim"):
+            return wanted
+        width = min([controls[each].value for each in self.named("d_out")] or [self.embeddings.shape[1]])
+        fits = [n for n in range(wanted, 1, -1) if width % n == 0 and n < width]
+        return next(iter(fits), width if 1 < width <= controls[name].max else wanted)
 
     def layer_of(self, training, seed, **values):
-        """The layer that the class makes from the controls' values, and what its constructor printed."""
+        """The layer that the class makes from the controls' values."""
         widths = dict.fromkeys(self.named("d_in"), self.embeddings.shape[1])
-        with learners_code() as printed:
+        with learners_code():
             layer = seeded(self.attention, seed, **self.arguments | widths | values)
         if not callable(layer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
-        return layer, printed.getvalue()
+        return layer
 
     def compute(self, **values):
-        layer, printed = self.layer_of(**values)
-        state = look_at(layer, self.embeddings, values["seed"], values["training"], self.tokens)
-        return state._replace(printed=printed + state.printed)
+        return look_at(self.layer_of(**values), self.embeddings, values["seed"], values["training"], self.tokens)
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
 
     def picture(self, state):
-        left = below(verdict_list(state.verdicts), maps_and_context(state, self.tokens))
+        left = below(verdict_list(state.verdicts), attention_maps(state, self.tokens))
         return [[left, below(influence(state, self.tokens), result(state, self.tokens))]]
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
-        maps = marked(f"{maps_in_words(state)}{more}{': ' * bool(state.found)}{'; '.join(state.found)}")
+        maps = marked(f"{maps_in_words(state)}{more}")
         trace = html.escape(state.operations)
-        table = {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
-        if state.printed:
-            look = "white-space:pre-wrap;overflow-wrap:anywhere;max-height:12em;overflow:auto"
-            table["printed"] = Markup(f'<pre style="{look}">{html.escape(state.printed)}</pre>')
-        return table
+        return {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
 
     def in_words(self, state):
         said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, *_ in state.verdicts.values())
         weights = [plots.strongest(shown, self.tokens, self.tokens) for shown in state.shown[:MOST_MAPS]]
         maps = " ".join(f"Map {n}, largest weights: {each}." for n, each in enumerate(weights, 1))
         moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
-        perturbed = ", ".join(f"{token} {move:.2f}".replace(" nan", " NaN") for token, move in moves)
-        moved = "" if state.random else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."
+        perturbed = ", ".join(f"{token} {move:.2f}" for token, move in moves)
+        moved = "" if state.unmeasured else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."
         return f"{self.headline(state)}. {said} {maps_in_words(state)}. {maps}{moved}"
 
     def _begin(self):
         """Show the first state; if the class fails, its line."""
         try:
             super()._begin()
-            self.message.value = MESSAGE.format(marked(self.began)) if self.began else ""
             gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
             self.arrays, self.alt, self.readout = None, str(error), ""

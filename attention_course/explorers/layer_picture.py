@@ -3,18 +3,16 @@
 import html
 import textwrap
 
-import torch
-
 from attention_helpers.plots import ABOVE
 
 from .ink import largest
-from .svg import BOTTOM, LEFT, TOP, Drawing, beside, line, tag, text
+from .svg import BOTTOM, LEFT, TOP, Drawing, line, tag, text
 from .svg_maps import head_maps, influence_map, strip
 
 MOST_MAPS = 12
-WIDTH = 590  # of the verdicts, and of the maps with the context next to them
+WIDTH = 590  # of the verdicts, and of the maps
 LINES, PITCH, LETTERS = 10, 17, 84  # of the verdicts: how many lines, how high, and of how many letters
-SIDE, ROOM = 152, 382  # of two maps; both together, with names
+SIDE = 152  # of the maps
 ASIDE, RESULT = 170, 108  # the side of the influence map; the height of the result
 
 
@@ -41,53 +39,31 @@ def in_lines(lines, bold, x, y):
     return "".join(tag("text", words, x=x, y=y + PITCH * n, font_size=12) for n, words in enumerate([first, *others]))
 
 
-def maps_and_context(state, tokens):
-    """The attention maps, and next to them the heads' context vectors, if they aren't the result themselves."""
+def attention_maps(state, tokens):
+    """The attention maps, the first MOST_MAPS of them."""
     maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
-    context, width = [], WIDTH
-    if state.owners and not is_joined(state):
-        width, title = ROOM, "context, by head"
-        drawn = strip(state.context, tokens, state.owners, title, WIDTH - ROOM - 14, SIDE, beside=False)
-        context.append(with_nan(drawn, state.context, 0, SIDE))
     if not len(maps):
-        return Drawing(text(width / 2, height / 2, "no attention map was found", size=14), width, height)
+        return Drawing(text(WIDTH / 2, height / 2, "no attention map was found", size=14), WIDTH, height)
     hidden, taken = (maps == 0).all(dim=0), (shown == 0) & (maps > 0)
     names = ["weights"] if len(shown) == 1 else None
-    maps = head_maps(shown, tokens, 1.0, hidden, taken, width, height, names=names)
-    return beside(maps, *context)._replace(height=height)
-
-
-def is_joined(state):
-    """Whether the layer returned the heads' context vectors side by side, as they are."""
-    return torch.equal(state.context.nan_to_num(), state.result.nan_to_num())
-
-
-def with_nan(drawn, table, left, height):
-    """A heatmap that says NaN in its tooltips and cells, once for each such row if the cells are too small for it."""
-    svg, rows = drawn.svg.replace(": nan<", ": NaN<").replace(">nan<", ">NaN<"), table.isnan().any(dim=1)
-    if ">NaN<" not in svg:
-        middle, pitch = (left + drawn.width) / 2, height / len(table)
-        svg += "".join(text(middle, TOP + (row + 0.5) * pitch + 4, "NaN") for row in rows.nonzero().flatten().tolist())
-    return drawn._replace(svg=svg)
+    return head_maps(shown, tokens, 1.0, hidden, taken, WIDTH, height, names=names)._replace(height=height)
 
 
 def influence(state, tokens):
     """How far perturbing each token moves each row, with the future outlined in red."""
     table = influence_map(state.influence, tokens, side=ASIDE, limit=largest(state.influence))
     title = text(LEFT, TOP - 12, "influence", "start", 13, font_weight="bold")
-    if state.random:
-        why = in_lines(["not measured, because the", "layer is random in eval mode"], 0, LEFT, TOP + ASIDE / 2)
-        return table._replace(svg=title + why)
-    table = with_nan(table, state.influence, LEFT, ASIDE)
+    if state.unmeasured:
+        why = ["not measured, because", state.unmeasured]
+        return table._replace(svg=title + in_lines(why, 0, LEFT, TOP + ASIDE / 2))
     return table._replace(svg=table.svg + title + text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE))
 
 
 def result(state, tokens):
-    """What the layer returned; in the heads' colours only if nothing has mixed them."""
-    joined = is_joined(state)
-    title = "result: heads side by side" if joined and len(state.maps) > 1 else "result"
-    drawn = strip(state.result, tokens, state.owners if joined else None, title, ASIDE, RESULT)
-    drawn = with_nan(drawn, state.result, LEFT, RESULT)
+    """What the layer returned."""
+    drawn = strip(state.result.nan_to_num(), tokens, None, "result", ASIDE, RESULT)
+    if state.result.isnan().any():
+        drawn = drawn._replace(svg=text(LEFT, TOP + RESULT / 2, "not drawn: a row is NaN", "start"))
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take
 
 

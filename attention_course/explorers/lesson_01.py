@@ -12,7 +12,6 @@ from .base import SentenceExplorer, stops
 from .ink import WEIGHTS, weight_limit
 from .svg import bars, below, beside, number, shortened
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import listed, shares
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
 SIDE = 202  # of the map: eight numbers fit a row
@@ -32,8 +31,7 @@ class ScoresState(NamedTuple):
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax.
 
-    sentence: a Sentence of up to 8 tokens. entries: the names of an embedding's entries. Arrays: a ScoresState. Errors:
-    as in Explorer; also ValueError if there isn't one name per entry.
+    sentence: of up to 8 tokens. entries: the names of an embedding's entries, or None.
     """
 
     def __init__(self, sentence, entries=None, **first):
@@ -71,27 +69,12 @@ class ScoresExplorer(SentenceExplorer):
 
     def headline(self, state):
         row, who = state.weights[state.query].tolist(), self.tokens[state.query]
-        least, most, even = (number(weight) for weight in (min(row), max(row), 1 / len(row)))
+        most, even = number(max(row)), number(1 / len(row))
         if len(row) > 1 and max(row) - min(row) < 0.02:
-            each = f"{least} each" if least == most else f"{least} to {most}"
-            return f"“{who}” reads all {len(row)} tokens nearly alike: {each}"
+            return f"“{who}” reads all {len(row)} tokens nearly alike: {number(min(row))} to {most}"
         best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
         read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
-        if max(row) >= 0.9:
-            return f"“{who}” reads almost only {read}: {most}"
         return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
-
-    def readouts(self, state):
-        divided = state.scores[state.query] / state.temperature
-        by = f" ÷ {state.temperature:g}" if state.temperature != 1 else ""
-        return {f"scores{by}": f"from {divided.min():.3g} to {divided.max():.3g}"}
-
-    def in_words(self, state):
-        return (
-            f"Query {self.tokens[state.query]}. Scores: {shares(self.tokens, state.scores[state.query])}. "
-            f"Weights at temperature {state.temperature:g}: {shares(self.tokens, state.weights[state.query])}. "
-            f"Context vector: {listed(state.context[state.query])}."
-        )
 
 
 def span(values):

@@ -12,10 +12,10 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer, player, seed, slider, stops
 from .ink import SIGNED, WEIGHTS, largest, weight_limit
 from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
-from .plane import Plane, angles, apart, by_letter, ends_of, found, head_planes
+from .plane import Plane, by_letter, found, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import entropy_in_bits, joined, listed, shares
+from .words import entropy_in_bits, joined, listed
 
 SIDE = 200  # of a map
 HIGH = 150  # of the opening's maps
@@ -26,17 +26,16 @@ MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the sam
 
 
 class QKVState(NamedTuple):
-    """What the picture shows of the lookup's four tokens; scores enter softmax as they are."""
+    """What the picture shows of the lookup's four tokens."""
 
     queries: torch.Tensor  # (4, 7), or (4, 3) if a matrix made them
     keys: torch.Tensor  # like queries
-    scores: torch.Tensor  # (4, 4)
     weights: torch.Tensor  # (4, 4)
     read: torch.Tensor  # what the question reads: (7,) or (3,)
 
 
 class QKVExplorer(Explorer):
-    """Choose what makes the queries, keys and values of the lookup. Arrays: a QKVState. Errors: as in Explorer."""
+    """Choose what makes the queries, keys and values of the lookup."""
 
     def __init__(self, **first):
         self.tokens, self.embeddings = load_sentence("lookup")  # embeddings: (4, 7)
@@ -53,16 +52,13 @@ class QKVExplorer(Explorer):
             letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
             cancel = 10 * question if made == "matrices" else 0
             queries, keys, values = x @ letters, x @ (10 * letters - cancel), x @ digits  # (4, 3) each
-        scores = attention_scores(queries, keys)
-        weights = attention_weights(scores)
-        return QKVState(queries, keys, scores, weights, context_vectors(weights, values)[-1])
+        weights = attention_weights(attention_scores(queries, keys))  # without a scale
+        return QKVState(queries, keys, weights, context_vectors(weights, values)[-1])
 
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
-        of, room = (
-            Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", 0),
-            {"side": HIGH, "width": 170},
-        )
+        of = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", 0)
+        room = {"side": HIGH, "width": 170}
         queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
         keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
@@ -74,16 +70,6 @@ class QKVExplorer(Explorer):
     def headline(self, state):
         pair, itself = state.weights[3, [1, 3]].tolist()
         return f"“B ?” gives {number(pair, 3)} of its weight to “B 1” and {number(itself, 3)} to itself"
-
-    def readouts(self, state):
-        back = state.weights[1, 3]
-        return {"scores of “B ?”": listed(state.scores[3]), "weight that “B 1” gives to “B ?”": number(back, 3)}
-
-    def in_words(self, state):
-        return (
-            f"Query of B ?: {listed(state.queries[3], 0)}. Its key: {listed(state.keys[3], 0)}. Its weights: "
-            f"{shares(self.tokens, state.weights[3])}. What it reads: {listed(state.read)}."
-        )
 
 
 class WidthState(NamedTuple):
@@ -100,8 +86,7 @@ class WidthState(NamedTuple):
 class KeyWidthExplorer(Explorer):
     """Watch queries and keys learn to match in training, with d_out entries each.
 
-    Ten letters, six pairs and one question, as in the playground; weights from data/. Arrays: a WidthState. Errors: as
-    in Explorer.
+    Ten letters, six pairs and one question, as in the playground; weights from data/.
     """
 
     def make_controls(self):
@@ -120,10 +105,11 @@ class KeyWidthExplorer(Explorer):
         letters = x[:, -1, 0] - task.letters
         number = int((letters == asked).nonzero()[0])
         tokens, embedded = shown(model, number)
-        steps, now, last = model.attention.steps(embedded[None]), letters_of(model), letters_of(stored(1, d_out))
+        steps, (queries, keys) = model.attention.steps(embedded[None]), letters_of(model)
+        last_queries, last_keys = letters_of(stored(1, d_out))
         weights, names = steps.weights[0, 0, -1], [chr(ord("A") + n) for n in range(task.letters)]
-        plane = names, now.keys[0], now.queries[0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
-        ends = last.queries[0], last.keys[0]
+        plane = names, keys[0], queries[0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
+        ends = last_queries[0], last_keys[0]
         rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
         return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
 
@@ -142,19 +128,6 @@ class KeyWidthExplorer(Explorer):
         right = f"{state.accuracy.mean():.0%} of new answers are right"
         return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
 
-    def readouts(self, state):
-        wide = angles(state.plane.queries, state.plane.keys)
-        row = {"angle from query to key": f"{wide.mean():.0f}° on average, at most {wide.max():.0f}°"}
-        if state.d_out == 1:
-            row = {"ends of the line": f"the keys of {joined(ends_of(state.plane))}: no other can score highest"}
-        return row | {"by guessing": "10% would be right"}
-
-    def in_words(self, state):
-        return (
-            f"{self.headline(state)}. D{apart(state.plane)[1:]}. Weights of {state.tokens[-1]}: "
-            f"{shares(state.tokens, state.weights)}."
-        )
-
 
 class ScalingState(NamedTuple):
     """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
@@ -167,10 +140,7 @@ class ScalingState(NamedTuple):
 
 
 class ScalingExplorer(Explorer):
-    """Change the width of six random queries and keys, and whether their scores are divided by its root.
-
-    Arrays: a ScalingState. Units: entropy in bits. Errors: as in Explorer.
-    """
+    """Change the width of six random queries and keys, and whether their scores are divided by its root."""
 
     def make_controls(self):
         return {
@@ -205,20 +175,6 @@ class ScalingExplorer(Explorer):
             return f"{spread}: query {NAMES[row]} reads almost only key {NAMES[column]}, {number(top)}"
         return f"{spread}: the largest weight is {number(top)} (query {NAMES[row]} reads key {NAMES[column]})"
 
-    def readouts(self, state):
-        before = f" = {state.variance * state.divided_by:.4f} / {state.divided_by}" if state.divided_by > 1 else ""
-        return {
-            "variance entering softmax": f"{state.variance:.4f}{before}",
-            "mean entropy": f"{state.entropy.mean():.2f} bits of at most {torch.tensor(len(NAMES)).log2():.2f}",
-        }
-
-    def in_words(self, state):
-        low, high = state.scores.min(), state.scores.max()
-        return (
-            f"Scores from {low:.2f} to {high:.2f}. Largest weight of each row: {listed(state.weights.amax(dim=-1))}. "
-            f"Mean entropy {state.entropy.mean():.2f} bits."
-        )
-
 
 def entropy_bars(entropy, names, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
@@ -230,4 +186,4 @@ def entropy_bars(entropy, names, width=110):
         place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
         parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
-    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM)
+    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM, f"entropy in bits: {listed(entropy)}.")

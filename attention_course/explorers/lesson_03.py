@@ -12,7 +12,6 @@ from .base import Explorer, slider
 from .ink import SIGNED, WEIGHTS, largest
 from .svg import TOP, bars, beside, number
 from .svg_maps import Entries, heatmap
-from .words import listed, shares
 
 SIDE = 180  # of a map
 PAIR = "B 1"  # what the question looks for
@@ -29,10 +28,7 @@ class MaskState(NamedTuple):
 
 
 class MaskExplorer(Explorer):
-    """Move the question of the lookup, and switch a causal mask on; the matrices are notebook 02's, written by hand.
-
-    Arrays: a MaskState. Errors: as in Explorer.
-    """
+    """Move the question of the lookup, and switch a causal mask on; the matrices are notebook 02's, made by hand."""
 
     def make_controls(self):
         mask = {"description": "causal mask", "tooltip": "Hide later tokens before softmax"}
@@ -70,13 +66,3 @@ class MaskExplorer(Explorer):
             return f"“{PAIR}” is hidden, so “B ?” has to guess: it gives {number(row[0])} to {seen}"
         where = "which comes later" if pair > state.place else "which comes earlier"
         return f"“B ?” gives {number(row[pair], 3)} of its weight to “{PAIR}”, {where}"
-
-    def readouts(self, state):
-        return {"weight of “B ?” on later tokens": number(state.weights[state.place, state.place + 1 :].sum(), 3)}
-
-    def in_words(self, state):
-        row = state.scores[state.place]
-        return (
-            f"Sentence: {', '.join(state.tokens)}. Scores of B ?: {listed(row)}. Its weights: "
-            f"{shares(state.tokens, state.weights[state.place])}. It reads digits 1, 2, 3 by {listed(state.read)}."
-        )

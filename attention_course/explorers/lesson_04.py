@@ -15,7 +15,6 @@ from .chart import Chart, key_of
 from .ink import WEIGHTS, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import shares
 
 FILE, SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the stored runs' seed and their p
 DAYS = [f"day {day}" for day in range(1, 7)]
@@ -37,18 +36,14 @@ class DropoutState(NamedTuple):
 def stored():
     """The losses and maps of a Run for each of RATES, from SEED, and the loss of answering 0 on the new sequences.
 
-    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). Made by
-    tools/training/make_data.py.
+    Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). Made by tools/training/make_data.py.
     """
     with np.load(FILE) as runs:
         return [torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0")]
 
 
 class DropoutExplorer(Explorer):
-    """Drag through the training of a model that overfits, with more or less dropout on its attention weights.
-
-    Arrays: a DropoutState. Errors: as in Explorer.
-    """
+    """Drag through the training of a model that overfits, with more or less dropout on its attention weights."""
 
     def make_controls(self):
         return {
@@ -83,17 +78,3 @@ class DropoutExplorer(Explorer):
         training, new = state.losses[-1]
         after = f"Step {STEPS[len(state.losses) - 1]}, p = {state.p:g}"
         return f"{after}: loss ≈ {training:.2f} on the training sequences, ≈ {new:.2f} on new ones"
-
-    def readouts(self, state):
-        best = state.losses[:, 1].argmin()
-        return {
-            "lowest on new ones so far": f"≈ {state.losses[best, 1]:.2f}, at step {STEPS[best]}",
-            "always answering 0": f"≈ {state.always_0:.2f} on new ones",
-        }
-
-    def in_words(self, state):
-        count = int((state.dropped & ~causal_mask(6)).sum())
-        return (
-            f"{self.headline(state)}. Weights of day 6: {shares(DAYS, state.weights[-1])}. "
-            f"One mask drops {count} of 21 weights."
-        )

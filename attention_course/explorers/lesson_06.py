@@ -1,61 +1,28 @@
 """Notebook 06: one wide product, cut into heads, and what the heads read after the cut."""
 
 import itertools
-from typing import NamedTuple
 
 import ipywidgets as widgets
-import torch
 
-from attention_helpers.core import attention_scores, attention_weights, causal_mask
-from attention_helpers.layers import MultiHeadAttention, Steps
 from attention_helpers.plots import head_colour
-from attention_helpers.seeded import seeded
 
-from .base import Markup, nearest
+from .base import nearest
 from .ink import SIGNED, largest
-from .lookup_models import HEADS, dropping, shown, stored
-from .multi_head import (
-    HeadsExplorer,
-    HeadsState,
-    each_head,
-    last_token_reads,
-    maps_and_planes,
-    shares_right,
-    state_of,
-    task,
-    two_lookups,
-)
+from .lookup_models import HEADS
+from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
 from .svg import LEFT, TOP, Drawing, beside, moved, number, tag, text, title_of
 from .svg_maps import colour_bar, names_beside, strip
-from .words import listed
 
-CUTS = ["view, then transpose", "view alone"]
 OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2, 3, 6], "d_out": [6], "example": [1, 2], "cut": CUTS},
     "trained": {"num_heads": HEADS, "d_out": [2, 4, 8, 16, 32], "example": range(1, 9), "cut": CUTS[:1]},
 }
-MOST_HEADS = 8
 SIDE, HIGH = 166, 88  # of each wide table
 LIGHT, STRONG = 0.18, 0.75  # opacity of a 0, and of the largest entry
 
 
-class SplitState(NamedTuple):
-    """What the picture shows."""
-
-    heads: HeadsState
-    wide: dict  # queries, keys and values, (num_tokens, d_out) each, by name
-    owners: torch.Tensor  # (num_tokens, d_out): which head gets each entry of a wide table
-    cut: str
-
-    def __getattr__(self, name):
-        return getattr(self.heads, name)
-
-
 class SplitExplorer(HeadsExplorer):
-    """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one.
-
-    Arrays: a SplitState. Errors: as in Explorer.
-    """
+    """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one."""
 
     offered, of_d_out = OFFERED, "all heads together"
 
@@ -70,12 +37,6 @@ class SplitExplorer(HeadsExplorer):
         d_out = nearest(offered["d_out"], values["d_out"])
         return offered | {"num_heads": [heads for heads in offered["num_heads"] if d_out % heads == 0]}
 
-    def compute(self, num_heads, d_out, example, dropout, seed, cut, weights):
-        if weights == "trained":
-            model = stored(2, d_out, num_heads)
-            return run(model.attention, *shown(model, example - 1), dropout, seed, cut, model, example - 1)
-        return run(made_by_hand(num_heads), *two_lookups(swapped=example == 2), dropout, seed, cut)
-
     def picture(self, state):
         tokens, num_heads, d_out = state.tokens, len(state.weights), state.context.shape[1]
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
@@ -83,56 +44,12 @@ class SplitExplorer(HeadsExplorer):
         told = 4 if state.accuracy is None else 2
         context = strip(state.context, tokens, owners, "contexts, side by side", SIDE, HIGH, told=told, **look)
         context = beside(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
-        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state.heads, 402, 206)]
-
-    def headline(self, state):
-        reads = last_token_reads(state)
-        return reads if state.accuracy is None else f"{reads}; {shares_right(state)}"
+        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state, 402, 206)]
 
     def readouts(self, state):
-        num_heads, (n, d_out) = len(state.weights), state.context.shape
-        gets = f"{d_out // num_heads} entries of each token"
-        if state.cut == CUTS[1]:
-            gets = f"{n * d_out // num_heads} of {n * d_out} entries, token after token"
-        by_hand = {"each head gets": gets, f"query of “{state.tokens[-1]}”": listed(state.wide["queries"][-1], 0)}
-        return {
-            "d_out / num_heads": divided(d_out, num_heads),
-            "parameters": str(state.parameters),
-            **(task(state.heads) or by_hand),
-        }
-
-    def in_words(self, state):
-        low, high = (number(each.item()) for each in state.context.aminmax())
-        return f"Cut by {state.cut}. {each_head(state.heads)} The context vectors have entries from {low} to {high}."
-
-
-def made_by_hand(num_heads):
-    """A layer with the matrices of notebook 05's two heads side by side."""
-    letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
-    layer = seeded(MultiHeadAttention, 0, 12, 6, 4, 0.0, num_heads)
-    layer.W_query.weight.copy_(torch.cat((first, second)))
-    layer.W_key.weight.copy_(torch.cat((10 * letter, 10 * letter)))
-    layer.W_value.weight.copy_(torch.cat((digit, digit)))
-    return layer
-
-
-def run(layer, tokens, x, p, seed, cut, model=None, example=0):
-    """What a layer computes for x (num_tokens, d_in), with dropout p, if its wide tables are cut in a given way."""
-    n, d_out, num_heads = len(x), layer.d_out, layer.num_heads
-
-    def heads(wide):  # (num_tokens, d_out) -> (1, num_heads, num_tokens, head_dim)
-        return layer.split_heads(wide[None]) if cut == CUTS[0] else wide.view(1, num_heads, n, layer.head_dim)
-
-    wide = {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
-    q, k, v = map(heads, wide.values())
-    scores = attention_scores(q, k)
-    weights = attention_weights(scores, causal_mask(n), scale=layer.head_dim**-0.5)
-    with dropping(layer, p, seed):
-        context = (layer.dropout(weights) @ v).transpose(1, 2).reshape(1, n, d_out)
-    places, owners = heads(torch.arange(n * d_out).view(n, d_out)), torch.empty(n * d_out, dtype=torch.long)
-    owners[places.flatten()] = torch.arange(num_heads).repeat_interleave(n * layer.head_dim)
-    state = state_of(layer, Steps(q, k, v, scores, weights, context), tokens, p, seed, model, example)
-    return SplitState(state, wide, owners.view(n, d_out), cut)
+        num_heads, d_out = len(state.weights), state.context.shape[1]
+        head_dim = f"{d_out} / {num_heads} = {d_out // num_heads}"
+        return {"head_dim": head_dim, "parameters": str(state.parameters)} | task(state)
 
 
 def cut_table(state, name, named):
@@ -151,9 +68,3 @@ def cut_table(state, name, named):
             parts.append(text(x + w / 2, y + h / 2 + 4, number(value, 0), pointer_events="none"))
     title = moved(title_of(name, SIDE), left, 0)
     return Drawing("".join(parts) + title, left + SIDE, TOP + HIGH + 4)
-
-
-def divided(d_out, num_heads):
-    """The width of a head, and the numbers of heads that d_out can't be divided by, crossed out."""
-    crossed = " ".join(f'<s style="opacity:0.65">{n}</s>' for n in range(1, MOST_HEADS + 1) if d_out % n)
-    return Markup(f"{d_out} / {num_heads} = {d_out // num_heads} per head (num_heads can't be {crossed})")

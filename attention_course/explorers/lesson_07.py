@@ -11,7 +11,7 @@ from .chart import Chart, key_of
 from .ink import HEADS, WEIGHTS, weight_limit
 from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, below, tag, text
 from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
-from .words import listed, plural, shares
+from .words import plural
 
 NOW, SO_FAR = 448, 242  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
@@ -33,8 +33,7 @@ class LearningState(NamedTuple):
 class LearningExplorer(Explorer):
     """Play or scrub through the snapshots of a Training on a LookupTask; choose the example.
 
-    training: has at least two snapshots. first: the state it opens in, by name; it's the end of the run, unless you say
-    otherwise. Arrays: a LearningState. Errors: as in Explorer; ValueError for fewer.
+    training: has at least two snapshots. It opens at the end of the run, unless you say otherwise.
     """
 
     def __init__(self, training, **first):
@@ -107,14 +106,6 @@ class LearningExplorer(Explorer):
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
         return {plural("right answer", len(state.asked)): digits, "loss": f"{state.loss:.3f} nats"}
-
-    def in_words(self, state):
-        rows = enumerate(state.weights[:, -1], 1)
-        reads = " ".join(f"By head {n}: {shares(state.tokens, row)}." for n, row in rows)
-        return (
-            f"After {state.step} of {self.steps[-1]} steps the loss is {state.loss:.2f} nats; the accuracy is "
-            f"{listed(state.accuracy)}. What the question {state.tokens[-1]} reads. {reads}"
-        )
 
 
 def both(accuracies):

@@ -41,8 +41,7 @@ class TextExplorer(Explorer):
     """Type a text, and see each model's maps and its predictions for the character after one position.
 
     models: CharacterModels by name, all of one size; one named "leaky" has no mask. task: the Characters they were
-    trained on; the models read only the last `window` characters that the task knows. Arrays: a TypedState. Errors: as
-    in Explorer.
+    trained on; the models read only the last `window` characters that the task knows.
     """
 
     def __init__(self, models, task):
@@ -86,7 +85,8 @@ class TextExplorer(Explorer):
             look = {"width": READS, "height": 60, "far": far}
             arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
             maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar)
-            rows.append([below(arcs_of, self.expected(state, name)), maps])
+            left = below(arcs_of, self.expected(state, name))
+            rows.append([left._replace(words=f"The {name} model: {left.words}"), maps])
         return rows
 
     def expected(self, state, name):
@@ -122,14 +122,6 @@ class TextExplorer(Explorer):
         losses = {name: -reading.shares[place].log().item() for name, reading in state.readings.items()}
         said = ", ".join(f"{name} {loss:.2f} nats" for name, loss in losses.items())
         return {f"loss for “{visible(state.written)}”": said}
-
-    def in_words(self, state):
-        comes = f"comes “{visible(state.written)}”" if state.written else "nothing comes yet"
-        said = []
-        for name in state.readings:
-            guesses = self.guesses(state, name, 5).items()
-            said.append(f"{name}: " + ", ".join(f"{visible(each)}: {share:.2f}" for each, share in guesses))
-        return f"After “{state.text[: state.place + 1]}” {comes}; the models expect: {'. '.join(said)}."
 
     def _repr_mimebundle_(self, **kwargs):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}

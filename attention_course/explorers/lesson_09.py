@@ -46,7 +46,6 @@ class CostExplorer(Explorer):
 
     measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
     of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
-    Arrays: a CostState. Units: FLOPs, bytes. Errors: as in Explorer.
     """
 
     def __init__(self, measured=None, **first):
@@ -94,9 +93,9 @@ class CostExplorer(Explorer):
         }
         ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
         look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
-        title, names = "memory by length" + ", points measured" * bool(kinds), {n: f"{n:,}" for n in LENGTHS}
+        title = "memory by length" + ", points measured" * bool(kinds)
         points = {name: there for name, (there, _) in kinds.items()}
-        return costs(curves, points, names, title, state.num_tokens, **look)
+        return costs(curves, points, LENGTHS, title, state.num_tokens, **look)
 
     def headline(self, state):
         parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, KEYS_VALUES)]
@@ -104,27 +103,14 @@ class CostExplorer(Explorer):
         return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        n, each, measured = f"{state.num_tokens:,}", state.bytes, self.measured_at(state)
+        n, each, there = f"{state.num_tokens:,}", state.bytes, state.measured.items()
+        peaks = [f"{name} {size_in_words(by[state.num_tokens])}" for name, by in there if state.num_tokens in by]
         return {
             "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
             "with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             KEYS_VALUES: f"2 × {n} × {state.width:,} × {each} bytes = {size_in_words(state.cache)}",
-        } | ({"measured peak": measured} if measured else {})
-
-    def measured_at(self, state):
-        n, measured = state.num_tokens, state.measured
-        return ", ".join(f"{name} {size_in_words(there[n])}" for name, there in measured.items() if n in there)
-
-    def in_words(self, state):
-        measured = self.measured_at(state)
-        return (
-            f"With {state.num_tokens:,} tokens, num_heads {state.num_heads} and a width of {state.width:,} one pass "
-            f"takes {state.total / 1e9:,.2f} billion FLOPs, {state.quadratic:.2f} of them for scores and context. In "
-            f"numbers of {state.bytes} bytes the scores take {size_in_words(state.table)}, keys and values "
-            f"{size_in_words(state.cache)}, the parameters {size_in_words(state.parameters)}."
-            + (f" Measured peak: {measured}." if measured else "")
-        )
+        } | ({"measured peak": ", ".join(peaks)} if peaks else {})
 
 
 def squares(state):
@@ -138,7 +124,8 @@ def squares(state):
         side, words = scale * math.sqrt(size), f"{name}: {size_in_words(size)}"
         look = {"width": side, "height": side, "fill": colour, "stroke": "currentColor", "stroke_opacity": 0.5}
         drawn += [tag("rect", says=words, x=float(x), y=float(y), **look), text(x, y + side + 15, words, "start")]
-    return Drawing("".join(drawn), ROOM, SIDE + 50)
+    said = ", ".join(f"{name}: {size_in_words(size)}" for name, size in parts.items())
+    return Drawing("".join(drawn), ROOM, SIDE + 50, f"memory, {said}.")
 
 
 def scores_of(num_heads):

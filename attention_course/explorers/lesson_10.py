@@ -33,7 +33,7 @@ class CacheState(NamedTuple):
 class CacheExplorer(Explorer):
     """Let a text grow and see its KV cache; share KV heads, set a window, keep its first tokens, choose a dtype.
 
-    The model has LAYERS layers of HEADS query heads of width HEAD_DIM. Arrays: a CacheState. Errors: as in Explorer.
+    The model has LAYERS layers of HEADS query heads of width HEAD_DIM.
     """
 
     def make_controls(self):
@@ -69,9 +69,8 @@ class CacheExplorer(Explorer):
             f"{HEADS} KV heads, no window": [n * most for n in LENGTHS],
         }
         ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM)
-        names = {n: f"{n:,}" for n in LENGTHS}
         look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
-        drawn = costs(curves, {}, names, "the cache of all layers", state.num_tokens, **look)
+        drawn = costs(curves, {}, LENGTHS, "the cache of all layers", state.num_tokens, **look)
         return drawn._replace(width=438)  # half of the last name is to the right of its place
 
     def headline(self, state):
@@ -85,13 +84,8 @@ class CacheExplorer(Explorer):
         per_byte = flops_per_cached_byte(HEADS, state.num_kv_heads, state.bytes)
         return {
             "per token": f"{sizes} = {size_in_words(state.per_token)}",
-            "read for each new token": size_in_words(state.total),
             "FLOPs per byte that is read": f"{per_byte:g}",
         }
-
-    def in_words(self, state):
-        shared = f"{HEADS} query heads share {counted(state.num_kv_heads)}, {HEADS // state.num_kv_heads} for each."
-        return f"{shared} {self.headline(state)}. In all, {state.total / 1e9:.2f} GB."
 
 
 def counted(num_kv_heads):
@@ -115,7 +109,7 @@ def heads(num_kv_heads):
         parts.append(line(head * CELL + 5, top + CELL, middle - 1, top + 56, stroke=look["fill"]))
         if head % group == 0:
             parts.append(tag("rect", says=f"KV head {owner + 1}", x=float(middle - 6), y=top + 56, **look))
-    return Drawing("".join(parts), WIDTH, top + 90)
+    return Drawing("".join(parts), WIDTH, top + 90, f"{HEADS} query heads share {counted(num_kv_heads)}.")
 
 
 def text_so_far(state):

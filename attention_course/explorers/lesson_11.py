@@ -61,7 +61,7 @@ def stored():
 class LengthExplorer(Explorer):
     """Let a model that was trained on 32 characters read more, with scaled frequencies or a window.
 
-    All numbers are means over held-out text, without further training. Arrays: a LengthState. Errors: as in Explorer.
+    All numbers are means over held-out text, without further training.
     """
 
     def make_controls(self):
@@ -110,11 +110,6 @@ class LengthExplorer(Explorer):
             f"(equal weights: {max(keys - SEEN, 0) / keys:.0%})",
             f"pair {pair}": f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}",
         }
-
-    def in_words(self, state):
-        places = [place for place in (1, SEEN - 1, 63, len(state.scores) - 1) if place < len(state.scores)]
-        scores = ", ".join(f"{state.scores[place]:.2f} at distance {place}" for place in dict.fromkeys(places))
-        return f"{self.headline(state)}. The {scores_of(state)}: {scores}."
 
 
 def followed(pair):

@@ -32,7 +32,7 @@ class ModelsState(NamedTuple):
 class ModelsExplorer(Explorer):
     """Let a text grow, and see what each model's cache keeps per token; mark a model, or fade some kinds.
 
-    models: rows of `published_models`. Arrays: a ModelsState. Units: bytes. Errors: as in Explorer.
+    models: rows of `published_models`.
     """
 
     def __init__(self, models, **first):
@@ -71,7 +71,8 @@ class ModelsExplorer(Explorer):
     def picture(self, state):
         ticks, names = {1024 * n: f"{n:,} KiB" for n in TICKS}, {n: f"{n:,}" for n in LENGTHS[::2]}
         title, place = "what the layers keep, divided by num_tokens", (LEFT, RIGHT, TOP, BOTTOM)
-        chart = Chart(title, place, names, ticks, math.log, inset=(8, 8))
+        written = lambda count: f"{count / 1024:.3g} KiB"  # noqa: E731
+        chart = Chart(title, place, names, ticks, math.log, (8, 8), written)
         chart.parts.append(chart.upright(state.num_tokens))
         ends = {name: kept[-1] / LENGTHS[len(kept) - 1] for name, kept in state.kept.items()}
         above = 0  # where the name above is
@@ -85,6 +86,8 @@ class ModelsExplorer(Explorer):
             else:
                 drawn += text(chart.x(LENGTHS[len(kept) - 1]), end + 18, name, "start", **look)
             chart.parts.append(tag("g", drawn, opacity="1" if name in state.lit or name == state.model else "0.2"))
+        if faded := [name for name in state.kept if name not in state.lit | {state.model}]:
+            chart.words.append(f"faded: {', '.join(faded)}")
         chart.parts.append(text((LEFT + RIGHT) / 2, BOTTOM + 30, "num_tokens", **PALE))
         looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in KINDS}
         colours = dict(zip(looks, COLOURS, strict=True))
@@ -107,16 +110,9 @@ class ModelsExplorer(Explorer):
         return f"At {state.num_tokens:,} tokens {state.model} keeps {each} per token, {total} in all"
 
     def readouts(self, state):
-        shares = {layer: (size_of(count), per_token(count, state.num_tokens)) for layer, count in state.parts.items()}
-        said = {layer: f"{size}, {each} per token" for layer, (size, each) in shares.items()}
+        n, parts = state.num_tokens, state.parts.items()
+        said = {layer: f"{size_of(count)}, {per_token(count, n)} per token" for layer, count in parts}
         return said | {"source": self.models[state.model]["source"]}
-
-    def in_words(self, state):
-        at = LENGTHS.index(state.num_tokens)
-        there = {name: kept[at] / state.num_tokens / 1024 for name, kept in state.kept.items() if len(kept) > at}
-        said = ", ".join(f"{name} {each:.2f}" for name, each in there.items())
-        faded = [name for name in state.kept if name not in state.lit | {state.model}]
-        return f"{self.headline(state)}. In KiB per token: {said}." + f" Faded: {', '.join(faded)}." * bool(faded)
 
 
 def kinds_of(model):

@@ -1,5 +1,6 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
+import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -9,18 +10,17 @@ import torch
 
 from attention_helpers.language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
 
-from .atlas import atlas, room_for
-from .base import MESSAGE, Explorer, answer_quietly, slider, stops
+from .atlas import atlas, tile_for
+from .base import Explorer, answer_quietly, slider, stops
 from .hatching import hatching
 from .ink import HEADS
 from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
-from .svg_maps import axis, masked_key, names_beside, pixels
+from .svg_maps import axis, masked_key, names_beside, pixels, reads
 from .words import plural
 
-MOST, SHOWN, KEPT = 64, 5, 8  # tokens in a text; likely next tokens; cached forward passes
+MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
-KEPT_MAPS = 4000  # of cached forward passes together
 LILAC = "#9988FF"
 # A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
 TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
@@ -49,21 +49,18 @@ class ReadingState(NamedTuple):
     token: int
 
     row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
-    room = property(lambda self: room_for(*self.maps.shape[:2]))  # of the atlas
 
 
 class ReadingExplorer(Explorer):
     """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
 
     A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
-    up to MOST tokens. Layers, heads and tokens count from 0. Arrays: a ReadingState. Errors: as in Explorer.
+    up to MOST tokens. Layers, heads and tokens count from 0.
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
         self.model, self.first_text = model, text
-        self.room = room_for(len(model.blocks), model.config.num_heads)
-        passes = min(KEPT, KEPT_MAPS // (self.room.layers * self.room.heads))
-        self.look = lru_cache(max(2, passes))(self.forward)  # a state needs two: with and without the ablated heads
+        self.look = lru_cache(2)(self.forward)  # a state needs two passes: with and without the ablated heads
         token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
         maps = model.look(token_ids).maps[0]
         self.roles = {
@@ -88,8 +85,10 @@ class ReadingExplorer(Explorer):
 
     def make_view(self):
         """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
-        layers, tile = self.room.layers, self.room.tile
-        self.tiles = widgets.RadioButtons()  # _draw gives it its options
+        layers, heads = len(self.model.blocks), self.model.config.num_heads
+        tile, places = tile_for(layers, heads), itertools.product(range(heads), range(layers))
+        names = [(f"layer {layer}, head {head}", (layer, head)) for head, layer in places]
+        self.tiles = widgets.RadioButtons(options=names)
         self.tiles.add_class(own := f"attention-tiles-{layers}-{tile}")  # a page may have two models
         self.tiles.observe(self._clicked, names="value")
         answer_quietly(self.tiles)
@@ -99,11 +98,6 @@ class ReadingExplorer(Explorer):
         over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
         over.add_class("attention-over")
         return over
-
-    def tile_names(self, head):
-        """A name and a place for each tile that's shown together with a head's, row by row."""
-        rows, layers = self.room.shown(head), range(self.room.layers)
-        return [(f"layer {layer}, head {row}", (layer, row)) for row in rows for layer in layers]
 
     def _clicked(self, change):
         layer, head = change["new"]
@@ -120,26 +114,12 @@ class ReadingExplorer(Explorer):
         except ValueError:
             return 1
 
-    def reported(self, token_ids, ablate):
-        """The model's output; the message shows how far it is. The model keeps no hook of this explorer's."""
-
-        def report(layer):
-            self.message.value = MESSAGE.format(f"layer {layer} of {len(hooks)}")
-
-        blocks = enumerate(self.model.blocks, 1)
-        hooks = [block.register_forward_hook(lambda *_, layer=layer: report(layer)) for layer, block in blocks]
-        try:
-            return self.model.look(token_ids, ablate)
-        finally:
-            for hook in hooks:
-                hook.remove()
-
     def forward(self, text, ablate):
         """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; `look` is the same, cached."""
         token_ids = self.model.encode(text)
         if token_ids.shape[1] > MOST:
             raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
-        output = self.reported(token_ids, ablate)
+        output = self.model.look(token_ids, ablate)
         return token_ids[0], output.logits[0], output.maps[0]
 
     def compute(self, text, layer, head, token, ablate):
@@ -155,11 +135,7 @@ class ReadingExplorer(Explorer):
 
     def _draw(self, arrays):
         super()._draw(arrays)
-        self.tiles.unobserve(self._clicked, names="value")  # new options choose the first of them
-        if self.tiles.options != (names := tuple(self.tile_names(arrays.head))):
-            self.tiles.options = names
         self.tiles.value = arrays.layer, arrays.head
-        self.tiles.observe(self._clicked, names="value")
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
@@ -183,19 +159,6 @@ class ReadingExplorer(Explorer):
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
 
-    def readouts(self, state):
-        return {}  # the atlas must stay the last thing, for the radio buttons over it
-
-    def in_words(self, state):
-        first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
-        return (
-            f"{len(state.words)} tokens. In layer {state.layer}, head {state.head}, token {state.token}, "
-            f"{plain(state.words[state.token])}, reads {reads(state.row[None], state.words)[0]}. Next, with all heads: "
-            f"{shares_in_words(state.next_words, state.shares[0])}; with {len(state.ablate)} ablated: "
-            f"{shares_in_words(state.next_words, state.shares[1])}. {first.sum()} of {first.numel()} heads "
-            "give the first token more than half."
-        )
-
 
 VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 
@@ -210,17 +173,6 @@ def quoted(word):
     return f"“{plain(word.removeprefix(' ') or word)}”"
 
 
-def reads(rows, words):
-    """For each row of a map, a text: the three tokens with the largest weights, and those weights."""
-    shown, best = [plain(word) for word in words], rows.topk(min(3, len(words)))
-    told = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [", ".join(f"{shown[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
-
-
-def shares_in_words(words, shares):
-    return ", ".join(f"{plain(word)} {number(share)}" for word, share in zip(words, shares.tolist(), strict=True))
-
-
 def one_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
     weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
@@ -228,14 +180,15 @@ def one_map(state):
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
     hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
-    told, room = reads(state.maps[state.layer, state.head], state.words), {"x": LEFT, "width": MAP, "height": cell}
+    told, room = reads(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
     says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
     rows = [tag("rect", says=each, y=ABOVE + i * cell, fill="transparent", **room) for i, each in enumerate(says)]
     framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
     title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
     hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
     svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
-    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46)
+    said = f"In layer {state.layer}, head {state.head}, {says[state.token]}."
+    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46, said)
 
 
 def names(words, state, cell):

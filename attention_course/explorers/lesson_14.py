@@ -11,7 +11,7 @@ from attention_helpers.plots import SERIES
 from .base import Explorer, stops
 from .chart import Chart
 from .svg import Drawing, tag, text, title_of
-from .words import size_in_words
+from .words import listed, size_in_words
 
 SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
 HEADS, PROCESSES = (8, 16, 32, 64, 128), (1, 2, 4, 8)
@@ -49,8 +49,7 @@ def schedule(split, processes):
 class MachinesExplorer(Explorer):
     """Share one layer of attention among processes, and see what each of them holds, computes and sends.
 
-    Arrays: a MachinesState. Units: bytes, of numbers of 2 bytes; causal, without the scores, which a fast layer never
-    stores. Errors: as in Explorer.
+    Numbers have 2 bytes; attention is causal, without the scores, which a fast layer never stores.
     """
 
     def make_controls(self):
@@ -100,7 +99,8 @@ class MachinesExplorer(Explorer):
         if top > GPU:
             chart.parts.append(chart.across(GPU, stroke="currentColor", stroke_dasharray="4 3"))
             chart.parts.append(text(266, chart.y(GPU) + 4, "80 GB", "start"))
-        return chart.drawn(305, TALL + 108)
+        said = ", ".join(f"{name}: {size_in_words(round(size))}" for name, size in state.held.items())
+        return chart.drawn(305, TALL + 108)._replace(words=f"Each holds {said}.")
 
     def times(self, state):
         """A row for each process, and in it a frame for each step, filled for as long as it computes."""
@@ -116,7 +116,7 @@ class MachinesExplorer(Explorer):
                 x += unit * longest
         then = "Then all wait for the sum." if state.split == "heads" else "Between two steps, keys and values move on."
         parts.append(text(left, 58 + ROW * state.processes, then, "start") if state.processes > 1 else "")
-        return Drawing("".join(parts), 470, 70 + ROW * 8)
+        return Drawing("".join(parts), 470, 70 + ROW * 8, f"Shares of the time computing: {listed(state.busy)}.")
 
     def headline(self, state):
         much = f"holds {size_in_words(round(state.total))}"
@@ -134,12 +134,3 @@ class MachinesExplorer(Explorer):
             "sends": f"2 × {state.processes - 1}/{state.processes} × {size} × 2 bytes = {size_in_words(state.sent)}",
             "computes": f"{who} of the time{rest}",
         }
-
-    def in_words(self, state):
-        parts = ", ".join(f"{name} {size_in_words(round(size))}" for name, size in state.held.items())
-        busy = ", ".join(f"{share:.2f}" for share in state.busy)
-        return (
-            f"{state.num_tokens:,} tokens, {state.num_heads} heads and {state.num_kv_heads} KV heads. "
-            f"{SAID[state.split].format(state.processes)}: each holds {parts}, and sends {size_in_words(state.sent)}. "
-            f"Shares of the time for which they compute: {busy}."
-        )

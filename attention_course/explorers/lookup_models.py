@@ -4,7 +4,6 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import numpy as np
 import torch
 from torch.nn.utils import vector_to_parameters
@@ -79,22 +78,13 @@ def shown(model, example):
     return task.words(x[example]), model.embedded(x[[example]])[0]
 
 
-class Letters(NamedTuple):
-    """Each letter's query and key in each head, the mean over what else its token can hold."""
-
-    queries: torch.Tensor  # (num_heads, letters, head_dim)
-    keys: torch.Tensor  # (num_heads, letters, head_dim)
-
-
 @torch.no_grad()
 def letters_of(model):
-    """The Letters of a LookupModel for one question. A pair also holds a digit, and a question a blank."""
+    """Each letter's query and key in a LookupModel for one question, (num_heads, letters, head_dim) each.
+
+    A question also holds a blank, and a pair a digit, over which this is the mean.
+    """
     task, attention, cut, embed = model.task, model.attention, model.attention.split_heads, model.embed.weight
     pair, asked = embed[: 2 * task.letters].view(2, task.letters, WIDTH)
     digit, blank = embed[3 * task.letters : task.blank].mean(dim=0), embed[task.blank]
-    return Letters(*(cut(each[None])[0] for each in (attention.W_query(asked + blank), attention.W_key(pair + digit))))
-
-
-def switch():
-    tooltip = "Hand-made, or trained for the lookup task"
-    return widgets.ToggleButtons(options=["hand-made", "trained"], description="weights", tooltip=tooltip)
+    return cut(attention.W_query(asked + blank)[None])[0], cut(attention.W_key(pair + digit)[None])[0]

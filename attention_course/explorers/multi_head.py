@@ -2,19 +2,23 @@
 
 from typing import NamedTuple
 
+import ipywidgets as widgets
 import torch
 
-from attention_helpers.core import causal_mask
-from attention_helpers.dropout import Dropout
+from attention_helpers.core import attention_scores, attention_weights, causal_mask
+from attention_helpers.layers import MultiHeadAttention
+from attention_helpers.seeded import seeded
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer, dropout, seed, stops
 from .ink import weight_limit
-from .lookup_models import examples, right, switch
+from .lookup_models import dropping, examples, right, shown, stored
 from .plane import Plane, head_planes
 from .svg import LEFT, Drawing
 from .svg_maps import colour_bar, head_maps
-from .words import entropy_in_bits, joined, plural
+from .words import joined, plural
+
+CUTS = ["view, then transpose", "view alone"]  # how a wide table becomes heads
 
 
 class HeadsExplorer(Explorer):
@@ -31,7 +35,9 @@ class HeadsExplorer(Explorer):
             "example": "Made by hand, the second one swaps two digits of the first",
         }
         row = {name: stops(name, [first[name]], first[name], words) for name, words in tooltips.items()}
-        return row | {"dropout": dropout(), "seed": seed(0), "weights": switch()}
+        kinds = {"options": list(self.offered), "tooltip": "Hand-made, or trained for the lookup task"}
+        weights = widgets.ToggleButtons(description="weights", **kinds)
+        return row | {"dropout": dropout(), "seed": seed(0), "weights": weights}
 
     def choices(self, values):
         return self.offered[values["weights"]]
@@ -49,6 +55,18 @@ class HeadsExplorer(Explorer):
             said.append(f"{name} is {values[name]} for now: {wanted[name]} {why}.")
         return " ".join(said)
 
+    def compute(self, num_heads, d_out, example, dropout, seed, weights, cut=CUTS[0]):
+        if weights == "hand-made":
+            layer = made_by_hand(d_out, num_heads)
+            return state_of(layer, *two_lookups(swapped=example == 2), cut, dropout, seed)._replace(planes=[])
+        model = stored(2, d_out, num_heads)
+        state = state_of(model.attention, *shown(model, example - 1), cut, dropout, seed)
+        return of_model(state, model, dropout, seed, example - 1)
+
+    def headline(self, state):
+        reads = last_token_reads(state)
+        return reads if state.accuracy is None else f"{reads}; {shares_right(state)}"
+
 
 def two_lookups(swapped):
     """The tokens and embeddings of the sentence with two questions, or of the one with two digits swapped."""
@@ -62,31 +80,58 @@ def two_lookups(swapped):
 class HeadsState(NamedTuple):
     """What the heads of a layer do with one sentence; with dropout, after it."""
 
+    tokens: list
+    wide: dict  # queries, keys and values, (num_tokens, d_out) each, by name
+    owners: torch.Tensor  # (num_tokens, d_out): which head gets each entry of a wide table
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     dropped: torch.Tensor  # like weights: True for those that dropout removed
-    context: torch.Tensor  # (num_tokens, num_heads * head_dim), heads side by side
+    context: torch.Tensor  # (num_tokens, d_out), heads side by side
     parameters: int
-    tokens: list
     planes: list  # with trained weights, a Plane per head
     accuracy: torch.Tensor | None = None  # (2,), on each question, with trained weights
     answers: tuple | None = None  # the digits that a trained model answers, and the right ones
 
 
-def state_of(layer, steps, tokens, p, seed, model=None, example=0):
-    """The HeadsState of a layer's steps (of a batch of one) that were made with dropout p from this seed.
+def made_by_hand(d_out, num_heads):
+    """A layer with notebook 05's matrices: 3 wide, it asks for both letters at once; 6 wide, for each in its half."""
+    letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
+    query = first + second if d_out == 3 else torch.cat((first, second))
+    layer = seeded(MultiHeadAttention, 0, 12, d_out, 4, 0.0, num_heads)
+    for linear, matrix in (layer.W_query, query), (layer.W_key, 10 * letter), (layer.W_value, digit):
+        linear.weight.copy_(matrix.repeat(d_out // len(matrix), 1))
+    return layer
 
-    model: the trained LookupModel whose heads these are, or None; example: the number of its sentence.
-    """
-    keep = Dropout(p, torch.Generator().manual_seed(seed))(torch.ones_like(steps.weights))[0]  # as the layer drew it
-    parameters = sum(parameter.numel() for parameter in layer.parameters())
-    state = HeadsState(steps.weights[0] * keep, keep == 0, steps.context[0], parameters, tokens, [])
-    if model is None:
-        return state
-    rows, names = zip(steps.queries[0], steps.keys[0], state.weights, strict=True), [token[0] for token in tokens[:-1]]
-    planes = [Plane([*names, "?"], keys, queries[:0], queries[-1], row[-1].tolist()) for queries, keys, row in rows]
-    logits = model.output_layer(model.attention.out_proj(steps.context[:, -1])).view(2, -1)
+
+def split(layer, wide, cut):
+    """A wide table (num_tokens, d_out), cut into heads in a given way: (num_heads, num_tokens, head_dim)."""
+    if cut == CUTS[0]:
+        return layer.split_heads(wide[None])[0]
+    return wide.view(layer.num_heads, len(wide), layer.head_dim)
+
+
+def state_of(layer, tokens, x, cut, p, seed):
+    """The HeadsState of a layer for x (num_tokens, d_in), with dropout p drawn from this seed."""
+    n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
+    queries, keys, values = (split(layer, table, cut) for table in wide.values())
+    weights = attention_weights(attention_scores(queries, keys), causal_mask(n), scale=layer.head_dim**-0.5)
+    with dropping(layer, p, seed):
+        keep = layer.dropout(torch.ones_like(weights))
+    weights = weights * keep
+    owners = torch.empty(wide["keys"].shape, dtype=torch.long)
+    for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
+        owners.view(-1)[places] = head
+    rows = zip(queries, keys, weights[:, -1].tolist(), strict=True)
+    names = [*(token[0] for token in tokens[:-1]), "?"]
+    planes = [Plane(names, k, q[:0], q[-1], row) for q, k, row in rows]
+    context, parameters = (weights @ values).transpose(0, 1).reshape(n, -1), sum(p.numel() for p in layer.parameters())
+    return HeadsState(tokens, wide, owners, weights, keep == 0, context, parameters, planes)
+
+
+def of_model(state, model, p, seed, example):
+    """The state of a trained LookupModel's layer for one example, with accuracy and answers."""
+    logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, -1)
     answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
-    return state._replace(planes=planes, accuracy=right(model, p, seed).float().mean(dim=0), answers=answers)
+    return state._replace(accuracy=right(model, p, seed).float().mean(dim=0), answers=answers)
 
 
 def maps_and_planes(state, width, height):
@@ -125,25 +170,8 @@ def shares_right(state):
 
 
 def task(state):
-    """What trained weights were trained for and what they answer, as readouts; none with weights made by hand."""
+    """What a trained model answers, and what its heads find, as readouts; none with weights made by hand."""
     if state.accuracy is None:
         return {}
     said, wanted = (" and ".join(map(str, digits)) for digits in state.answers)
-    pairs = [token for letter in state.tokens[-1][:2] for token in state.tokens[:-1] if token.startswith(letter)]
-    asks = f"digits in {joined([f'“{pair}”' for pair in pairs])}, in this order"
-    masks = ", each with a mask of its own" if state.dropped.any() else ""
-    return {
-        "asked for": f"the {asks}: {wanted}" if said == wanted else f"the {asks}: {wanted}. Answered: {said}",
-        "500 new examples": f"{shares_right(state)}{masks}",
-    }
-
-
-def each_head(state):
-    """What the last token reads most in each head, for readers who can't see it."""
-    last, said = state.tokens[-1], []
-    entropies = entropy_in_bits(state.weights).mean(dim=-1).tolist()  # one per head
-    for head, (row, entropy) in enumerate(zip(state.weights[:, -1], entropies, strict=True), 1):
-        reads = f"{most_read(row, state.tokens)} ({row.max():.2f})"
-        unsure = "" if state.dropped.any() else f", mean entropy {entropy:.2f} bits"  # what dropout leaves has none
-        said.append(f"Head {head}: “{last}” reads {reads}{unsure}.")
-    return " ".join(said)
+    return {"answer": f"{said}, right" if said == wanted else f"{said}, but right is {wanted}"}

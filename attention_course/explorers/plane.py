@@ -33,25 +33,10 @@ def by_letter(letters, tokens, weights):
     return [row.get(letter) for letter in letters]
 
 
-def own_key_first(queries, keys):
-    """Whether each query (n, head_dim) has a higher score for its own key than for any other, (n,)."""
-    return attention_scores(queries, keys).argmax(dim=-1) == torch.arange(len(keys))
-
-
 def found(plane):
     """The letters whose queries score their own key highest."""
-    return [name for name, own in zip(plane.names, own_key_first(plane.queries, plane.keys), strict=True) if own]
-
-
-def angles(queries, keys):
-    """The angle between each query and its own key, in degrees, (n,)."""
-    return torch.cosine_similarity(queries.double(), keys.double()).clamp(-1, 1).acos().rad2deg()
-
-
-def apart(plane):
-    """How far each query's direction is from its key's, in words."""
-    each = zip(plane.names, angles(plane.queries, plane.keys).tolist(), strict=True)
-    return f"degrees from query to key: {', '.join(f'{name} {angle:.0f}' for name, angle in each)}"
+    best = attention_scores(plane.queries, plane.keys).argmax(dim=-1).tolist()  # by query, a key
+    return [name for n, name in enumerate(plane.names) if best[n] == n]
 
 
 def directions(keys):
@@ -110,7 +95,9 @@ def draw_plane(plane, head, side):
     row, most = (14, 9) if flat else (0, 2 - alone)  # how far marks are from the line, names in lines from them
     parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side)
     parts += [] if flat else [line(middle, 0, middle, side)]
-    named = plane.names if side >= TALKATIVE or not flat else ends_of(plane)
+    named = plane.names
+    if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
+        named = [plane.names[int(end)] for end in (plane.keys.argmin(), plane.keys.argmax())]
     end = middle + asked[0], middle - asked[1] - row
     if alone and not flat:
         names.taken += [(middle + x, middle - y, 7, 7) for x, y in keys]
@@ -136,11 +123,6 @@ def square(name, spot, weight, colour):
     place = {"x": spot[0] - 3.5, "y": spot[1] - 3.5, "width": 7, "height": 7}
     look = {"fill_opacity": f"{min(weight or 0, 1):.2f}", "stroke_opacity": 0.3 if weight is None else 1}
     return tag("rect", says=says, fill=colour, stroke=colour, **place, **look)
-
-
-def ends_of(plane):
-    """The names of the smallest and the largest key of a line."""
-    return [plane.names[int(place)] for place in (plane.keys.argmin(), plane.keys.argmax())]
 
 
 def outward(x, y, sign):

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from attention_helpers.plots import HEAD_COLOURS, SERIES, as_array, head_colour
 
+from .words import shares
+
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
 TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
@@ -28,11 +30,12 @@ HOLLOW = (False, True)  # its measured points
 
 
 class Drawing(NamedTuple):
-    """A piece of SVG and its size, starting at (0, 0)."""
+    """A piece of SVG and its size, starting at (0, 0), and what it shows, for readers who can't see it."""
 
     svg: str
     width: float
     height: float
+    words: str = ""
 
 
 def tag(kind, inside="", says="", **attributes):
@@ -81,7 +84,7 @@ def beside(first, *others, gap=14, down=False):
     for other in others:
         x, y = (0, first.height + gap) if down else (first.width + gap, 0)
         room = max(first.width, x + other.width), max(first.height, y + other.height)
-        first = Drawing(first.svg + moved(other.svg, x, y), *room)
+        first = Drawing(first.svg + moved(other.svg, x, y), *room, f"{first.words} {other.words}".strip())
     return first
 
 
@@ -177,7 +180,8 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
     for kind, colour in zip(table if len(table) > 1 else [], colours, strict=False):
         parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, kind, "start"))
         x += 24 + EM * SMALL * len(kind)
-    return Drawing("".join(parts), width, TOP + height + foot)
+    each = [f"{kind}: {shares(names, values)}" for kind, values in table.items()]
+    return Drawing("".join(parts), width, TOP + height + foot, f"{title}, {'; '.join(each)}.")
 
 
 def arcs(weights, names, source, title="", width=240, height=90, far=None):

@@ -6,14 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from attention_helpers.core import causal_mask
-from attention_helpers.plots import ABOVE, as_array, as_table, head_colour
+from attention_helpers.plots import ABOVE, as_array, as_table, head_colour, strongest
 
 from . import svg as draw
 from .hatching import hatching, outline
 from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, Ink, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, TOP, Drawing, moved, number, tag, text
+from .words import shares
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
@@ -122,7 +124,8 @@ def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None,
             parts.append(text(LEFT - 7, TOP + side + 10, "−: below 0", "end", **draw.PALE))
     places = [left + (j + 0.5) * grid.w for j in range(len(columns))]
     foot = axis(columns, places, TOP + side, grid.w, left + width, of.labels[1])
-    return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height)
+    said = strongest(values.round(3), rows, columns) if row is None else f"{rows[row]}: {shares(columns, values[row])}"
+    return Drawing("".join(parts) + foot.svg, left + width, TOP + side + foot.height, f"{title}, {said}.")
 
 
 def influence_map(influence, tokens, *, side, limit):
@@ -188,7 +191,21 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     if bar:
         parts.append(moved(bar.svg, last + GAP, 0))
         width += GAP + bar.width
-    return Drawing("".join(parts), width, height)
+    return Drawing("".join(parts), width, height, heads_read(maps, tokens, -1 if row is None else row))
+
+
+def reads(rows, names):
+    """For each row of weights, the three names with the largest ones, and these, in words."""
+    rows = torch.as_tensor(rows)
+    best = rows.round(decimals=3).argsort(dim=-1, descending=True, stable=True)[:, :3]  # no CPU's last bits decide
+    told = zip(best.tolist(), rows.gather(-1, best).tolist(), strict=True)
+    return [", ".join(f"{names[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
+
+
+def heads_read(maps, tokens, row=-1):
+    """What one token reads, by head, in words."""
+    each = [f"head {head}: {said}" for head, said in enumerate(reads(maps[:, row], tokens), 1)]
+    return f"{tokens[row]} reads, by {'; '.join(each)}."
 
 
 def head_at(x, y, head, name, size=12):
@@ -204,10 +221,10 @@ def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2):
     longer than one map.
     """
     maps = as_array(maps)
-    taken = np.zeros(maps.shape, bool) if taken is None else as_array(taken) != 0
     if len(tokens) > CELLS_UP_TO:
-        return [as_image(maps, limit, hidden, taken, corners, side / len(tokens))]
+        return [as_image(maps, limit, hidden, corners, side / len(tokens))]
     grid, heads = Grid(tokens, tokens, side, side, hidden), range(len(maps))
+    taken = [None] * len(maps) if taken is None else taken
     drawn = [grid.draw(maps[head], taken[head], decimals, limit, head_ink(head)) for head in heads]
     return [moved(each, *corner) for each, corner in zip(drawn, corners, strict=True)]
 
@@ -231,13 +248,13 @@ def frame(x, y, width, height, stroke):
     return tag("rect", x=x, y=y, width=width, height=height, stroke_width=stroke, **FRAME)
 
 
-def as_image(maps, limit, hidden, taken, corners, cell):
-    """All heads as one image, one pixel per cell; hidden cells are hatched, cells that dropout removed are empty."""
+def as_image(maps, limit, hidden, corners, cell):
+    """All heads as one image, one pixel per cell; hidden cells are hatched."""
     n = maps.shape[1]
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
     sheet = np.zeros([max(side) + n for side in zip(*places, strict=True)], np.uint8)
     blocks = HEADS.indices(maps, limit, np.arange(len(maps)).reshape(-1, 1, 1) % 8)
-    blocks[taken | (hidden != 0)] = 0
+    blocks[:, hidden != 0] = 0
     for block, (y, x) in zip(blocks, places, strict=True):
         sheet[y : y + n, x : x + n] = block
     hatched = hatching(hidden, cell, cell, edge=True)
@@ -288,4 +305,4 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
         place = {"x": left + start * each + 0.5, "width": entries * each - 1}
         bands += tag("rect", y=TOP - 6, height=5, fill=head_colour(head), **place)
         start += entries
-    return Drawing(table.svg + bands, table.width, table.height)
+    return table._replace(svg=table.svg + bands)

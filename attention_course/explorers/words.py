@@ -1,4 +1,4 @@
-"""Numbers in words, for readouts and for readers who can't see the picture."""
+"""Numbers in words."""
 
 import torch
 
@@ -26,7 +26,7 @@ def plural(word, count):
 
 def shares(tokens, weights):
     """ "Your: 0.24, journey: 0.10"."""
-    return ", ".join(f"{token}: {weight:.2f}" for token, weight in zip(tokens, weights.tolist(), strict=True))
+    return ", ".join(f"{token}: {weight + 1e-7:.2f}" for token, weight in zip(tokens, weights, strict=True))
 
 
 def size_in_words(count):

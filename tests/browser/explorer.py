@@ -25,28 +25,32 @@ LOOK = """(box, controls) => {
 HELD = """{
     'values': [
         c.label if hasattr(c, 'label') else format(c.value, getattr(c, 'readout_format', ''))
-        for c in explorer.controls.values()
+        for c in _live.controls.values()
     ],
-    'svg': explorer.svg,
-    'alt': explorer.alt,
-    'readout': explorer.readout,
-    'said': __import__('attention_course.explorers.base').explorers.base.plain(explorer.said),
-    'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', explorer.message.value)),
+    'svg': _live.svg,
+    'alt': _live.alt,
+    'readout': _live.readout,
+    'said': __import__('attention_course.explorers.base').explorers.base.plain(_live.said),
+    'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', _live.message.value)),
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
-DRAWN = "explorer._shown == explorer.values or explorer.message.value != ''"
+DRAWN = "_live._shown == _live.values or _live.message.value != ''"
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
 
 
+FOUND = "globals().update(_live=next(shown for _, shown in sorted(Out.items()) if hasattr(shown, 'controls')))"
+
+
 class LiveExplorer:
-    """The explorer that the notebook's variable of that name holds; `names` are those of its controls."""
+    """The first explorer that the notebook shows; `names` are those of its controls."""
 
     def __init__(self, page, kernel):
         self.page, self.kernel = page, kernel
-        self.names, self.kind = kernel.ask("list(explorer.controls)"), kernel.ask("type(explorer).__name__")
+        kernel.ask(FOUND)
+        self.names, self.kind = kernel.ask("list(_live.controls)"), kernel.ask("type(_live).__name__")
         self.box = page.locator(f".jp-OutputArea-output .{self.kind}").first
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
-        self.first = kernel.ask("explorer._first")
+        self.first = kernel.ask("_live._first")
 
     def look(self):
         return self.box.evaluate(LOOK, len(self.names))
@@ -58,7 +62,7 @@ class LiveExplorer:
         """
         deadline = time.monotonic() + seconds
         while True:
-            page, (values, drawn, kernel) = self.look(), self.kernel.ask(f"(explorer.values, {DRAWN}, {HELD})")
+            page, (values, drawn, kernel) = self.look(), self.kernel.ask(f"(_live.values, {DRAWN}, {HELD})")
             kernel |= {name: self.as_text(kernel[name]) for name in ("svg", "readout")}
             if until(values) and drawn and page | kernel == page:
                 return page
@@ -68,7 +72,7 @@ class LiveExplorer:
             self.page.wait_for_timeout(30)
 
     def values(self):
-        return self.kernel.ask("explorer.values")
+        return self.kernel.ask("_live.values")
 
     def control(self, number):
         """A control by its place in the grid; the Reset button's place is behind the last."""
@@ -78,7 +82,7 @@ class LiveExplorer:
 
     def enabled(self):
         """The places of the controls that aren't greyed out."""
-        greyed = self.kernel.ask("[control.disabled for control in explorer.controls.values()]")
+        greyed = self.kernel.ask("[control.disabled for control in _live.controls.values()]")
         return [number for number, out in enumerate(greyed) if not out]
 
     def sliders(self):

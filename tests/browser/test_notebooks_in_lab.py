@@ -11,7 +11,7 @@ from attention_course import explorers
 def test_every_explorer_stands_in_a_notebook():
     """So that the tests of a live explorer leave none out."""
     source = "\n".join(cell.source for path in course.PATHS for cell in course.code_cells(course.read(path)))
-    assert [name for name in explorers.__all__ if f" {name}(" not in source] == []
+    assert [name for name in explorers.__all__ if f"{name}(" not in source] == []
 
 
 def test_stored_pictures_are_shown_at_first(notebook):

@@ -121,14 +121,24 @@ def test_a_page_is_dark_where_the_reader_wants_it_and_fits_a_phone(visit):
     assert visit.width_on_phone <= PHONE["width"]
 
 
+def said_of(svg):
+    return html.unescape(re.search('aria-label="([^"]*)"', svg)[1])
+
+
+def picture_in_words(output):
+    return output.metadata[PNG]["alt"] if PNG in output.data else said_of(output.data[SVG])
+
+
 @in_turn(NOTEBOOKS)
 def test_a_notebooks_page_shows_its_formulas_figures_and_explorers(visit):
     notebook = read(ROOT / Path(visit.name).with_suffix(".ipynb"))
     outputs = [output for cell in code_cells(notebook) for output in cell.outputs if "data" in output]
-    figures = [output.metadata[PNG]["alt"] for output in outputs if PNG in output.data]
-    drawn = [output.data for output in outputs if SVG in output.data]
+    drawn = [output.data for output in outputs if ": run this cell" in output.data.get("text/plain", "")]
+    figures = [
+        picture_in_words(output) for output in outputs if {PNG, SVG} & {*output.data} and output.data not in drawn
+    ]
     plays = ["Playground" in data["text/plain"] for data in drawn]  # what it shows changes
-    names = [html.unescape(re.search('aria-label="([^"]*)"', data[SVG])[1]) for data in drawn]
+    names = [said_of(data[SVG]) for data in drawn]
     seen = visit.seen["drawings"]
     assert visit.seen["figures"] == figures
     assert visit.seen["broken"] == []

@@ -7,7 +7,7 @@ from attention_helpers.plots import as_array
 
 from ..chart import Chart
 from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, moved, tag, text
-from ..svg_maps import CELLS_UP_TO, frame, head_at, maps_at, masked_key, names_beside
+from ..svg_maps import CELLS_UP_TO, frame, head_at, heads_read, maps_at, masked_key, names_beside
 from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
@@ -28,7 +28,7 @@ def sentence(words):
     """A line of words; those between asterisks are bold."""
     bold = [{"font_weight": "bold"} if n % 2 else {} for n in range(words.count("*") + 1)]
     parts = [tag("tspan", html.escape(part), **look) for part, look in zip(words.split("*"), bold, strict=True)]
-    return Drawing(tag("text", "".join(parts), y=13, font_size=12), WHOLE, 18)
+    return Drawing(tag("text", "".join(parts), y=13, font_size=12), WHOLE, 18, words.replace("*", ""))
 
 
 def question_arcs(weights, tokens, asks, wanted):
@@ -53,12 +53,13 @@ def answer(asked, predicted, answers):
         parts.append(text(x, 66, said, size=48, font_weight="bold"))
         parts.append(text(start, 90, mark, "start", 16, fill=ink, font_weight="bold"))
         parts.append(text(start + 16, 89, words, "start"))
-    return Drawing("".join(parts), width, 100)
+    said = f"{asked} is answered with {' '.join(predicted)}; right is {' '.join(answers)}."
+    return Drawing("".join(parts), width, 100, said)
 
 
 def maps(weights, tokens, asks, hidden, limit):
     """One map per head (num_heads, num_tokens, num_tokens), the asked row framed; limit: the weight of full colour."""
-    weights, hidden, count, n = as_array(weights), as_array(hidden), len(weights), len(tokens)
+    hidden, count, n = as_array(hidden), len(weights), len(tokens)
     side, gap, small = min(SIDE, (MAPS - LEFT + GAP) / count - GAP), GAP, n <= CELLS_UP_TO
     if not small:  # gaps of four cells, because all maps are one image
         side = min(SIDE, n * (MAPS - LEFT) // (count * n + 4 * (count - 1)))
@@ -71,7 +72,7 @@ def maps(weights, tokens, asks, hidden, limit):
     for head, (x, y) in enumerate(corners):
         parts.append(head_at(x, y + 1, head, f"head {head + 1}", SMALL))
         parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
-    return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2)
+    return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2, heads_read(weights, tokens, asks))
 
 
 def chart(title, curves, written, until, high, learned=None):
@@ -80,7 +81,7 @@ def chart(title, curves, written, until, high, learned=None):
     written: how a value is written. learned: the step to mark, or None.
     """
     steps, ticks = {step: f"{step:g}" for step in (0, until / 2, until)}, {value: written(value) for value in (0, high)}
-    drawn, width = Chart(title, (38, 220, TOP, TOP + 66), steps, ticks), 230
+    drawn, width = Chart(title, (38, 220, TOP, TOP + 66), steps, ticks, written=written), 230
     x, y = 4, drawn.bottom + 32
     if learned is not None:
         drawn.parts.append(drawn.upright(learned, stroke="currentColor", stroke_opacity=0.4))

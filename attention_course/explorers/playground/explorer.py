@@ -1,6 +1,5 @@
 """The playground's controls, picture and words."""
 
-import math
 from typing import NamedTuple
 
 import ipywidgets as widgets
@@ -12,8 +11,7 @@ from attention_helpers.training.loop import held_interrupt
 
 from ..base import Explorer, answer_quietly, seed, stops
 from ..svg import below
-from ..words import shares
-from .charts import answer, maps, measured_curves, nats, percent, question_arcs, sentence
+from .charts import answer, maps, measured_curves, question_arcs, sentence
 from .headline import HEADS, SURE, WIDTHS, asked, explained, headline, lacks_a_head
 from .page import SHOWN, STYLE
 from .player import Player
@@ -51,7 +49,6 @@ class Playground(Explorer):
     time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
     on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
     playing another pauses it.
-    Arrays: a PlayState. Losses in nats. Errors: as in Explorer.
     """
 
     def __init__(self):
@@ -140,23 +137,6 @@ class Playground(Explorer):
 
     def headline(self, state):
         return headline(state, **state.values)
-
-    def readouts(self, state):
-        return {}  # the numbers are beside what they measure
-
-    def in_words(self, state):
-        now, most = state.measured[-1], [row.topk(2) for row in state.weights[:, state.asks]]
-        training = f"In training: {percent(now.right)}. " if math.isfinite(now.right) else ""
-        loss = f"{nats(now.held_loss)} nats" if math.isfinite(now.held_loss) else "not a number"
-        heads = [
-            f"head {head}: {shares([state.tokens[token] for token in tokens], weights)}"
-            for head, (weights, tokens) in enumerate(most, 1)
-        ]
-        return (
-            f"{' '.join(explained(state)).replace('*', '')} {training}Held-out loss {loss}. "
-            f"{asked(state)} is answered with {' '.join(state.predicted)}; right is {' '.join(state.answers)}. "
-            f"It reads, by {'; '.join(heads)}."
-        )
 
     @property
     def playing(self):

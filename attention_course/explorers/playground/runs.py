@@ -61,10 +61,9 @@ def model_of(task, d_out, num_heads, dropout, leaky, seed):
 class Run:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
-    take(steps) continues training. measured: a Measured for the start and for each take; honest: for the next
-    character, an Honest about every HONEST_EVERY steps. learned: the step from which on held-out
-    accuracies were at least LEARNED for STEADY steps, or None; it stays when one dips later. predicted: the answer to
-    the first held-out example, as token ids. The global generator is never used.
+    measured: a Measured for the start and for each take; honest: for the next character, an Honest about every
+    HONEST_EVERY steps. learned: the step from which on held-out accuracies were at least LEARNED for STEADY steps, or
+    None; it stays when one dips later. predicted: the answer to the first held-out example, as token ids.
     """
 
     def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
@@ -73,9 +72,6 @@ class Run:
         self.model = model_of(self.task, d_out, num_heads, dropout, mask == "leaky", seed)
         self.step, self.since, self.learned, self.measured, self.honest = 0, None, None, [], []
         self.measure([], [])
-
-    def __repr__(self):
-        return f"Run(step={self.step}, {self.measured[-1]})"
 
     @cached_property
     def training(self):
