@@ -18,7 +18,7 @@ from explorer_page import (
     tree_of,
     words_of,
 )
-from made import MEASURED, MODEL, MODELS, RUN
+from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
 from attention_course.explorers.lesson_13 import plain
@@ -113,9 +113,6 @@ def check_cost(e, num_tokens, num_heads, width, bytes):
     assert state.cache == 2 * n * width * bytes
     total = 2 * n * width * (3 * width + n + n + width)
     assert sum(state.operations.values()) == total
-    known = (num_heads, width, bytes) == (12, 768, 4)
-    assert state.measured == (MEASURED if known else {})
-    assert ("peak" in e.svg) == known
     assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, 2 * 2 * n * n * width / total)
 
 

@@ -57,10 +57,9 @@ def character_models():
 RUN = made_up_run()
 MODELS = character_models()
 MODEL = made_up_model()
-MEASURED = {"split": {512: 42_000_000, 1024: 160_000_000}, "fused": {512: 7_900_000}}
 FROM_NOTHING = "Cache Dropout KeyWidth Length Machines Mask QKV Scaling Split Wrapper"
 MADE_FROM = {f"{name}Explorer": () for name in FROM_NOTHING.split()} | {  # all others are made from a sentence alone
-    "CostExplorer": (MEASURED,),
+    "CostExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
     "ModelsExplorer": (published_models(),),

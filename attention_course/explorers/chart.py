@@ -1,8 +1,8 @@
-"""Charts with axes: curves, measured points, marks, and a key to them."""
+"""Charts with axes: curves, marks, and a key to them."""
 
 import math
 
-from .svg import AXIS, COLOURS, DASHES, EM, HOLLOW, PALE, SMALL, TOP, Drawing, line, moved, tag, text, title_of
+from .svg import AXIS, COLOURS, DASHES, EM, PALE, SMALL, TOP, Drawing, line, moved, tag, text, title_of
 
 HERE = {"stroke": "currentColor", "stroke_width": 2, "stroke_opacity": 0.5}  # of the line where the reader is
 
@@ -66,10 +66,9 @@ class Chart:
         return Drawing("".join(self.parts), width, height, f"{'; '.join(self.words)}.")
 
 
-def costs(curves, points, lengths, title, here, *, ends, written, width, height):
+def costs(curves, lengths, title, here, *, ends, written, width, height):
     """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each length, or None.
 
-    points: measured points by name, as {num_tokens: value}; those with a curve's name share its entry in the key.
     lengths: of num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written there.
     """
     low, high = map(math.log10, ends)
@@ -77,33 +76,23 @@ def costs(curves, points, lengths, title, here, *, ends, written, width, height)
     names = {n: f"{n:,}" for n in lengths}
     place = 46, width - 10, TOP + 4, TOP + height
     chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, (8, 8), written)
-    colours = dict(zip(dict.fromkeys([*curves, *points]), COLOURS, strict=False))
+    colours = dict(zip(curves, COLOURS, strict=False))
     for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
         shown = [pair for pair in zip(names, values, strict=True) if pair[1] is not None]
         chart.parts.append(chart.curve(shown, name, stroke_dasharray=dashes, stroke=colours[name]))
-    for (name, measured), hollow in zip(points.items(), HOLLOW, strict=False):
-        look = {"r": 4.5, "stroke": colours[name], "fill": "none" if hollow else colours[name]}
-        chart.words += [f"{name}, measured: {written(value)} at {count:,}" for count, value in measured.items()]
-        for count, value in measured.items():
-            spot = {"cx": chart.x(count), "cy": chart.y(value), "pointer_events": "all", **look}
-            chart.parts.append(tag("circle", says=f"{name}, measured: {written(value)}", **spot))
     chart.parts += [chart.upright(here), text((chart.left + chart.right) / 2, chart.bottom + 30, "num_tokens")]
-    chart.parts.append(key_of(curves, points, 4, chart.bottom + 46, width, colours))
+    chart.parts.append(key_of(curves, 4, chart.bottom + 46, width, colours))
     return chart.drawn(width, chart.bottom + 68)  # with room for two rows of names
 
 
-def key_of(curves, points, x, y, width, colours=None):
-    """The names of curves, each after a piece of its line, and of measured points, each after its mark.
+def key_of(curves, x, y, width, colours=None):
+    """The names of curves, each after a piece of its line.
 
     width: where they continue in another row; colours: by name, if they aren't the page's.
     """
     parts, start, ink = [], x, lambda name: {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
     dashed = zip(curves, DASHES, strict=False)
     marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **ink(name)) for name, dashes in dashed}
-    for name, hollow in zip(points, HOLLOW, strict=False):
-        label, look = name if name in curves else f"{name}, measured", ink(name)
-        fill = "none" if hollow else look["stroke"]
-        marks[label] = marks.get(label, "") + tag("circle", cx=9, cy=-4, r=4.5, fill=fill, **look)
     for name, mark in marks.items():
         if x + 23 + EM * SMALL * len(name) > width:
             x, y = start, y + 16

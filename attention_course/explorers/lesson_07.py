@@ -74,7 +74,7 @@ class LearningExplorer(Explorer):
         tall, bottom = min(STRIPS / num_heads - 20, 13 * num_tokens), TOP + 4 + CHART
         mark = lambda y, height: frame(LEFT + here * each, y, each, height, 2)  # noqa: E731
         parts = [self.accuracies(bottom), mark(bottom - CHART, CHART)]
-        parts.append(key_of(ANSWERS[: len(state.accuracy)], {}, 4, bottom + 20, SO_FAR))
+        parts.append(key_of(ANSWERS[: len(state.accuracy)], 4, bottom + 20, SO_FAR))
         bottom += 28
         for head in range(num_heads):
             y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)

@@ -1,4 +1,4 @@
-"""Notebook 09: what a layer costs, by formula and as measured."""
+"""Notebook 09: what a layer costs, by formula."""
 
 import math
 from typing import NamedTuple
@@ -13,8 +13,6 @@ from .words import plural, size_in_words
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
 WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-MEASURED = {"num_heads": 12, "width": 768, "bytes": 4}  # GPT-2 small, float32
-PEAKS = {"split": (3, 3), "fused": (0, 5)}  # the score matrices and the rows per token that a layer holds at its peak
 SIDE, ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
 KEYS_VALUES = "keys and values"
 
@@ -25,7 +23,7 @@ def divisors(number):
 
 
 class CostState(NamedTuple):
-    """What the picture shows: FLOPs by part and bytes, for one sentence; `measured` is empty for other sizes."""
+    """What the picture shows: FLOPs by part and bytes, for one sentence."""
 
     num_tokens: int
     num_heads: int
@@ -35,25 +33,16 @@ class CostState(NamedTuple):
     table: int  # the score matrices of all heads
     cache: int  # keys and values
     parameters: int
-    measured: dict  # bytes by number of tokens, by name
 
     quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
     total = property(lambda self: sum(self.operations.values()))
 
 
 class CostExplorer(Explorer):
-    """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go.
-
-    measured: for each name, bytes by number of tokens, as in {"split": {512: 42467328}}. They should come from layers
-    of the sizes MEASURED (width is d_in and d_out), and are only shown for these, with the formulas' curves.
-    """
-
-    def __init__(self, measured=None, **first):
-        self.measured = measured or {}
-        super().__init__(**first)
+    """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go."""
 
     def make_controls(self):
-        width, heads = MEASURED["width"], MEASURED["num_heads"]
+        width, heads = WIDTHS[0], 12  # of GPT-2 small
         return {
             "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
             "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
@@ -65,37 +54,29 @@ class CostExplorer(Explorer):
         return {"num_heads": divisors(values["width"])}
 
     def note(self, wanted, values):
-        said, heads = [], values["num_heads"]
-        if wanted["num_heads"] != heads:
-            said.append(f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead.")
-        if self.measured and not values.items() >= MEASURED.items():
-            known = "{num_heads} heads, width {width}".format(**MEASURED)
-            said.append(f"No measured points: they were taken with {known}, float32.")
-        return " ".join(said)
+        heads = values["num_heads"]
+        if wanted["num_heads"] == heads:
+            return ""
+        return f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead."
 
     def compute(self, num_tokens, num_heads, width, bytes):
         sizes = {"num_heads": num_heads, "width": width, "bytes": bytes}
         table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, width, 1, bytes)
-        held, measured = bytes * parameters(width, width), self.measured if sizes == MEASURED else {}
-        return CostState(num_tokens, **sizes, operations=flops(num_tokens, width, width), table=table, cache=cache,
-                         parameters=held, measured=measured)  # fmt: skip
+        operations, held = flops(num_tokens, width, width), bytes * parameters(width, width)
+        return CostState(num_tokens, **sizes, operations=operations, table=table, cache=cache, parameters=held)
 
     def picture(self, state):
         return [[squares(state), self.memory(state)]]
 
     def memory(self, state):
-        """The chart of bytes by length: scores, keys and values, and what was measured, with its formulas."""
-        kinds = {f"{name} layer's peak": (there, PEAKS.get(name)) for name, there in state.measured.items()}
+        """The chart of bytes by length: scores, and keys and values."""
         curves = {
             scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
             KEYS_VALUES: [cache_bytes(n, state.width, 1, state.bytes) for n in LENGTHS],
-            **{name: peaks(there, *parts, state) for name, (there, parts) in kinds.items() if parts and there},
         }
         ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
         look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
-        title = "memory by length" + ", points measured" * bool(kinds)
-        points = {name: there for name, (there, _) in kinds.items()}
-        return costs(curves, points, LENGTHS, title, state.num_tokens, **look)
+        return costs(curves, LENGTHS, "memory by length", state.num_tokens, **look)
 
     def headline(self, state):
         parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, KEYS_VALUES)]
@@ -103,14 +84,13 @@ class CostExplorer(Explorer):
         return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        n, each, there = f"{state.num_tokens:,}", state.bytes, state.measured.items()
-        peaks = [f"{name} {size_in_words(by[state.num_tokens])}" for name, by in there if state.num_tokens in by]
+        n, each = f"{state.num_tokens:,}", state.bytes
         return {
             "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
             "with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             KEYS_VALUES: f"2 × {n} × {state.width:,} × {each} bytes = {size_in_words(state.cache)}",
-        } | ({"measured peak": ", ".join(peaks)} if peaks else {})
+        }
 
 
 def squares(state):
@@ -135,9 +115,3 @@ def scores_of(num_heads):
 def rounded_size(count):
     """As on an axis: "1 MB"."""
     return size_in_words(round(count)).replace(".0 ", " ")
-
-
-def peaks(there, tables, rows, state):
-    """A layer's peak memory by formula, at the lengths between the measured ones."""
-    held = [tables * table_bytes(n, state.num_heads) + rows * n * state.width * state.bytes for n in LENGTHS]
-    return [each if min(there) <= n <= max(there) else None for n, each in zip(LENGTHS, held, strict=True)]

@@ -70,7 +70,7 @@ class CacheExplorer(Explorer):
         }
         ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM)
         look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
-        drawn = costs(curves, {}, LENGTHS, "the cache of all layers", state.num_tokens, **look)
+        drawn = costs(curves, LENGTHS, "the cache of all layers", state.num_tokens, **look)
         return drawn._replace(width=438)  # half of the last name is to the right of its place
 
     def headline(self, state):

@@ -91,7 +91,7 @@ class ModelsExplorer(Explorer):
         chart.parts.append(text((LEFT + RIGHT) / 2, BOTTOM + 30, "num_tokens", **PALE))
         looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in KINDS}
         colours = dict(zip(looks, COLOURS, strict=True))
-        chart.parts.append(key_of(looks, {}, 4, BOTTOM + 48, RIGHT + LABELS, colours))
+        chart.parts.append(key_of(looks, 4, BOTTOM + 48, RIGHT + LABELS, colours))
         return [[chart.drawn(RIGHT + LABELS, BOTTOM + 54)]]
 
     def line_of(self, name, chart, state):

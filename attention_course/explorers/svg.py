@@ -26,7 +26,6 @@ WRAPPED = "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 14px"
 LEAST = 0.75  # how far a drawing shrinks before its row wraps: letters of 11 px are never smaller than 8 px
 DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
 COLOURS = (*SERIES[:-1], "currentColor")  # black would vanish on a dark page
-HOLLOW = (False, True)  # its measured points
 
 
 class Drawing(NamedTuple):
