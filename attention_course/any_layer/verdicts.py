@@ -110,11 +110,8 @@ def headline(verdicts, name):
     turned = " with the tokens first" * ("tokens first" in kinds)
     no_mask = "{name} has no mask{turned}: {0.words}"
     says = [(kind, "{0.claim}: {0.cause}") for kind in kinds if kinds[kind].sign == "✗"]
-    says += [
-        ("unjudged", "{name} {0.words}"),
-        ("no mask, by its name", no_mask),
-        ("course", "{name} {0.cause}{turned}"),
-    ]
+    says += [("unjudged", "{name} {0.words}"), ("no mask, by its name", no_mask)]
+    says += [("course", "{name} {0.cause}{turned}")]
     says += [(each, "No fault found, but {0.cause}") for each in kinds if kinds[each].sign == "?" and each != "no map"]
     says += [("no mask", no_mask), ("window", "{0.claim}: {0.words}")]
     for kind, words in says:

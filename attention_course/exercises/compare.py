@@ -81,11 +81,13 @@ def tensor_difference(expected, got, tolerance, name):
         return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
     lost = got.isnan() & ~expected.isnan()
     if lost.any():
-        return sentence(f"{name} is NaN at {place(lost)}, where ours is {in_digits(expected[lost][0].item(), 4)}.")
+        return sentence(
+            f"{name} is NaN at {lost.nonzero()[0].tolist()}, where ours is {in_digits(expected[lost][0].item(), 4)}."
+        )
     far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
     if not far.any():
         return ""
-    many = f"{int(far.sum())} of {far.numel()} entries of {name} differ. At {place(far)}, yours is"
+    many = f"{int(far.sum())} of {far.numel()} entries of {name} differ. At {far.nonzero()[0].tolist()}, yours is"
     return yours_and_ours(many if far.dim() else f"{name} is", got[far][0].item(), expected[far][0].item())
 
 
@@ -131,8 +133,3 @@ def kind(thing):
     name = f"numpy.{name}" if library == "numpy" else name
     size = f" of {len(thing)}" if isinstance(thing, (tuple, list)) else ""
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{size}"
-
-
-def place(where):
-    """The indices of the first True."""
-    return where.nonzero()[0].tolist()

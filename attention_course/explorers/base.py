@@ -173,10 +173,6 @@ class Explorer(widgets.VBox):
     def readouts(self, arrays):
         return {}
 
-    def in_words(self, arrays):
-        """What the picture shows, for readers who can't see it, if that isn't what its drawings say."""
-        return ""
-
     def unused(self, values):
         """The names of controls that do nothing in a state; they are greyed out."""
         return set()
@@ -264,7 +260,7 @@ class Explorer(widgets.VBox):
         """Update picture and words, but not the controls, which the learner may be moving."""
         self.said, rows, readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
         words = [part.words for row in rows for part in row if part.words]
-        alt = self.in_words(arrays) or " ".join([f"{plain(self.said).rstrip('.')}.", *words])
+        alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
         self.svg = live(rows, alt)
         self.arrays, self.alt, self._rows, self.readout = arrays, alt, rows, readout
         # one widget message: headline, picture and numbers change together, and sooner than with several

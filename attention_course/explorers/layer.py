@@ -5,7 +5,6 @@ import html
 
 import ipywidgets as widgets
 
-from attention_helpers import plots
 from attention_helpers.seeded import seeded
 
 from ..any_layer.calling import Unsuited, learners_code
@@ -102,18 +101,9 @@ class LayerExplorer(SentenceExplorer):
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
-        maps = marked(f"{maps_in_words(state)}{more}")
+        maps = marked(f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}{more}")
         trace = html.escape(state.operations)
         return {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
-
-    def in_words(self, state):
-        said = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, *_ in state.verdicts.values())
-        weights = [plots.strongest(shown, self.tokens, self.tokens) for shown in state.shown[:MOST_MAPS]]
-        maps = " ".join(f"Map {n}, largest weights: {each}." for n, each in enumerate(weights, 1))
-        moves = zip(self.tokens, state.influence[:, -1].tolist(), strict=True)
-        perturbed = ", ".join(f"{token} {move:.2f}" for token, move in moves)
-        moved = "" if state.unmeasured else f" Perturbing {self.tokens[-1]} moves the rows by {perturbed}."
-        return f"{self.headline(state)}. {said} {maps_in_words(state)}. {maps}{moved}"
 
     def _begin(self):
         """Show the first state; if the class fails, its line."""
@@ -127,7 +117,3 @@ class LayerExplorer(SentenceExplorer):
             self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
             fix = "" if isinstance(error, Unsuited) else ". Fix it, and run the cell again"
             self._refuse(ValueError(f"{str(error).rstrip('.')}{fix}"))
-
-
-def maps_in_words(state):
-    return f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}"

@@ -29,7 +29,8 @@ def verdict_list(verdicts):
         parts.append(line(0, y, WIDTH, y, stroke="currentColor", stroke_opacity=0.15))
         parts.append(tag("g", inside, says=said.replace("`", "")))
         y += PITCH * len(lines) + 3
-    return Drawing("".join(parts), WIDTH, LINES * PITCH + 26)
+    words = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, *_ in verdicts.values())
+    return Drawing("".join(parts), WIDTH, LINES * PITCH + 26, words)
 
 
 def in_lines(lines, bold, x, y):
@@ -55,15 +56,16 @@ def influence(state, tokens):
     title = text(LEFT, TOP - 12, "influence", "start", 13, font_weight="bold")
     if state.unmeasured:
         why = ["not measured, because", state.unmeasured]
-        return table._replace(svg=title + in_lines(why, 0, LEFT, TOP + ASIDE / 2))
-    return table._replace(svg=table.svg + title + text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE))
+        return table._replace(svg=title + in_lines(why, 0, LEFT, TOP + ASIDE / 2), words="")
+    future = text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE)
+    return table._replace(svg=table.svg + title + future, words=f"influence{table.words}")
 
 
 def result(state, tokens):
     """What the layer returned."""
     drawn = strip(state.result.nan_to_num(), tokens, None, "result", ASIDE, RESULT)
     if state.result.isnan().any():
-        drawn = drawn._replace(svg=text(LEFT, TOP + RESULT / 2, "not drawn: a row is NaN", "start"))
+        drawn = drawn._replace(svg=text(LEFT, TOP + RESULT / 2, "not drawn: a row is NaN", "start"), words="")
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take
 
 
