@@ -27,7 +27,6 @@ from attention_helpers import (
     show_source,
 )
 from attention_helpers.modern.layers import ModernAttention
-from attention_helpers.modern.parts import repeat_kv
 from attention_helpers.modern.positions import rope_frequencies, rotate
 from attention_helpers.parallel.count import bytes_held
 from attention_helpers.training import rotary
@@ -117,7 +116,6 @@ PARTS = [
     (lambda: rotate(X, ROWS, ones(2)), ValueError, "frequencies", "got 2", "at most head_dim / 2 = 1.5"),
     (lambda: rotate(X, ROWS.float(), TURNS), TypeError, "positions", "got torch.float32", "whole numbers"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
-    (lambda: repeat_kv(SCORES, 5), ValueError, "num_kv_heads", "got num_kv_heads=2", "divide num_heads"),
 ]
 MODERN = ModernAttention(3, 8, 4, 2, window=3)
 LAYERS = [

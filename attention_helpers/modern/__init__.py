@@ -1,1 +1,1 @@
-"""What today's models change: positions, shared KV heads, windows, sinks, layers (notebooks 10 to 12)."""
+"""What today's models change: positions, shared KV heads, windows, latents and states (notebooks 10 to 12)."""

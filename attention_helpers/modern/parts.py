@@ -5,22 +5,7 @@ Every mask is boolean and True hides, as in `core`, so you can combine masks wit
 
 import torch
 
-from ..checks import check_size, check_tensor
-
-
-def repeat_kv(x, num_heads):
-    """Repeat each KV head for its group of query heads (GQA; with a single KV head, MQA).
-
-    x: keys or values, (..., num_kv_heads, num_tokens, head_dim). Returns (..., num_heads,
-    num_tokens, head_dim): query head h reads KV head h // (num_heads / num_kv_heads).
-    Errors: TypeError if x isn't a floating-point tensor or num_heads isn't a whole number;
-    ValueError for a rank below 3, or if num_kv_heads doesn't divide num_heads.
-    Source: Ainslie et al. 2023, "GQA" (arXiv 2305.13245), section 2.2; MQA: Shazeer 2019
-    (arXiv 1911.02150).
-    """
-    check_tensor("x", x, range(3, 65), "(..., num_kv_heads, num_tokens, head_dim)")
-    group = check_groups(check_size("num_heads", num_heads), x.shape[-3])
-    return x.repeat_interleave(group, dim=-3)
+from ..checks import check_size
 
 
 def window_mask(num_tokens, window, past=0, device=None):

@@ -56,7 +56,7 @@ class Characters:
 
 
 class LeakyMultiHeadAttention(MultiHeadAttention):
-    """MultiHeadAttention with the result of masked_fill thrown away, so every token reads the future."""
+    """MultiHeadAttention whose mask hides nothing, as if the result of masked_fill were thrown away."""
 
     def steps(self, x):
         self.mask.fill_(False)
