@@ -37,6 +37,9 @@ class SplitExplorer(HeadsExplorer):
         d_out = nearest(offered["d_out"], values["d_out"])
         return offered | {"num_heads": [heads for heads in offered["num_heads"] if d_out % heads == 0]}
 
+    def unused(self, values):
+        return super().unused(values) | ({"cut"} if values["num_heads"] == 1 else set())
+
     def picture(self, state):
         tokens, num_heads, d_out = state.tokens, len(state.weights), state.context.shape[1]
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]

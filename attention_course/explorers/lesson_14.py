@@ -65,6 +65,9 @@ class MachinesExplorer(Explorer):
     def choices(self, values):
         return {"num_kv_heads": [n for n in KV_HEADS if n <= values["num_heads"]]}
 
+    def unused(self, values):
+        return {"split"} if values["processes"] == 1 else set()
+
     def note(self, wanted, values):
         copies = values["processes"] // values["num_kv_heads"]
         if values["split"] == "heads" and copies > 1:

@@ -59,7 +59,7 @@ def try_and_be_told(lab):
     cell = cell_with(lab, "practice.contexts_at_once.check(all_contexts)")
     said = said_in(cell)
     run(lab, cell, ANSWER.format(dim="-1) @ inputs + len(inputs"))  # a mistake that's in no list
-    said.filter(has_text="inputs of shape (6, 3)").wait_for()
+    said.filter(has_text=f"{EXERCISE.name}.inputs()").wait_for()
     run(lab, cell, ANSWER.format(dim=0))
     said.filter(has_text=EXERCISE.known_mistakes[0].reply).wait_for()  # averages by columns
     folds = said.locator("details")
