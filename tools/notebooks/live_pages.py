@@ -52,7 +52,7 @@ GRIDS = {
     "KeyWidthExplorer": {"d_out": EVERY, "step": EVERY, "asked": [0, 1]},
     "WrapperExplorer": {"num_heads": EVERY, "d_out": EVERY, "dropout": [0.0, 0.2], "example": [1, 2]},
     "SplitExplorer": {"layer": SPLITS, "dropout": [0.0, 0.5], "cut": EVERY},
-    "LearningExplorer": {"example": [1, 2], "step": slice(None, None, 2)},
+    "LearningExplorer": {"example": [1, 2], "step": EVERY},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
     "LayerExplorer": {"d_out": [2, 4, 8], "dropout": [0.0, 0.5]},  # those that the class in the cell has
