@@ -78,7 +78,7 @@ class Crew:
             self._ending()
 
     def _start(self):
-        context, meeting = get_context("spawn"), Path(tempfile.gettempdir(), f"attention-crew-{uuid4().hex}")
+        context, meeting = get_context("spawn"), Path(tempfile.gettempdir(), f"attention-crew-{uuid4().hex}", "meeting")
         self.workers, self.links = [], []
         self._ending = weakref.finalize(self, end, self.workers, self.links, meeting)  # at exit too
         for rank in range(self.processes):

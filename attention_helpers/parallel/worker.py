@@ -2,21 +2,23 @@
 
 import os
 import pickle
+import shutil
 import signal
 import socket
 import threading
 import traceback
-from contextlib import suppress
 from multiprocessing import connection, parent_process
 
 import cloudpickle
+
+MAKING = threading.Lock()  # of the folder in which the processes meet
 
 
 def serve(rank, processes, meeting, link):
     """Meet the others, then run jobs until somebody ends the process.
 
-    meeting: the path of the file by which the processes find each other. link: where jobs come from, pickled functions
-    with their arguments, and where answers go.
+    meeting: the path of the file by which the processes find each other, in a folder of its own. link: where jobs come
+    from, pickled functions with their arguments, and where answers go.
     """
     stay_apart()
     threading.Thread(target=end_with_parent, args=(meeting,), daemon=True).start()
@@ -39,14 +41,20 @@ def stay_apart():
 def end_with_parent(meeting):
     """Wait until the process that started this one is gone, for whatever reason, and end too."""
     connection.wait([parent_process().sentinel])
+    MAKING.acquire()  # for good: nothing is made after what follows
     remove(meeting)
     os._exit(1)
 
 
 def remove(meeting):
-    """Remove the file if it's there, and nobody has it open, which Windows would mind."""
-    with suppress(OSError):
-        meeting.unlink()
+    """Remove the file and its folder, so that no process that's about to open it makes it again.
+
+    If one does so before the folder is gone, we try again. Windows minds if somebody has the file open.
+    """
+    for _ in range(100):
+        shutil.rmtree(meeting.parent, ignore_errors=True)
+        if not meeting.parent.exists():
+            break
 
 
 def meet(rank, processes, meeting):
@@ -60,6 +68,8 @@ def meet(rank, processes, meeting):
     from torch import distributed
 
     torch.set_num_threads(1)
+    with MAKING:
+        meeting.parent.mkdir(exist_ok=True)
     distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=processes)
 
 
