@@ -16,7 +16,7 @@ from attention_helpers import (
 )
 
 settings.register_profile("fast", max_examples=6, deadline=None, derandomize=True, database=None)
-settings.register_profile("thorough", max_examples=40, deadline=None, database=None, print_blob=True)
+settings.register_profile("thorough", max_examples=200, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("PROPERTY_PROFILE", "fast"))
 
 

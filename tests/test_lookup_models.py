@@ -58,17 +58,18 @@ def trained(questions, d_out, num_heads, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize(("d_out", "least", "most"), [(1, 0, 0.35), (2, 0.99, 1)])
 def test_a_key_must_be_two_wide_to_find_ten_letters(d_out, least, most):
-    assert all(least <= trained(1, d_out, 1, seed) <= most for seed in range(4))
+    assert all(least <= trained(1, d_out, 1, seed) <= most for seed in range(10))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("d_out", "num_heads"), [(2, 1), (32, 1), (2, 2), (8, 8)])
 def test_one_head_fails_at_two_questions_whatever_its_width_and_so_do_heads_of_width_one(d_out, num_heads):
-    assert all(trained(2, d_out, num_heads, seed) <= 0.6 for seed in range(4))
+    assert all(trained(2, d_out, num_heads, seed) <= 0.6 for seed in range(10))
 
 
 @pytest.mark.slow
 def test_two_heads_learn_two_questions_from_every_seed_if_they_are_four_wide_and_from_most_if_two():
-    assert all(trained(2, 8, 2, seed) >= 0.99 for seed in range(4))
-    learned = [trained(2, 4, 2, seed) >= 0.99 for seed in range(10)]
-    assert sum(learned) >= 8
+    assert all(trained(2, 8, 2, seed) >= 0.99 for seed in range(10))
+    learned = [trained(2, 4, 2, seed) >= 0.99 for seed in range(40)]
+    assert sum(learned[:10]) >= 8
+    assert 20 <= sum(learned) <= 32

@@ -1,4 +1,4 @@
-"""Claims about all runs, in the playground's headline and the notebooks, hold for four seeds out of four."""
+"""Claims about all runs, in the playground's headline and the notebooks, hold for ten seeds out of ten."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ from attention_course.explorers.playground.headline import (
 )
 from attention_course.explorers.playground.runs import QUESTIONS, Run
 
-SEEDS, EVERY = range(4), 10
+SEEDS, EVERY = range(10), 10
 DROPOUTS = (0.0, 0.2, 0.5, 0.8)
 LEARNED = [
     (task, heads, *sizes)

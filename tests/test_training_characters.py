@@ -109,7 +109,7 @@ class Unshifted(Characters):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 4, 8])
+@pytest.mark.parametrize("seed", range(10))
 def test_a_small_leak_looks_a_little_better_and_unshifted_targets_look_honest(seed, task):
     """In both, notebook 08's tests say what it says that they say."""
     losses = {}

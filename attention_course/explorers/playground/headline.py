@@ -1,7 +1,7 @@
 """The playground's words: a headline on what was measured and what would fix it, and the task in one example.
 
 Claims about a single run come from its numbers. Claims about all runs with some settings (they can't learn, or others
-can) are checked by a slow test with four seeds each: see `cannot` and `fixes`.
+can) are checked by a slow test with ten seeds each: see `cannot` and `fixes`.
 """
 
 import math
