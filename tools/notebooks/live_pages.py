@@ -3,7 +3,6 @@
 import base64
 import io
 import itertools
-import json
 import re
 from functools import cache
 
@@ -152,22 +151,24 @@ class Live:
         listed = kind in LISTS and len(labels) <= LISTED
         return {"name": control.description if control else name, "list": listed, "values": labels}
 
-    def packed(self):
-        """All states for the page's scripts, as trees."""
-        states, fails = trees.Trees(), []
-        for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
-            states.add(f'<div class="live-view">{self.page(place)}</div>')
+    def states(self):
+        """All states for the page's scripts, as trees; the first one's HTML; and the controls that the site lacks."""
+        made, fails, first = trees.Trees(), [], None
+        for n, place in enumerate(itertools.product(*(range(len(offered)) for offered in self.grid.values()))):
+            view = f'<div class="live-view">{self.page(place)}</div>'
+            made.add(view)
+            if [*place] == self.start:
+                first = view
             if self.trains and self.explorer.buttons["Add a head"].layout.visibility is None:
-                fails.append(len(states.roots) - 1)
+                fails.append(n)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
         controls = [self.described(name) for name in self.grid]
-        found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains, "rest": rest}
-        return found | states.packed()
+        found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains}
+        return found | made.packed(), first, rest
 
 
 @cache  # the playground is on two pages
-def packed(codes, kind):
-    """An explorer's states as JSON in a script; codes: a tuple."""
-    found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))
-    return found.replace("</", r"<\/")  # it would end the script
+def states_of(codes, kind):
+    """What Live.states returns; codes: a tuple."""
+    return Live(codes, kind).states()
