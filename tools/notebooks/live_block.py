@@ -11,8 +11,8 @@ def control(each, index):
     """A control as native HTML, at one of its values."""
     name, values = html.escape(each["name"]), [html.escape(value) for value in each["values"]]
     if each["list"]:
-        chosen = ["" if n != index else " selected" for n in range(len(values))]
-        options = [f'<option value="{n}"{chosen[n]}>{value}</option>' for n, value in enumerate(values)]
+        chosen = {index: " selected"}
+        options = [f'<option value="{n}"{chosen.get(n, "")}>{value}</option>' for n, value in enumerate(values)]
         return f'<label>{name} <select autocomplete="off">{"".join(options)}</select></label>'
     room = f'min="0" max="{len(values) - 1}" value="{index}" aria-valuetext="{values[index]}"'
     return f'<label>{name} <input type="range" autocomplete="off" {room}><output>{values[index]}</output></label>'

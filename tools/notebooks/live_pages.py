@@ -67,9 +67,7 @@ def values_of(control):
     """A control's values, by the names that a page shows."""
     if hasattr(control, "_options_full"):
         return {str(label): value for label, value in control._options_full}
-    if isinstance(control.value, bool):
-        return {"no": False, "yes": True}
-    return {}
+    return {"no": False, "yes": True} if isinstance(control.value, bool) else {}
 
 
 def settings(name, values, controls):
@@ -147,8 +145,7 @@ class Live:
     def described(self, name):
         """One of the site's controls: its name and its values' labels, and whether a list offers them."""
         control, labels = self.controls.get(name), [*self.grid[name]]
-        kind = type(control).__name__ if control else "Dropdown"
-        listed = kind in LISTS and len(labels) <= LISTED
+        listed = len(labels) <= LISTED and (control is None or type(control).__name__ in LISTS)
         return {"name": control.description if control else name, "list": listed, "values": labels}
 
     def states(self):
