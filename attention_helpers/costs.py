@@ -1,10 +1,10 @@
-"""What attention costs in time and memory, by formula and by measurement."""
+"""What attention costs in time and memory, by formula and by measurement (notebooks 06, 09 and 10)."""
 
 import os
 import time
 from functools import lru_cache, partial
 
-from ..checks import check_flag, check_size
+from .checks import check_flag, check_size
 
 
 def check_sizes(**sizes):
