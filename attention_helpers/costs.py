@@ -105,7 +105,7 @@ def quiet_profiler():
 def timed(functions, runs=7, warm=1):
     """Seconds per call: a list of `runs` timings for each function, taken in turns so that conditions are equal.
 
-    functions: by name, called without arguments. Errors: TypeError or ValueError for runs below 1.
+    functions: by name, called without arguments. Errors: TypeError or ValueError for runs below 1 or warm below 0.
     """
     seconds = {name: [] for name in functions}
     for run in range(check_size("runs", runs) + check_size("warm", warm, minimum=0)):
