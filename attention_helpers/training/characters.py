@@ -118,13 +118,6 @@ def prefix_losses(model, x, targets):
 
 
 @torch.no_grad()
-def held_out_loss(model, task):
-    """The usual validation loss, in nats: the mean over all positions of the held-out windows at once."""
-    x, targets = task.unseen()
-    return task.loss(model.eval()(x), targets).item()
-
-
-@torch.no_grad()
 def generate_text(model, task, start, length, generator):
     """Continue the text `start` by `length` characters, each drawn from the model's softmax. Returns the new ones.
 
