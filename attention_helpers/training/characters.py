@@ -95,10 +95,10 @@ class CharacterModel(nn.Module):
         return self.attention.steps(self.embedded(x)).weights
 
 
-def stored_models(path=FILE):
+def stored_models():
     """The masked and the leaky model of notebook 08, trained, by name, and the task. Source: data/README.md."""
     task, models = Characters(load_text()), {}
-    with np.load(path) as sets:
+    with np.load(FILE) as sets:
         for name in NAMES:
             models[name] = model = seeded(CharacterModel, 0, task, leaky=name == "leaky")
             parts = {part: torch.from_numpy(sets[f"{name}: {part}"]).float() for part in model.state_dict()}
