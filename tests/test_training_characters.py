@@ -41,7 +41,6 @@ def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_
     assert [written(task, row) for row in targets] == ["hi", "jk"]
 
 
-@torch.no_grad()
 def held_out_loss(model, task):
     """The usual validation loss, over all positions at once."""
     x, targets = task.unseen()
