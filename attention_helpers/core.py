@@ -26,6 +26,7 @@ def attention_scores(queries, keys):
 def causal_mask(num_tokens, device=None):
     """Boolean mask of the future: True, meaning "hide", where the key comes after the query.
 
+    For queries that follow tokens in a cache, or see only some tokens back, use `modern.parts.window_mask`.
     num_tokens: at least 1. Returns (num_tokens, num_tokens), on `device`.
     Errors: TypeError if num_tokens isn't a whole number, ValueError if it's below 1.
     Source: Vaswani et al. 2017, section 3.2.3 (leftward information flow is prevented).

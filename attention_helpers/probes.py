@@ -283,7 +283,7 @@ def max_difference(a, b):
 
     a, b: any shape, the same for both. Units: theirs. NaN if either holds NaN, so that no comparison with a bound
     passes by accident.
-    Errors: TypeError for anything but plain tensors, ValueError for shapes that differ or a tensor without numbers.
+    Errors: TypeError for anything but plain tensors, ValueError for shapes that differ or a tensor on the device meta.
     """
     for name, value in (("a", a), ("b", b)):
         check_plain(name, value)

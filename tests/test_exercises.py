@@ -6,7 +6,6 @@ import textwrap
 import time
 import timeit
 from functools import cache
-from itertools import chain
 
 import pytest
 import torch
@@ -77,7 +76,7 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
         turns = place_exercises.turns_in(cells)
         assert names[: len(turns)] == turns
         held = [(c.cell_type, c.source) for c in cells if c.id.startswith("exercise")]
-        assert held == [*chain(*place_exercises.lesson_cells(number, turns))]
+        assert held == list(place_exercises.lesson_cells(number, turns))
         held = [(c.cell_type, c.source) for c in cells if c.id.startswith("turn-")]
         assert held == [cell[1:] for name in turns for cell in place_exercises.turn_cells(number, name)]
         cells = read(FOLDER / "solutions" / f"{number}_solutions.ipynb").cells

@@ -7,10 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import (
-    mean_contexts,
-    weight_at,
-)
+from attention_helpers.language_model.head_roles import mean_contexts, weight_at
 from attention_helpers.language_model.model import choose, generate, load_model
 from tools.reference.random_models import CONTROL, config_of, drawn_tensors, write_gguf
 

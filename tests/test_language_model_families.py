@@ -26,6 +26,8 @@ def test_logits_and_greedy_tokens_are_those_of_another_implementation(figures, t
         for token_id in written:
             assert found.argmax() == token_id
             found, caches = model.step(torch.tensor([[token_id]]), caches)
+        for cache, window in zip(caches, (block.attention.window for block in model.blocks), strict=True):
+            assert cache.keys.shape[2] == min(cache.past, window - 1 if window else cache.past)
 
 
 TOKENIZERS = json.loads(Path(__file__).with_name("language_model_tokenizers.json").read_text(encoding="utf-8"))

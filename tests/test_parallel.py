@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
 from attention_course.exercises import lesson_14
-from attention_helpers.fast.costs import peak_bytes
+from attention_helpers.costs import peak_bytes
 from attention_helpers.parallel.chunks import pairs, straight, zigzag
 from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
 from attention_helpers.parallel.crew import Crew

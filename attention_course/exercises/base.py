@@ -59,8 +59,7 @@ class Exercise:
     everywhere in its source, or (name, wrong), a function or class. The first one that fits is named, so order counts.
     hints: from gentle to plain. why: what makes the solution right. moral: what to say to someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
-    imports: what an answer needs besides `import torch`. deeper: whether it comes in "Going deeper".
-    tolerance: the largest difference that passes.
+    imports: what an answer needs besides `import torch`. tolerance: the largest difference that passes.
     """
 
     name: str
@@ -75,7 +74,6 @@ class Exercise:
     moral: str = ""
     stub: str = ""
     imports: str = ""
-    deeper: bool = False
     tolerance: float = 1e-5
 
     def __post_init__(self):

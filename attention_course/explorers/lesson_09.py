@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from attention_helpers.fast.costs import cache_bytes, flops, parameters, table_bytes
+from attention_helpers.costs import cache_bytes, flops, parameters, table_bytes
 
 from .base import Explorer, stops
 from .chart import costs

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from attention_helpers.fast.costs import cache_bytes, flops_per_cached_byte
+from attention_helpers.costs import cache_bytes, flops_per_cached_byte
 from attention_helpers.plots import GREY, head_colour
 
 from .base import Explorer, stops

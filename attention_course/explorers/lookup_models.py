@@ -39,10 +39,10 @@ def examples(questions):
 
 @lru_cache(128)
 @torch.no_grad()
-def stored(questions, d_out, num_heads=1, step=STEPS[-1], path=FILE):
+def stored(questions, d_out, num_heads=1, step=STEPS[-1]):
     """One of the stored models, in eval mode. With two questions, only the last step is stored."""
     model = seeded(LookupModel, 0, examples(questions).task, WIDTH, num_heads, d_out=d_out).eval()
-    with np.load(path) as sets:
+    with np.load(FILE) as sets:
         rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]  # (steps, parameters)
     row = rows[STEPS.index(step) - len(STEPS)]
     vector_to_parameters(torch.from_numpy(row).float(), model.parameters())

@@ -7,7 +7,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..checks import check_finite, check_size, check_tensor, check_token_ids
-from ..modern.layers import ModernAttention, RollingCache, past_of
+from ..modern.layers import ModernAttention, past_of
 from ..modern.positions import rope_frequencies
 from .families import FAMILIES
 from .model_file import read_model
@@ -48,15 +48,10 @@ class Block(nn.Module):
         self.bend = nn.GELU("tanh") if family.gemma else nn.SiLU()
 
     def forward(self, x, ablate=(), cache=None):
-        past, attention = past_of(cache), self.attention
-        queries, keys, values = attention.project(self.norm_1(x), past)
-        if cache is not None:
-            keys = torch.cat((cache.keys, keys), dim=2)  # (b, num_kv_heads, past + num_tokens, head_dim)
-            values = torch.cat((cache.values, values), dim=2)
-        steps = attention.attend(queries, keys, values)
+        steps, cache = self.attention.steps_after(self.norm_1(x), cache)
         x = x + self.written(steps.context, ablate)
         x = x + self.mlp(self.norm_2(x))
-        return x, steps.weights, RollingCache(keys, values, past + x.shape[1])
+        return x, steps.weights, cache
 
     def mlp(self, x):
         return self.after_mlp(self.W_down(self.bend(self.W_gate(x)) * self.W_up(x)))  # d_inner wide in between

@@ -30,13 +30,6 @@ class ReadModel(NamedTuple):
     weights: dict
 
 
-class CachedModel(NamedTuple):
-    """A model that's decoded in the cache. To delete it, call path.unlink(): it can be decoded again at any time."""
-
-    path: Path
-    gigabytes: float
-
-
 def model_file():
     """The path of the course's model, SmolLM2-135M-Instruct, in the package that ships it.
 
@@ -61,13 +54,6 @@ def cache_folder():
 
     own = os.environ.get(FOLDER)
     return Path(own) if own else user_cache_path("attention_helpers", appauthor=False)
-
-
-def cached_models(folder=None):
-    """The CachedModels in a folder, by default cache_folder(), the largest first."""
-    folder = cache_folder() if folder is None else Path(folder)
-    found = [CachedModel(path, path.stat().st_size / 1e9) for path in folder.glob(f"*{SUFFIX}")]
-    return sorted(found, key=lambda model: -model.gigabytes)
 
 
 def read_model(path=None, folder=None):

@@ -24,7 +24,7 @@ class LatentAttention(nn.Module):
     x: (b, num_tokens, d_in). Returns (b, num_tokens, d_out). d_latent: width of the latent; d_key, d_value: of each
     head's keys and values made from it; d_rope: of the part of queries and keys that rotates, one key for all heads.
     DeepSeek's queries also come from a latent, which saves memory in training only.
-    Errors: as in MultiHeadAttention; also ValueError for an odd d_rope.
+    Errors: as in SelfAttention_v1; also ValueError for an odd d_rope or an x without a token.
     Source: DeepSeek-AI 2024, "DeepSeek-V2" (arXiv 2405.04434), section 2.1.
     """
 

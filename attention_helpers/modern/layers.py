@@ -104,15 +104,20 @@ class ModernAttention(nn.Module):
         Errors: as in forward; also TypeError or ValueError for a cache that doesn't fit x.
         Source: as for the class.
         """
+        steps, cache = self.steps_after(x, cache)
+        return self.out_proj(steps.context), cache
+
+    def steps_after(self, x, cache=None):
+        """The intermediate results of step, and the extended cache; the keys are those of the cache and of x."""
         past = past_of(cache)
         queries, keys, values = self.project(x, past)
         if cache is not None:
             self.check_cache(cache, past, keys)
             keys = torch.cat((cache.keys, keys), dim=2)  # (..., kept + num_tokens, head_dim)
             values = torch.cat((cache.values, values), dim=2)
-        context = self.attend(queries, keys, values).context
+        steps = self.attend(queries, keys, values)
         past += x.shape[1]  # forget only now: the first token of x sees further back than the last
-        return self.out_proj(context), RollingCache(self.last(keys), self.last(values), past)
+        return steps, RollingCache(self.last(keys), self.last(values), past)
 
     def last(self, x):
         """The part of keys or values that the next token can still see, in its own memory."""

@@ -10,7 +10,8 @@ def linear_attention(queries, keys, values, decay=None):
 
     queries, keys: (..., num_tokens, d_k); values: (..., num_tokens, d_v); decay: (..., num_tokens), 0 to 1, how much of
     the state is kept at each token, or None for all. Returns (..., num_tokens, d_v). It equals (queries @ keys^T,
-    lower triangle) @ values: attention without softmax. Errors: as in attention_scores.
+    lower triangle) @ values: attention without softmax. Errors: TypeError unless queries, keys and values are
+    floating-point tensors of the same dtype; ValueError for a rank below 2 or devices that differ. We check no sizes.
     Source: Katharopoulos et al. 2020, "Transformers are RNNs" (arXiv 2006.16236), section 3.3; with decay: Sun et al.
     2023, "Retentive Network" (arXiv 2307.08621), section 2.
     """

@@ -12,7 +12,7 @@ def window_mask(num_tokens, window, past=0, device=None):
     """Boolean mask: True, "hide", where the key is in the future, or `window` or more tokens back.
 
     A query sees at most `window` keys, counting its own. past: how many tokens came before the
-    num_tokens queries. Returns (num_tokens, past + num_tokens).
+    num_tokens queries. Returns (num_tokens, past + num_tokens). With neither, use `core.causal_mask`.
     Errors: as in causal_mask, for num_tokens, window and past (which can be 0).
     Source: Beltagy et al. 2020, "Longformer" (arXiv 2004.05150), section 3.1; causal, with a cache:
     Jiang et al. 2023, "Mistral 7B" (arXiv 2310.06825), section 2.

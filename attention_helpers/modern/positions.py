@@ -53,8 +53,8 @@ def llama3_frequencies(frequencies, factor, original, low=1.0, high=4.0):
     """Llama 3.1's scaling: divide slow frequencies by `factor`, keep fast ones, and blend in between.
 
     original: the longest text of the first training, in tokens. A pair that turns at most `low` times in it is slow,
-    at least `high` times fast. Returns the shape of frequencies. Errors: ValueError unless all numbers are above 0 and
-    low is below high.
+    at least `high` times fast. Returns the shape of frequencies. Errors: TypeError if a number is of another kind;
+    ValueError unless all numbers are above 0 and low is below high.
     Source: Llama 3.1's published configurations ("rope_type": "llama3"); Grattafiori et al. 2024 (arXiv 2407.21783).
     """
     check_above_zero(factor=factor, original=original, low=low, high=high)

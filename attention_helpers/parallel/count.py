@@ -22,8 +22,8 @@ def bytes_sent(processes, num_tokens, width, b=1, bytes_per_number=4):
 def bytes_held(split, processes, num_tokens, width, kv_width, bytes_per_number=4):
     """Bytes that each process holds of one layer, by part. Scores don't count, because a fast layer never stores them.
 
-    split: "heads" or "tokens"; by tokens, there's room for the keys and values that arrive. Errors: as in bytes_sent;
-    ValueError for another split.
+    split: "heads" or "tokens"; by tokens, there's room for the keys and values that arrive. Errors: TypeError or
+    ValueError if processes isn't a whole number of at least 1; ValueError for another split.
     """
     if split not in ("heads", "tokens"):
         raise ValueError(f"split must be 'heads' or 'tokens', got {split!r}")

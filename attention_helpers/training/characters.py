@@ -95,10 +95,10 @@ class CharacterModel(nn.Module):
         return self.attention.steps(self.embedded(x)).weights
 
 
-def stored_models(path=FILE):
+def stored_models():
     """The masked and the leaky model of notebook 08, trained, by name, and the task. Source: data/README.md."""
     task, models = Characters(load_text()), {}
-    with np.load(path) as sets:
+    with np.load(FILE) as sets:
         for name in NAMES:
             models[name] = model = seeded(CharacterModel, 0, task, leaky=name == "leaky")
             parts = {part: torch.from_numpy(sets[f"{name}: {part}"]).float() for part in model.state_dict()}
@@ -115,13 +115,6 @@ def prefix_losses(model, x, targets):
     model.eval()
     losses = [nn.functional.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1]) for n in range(1, x.shape[1] + 1)]
     return torch.stack(losses)
-
-
-@torch.no_grad()
-def held_out_loss(model, task):
-    """The usual validation loss, in nats: the mean over all positions of the held-out windows at once."""
-    x, targets = task.unseen()
-    return task.loss(model.eval()(x), targets).item()
 
 
 @torch.no_grad()

@@ -57,8 +57,8 @@ def served(tmp_path_factory):
     """A Lab with the course's settings, over a learner's workbook."""
     folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
     fill(folder, scratch)
-    with server(folder, scratch) as lab:
-        yield Served(lab.address, folder, scratch, lab.runtime)
+    with server(folder, scratch) as (address, runtime):
+        yield Served(address, folder, scratch, runtime)
 
 
 @pytest.fixture(scope="session", params=[START, *course.LESSONS, HELP], ids=lambda path: path.stem)

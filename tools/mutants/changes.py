@@ -32,10 +32,10 @@ def changed(thing):
         yield f"line {number}, {source[number - 1].strip()} -> {new or 'left out'}", namespace[thing.__name__]
 
 
-def texts(tree):
-    """The program with each of its changes made, once, as pairs (number of the changed line, text)."""
+def texts(tree, part=None):
+    """The program with each of its changes made, or those of a part, once: pairs (number of the changed line, text)."""
     seen = {ast.unparse(tree)}
-    for number, node, field, value in changes(tree):
+    for number, node, field, value in changes(part or tree):
         kept = getattr(node, field)
         setattr(node, field, value)
         try:

@@ -45,22 +45,13 @@ def worded(source):
 
 
 def mutants(source):
-    """Pairs of a line's number and the changed program: what's computed or said with another number, name or word."""
+    """The number of a line, the program with another number, name or word there, and the program as it was before."""
     tree = ast.parse(source)
+    before = ast.unparse(tree)
     for part in ast.walk(tree):
         if isinstance(part, ast.FunctionDef) and part.name in SAYS:
-            yield from ((number, text, ast.unparse(tree)) for number, text in texts_of(tree, part))
+            yield from ((number, text, before) for number, text in texts(tree, part))
     yield from ((number, text, source) for number, text in worded(source))
-
-
-def texts_of(tree, part):
-    """The whole program with each small change of one function in it."""
-    before = ast.unparse(part)
-    for number, text in texts(part):
-        whole = ast.unparse(tree)
-        indented = [re.sub("^", "    " * depth, before, flags=re.M) for depth in (0, 1)]
-        depth = next(n for n in (1, 0) if indented[n] in whole)
-        yield number, whole.replace(indented[depth], re.sub("^", "    " * depth, text, flags=re.M))
 
 
 def passes(path, source, tests):
@@ -88,12 +79,9 @@ def passes(path, source, tests):
 def tests_of(source):
     """Which tests look at a module's explorers."""
     names = re.findall(r"class (\w+Explorer)", source)
-    files = [path for path in TESTS.glob("test_explorer*.py") if any(name in path.read_text() for name in names)]
-    return [
-        *map(str, {*files, TESTS / "test_explorer_words.py", TESTS / "test_explorers.py"}),
-        "-k",
-        " or ".join(names),
-    ]
+    files = {path for path in TESTS.glob("test_explorer*.py") if any(name in path.read_text() for name in names)}
+    files |= {TESTS / "test_explorer_words.py", TESTS / "test_explorers.py"}
+    return [*map(str, files), "-k", " or ".join(names)]
 
 
 def main(names):

@@ -11,7 +11,6 @@ import time
 import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from .own_sockets import NAMED, SHORT
 
@@ -29,16 +28,12 @@ PRIVATE = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"]
 PRIVATE += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
 
 
-class Server(NamedTuple):
-    """A running JupyterLab: its address, and the folder in which it writes how its kernels are reached."""
-
-    address: str
-    runtime: Path
-
-
 @contextmanager
 def server(root, scratch):
-    """JupyterLab over the folder `root`, with settings of its own in `scratch`; yields a Server."""
+    """JupyterLab over the folder `root`, with settings of its own in `scratch`.
+
+    Yields its address, and the folder in which it writes how its kernels are reached.
+    """
     private = {name: str(Path(scratch) / name.lower()) for name in PRIVATE}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={random.choice(PORTS)}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
@@ -50,7 +45,7 @@ def server(root, scratch):
         environment = os.environ | private | {"JUPYTER_RUNTIME_DIR": runtime, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            yield Server(address_of(process, Path(runtime)), Path(runtime))
+            yield address_of(process, Path(runtime)), Path(runtime)
         finally:
             process.terminate()
             process.wait(timeout=PATIENCE)

@@ -4,16 +4,15 @@ import html
 import json
 import re
 
-from .live_pages import packed
-from .trees import unpacked
+from .live_pages import states_of
 
 
 def control(each, index):
     """A control as native HTML, at one of its values."""
     name, values = html.escape(each["name"]), [html.escape(value) for value in each["values"]]
     if each["list"]:
-        chosen = ["" if n != index else " selected" for n in range(len(values))]
-        options = [f'<option value="{n}"{chosen[n]}>{value}</option>' for n, value in enumerate(values)]
+        chosen = {index: " selected"}
+        options = [f'<option value="{n}"{chosen.get(n, "")}>{value}</option>' for n, value in enumerate(values)]
         return f'<label>{name} <select autocomplete="off">{"".join(options)}</select></label>'
     room = f'min="0" max="{len(values) - 1}" value="{index}" aria-valuetext="{values[index]}"'
     return f'<label>{name} <input type="range" autocomplete="off" {room}><output>{values[index]}</output></label>'
@@ -31,11 +30,8 @@ BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 
 def block(codes, kind):
     """An explorer as HTML, with the picture of its first state, and what only the notebook's explorer can do."""
-    states = packed(tuple(codes), kind)
-    found, index = json.loads(states), 0
-    for each, place in zip(found["controls"], found["start"], strict=True):
-        index = index * len(each["values"]) + place
-    view = unpacked(found, found["states"][index])
+    found, view, rest = states_of(tuple(codes), kind)
     controls = "\n".join(map(control, found["controls"], found["start"])) + BUTTONS * found["plays"]
     name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind)
-    return BLOCK.format(kind=kind, name=name, controls=controls, view=view, states=states), found["rest"]
+    states = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")  # would end the script
+    return BLOCK.format(kind=kind, name=name, controls=controls, view=view, states=states), rest

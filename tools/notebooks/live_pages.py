@@ -3,7 +3,6 @@
 import base64
 import io
 import itertools
-import json
 import re
 from functools import cache
 
@@ -68,9 +67,7 @@ def values_of(control):
     """A control's values, by the names that a page shows."""
     if hasattr(control, "_options_full"):
         return {str(label): value for label, value in control._options_full}
-    if isinstance(control.value, bool):
-        return {"no": False, "yes": True}
-    return {}
+    return {"no": False, "yes": True} if isinstance(control.value, bool) else {}
 
 
 def settings(name, values, controls):
@@ -148,26 +145,27 @@ class Live:
     def described(self, name):
         """One of the site's controls: its name and its values' labels, and whether a list offers them."""
         control, labels = self.controls.get(name), [*self.grid[name]]
-        kind = type(control).__name__ if control else "Dropdown"
-        listed = kind in LISTS and len(labels) <= LISTED
+        listed = len(labels) <= LISTED and (control is None or type(control).__name__ in LISTS)
         return {"name": control.description if control else name, "list": listed, "values": labels}
 
-    def packed(self):
-        """All states for the page's scripts, as trees."""
-        states, fails = trees.Trees(), []
-        for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
-            states.add(f'<div class="live-view">{self.page(place)}</div>')
+    def states(self):
+        """All states for the page's scripts, as trees; the first one's HTML; and the controls that the site lacks."""
+        made, fails, first = trees.Trees(), [], None
+        for n, place in enumerate(itertools.product(*(range(len(offered)) for offered in self.grid.values()))):
+            view = f'<div class="live-view">{self.page(place)}</div>'
+            made.add(view)
+            if [*place] == self.start:
+                first = view
             if self.trains and self.explorer.buttons["Add a head"].layout.visibility is None:
-                fails.append(len(states.roots) - 1)
+                fails.append(n)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
         controls = [self.described(name) for name in self.grid]
-        found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains, "rest": rest}
-        return found | states.packed()
+        found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains}
+        return found | made.packed(), first, rest
 
 
 @cache  # the playground is on two pages
-def packed(codes, kind):
-    """An explorer's states as JSON in a script; codes: a tuple."""
-    found = json.dumps(Live(codes, kind).packed(), ensure_ascii=False, separators=(",", ":"))
-    return found.replace("</", r"<\/")  # it would end the script
+def states_of(codes, kind):
+    """What Live.states returns; codes: a tuple."""
+    return Live(codes, kind).states()

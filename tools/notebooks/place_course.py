@@ -97,18 +97,13 @@ def way_on(notebook, question=False):
     return f"Next: {link(after)}" + (f". {after.question}" if question else "")
 
 
-def end(notebook, source):
-    """A lesson's last cell, with the way on."""
-    own = [paragraph for paragraph in source.split("\n\n") if not paragraph.startswith("Next: [")]
-    return "\n\n".join([*own, way_on(notebook, question=True)])
-
-
 def cells(notebook, sources):
     """The texts of all cells of a notebook as they should be; those that it shares with no other stay as they are."""
     first, *others, last = sources
     if notebook is START:
         return [start(first), *(overview() if cell.startswith("## The notebooks") else cell for cell in others), last]
-    return [head(notebook, first), *others, end(notebook, last)]
+    end = "\n\n".join([*own_words(last), way_on(notebook, question=True)])
+    return [head(notebook, first), *others, end]
 
 
 def main():

@@ -36,7 +36,6 @@ Here is each solution, why it's right, and what the check says to the usual mist
 exercises and their hints are in [{title}](../{file}#Exercises). Then run the first cell, followed by the cells of the
 exercise that you want to see."""
 
-
 ANSWER = """<details><summary>An answer that works</summary>
 
 ```python
@@ -65,8 +64,7 @@ def code_of(exercise, number):
 
 def turns_in(cells):
     """The names of the exercises that are a lesson's Your turn, in order."""
-    ids = [cell.id for cell in cells if cell.id.startswith(TURN) and not cell.id.endswith(MADE)]
-    return [name.removeprefix(TURN) for name in ids]
+    return [cell.id.removeprefix(TURN) for cell in cells if cell.id.startswith(TURN) and not cell.id.endswith(MADE)]
 
 
 def turn_cells(number, name):
@@ -78,20 +76,15 @@ def turn_cells(number, name):
     yield MADE[1], "markdown", ANSWER.format(code=code, why=exercise.why)
 
 
-def exercise_cells(number, turns, deeper):
-    """The cells of a lesson's other exercises, without or with "Going deeper" in mind, as pairs (kind, source)."""
-    for place, exercise in enumerate(practice(number).EXERCISES, 1):
-        if exercise.deeper == deeper and exercise.name not in turns:
-            yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
-            yield "code", code_of(exercise, number)
-
-
 def lesson_cells(number, turns):
-    """Pairs (kind, source): the cells between a lesson's core and "Going deeper", and those at its end."""
-    solved = "How many you've solved ([Help](help.ipynb#Your-progress) shows the whole course):"
-    first, last = ([*exercise_cells(number, turns, deeper)] for deeper in (False, True))
-    introduction = "markdown", (INTRODUCTION if first else NO_MORE).format(number=number)
-    return [introduction, *first, ("markdown", solved), ("code", "practice.progress()")], last
+    """The cells between a lesson's core and "Going deeper", as pairs (kind, source): its other exercises."""
+    others = [(place, each) for place, each in enumerate(practice(number).EXERCISES, 1) if each.name not in turns]
+    yield "markdown", (INTRODUCTION if others else NO_MORE).format(number=number)
+    for place, exercise in others:
+        yield "markdown", f"### Exercise {place}: {exercise.title}\n\n{exercise.prompt}"
+        yield "code", code_of(exercise, number)
+    yield "markdown", "How many you've solved ([Help](help.ipynb#Your-progress) shows the whole course):"
+    yield "code", "practice.progress()"
 
 
 def solution_cells(number):
@@ -126,8 +119,10 @@ def with_turns(cells, number):
             yield from (new_cell(kind, source, cell.id + end) for end, kind, source in turn_cells(number, name))
 
 
-def write(path, cells, notebook):
+def write(path, cells):
     """Write a notebook with these cells; those that read as before keep their outputs, for `make refresh`."""
+    new = nbformat.v4.new_notebook(metadata=METADATA)
+    notebook = nbformat.read(path, as_version=4) if path.exists() else new
     former = {(cell.id, cell.source): cell for cell in notebook.cells}
     notebook.cells = [former.get((cell.id, cell.source), cell) for cell in cells]
     nbformat.write(notebook, path)
@@ -136,17 +131,12 @@ def write(path, cells, notebook):
 def place(number):
     """Bring one lesson and its solutions up to date."""
     path = lesson_of(number).path
-    notebook = nbformat.read(path, as_version=4)
-    cells = [*with_turns((cell for cell in notebook.cells if not cell.id.startswith("exercise")), number)]
+    own = [cell for cell in nbformat.read(path, as_version=4).cells if not cell.id.startswith("exercise")]
+    cells = [*with_turns(own, number)]
     split = next((n for n, cell in enumerate(cells) if cell.source.startswith("## Going deeper")), len(cells) - 1)
-    practised, deeper = lesson_cells(number, turns_in(cells))
-    practised, deeper = cells_of(practised, "exercise"), cells_of(deeper, "exercise-deeper")
-    write(path, cells[:split] + practised + cells[split:-1] + deeper + cells[-1:], notebook)
-    solutions = NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb"
-    former = (
-        nbformat.read(solutions, as_version=4) if solutions.exists() else nbformat.v4.new_notebook(metadata=METADATA)
-    )
-    write(solutions, cells_of(solution_cells(number), "solution"), former)
+    practised = cells_of(lesson_cells(number, turns_in(cells)), "exercise")
+    write(path, cells[:split] + practised + cells[split:])
+    write(NOTEBOOKS / "solutions" / f"{number}_solutions.ipynb", cells_of(solution_cells(number), "solution"))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import linecache
 import zlib
 from contextlib import redirect_stderr, redirect_stdout
 from symtable import symtable
+from unittest.mock import patch
 
 
 def code_for(cell, cells):
@@ -25,15 +26,10 @@ def code_for(cell, cells):
 
 def shown_by(codes):
     """What the last line of the last code shows, as an object; what the codes print is dropped."""
-    names = {"__name__": "__main__"}
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    names, shown = {"__name__": "__main__"}, []
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), patch("sys.displayhook", shown.append):
         for code in codes:
             place = f"<cell {zlib.crc32(code.encode())}>"
             linecache.cache[place] = len(code), None, code.splitlines(keepends=True), place  # explorers show lines
-            *before, last = ast.parse(code).body
-            exec(compile(ast.Module(before, []), place, "exec"), names)
-            if isinstance(last, ast.Expr):
-                shown = eval(compile(ast.Expression(last.value), place, "eval"), names)
-            else:
-                exec(compile(ast.Module([last], []), place, "exec"), names)
-    return shown
+            exec(compile(ast.Interactive(ast.parse(code).body), place, "single"), names)
+    return shown[-1]

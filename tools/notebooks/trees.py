@@ -3,12 +3,8 @@
 A node is a text, or a list of a tag's number and of the children, which are nodes or the number of a shared node.
 """
 
-import html
-import re
 from collections import Counter
-
-TAG = re.compile(r"<(/?)(\w+)([^>]*?)(/?)>([^<]*)")
-ATTRIBUTE = re.compile(r'([^\s=]+)="([^"]*)"')
+from xml.etree import ElementTree
 
 
 class Trees:
@@ -18,16 +14,16 @@ class Trees:
         self.tags, self.numbers, self.roots = {}, {}, []
 
     def add(self, page):
-        """Add a page, which is one element."""
-        path = [self.roots]
-        for ends, name, attributes, empty, words in TAG.findall(page):
-            if not ends:
-                path.append([self.tags.setdefault((name, attributes.strip()), len(self.tags))])
-            if ends or empty:
-                part = tuple(path.pop())
-                path[-1].append(self.numbers.setdefault(part, len(self.numbers)))
-            if words:
-                path[-1].append(html.unescape(words))
+        """Add a page, which is one element, and XML too."""
+        self.roots.append(self.number(ElementTree.fromstring(page)))
+
+    def number(self, element):
+        """The number of an element, after those of the elements in it."""
+        part = [self.tags.setdefault((element.tag, *element.items()), len(self.tags)), element.text]
+        for child in element:
+            part += [self.number(child), child.tail]
+        part = tuple(each for each in part if each is not None)
+        return self.numbers.setdefault(part, len(self.numbers))
 
     def packed(self):
         """The trees for JSON: tags by number, shared nodes by number, and a node for each page."""
@@ -41,16 +37,5 @@ class Trees:
         def whole(n):
             return [parts[n][0], *map(written, parts[n][1:])]
 
-        pairs = ((name, ATTRIBUTE.findall(words)) for name, words in self.tags)
-        tags = [[name, {key: html.unescape(value) for key, value in attributes}] for name, attributes in pairs]
+        tags = [[name, dict(attributes)] for name, *attributes in self.tags]
         return {"tags": tags, "nodes": [whole(n) for n in shared], "states": [written(n) for n in self.roots]}
-
-
-def unpacked(found, node):
-    """HTML of a node of what `Trees.packed` returned."""
-    if isinstance(node, str):
-        return html.escape(node, quote=False)
-    number, *children = found["nodes"][node] if isinstance(node, int) else node
-    name, attributes = found["tags"][number]
-    words = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items())
-    return f"<{name}{words}>{''.join(unpacked(found, child) for child in children)}</{name}>"

@@ -34,12 +34,11 @@ def case(folder, name, kind):
     how = {"config": configuration(file, name), "dtype": torch.float32, "attn_implementation": "eager"}
     model, texts = AutoModelForCausalLM.from_pretrained(**file, **how).eval(), []
     for text in drawn_texts():
-        token_ids, first = torch.tensor([text]), None
+        token_ids, logits = torch.tensor([text]), []
         for _ in range(WRITTEN):
-            logits = model(token_ids, use_cache=False).logits[0, -1]
-            first = logits if first is None else first
-            token_ids = torch.cat((token_ids, logits.argmax()[None, None]), dim=1)
-        best = first.topk(BEST)
+            logits.append(model(token_ids, use_cache=False).logits[0, -1])
+            token_ids = torch.cat((token_ids, logits[-1].argmax()[None, None]), dim=1)
+        best = logits[0].topk(BEST)
         written = token_ids[0, len(text) :].tolist()
         texts.append([written, best.indices.tolist(), [round(value, 5) for value in best.values.tolist()]])
     return {"name": name, "kind": kind, "texts": texts}

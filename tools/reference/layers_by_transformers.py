@@ -18,10 +18,8 @@ def drawn(seed, shapes):
 
     Matrices are divided by the root of their width, so that scores stay near 1.
     """
-    chance = np.random.default_rng(seed)
-    widths = [shape[1] if len(shape) == 2 else 1 for shape in shapes]
-    drawn = zip(widths, map(chance.standard_normal, shapes), strict=True)
-    return [(array / width**0.5).astype(np.float32) for width, array in drawn]
+    arrays = map(np.random.default_rng(seed).standard_normal, shapes)
+    return [np.float32(array / array.shape[1] ** 0.5 if array.ndim == 2 else array) for array in arrays]
 
 
 def latent(seed):

@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from functools import partial
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import GPT2Tokenizer, Qwen2Tokenizer
@@ -21,28 +22,24 @@ def smollm(vocab, merges):
     return tokenizer
 
 
-def from_gguf(family, kind, split=None):
+def from_gguf(family, kind, split, vocab, merges):
     """As transformers makes it from a GGUF file's fields."""
-
-    def make(vocab, merges):
-        fields = {"tokenizer_type": kind, "tokens": [*vocab], "scores": [-float(n) for n in range(len(vocab))]}
-        fields |= {"merges": list(map(" ".join, merges)), "pre_tokenizer_type": split} if split else {}
-        return convert_gguf_tokenizer(family, fields)[0]
-
-    return make
+    fields = {"tokenizer_type": kind, "tokens": [*vocab], "scores": [-float(n) for n in range(len(vocab))]}
+    fields |= {"merges": list(map(" ".join, merges)), "pre_tokenizer_type": split} if split else {}
+    return convert_gguf_tokenizer(family, fields)[0]
 
 
-def backend(cls):
-    return lambda vocab, merges: cls(vocab=vocab, merges=merges).backend_tokenizer
+def backend(cls, vocab, merges):
+    return cls(vocab=vocab, merges=merges).backend_tokenizer
 
 
 OVER_BYTES = {
-    "gpt-2": backend(GPT2Tokenizer),
+    "gpt-2": partial(backend, GPT2Tokenizer),
     "smollm": smollm,
-    "qwen2": backend(Qwen2Tokenizer),
-    "llama-bpe": from_gguf("llama", "gpt2", "llama-bpe"),
+    "qwen2": partial(backend, Qwen2Tokenizer),
+    "llama-bpe": partial(from_gguf, "llama", "gpt2", "llama-bpe"),
 }
-OVER_CHARACTERS = {"llama": from_gguf("llama", "llama"), "gemma3": from_gguf("gemma3", "llama")}
+OVER_CHARACTERS = {name: partial(from_gguf, name, "llama", None) for name in ("llama", "gemma3")}
 
 
 def case(name, make, over_bytes):

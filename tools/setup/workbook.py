@@ -67,6 +67,7 @@ def fresh(source: Path) -> bytes:
 
 def write(path: Path, content: bytes) -> None:
     """Write completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(content)
     part.replace(path)
@@ -93,7 +94,6 @@ def bring(wanted: list[str], versions: dict[str, str]) -> None:
         sign(notebooks)
     for name, text in texts.items():
         copy, newest = WORKBOOK / name, version(NOTEBOOKS / name)
-        copy.parent.mkdir(parents=True, exist_ok=True)
         mine = version(copy)
         if copy.exists() and (mine is None or mine not in (versions.get(name), newest)):
             free = (copy.with_name(f"{copy.stem}.yours-{number}{copy.suffix}") for number in count(1))
@@ -108,7 +108,6 @@ def bring(wanted: list[str], versions: dict[str, str]) -> None:
 def fill() -> None:
     """Copy what's missing or damaged and the newest of what notebooks show, and print which copies are older."""
     layout = WORKBOOK / LAYOUT
-    layout.parent.mkdir(parents=True, exist_ok=True)
     if not layout.exists():
         write(layout, json.dumps({"data": COLLAPSED, "metadata": {"id": "default"}}).encode())
     versions, wanted = read_versions(), []

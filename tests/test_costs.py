@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention_helpers import MultiHeadAttention
-from attention_helpers.fast.costs import cache_bytes, flops, parameters, table_bytes
+from attention_helpers.costs import cache_bytes, flops, parameters, table_bytes
 
 
 @pytest.mark.parametrize(("d_in", "d_out", "qkv_bias"), [(3, 4, False), (3, 4, True), (8, 8, True)])

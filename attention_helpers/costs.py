@@ -1,10 +1,10 @@
-"""What attention costs in time and memory, by formula and by measurement."""
+"""What attention costs in time and memory, by formula and by measurement (notebooks 06, 09 and 10)."""
 
 import os
 import time
 from functools import lru_cache, partial
 
-from ..checks import check_flag, check_size
+from .checks import check_flag, check_size
 
 
 def check_sizes(**sizes):
@@ -102,16 +102,16 @@ def quiet_profiler():
     return made
 
 
-def timed(functions, runs=7, warm=1):
+def timed(functions, runs=7):
     """Seconds per call: a list of `runs` timings for each function, taken in turns so that conditions are equal.
 
     functions: by name, called without arguments. Errors: TypeError or ValueError for runs below 1.
     """
     seconds = {name: [] for name in functions}
-    for run in range(check_size("runs", runs) + check_size("warm", warm, minimum=0)):
+    for run in range(check_size("runs", runs) + 1):
         for name, function in functions.items():
             start = time.perf_counter()
             function()
-            if run >= warm:
+            if run > 0:  # the first call has more to do
                 seconds[name].append(time.perf_counter() - start)
     return seconds

@@ -1,1 +1,0 @@
-"""What attention costs (notebooks 06, 09 and 10)."""
