@@ -46,7 +46,7 @@ CLAIMS = {
     ],
     "WrapperExplorer": [
         ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.498 each, so … one average of two digits"),
-        ({"example": 2}, "said", "“BC ?” reads “B 2” and “C 1” alike: 0.498 …"),
+        ({"example": 2, "dropout": 0.45}, "said", "“BC ?” reads “C 1”: 0.906"),
         ({"num_heads": 2}, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
         (DROPPED, "said", "“BC ?” reads “B 1” in head 1 (9.91), nothing in head 2 (0.00)"),
         (WIDE, "said", "“BI ?” reads “B 6”: 0.981; first digit right in 100%, second in 9%"),

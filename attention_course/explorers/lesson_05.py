@@ -33,7 +33,7 @@ class WrapperExplorer(HeadsExplorer):
         return [[maps, planes._replace(width=336)], [both._replace(height=167)]]
 
     def headline(self, state):
-        blend = state.accuracy is None and len(state.weights) == 1
+        blend = state.accuracy is None and len(state.weights) == 1 and not state.dropped[0, -1].any()
         return super().headline(state) + " each, so it gets one average of two digits" * blend
 
     def readouts(self, state):

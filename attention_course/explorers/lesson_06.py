@@ -27,10 +27,10 @@ class SplitExplorer(HeadsExplorer):
     offered, of_d_out = OFFERED, "all heads together"
 
     def make_controls(self):
-        controls = super().make_controls()
-        weights = controls.pop("weights")
-        cut = widgets.ToggleButtons(options=CUTS, description="cut", tooltip="How a wide table becomes heads")
-        return controls | {"cut": cut, "weights": weights}
+        *others, weights = super().make_controls().items()
+        look = {"tooltip": "How a wide table becomes heads", "layout": {"grid_area": "auto / span 2"}}  # on one line
+        cut = widgets.ToggleButtons(options=CUTS, description="cut", **look)
+        return dict([*others, ("cut", cut), weights])
 
     def choices(self, values):
         offered = super().choices(values)

@@ -56,7 +56,7 @@ class MachinesExplorer(Explorer):
         split = {"description": "split", "tooltip": "What is shared: heads, or tokens in one of two orders"}
         return {
             "processes": stops("processes", PROCESSES, 1, "How many processes share the layer"),
-            "split": widgets.ToggleButtons(options=list(SAID), **split),
+            "split": widgets.ToggleButtons(options=list(SAID), layout={"grid_area": "auto / span 2"}, **split),
             "num_tokens": stops("num_tokens", [(f"{n:,}", n) for n in LENGTHS], LENGTHS[-1], "The length of one text"),
             "num_heads": stops("num_heads", HEADS, 128, "Heads of queries; each is 128 wide"),
             "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),

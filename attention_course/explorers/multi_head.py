@@ -147,7 +147,7 @@ def maps_and_planes(state, width, height):
 def most_read(row, tokens):
     """The tokens with the largest weight of a row."""
     names = [f"“{token}”" for token, weight in zip(tokens, row, strict=True) if weight > row.max() - 1e-6]
-    if row.max() == 0:  # dropout left nothing
+    if row.max() < 5e-4:  # 0.000 as shown: dropout left nothing
         return "nothing"
     return "all tokens alike" if len(names) == len(tokens) else joined(names) + " alike" * (len(names) > 1)
 

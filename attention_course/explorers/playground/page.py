@@ -4,7 +4,7 @@
 STYLE = """<style>.Playground {container-type: inline-size}
 @container (min-width: 750px) {.Playground [role=img] {zoom: 1.25}}
 .Playground .attention-headline {min-height: 2.6em}
-@container (min-width: 900px) {.Playground [role=img] {zoom: 1.5}
+@container (min-width: 900px) {.Playground [role=img] {zoom: 1.4}
     .Playground .attention-headline {min-height: 0}}
 .Playground .widget-readout {min-width: 3.6em}
 .Playground .slider-container {min-width: 90px}
