@@ -26,7 +26,7 @@ def scaled_scores(generator):
     lookups = both[..., :3] @ keys.transpose(1, 2) / 3**0.5  # (2, 4, 4)
     wide = torch.randn(6, 6, generator=generator)
     wide[0, 3] = 1000.0  # hidden
-    wide[4] -= 990.0  # far below 0, the visible ones too
+    wide[4] = -1000.0  # the visible ones, too
     return [(scores,) for scores in (*lookups, wide, torch.ones(1, 1))]
 
 
@@ -39,7 +39,7 @@ hide_the_future = Exercise(
     name="hide_the_future",
     title="Hide the future",
     prompt="Turn scaled scores, (num_tokens, num_tokens), into weights, so that each token sees only itself and the "
-    "tokens before it. The scores are between -1000 and 1000, and should stay as they are.",
+    "tokens before it. The scores are between -1000 and 1000, and you shouldn't change `scores` itself.",
     solution=causal_weights,
     cases=scaled_scores,
     mistakes={
@@ -63,7 +63,7 @@ hide_the_future = Exercise(
             Nothing is hidden, so the early question reads its answer from the future. `masked_fill` returns a masked
             copy. Does softmax get that copy?""",
         ("fills with -100", "-torch.inf", "-100.0"): """
-            -100 is a score like any other, and here one row has only scores near -1000. Which value is below every
+            -100 is a score like any other, and here one row has only scores of -1000. Which value is below every
             score?""",
         ("sums the columns", "dim=-1", "dim=0"): """
             Your columns sum to 1, but a token's weights are a row. Along which dimension does softmax go?""",
