@@ -246,7 +246,7 @@ def scrambled(_, context):
 
 
 FAULTS = {
-    "-1e4": (Unmasked, {"weights": filled(-1e4)}, r"It reads the future: it hides by a score of -1e\+04, which isn't far"),
+    "-1e4": (Unmasked, {"weights": filled(-1e4)}, r"It reads the future: it hides by a score of -1e\+04, not far"),
     "times 0": (Unmasked, {"weights": lambda _, s: s.tril().softmax(-1)}, "it hides by a score of 0,"),
     "-1e4 added": (
         Unmasked,

@@ -43,7 +43,7 @@ SAID = {  # kind: (sign, claim, words, cause for the headline if it's another)
     "turned": ("✗", FUTURE, MOVED, "its weights are transposed by {where}"),
     "mixed": ("✗", FUTURE, MOVED, "{where} mixes later tokens into earlier rows"),
     "view mixes": ("✗", FUTURE, MOVED, "the {where} mixes the rows"),
-    "finite mask": ("✗", FUTURE, MOVED, "it hides by a score of {value:.4g}, which isn't far enough below the others: fill with -inf"),
+    "finite mask": ("✗", FUTURE, MOVED, "it hides by a score of {value:.4g}, not far below others: fill with -inf"),
     "hides past": ("✗", FUTURE, MOVED, "its mask hides the past instead"),
     "one too late": ("✗", FUTURE, MOVED, "its mask begins one diagonal too late"),
     "one too early": ("✗", FUTURE, MOVED, "its mask begins one diagonal too early, so row 0 averages over all tokens"),
