@@ -120,13 +120,13 @@ def test_a_small_leak_looks_a_little_better_and_unshifted_targets_look_honest(se
     for kind in CharacterModel, Centred:
         torch.manual_seed(seed)
         model = kind(task)
-        Training(model, task, learning_rate=5e-3, seed=seed, keep=False).run(400)
+        Training(model, task, learning_rate=1e-2, seed=seed, keep=False).run(200)
         losses[kind] = held_out_loss(model, task), prefix_losses(model, *task.unseen()).mean().item()
     assert losses[CharacterModel][0] - 0.4 < losses[Centred][0] < losses[CharacterModel][0]
     assert losses[Centred][1] > losses[Centred][0] + 0.3
     torch.manual_seed(seed)
     same, x = CharacterModel(task), task.unseen()[0]
-    Training(same, Unshifted(TEXT), learning_rate=5e-3, seed=seed, keep=False).run(100)
+    Training(same, Unshifted(TEXT), learning_rate=1e-2, seed=seed, keep=False).run(50)
     assert task.loss(same.eval()(x), x) < 0.05
     assert prefix_losses(same, x, x).mean() < 0.05
     assert held_out_loss(same, task) > 5

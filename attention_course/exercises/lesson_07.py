@@ -183,10 +183,10 @@ def output_layers(generator):
 too_few_heads = Exercise(
     name="too_few_heads",
     title="Too few heads",
-    prompt="Each row of `digits` holds the two digits that a sentence asks for. In all heads, a digit's value is its "
-    "row of `values`, (n, width), and head h gives the two values the weights `shares[h]`. `output_layer` takes the "
-    "heads' context vectors side by side, and returns n logits for the first answer, then n for the second. What's "
-    "the accuracy of each answer?",
+    prompt="Each row of `digits` holds the two digits that a sentence asks for. All heads use the same `values`, "
+    "(n, width), with one row per digit, and differ only in their weights: head h gives the two values the weights "
+    "`shares[h]`. `output_layer` takes the heads' context vectors side by side, and returns n logits for the first "
+    "answer, then n for the second. What's the accuracy of each answer?",
     solution=right_answers,
     cases=output_layers,
     mistakes={

@@ -90,7 +90,7 @@ class LearningExplorer(Explorer):
     def accuracies(self, bottom):
         """The chart of the accuracy on each of the answers, one column per snapshot."""
         ends, ticks = dict.fromkeys((-0.5, len(self.steps) - 0.5), ""), {share: f"{share:.0%}" for share in (0, 0.5, 1)}
-        chart = Chart("accuracy on new examples, by step", (LEFT, SO_FAR - 10, bottom - CHART, bottom), ends, ticks)
+        chart = Chart("accuracy on another batch, by step", (LEFT, SO_FAR - 10, bottom - CHART, bottom), ends, ticks)
         runs = zip(*[snapshot.accuracy.tolist() for snapshot in self.snapshots], strict=True)
         for name, dashes, values in zip(ANSWERS, DASHES, runs, strict=False):
             chart.parts.append(chart.curve(enumerate(values), name, stroke_dasharray=dashes))
