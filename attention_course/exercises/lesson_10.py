@@ -159,10 +159,10 @@ left_padding = Exercise(
     name="left_padding",
     title="Pad on the left",
     prompt="In a batch, all texts need the same length, so short ones get **padding**. `pad_sequence` puts it on the "
-    "right by default. But to write on, a model predicts the next token from the last row, so there each text should "
-    "end. Return a batch with zeros before short texts, and a boolean "
-    "mask, True where a key is hidden: the future, and padding. Softmax turns a row that sees nothing into NaN, "
-    "torch's fused function into zeros, so let every token see itself, even padding.",
+    "right by default, but the next token is predicted from the last row, so each text should end there. Return a "
+    "batch with zeros before short texts, and a boolean mask that hides the future and the padding.\n\nIn this mask, "
+    "True hides a key, unlike in `scaled_dot_product_attention`. Let every token see itself, even padding, because "
+    "softmax turns a row in which everything is hidden into NaN.",
     solution=pad_left,
     cases=unequal_texts,
     mistakes={

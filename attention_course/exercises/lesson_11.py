@@ -81,7 +81,7 @@ scaled_frequencies = Exercise(
     title="Llama 3's rule for long texts",
     prompt="In a text of `original` tokens, a pair completes `original * frequency / (2 * torch.pi)` turns. If that's "
     "at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share of the "
-    "kept frequency grows evenly from 0 to 1.",
+    "kept frequency grows from 0 to 1, evenly with the turns.",
     solution=scale_frequencies,
     cases=lambda g: [
         (rope_frequencies(width, base).float(), factor, original, low, high)
@@ -134,7 +134,8 @@ distance_bias = Exercise(
     title="A penalty for distance",
     prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
     "each *scaled* score. The first n heads, with n the largest power of two that isn't above their number, have the "
-    "slopes `2 ** (-8 * h / n)` for h = 1 to n. Any others get h = 0.5, 1.5, 2.5 and so on. Return the causal weights.",
+    "slopes `2 ** (-8 * h / n)` for h = 1 to n. If there are more heads, their h are 0.5, 1.5, 2.5 and so on, in the "
+    "same formula. Return the causal weights.",
     solution=alibi,
     cases=lambda g: [
         tuple(2 * torch.randn(2, *shape, generator=g))

@@ -62,12 +62,11 @@ class CacheExplorer(Explorer):
         return [[left, self.growth(state)]]
 
     def growth(self, state):
-        """The chart of bytes by length, for this cache and for one that shares and forgets nothing."""
+        """The chart of bytes by length, for this cache and, if it shares or forgets, for one that doesn't."""
         most = LAYERS * cache_bytes(1, HEADS * HEAD_DIM, 1, state.bytes)
-        curves = {
-            "this cache": [kept_of(n, state.window, state.first) * state.per_token for n in LENGTHS],
-            f"{HEADS} KV heads, no window": [n * most for n in LENGTHS],
-        }
+        curves = {"this cache": [kept_of(n, state.window, state.first) * state.per_token for n in LENGTHS]}
+        if state.window or state.num_kv_heads < HEADS:  # otherwise the two would be the same line
+            curves[f"{HEADS} KV heads, no window"] = [n * most for n in LENGTHS]
         ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM)
         look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
         drawn = costs(curves, LENGTHS, "the cache of all layers", state.num_tokens, **look)
