@@ -64,7 +64,7 @@ def drawn_maps(generator, lengths=(6, 2, 9)):
 
 
 def induction_scores(maps, period):
-    """Each head's mean weight on what came next one period ago, (num_layers, num_heads)."""
+    """From maps (num_layers, num_heads, num_tokens, num_tokens), each head's score, (num_layers, num_heads)."""
     came_next = maps.diagonal(1 - period, dim1=-2, dim2=-1)  # of the tokens from period - 1 on
     return came_next[..., 1:].mean(dim=-1)
 

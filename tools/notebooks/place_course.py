@@ -1,5 +1,5 @@
 """Write what notebooks/course.toml says into README.md, the teachers' page and the notebooks: tables, heads, links to
-the neighbours.
+the neighbours; and the published models into the page of names.
 
     python -m tools.notebooks.place_course
 
@@ -7,14 +7,16 @@ Only the cells' text changes, never their ids or outputs. A test holds what stan
 """
 
 import re
-from itertools import groupby
 
 import nbformat
+
+from attention_helpers.modern.published import models_table, published_models
 
 from .manifest import COURSE, HELP, LESSONS, NOTEBOOKS, START
 
 README = NOTEBOOKS.parent / "README.md"
 TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
+NAMES = NOTEBOOKS / "reference_names.md"
 TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make course: to here -->)", flags=re.S)
 # The paragraphs about a notebook that are written here; those between them are its own.
 WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*")
@@ -37,18 +39,11 @@ def table(header, rows):
 
 def tables(notebooks, folder=""):
     """A table for each part of the course."""
-
-    def row(notebook):
-        return link(notebook, folder), notebook.question, str(notebook.core), str(notebook.practice or "")
-
-    header = ["notebook", "question", "minutes", "practice"]
-    parts = groupby(notebooks, key=lambda notebook: notebook.part)
-    return "\n\n".join(f"Part {part}:\n\n{table(header, map(row, members))}" for part, members in parts)
-
-
-def readme(text):
-    """README.md, with its tables of notebooks as they should be."""
-    return TABLE.sub(lambda _: f"\n{tables(COURSE, 'notebooks/')}\n\n", text)
+    header, parts = ["notebook", "question", "minutes", "practice"], {}
+    for notebook in notebooks:
+        cells = link(notebook, folder), notebook.question, str(notebook.core), str(notebook.practice or "")
+        parts.setdefault(notebook.part, []).append(cells)
+    return "\n\n".join(f"Part {part}:\n\n{table(header, rows)}" for part, rows in parts.items())
 
 
 def overview():
@@ -57,15 +52,21 @@ def overview():
     return MAP.format(hours=f"{hours}{('', '¼', '½', '¾')[rest]} hours", tables=tables(LESSONS))
 
 
-def teaching(text):
-    """The teachers' page, with its table of minutes as it should be."""
+def minutes():
+    """The teachers' table."""
 
     def row(lesson):
-        minutes = [str(count or "") for count in (lesson.core, lesson.practice, lesson.deeper)]
-        return link(lesson, "../notebooks/"), "<br>".join(lesson.parts), *minutes, lesson.predict
+        times = [str(count or "") for count in (lesson.core, lesson.practice, lesson.deeper)]
+        return link(lesson, "../notebooks/"), "<br>".join(lesson.parts), *times, lesson.predict
 
     header = ["Notebook", "Minutes per part", "Core", "Explorer and exercises", "Going deeper", "To predict aloud"]
-    return TABLE.sub(lambda _: f"\n{table(header, map(row, LESSONS))}\n\n", text)
+    return table(header, map(row, LESSONS))
+
+
+def page(path):
+    """The text of a page, with its table as it should be."""
+    rows = {README: tables(COURSE, "notebooks/"), TEACHING: minutes(), NAMES: models_table(published_models())}[path]
+    return TABLE.sub(lambda _: f"\n{rows}\n\n", path.read_text(encoding="utf-8"))
 
 
 def own_words(source):
@@ -107,12 +108,11 @@ def cells(notebook, sources):
 
 
 def main():
-    for page, written in ((README, readme), (TEACHING, teaching)):
-        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in (README, TEACHING, NAMES):
+        path.write_text(page(path), encoding="utf-8")
     for entry in COURSE:
         notebook = nbformat.read(entry.path, as_version=4)
-        texts = cells(entry, [cell.source for cell in notebook.cells])
-        for cell, text in zip(notebook.cells, texts, strict=True):
+        for cell, text in zip(notebook.cells, cells(entry, [cell.source for cell in notebook.cells]), strict=True):
             cell.source = text
         nbformat.write(notebook, entry.path)
 
