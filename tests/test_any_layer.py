@@ -207,6 +207,7 @@ def test_the_mask_that_would_hide_the_future_is_named():
     assert "`forward` got no `attn_mask`" in words
 
 
+@pytest.mark.slow  # loads the compiler
 def test_a_compiled_layer_is_judged_as_it_was_written_and_flex_attention_gets_one_sentence():
     compiled = torch.compile(changed(), backend="eager")
     assert "computes what" in said_of(compiled)

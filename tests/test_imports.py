@@ -29,7 +29,7 @@ def test_import_adds_only_the_package_and_little_of_the_standard_library(fresh):
     tops = {name.partition(".")[0] for name in fresh["added"]}
     assert tops - {"attention_helpers"} <= sys.stdlib_module_names
     loaded = {name.split(".")[1] for name in fresh["added"] if name.startswith("attention_helpers.")}
-    assert not loaded & {"plots", "training", "fast", "modern", "language_model", "parallel"}
+    assert not loaded & {"plots", "training", "costs", "modern", "language_model", "parallel"}
 
 
 def test_no_first_picture_waits_for_torchs_compiler(fresh):

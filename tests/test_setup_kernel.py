@@ -7,6 +7,8 @@ from checkouts import ROOT
 
 from tools.notebooks.own_sockets import KernelManager
 
+pytestmark = pytest.mark.slow  # starts kernels
+
 CONFIG = ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py"
 AT_ONCE = "import torch.nn.functional"  # on two threads at once it would break torch
 MODULES = "'matplotlib.backends.backend_agg' in __import__('sys').modules"
