@@ -1,8 +1,8 @@
 """Kernels that are reached by sockets of their own: files in a folder that nobody else writes to, not ports.
 
 For ports, jupyter_client looks which are free, lets go of them, and hands their numbers to the kernel. Whatever opens
-a connection at that moment may take one; the kernel then dies at its start, or is never heard of. (Windows has ports
-alone.)
+a connection at that moment may take one; the kernel then dies at its start, or is never heard of. (Windows has only
+ports.)
 
 As a plugin of pytest (-p tools.notebooks.own_sockets) this gives nbval such kernels.
 """

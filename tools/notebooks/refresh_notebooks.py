@@ -2,8 +2,9 @@
 
 Usage: python -m tools.notebooks.refresh_notebooks [NOTEBOOK ...]     (a number such as 03; none means all)
 
-Two runs write the same bytes: no timings, no widget state, counts 1..n, streams in one piece, only the metadata that
-a notebook needs. A notebook in which a cell fails is left as it was. Cells whose outputs changed are named.
+Two runs write the same bytes, apart from times that a cell measures and prints: no widget state, counts 1..n, streams
+in one piece, only the metadata that a notebook needs. A notebook in which a cell fails is left as it was. Cells whose
+outputs changed are named.
 """
 
 import copy
