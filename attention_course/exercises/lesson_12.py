@@ -68,9 +68,9 @@ def pairs_of(generator):
 overwriting = Exercise(
     name="overwriting",
     title="A step of the delta rule",
-    prompt="Return the state after one more token. First multiply the state by `decay`. Then move what the key returns "
-    "towards the value: `rate` says which part of the difference is added, from 0 for nothing to 1 for all of it. "
-    "Don't change `state` itself.",
+    prompt="Return the state after one more token, whose key has length 1. First multiply the state by `decay`. Then "
+    "move what the key returns towards the value: `rate` says which part of the difference is added, from 0 for "
+    "nothing to 1 for all of it. Don't change `state` itself.",
     solution=delta_step,
     cases=pairs_of,
     mistakes={

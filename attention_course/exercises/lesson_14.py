@@ -139,8 +139,9 @@ merging_blocks = Exercise(
 zigzagging = Exercise(
     name="zigzagging",
     title="Even out the work",
-    prompt="Cut the tokens into twice as many chunks as there are processes, numbered from 0. Which two should a rank "
-    "hold, so that under a causal mask all compute equally many blocks? Return their numbers, the smaller one first.",
+    prompt="Cut the tokens into twice as many chunks as there are processes, numbered from 0. Each rank holds the "
+    "chunk with its own number and a second one. Which, so that under a causal mask all compute equally many blocks? Return "
+    "both numbers, the smaller one first.",
     solution=zigzag,
     cases=lambda _: [(rank, processes) for processes in (2, 3, 4) for rank in range(processes)],
     mistakes={
