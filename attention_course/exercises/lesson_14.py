@@ -140,8 +140,8 @@ zigzagging = Exercise(
     name="zigzagging",
     title="Even out the work",
     prompt="Cut the tokens into twice as many chunks as there are processes, numbered from 0. Each rank holds the "
-    "chunk with its own number and a second one. Which, so that under a causal mask all compute equally many blocks? Return "
-    "both numbers, the smaller one first.",
+    "chunk with its own number and a second one. Which, so that under a causal mask all compute equally many blocks? "
+    "Return both numbers, the smaller one first.",
     solution=zigzag,
     cases=lambda _: [(rank, processes) for processes in (2, 3, 4) for rank in range(processes)],
     mistakes={
