@@ -75,6 +75,14 @@ def without_measured(text):
     return re.sub(MEASURED, "≈", text)
 
 
+def printed_in(path):
+    """All numbers of a notebook's outputs, pictures and code, as they're written but without thousands' commas."""
+    cells = code_cells(read(path))
+    shown = [text_of(output) + output.get("data", {}).get(SVG, "") for cell in cells for output in cell.outputs]
+    text = "\n".join((*shown, *(cell.source for cell in cells)))
+    return {number.replace(",", "") for number in re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text)}
+
+
 def anchors(notebook):
     """The anchors that JupyterLab gives to a notebook's headings."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")

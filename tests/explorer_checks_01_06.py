@@ -51,6 +51,7 @@ def check_scores(e, query, temperature):
         assert tips(e, kind) == near(values, off=1e-4)
         long = [float(bar.get("height")) for words, bar in told(tree_of(e)) if kind in words]
         assert long == near(77 * values / (1.5 if kind == ", score: " else 1), off=0.06)
+    assert tips(e, ", embedding: ") == near(X[query], off=1e-4)
     assert tips(e, ", context: ") == near(state.context[query], off=1e-4)
     assert {shape.get("fill") for words, shape in told(tree_of(e)) if ", context: " in words} == {BLUE}  # as weights
     assert f"{weights.max():.2f}" in figures(e.said)

@@ -130,6 +130,7 @@ def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
     parts = [numbers(words)[0] for words in shown if "tokens kept: " in words]
     early = [n for n in kept if window and n < first]
     assert parts == [len(part) for part in (early, kept[len(early) :]) if part]
+    assert numbers(readouts(e)["per token"])[:5] == [2, 32, num_kv_heads, 128, bytes]
     assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
 
 

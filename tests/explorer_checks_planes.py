@@ -219,6 +219,7 @@ def check_split(e, num_heads, d_out, example, dropout, seed, cut, weights):
     found = readouts(e)
     assert bands(e) == [*HEAD_COLOURS[:num_heads]]  # of the context vectors
     check_wide_tables(e, torch.stack([x[0] @ matrix.T for matrix in matrices]), layer, trained)
+    assert e.controls["cut"].disabled == (num_heads == 1)
     assert numbers(found["head_dim"]) == [d_out, num_heads, d_out / num_heads]
     assert numbers(found["parameters"]) == [state.parameters]
 

@@ -246,7 +246,13 @@ def scrambled(_, context):
     return context.reshape(len(context), context.shape[2], -1)
 
 
+def mask_thrown_away(_, scores):
+    torch.where(future(scores.shape[-1]), -torch.inf, scores)
+    return scores.softmax(-1)
+
+
 FAULTS = {
+    "thrown away by where": (Unmasked, {"weights": mask_thrown_away}, r"computes where and throws it away"),
     "-1e4": (Unmasked, {"weights": filled(-1e4)}, r"It reads the future: it hides by a score of -1e\+04, not far"),
     "times 0": (Unmasked, {"weights": lambda _, s: s.tril().softmax(-1)}, "it hides by a score of 0,"),
     "-1e4 added": (

@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from attention_helpers import attention_weights
+from attention_helpers import attention_weights, causal_mask
+
+
+def test_the_mask_of_a_long_text_hides_what_comes_later():
+    assert torch.equal(causal_mask(300), torch.ones(300, 300).triu(1).bool())
 
 
 @pytest.mark.parametrize("shape", [(), (2, 1), (2, 3), (1, 1, 3)])

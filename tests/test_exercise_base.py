@@ -61,6 +61,7 @@ def test_later_cells_get_the_answer_that_was_right_last_and_else_ours(exercise):
 def test_right(exercise):
     reply = exercise.check(lambda x, flip: 0.5 * (x.flip(0) if flip else x))
     assert reply[:3] == (True, "✓ **Right.** Checked on 2 inputs. Ah.", ())
+    assert exercise.check(lambda x, flip: halves(x, flip) + 1e-4).right is False
 
 
 def changing(x, flip):

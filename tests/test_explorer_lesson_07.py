@@ -19,6 +19,13 @@ def run_of(heads):
     return SimpleNamespace(task=RUN.task, examples=RUN.examples.clone(), snapshots=snapshots)
 
 
+def test_of_three_heads_the_headline_names_the_one_with_the_largest_weight():
+    e = explorers.LearningExplorer(run_of([0, 1, 0]))
+    largest = e.arrays.weights[:, -1].amax(dim=-1)
+    assert f"Head {largest.argmax() + 1} " in e.said
+    assert f"({largest.max():.2f})" in e.said
+
+
 def test_one_question_has_one_answer():
     run = run_of([0])
     run.task = LookupTask()

@@ -33,6 +33,7 @@ CLAIMS = {
     ],
     "ScalingExplorer": [
         ({}, "said", "Scores have variance 73: query 5 reads almost only key 5, 1.00"),
+        ({"seed": 1}, "said", "Scores have variance 49: query 3 reads almost only key 6, 1.00"),
         ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (query 5 reads key 5)"),
     ],
     "MaskExplorer": [

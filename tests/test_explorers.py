@@ -18,6 +18,14 @@ from tools.notebooks import live_pages
 NAMES = explorers.__all__
 
 
+def test_each_step_of_training_drops_weights_of_its_own(explorer):
+    e = explorer("DropoutExplorer")
+    e.set(p=0.5, step=100)
+    before = e.arrays.dropped
+    e.set(step=105)
+    assert not torch.equal(e.arrays.dropped, before)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_any_state_shows_what_the_layers_compute(explorer, name):
     """An impossible state is refused, and changes nothing; all pictures have one size, so that nothing jumps."""

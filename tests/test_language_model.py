@@ -104,6 +104,7 @@ ONE = torch.tensor([[1, 2]])
 REFUSED = [
     (lambda m: m([[1, 2]]), TypeError, r"token_ids must be a torch\.Tensor"),
     (lambda m: m(torch.ones(1, 41).long()), ValueError, "at most 40 tokens"),
+    (lambda m: m.step(ONE, m.step(torch.ones(1, 40).long())[1]), ValueError, "at most 0 tokens"),
     (lambda m: m(torch.tensor([[9999]])), ValueError, "token_ids must hold token ids from 0 .* got 9999"),
     (lambda m: m(ONE, [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
     (lambda m: m.encode(""), ValueError, "text must hold at least one token"),

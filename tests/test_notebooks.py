@@ -14,11 +14,14 @@ from course import (
     at,
     code_cells,
     numbers_in,
+    printed_in,
     read,
     tags,
     text_of,
+    without_measured,
 )
 
+from attention_course.exercises import NUMBERS, practice
 from tools.notebooks import place_course
 from tools.notebooks.manifest import HELP
 
@@ -38,6 +41,39 @@ def test_a_page_has_the_tables_that_it_should(page):
     """`make course` writes them."""
     path = getattr(place_course, page)
     assert path.read_text(encoding="utf-8") == place_course.page(path)
+
+
+@pytest.mark.parametrize("entry", COURSE[1:], ids=lambda entry: entry.number)
+def test_the_minutes_of_a_core_are_those_of_its_parts(entry):
+    assert sum(int(part.rsplit(" ", 1)[1]) for part in entry.parts) == entry.core
+
+
+def test_all_numbers_are_compared_but_those_after_about():
+    assert "--nbval --nbval-current-env" in (ROOT / "Makefile").read_text(encoding="utf-8")  # not --nbval-lax
+    assert without_measured("2 of 3, ≈ 0.5") == "2 of 3, ≈"
+
+
+GIVEN = {"0.75", "1.39", "5.77", "3.87"}  # an example's, and what a formula next to it gives
+
+
+@each_entry
+def test_what_prose_says_to_two_decimals_is_printed_on_the_page(entry):
+    """Or drawn, or in its code, perhaps with more decimals."""
+    there = printed_in(entry.path) | GIVEN
+    for cell in read(entry.path).cells:
+        if cell.cell_type == "markdown":
+            prose = re.sub(r"```.*?```|https?://\S+", "", cell.source, flags=re.S)
+            for number in re.findall(r"(?<![\d.,])\d+\.\d{2,}(?!\d)", prose):
+                decimals = len(number.partition(".")[2])
+                rounded = {f"{float(each):.{decimals}f}" for each in there if len(each) > len(number)}
+                assert number in there | rounded, at(entry.path, cell, number)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_a_reply_says_to_four_decimals_is_printed_on_the_page(number):
+    [path] = FOLDER.glob(f"{number}_*.ipynb")
+    for exercise in practice(number).EXERCISES:
+        assert {*re.findall(r"\d\.\d{4}", exercise.moral)} <= printed_in(path), exercise.name
 
 
 @each_entry

@@ -114,6 +114,7 @@ LEAKY = {
     "behind a far relu": lambda x: attend(x) + F.relu(x - 5000).mean(dim=0),
     "only together": lambda x: attend(x) + (x[1:] > 20).all(),
     "length counted by zeros": lambda x: attend(x) / x.any(dim=-1).sum(),
+    "weak, of large tokens": lambda x: attend(x) + 2e-3 * x.roll(-1, 0) * (x.abs().amax(-1, keepdim=True) > 20),
     "weak": lambda x: attend(x) + 1e-5 * x.mean(dim=0),
     "to NaN": lambda x: attend(x).where((x[-1] < 50).all() | ~MASK[:, -1:], torch.nan),
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from checkouts import ROOT, copy_of_checkout, outside_make
+from course import FOLDER, printed_in
 from needs import needs_make, needs_posix_shell
 
 from tools.notebooks.lab import PRIVATE, TOKEN, address_of
@@ -37,8 +38,17 @@ def test_every_target_and_file_that_a_page_names_is_there(page):
     assert set(re.findall(r"ensure_venv\.py (\w+)", text)) <= set(LEVELS)
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(((?:[^):#]*\.md)?)#([^)]+)\)", text):
+        headings = re.findall(r"^#+ (.+)$", (page.parent / target if target else page).read_text(), flags=re.M)
+        assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
     for path in re.findall(r"`((?:tools|tests|attention_helpers|notebooks|\.github)/[\w./]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+def test_the_losses_in_the_readme_are_those_of_notebook_08():
+    [path] = FOLDER.glob("08_*.ipynb")
+    told = README.partition("## A loss")[2].partition("## Watch")[0]
+    assert {*re.findall(r"\d\.\d\d(?![\d.])", told)} <= printed_in(path) | {"3.87"}  # log 48
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The learner's copies: without answers, never overwritten, never lost, told of newer versions."""
 
 import json
+from pathlib import Path
 
 import pytest
 from checkouts import copy_of_checkout, load, program
@@ -203,3 +204,15 @@ def test_a_copy_with_a_changed_cell_is_set_aside(workbook, changed):
     (workbook.WORKBOOK / LESSON).write_text(notebook(changed))
     workbook.reset("03")
     assert (workbook.WORKBOOK / KEPT).read_text() == notebook(changed)
+
+
+def test_a_copy_stays_if_the_disk_is_full_while_a_newer_one_is_written(workbook, monkeypatch):
+    def half(path, content, write=Path.write_bytes):
+        write(path, content[:2])
+        raise OSError("No space left on device")
+
+    before = (workbook.WORKBOOK / LESSON).read_bytes()
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="No space"):
+        workbook.write(workbook.WORKBOOK / LESSON, b"newest")
+    assert (workbook.WORKBOOK / LESSON).read_bytes() == before

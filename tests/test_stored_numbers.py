@@ -1,10 +1,18 @@
 """What explorers have stored is what the commands measure that are said to make it."""
 
+import zlib
+
 import numpy as np
 import pytest
 
 from attention_course.explorers import lesson_04, lesson_11
+from attention_helpers.training.characters import load_text
 from tools.training import make_data
+
+
+def test_the_text_is_the_one_that_stored_models_were_trained_on():
+    """After a change, train them again: make character-models writing-model rotary-models long-texts."""
+    assert zlib.crc32(load_text().encode()) == 1832836634
 
 
 @pytest.mark.slow

@@ -203,6 +203,12 @@ def sliding_window_mask(num_tokens, window):
     return ones.triu(diagonal=1) | ones.tril(diagonal=-window)
 
 
+def counts_the_rows_that_are_left(num_tokens, window):
+    hidden = torch.ones(num_tokens, num_tokens).bool().triu(1)
+    hidden[window:] |= torch.ones(num_tokens - window, num_tokens).bool().tril()
+    return hidden
+
+
 window_mask = Exercise(
     name="window_mask",
     title="A sliding window",
@@ -222,6 +228,8 @@ window_mask = Exercise(
             Nothing is hidden, because no key is both too late and too far back. Which operator means either?""",
         ("forgets the future", "ones.triu(diagonal=1) | ", ""): """
             You hide what's too far back, but the future is open. Should a token see it?""",
+        ("fails on short texts", counts_the_rows_that_are_left): """
+            That works until the window is larger than the text. How many tokens are out of sight then?""",
         ("forgets the window", " | ones.tril(diagonal=-window)", ""): """
             That's the causal mask, in which a token sees its whole past. What about tokens `window` or more steps
             back?""",
