@@ -7,8 +7,6 @@ from checkouts import ROOT
 
 from tools.notebooks.own_sockets import KernelManager
 
-pytestmark = pytest.mark.slow  # starts kernels
-
 CONFIG = ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py"
 AT_ONCE = "import torch.nn.functional"  # on two threads at once it would break torch
 MODULES = "'matplotlib.backends.backend_agg' in __import__('sys').modules"
@@ -39,6 +37,7 @@ def test_the_first_cell_finds_torch_and_what_figures_are_drawn_with(kernel):
     assert said == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit', 'torch']\n"
 
 
+@pytest.mark.slow
 def test_a_kernel_can_end_while_it_loads(kernel):
     manager, client = kernel
     process = manager.provisioner.process
