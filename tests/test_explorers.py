@@ -132,6 +132,10 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
         check_claim(Markup(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{wide}{more}")
         e.set(weights="trained")
         assert e.values["example"] == wanted
+    before = e.values, e.svg
+    with pytest.raises(ValueError, match="example must be from 1 to 8 in steps of 1, got 9"):
+        e.set(num_heads=1, example=9)
+    assert (e.values, e.svg) == before
 
 
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
