@@ -43,6 +43,19 @@ def language_model():
     return load_model()
 
 
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, for the tests of JupyterLab and of the site."""
+    from playwright.sync_api import sync_playwright
+
+    from tools.notebooks.lab import CHROMIUM, FLAGS, PATIENCE
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE)
+        yield browser
+        browser.close()
+
+
 @pytest.fixture(scope="module")
 def explorer():
     """Each explorer, made once, in its first state: explorer("ScoresExplorer")."""

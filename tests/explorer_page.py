@@ -1,10 +1,14 @@
 """An explorer's page read back: the figures in its words, and the numbers and the ink of its picture's cells."""
 
+import base64
+import io
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from attention_course.explorers.base import plain
 from attention_helpers.plots import ABOVE, BELOW, HEAD_COLOURS
@@ -54,6 +58,13 @@ def told(tree):
 
 def words_of(tree):
     return ["".join(text.itertext()) for text in tree.iter(f"{SVG}text")]
+
+
+def image_of(tree):
+    """The one image of a picture, and its pixels, (height, width, 4)."""
+    [image] = tree.iter(f"{SVG}image")
+    png = base64.b64decode(image.get("href").partition("base64,")[2])
+    return image, np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))
 
 
 def tips(explorer, about):

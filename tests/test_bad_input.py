@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch import ones
 
 from attention_course.explorers import ScoresExplorer
 from attention_helpers import (
@@ -46,10 +47,6 @@ WRONG = {  # argument: (a value, the exception, the rule)
 WRONG_SIZES = [(0, ValueError, LEAST), (3.0, TypeError, WHOLE), (True, TypeError, WHOLE)]
 
 
-def ones(*shape, **kwargs):
-    return torch.ones(*shape, **kwargs)
-
-
 def layer(layer_class, **changed):
     return layer_class(**{name: SIZES[name] for name in ARGUMENTS[layer_class] if name in SIZES} | changed)
 
@@ -84,13 +81,13 @@ def test_every_layer_checks_what_it_is_given(layer_class):
     refused(lambda: one(ones(1, 6, 3, device="meta")), ValueError, "x must", "device cpu", "got meta")
 
 
-def flat():
-    return SelfAttention_v2(3, 2)
-
-
 X, HIDE = ones(1, 2, 3), ones(3, 3) > 0
-# call, exception, argument, the value it got, the rule
-CORE = [
+FLAT, MODERN = SelfAttention_v2(3, 2), ModernAttention(3, 8, 4, 2, window=3)
+ROWS, TURNS, HEADS = torch.arange(2), rope_frequencies(2), ones(1, 2, 2, 2)
+TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
+LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(TEXT, width=16)
+AX = plots.new_figure()[1][0]
+CALLS = [  # call, exception, argument, the value it got, the rule
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
     (lambda: causal_mask(0), ValueError, "num_tokens", "got 0", LEAST),
     (lambda: attention_weights(ones(2, 2), ones(2, 2)), TypeError, "mask", "got torch.float32", "boolean"),
@@ -98,36 +95,22 @@ CORE = [
     (lambda: attention_scores(ones(4, 2), ones(4, 3)), ValueError, "keys", "got keys (4, 3)", "as wide as queries"),
     (lambda: attention_scores(ones(4, 2), ones(4, 2).half()), TypeError, "queries and keys", "float16", "one dtype"),
     (lambda: context_vectors(ones(2, 3), ones(2, 3)), ValueError, "values", "got values (2, 3)", "one row per key"),
-]
-PROBES = [
     (lambda: influence(5, ones(2, 3)), TypeError, "layer", "got int", "callable"),
-    (lambda: influence(flat(), ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
-    (lambda: find_leak(flat(), ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
-    (lambda: find_leak(flat(), ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
+    (lambda: influence(FLAT, ones(2, 6, 3)), ValueError, "x must", "got (2, 6, 3)", "one sentence"),
+    (lambda: find_leak(FLAT, ones(1, 3)), ValueError, "x must", "got (1, 3)", "at least 2 tokens"),
+    (lambda: find_leak(FLAT, ones(2, 3) * INF), ValueError, "x must", "got 6", "finite"),
     (lambda: max_difference(ones(2), ones(1, 2)), ValueError, "a and b", "got (2,) and (1, 2)", "same shape"),
-]
-OTHERS = [
     (lambda: load_sentence("dog"), ValueError, "name", "got 'dog'", "one of cat, journey, lookup, two_lookups"),
     (lambda: show_source(len), TypeError, "thing", "built-in function len", "written in Python"),
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 3), ValueError, "num_heads=3, d_out=4", "possible here: 1, 2, 4"),
-]
-ROWS, TURNS, SCORES, HEADS = torch.arange(2), rope_frequencies(2), ones(2, 3, 3), ones(1, 2, 2, 2)
-PARTS = [
     (lambda: rotate(X, ROWS, ones(2)), ValueError, "frequencies", "got 2", "at most head_dim / 2 = 1.5"),
     (lambda: rotate(X, ROWS.float(), TURNS), TypeError, "positions", "got torch.float32", "whole numbers"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
-]
-MODERN = ModernAttention(3, 8, 4, 2, window=3)
-LAYERS = [
     (lambda: ModernAttention(3, 8, 4, 3), ValueError, "num_kv_heads", "got num_kv_heads=3", "divide num_heads"),
     (lambda: ModernAttention(3, 8, 4, 2, qk_norm="head"), TypeError, "qk_norm", "got 'head'", FLAG),
     (lambda: MODERN(X[..., :2]), ValueError, "x must", "got (1, 2, 2)", "width d_in=3"),
     (lambda: MODERN(X, HIDE), ValueError, "mask", "got (3, 3)", "broadcast to scores (1, 4, 2, 2)"),
     (lambda: MODERN.step(X, (HEADS, HEADS, 2)), TypeError, "cache", "got tuple", "RollingCache that step returned"),
-]
-TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
-LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(TEXT, width=16)
-TRAINING = [
     (lambda: LookupTask(questions=3), ValueError, "questions", "got 3", "1 or 2"),
     (lambda: LOOKUP(ones(1, 3, 2)), TypeError, "x must", "got torch.float32", "whole numbers"),
     (lambda: LOOKUP.maps(16 * ones(1, 3, 2).long()), ValueError, "x must", "got 16", "from 0 to 15"),
@@ -137,17 +120,11 @@ TRAINING = [
     (lambda: Training(LOOKUP, LookupTask()), ValueError, "model", "came ValueError: x must", "fit the task"),
     (lambda: rotary.trained("learned"), ValueError, "positions", "got 'learned'", "one of rotary, none"),
     (lambda: rotary.trained()(torch.tensor([[48]])), ValueError, "x must", "got 48", "token ids from 0 to 47"),
-]
-PARALLEL = [
     (lambda: bytes_held("rows", 1, 1, 1, 1), ValueError, "split", "got 'rows'", "'heads' or 'tokens'"),
-]
-AX = plots.new_figure()[1][0]
-PICTURES = [
     (lambda: plots.draw_heatmap(AX, [1.0, 2.0], "ab", "ab"), ValueError, "values", "got the shape (2,)", "a table"),
     (lambda: ScoresExplorer(Sentence(["a"] * 9, ones(9, 3))), ValueError, "sentence", "got 9 tokens", "1 to 8 tokens"),
     (lambda: ScoresExplorer("journey"), TypeError, "sentence", "got str: 'journey'", "a Sentence with str tokens"),
 ]
-CALLS = CORE + PROBES + OTHERS + PARTS + LAYERS + TRAINING + PARALLEL + PICTURES
 
 
 @pytest.mark.parametrize("case", CALLS, ids=lambda case: f"{case[0].__code__.co_names[0]}: {case[2]}, {case[3]}")

@@ -6,11 +6,6 @@ from explorer_page import SVG, tree_of
 from attention_course import explorers
 
 
-@pytest.fixture(scope="module")
-def length():
-    return explorers.LengthExplorer()
-
-
 def curves(explorer):
     """The two charts' curves, as lists of (place, value), read with the labels on their axes."""
     for chart, (low, high) in zip(tree_of(explorer).iter(f"{SVG}svg"), (("0", "5"), ("-20", "15")), strict=True):
@@ -24,8 +19,9 @@ def curves(explorer):
         yield [(32 + (x - across["32"]) * to_place, float(low) + (y - up[low]) * to_value) for x, y in spots]
 
 
-def test_the_curves_are_scores_by_distance_and_means_of_eight_losses(length):
-    length.set(**length._first | {"length": 96, "window": 48, "pair": "2"})
+def test_the_curves_are_scores_by_distance_and_means_of_eight_losses():
+    length = explorers.LengthExplorer()
+    length.set(length=96, window=48, pair="2")
     losses, scores = curves(length)
     assert scores == [pytest.approx((n, value), abs=0.1) for n, value in enumerate(length.arrays.scores.tolist())]
     means = length.arrays.losses.view(12, 8).mean(dim=1).tolist()

@@ -1,14 +1,11 @@
 """The explorer of a language model's heads, on a tiny model."""
 
-import base64
-import io
 import itertools
 
 import numpy as np
 import pytest
-from explorer_page import SVG, tree_of
+from explorer_page import SVG, image_of, tree_of
 from made import MODEL
-from PIL import Image
 
 from attention_course.explorers import ReadingExplorer
 from attention_course.explorers.atlas import TOP
@@ -45,9 +42,8 @@ def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(ex
 
 
 def test_the_atlas_shows_each_heads_map(explorer):
-    [image] = tree_of(explorer)[1][0].iter(f"{SVG}image")
-    png = base64.b64decode(image.get("href").partition("base64,")[2])
-    alpha = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))[..., 3] / 255
+    _, pixels = image_of(tree_of(explorer)[1][0])
+    alpha = pixels[..., 3] / 255
     for layer, head in itertools.product(range(2), range(4)):
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)

@@ -1,14 +1,11 @@
 """The explorers' drawings: read the arrays back from shapes, tooltips and static pictures."""
 
-import base64
-import io
 import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from explorer_page import SVG, told
-from PIL import Image
+from explorer_page import SVG, image_of, told
 
 from attention_course.explorers import ink
 from attention_course.explorers import svg as drawing
@@ -90,12 +87,6 @@ def test_hidden_cells_are_hatched_by_paths_and_hold_nothing():
     assert 0 < hatching(np.ones((64, 64)), 3, 3).count("M") <= 70  # so that large maps stay small
     assert hatching(np.zeros((6, 6)), 9, 9) == ""
     assert around(causal_mask(3).numpy(), 1, 1).count("M") == 8  # a staircase: three steps each way, two sides
-
-
-def image_of(tree):
-    [image] = tree.iter(f"{SVG}image")
-    png = base64.b64decode(image.get("href").partition("base64,")[2])
-    return image, np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))
 
 
 def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():

@@ -1,17 +1,16 @@
-"""One browser and one server for all tests, one page for each notebook."""
+"""One server for all tests, one page for each notebook."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import course
 import pytest
-from filled import fill
-from playwright.sync_api import sync_playwright
 from visit import Visit
 from xdist.scheduler import LoadScopeScheduling
 
-from tools.notebooks.lab import CHROMIUM, FLAGS, PATIENCE, server
+from tools.notebooks.lab import CHROMIUM, server
 from tools.notebooks.manifest import HELP
+from tools.setup import workbook
 
 START = course.FOLDER / "00_start_here.ipynb"
 
@@ -35,14 +34,6 @@ def pytest_xdist_make_scheduler(config, log):
     return ByNotebook(config, log)
 
 
-@pytest.fixture(scope="session")
-def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE)
-        yield browser
-        browser.close()
-
-
 class Served(NamedTuple):
     """A running Lab: its address, and folders: of its notebooks, of its settings, of how to reach its kernels."""
 
@@ -50,6 +41,15 @@ class Served(NamedTuple):
     folder: Path
     scratch: Path
     runtime: Path
+
+
+def fill(folder, scratch):
+    """Make a workbook of a folder as `make lab` does, for the Lab that has its settings in `scratch`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(scratch / "jupyter_data_dir"))  # where this server looks whom to trust
+        patch.setattr(workbook, "WORKBOOK", folder)
+        patch.setattr(workbook, "VERSIONS", folder / workbook.VERSIONS.name)
+        workbook.fill()
 
 
 @pytest.fixture(scope="session")

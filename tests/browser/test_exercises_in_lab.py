@@ -2,7 +2,7 @@
 
 import course
 import pytest
-from filled import fill
+from conftest import fill
 from visit import TALL
 
 from attention_course.exercises import lesson_01, record
