@@ -26,7 +26,8 @@ def test_rotary_is_a_product_of_complex_numbers(sizes):
     positions = torch.arange(sizes.num_tokens) + sizes.seed % 5000
     for base in (10_000.0, 100_000.0, 500_000):
         assert max_difference(by_rope(x, positions, base), by_complex_numbers(x, positions, base)) < 1e-10
-    assert max_difference(by_rope(x.float(), positions).double(), by_rope(x, positions)) < 1e-5
+    near = positions - positions[0]  # in float32, angles of far positions are rounded
+    assert max_difference(by_rope(x.float(), near).double(), by_rope(x, near)) < 1e-5
 
 
 @over_sizes

