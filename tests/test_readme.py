@@ -39,7 +39,8 @@ def test_every_target_and_file_that_a_page_names_is_there(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert target.startswith("https://") or (page.parent / target).exists(), target
     for target, anchor in re.findall(r"\]\(((?:[^):#]*\.md)?)#([^)]+)\)", text):
-        headings = re.findall(r"^#+ (.+)$", (page.parent / target if target else page).read_text(), flags=re.M)
+        there = (page.parent / target if target else page).read_text(encoding="utf-8")
+        headings = re.findall(r"^#+ (.+)$", there, flags=re.M)
         assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
     for path in re.findall(r"`((?:tools|tests|attention_helpers|notebooks|\.github)/[\w./]+)`", text):
         assert (ROOT / path).exists(), path
