@@ -91,7 +91,7 @@ format: ## let ruff mend and format code and notebooks
 	$(BIN)/python -m ruff check --fix
 	$(BIN)/python -m ruff format
 
-mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson, EXPLORER=lesson_03 for what an explorer says)
+mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson, EXPLORER=causal_masking for what an explorer says)
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants.$(if $(EXPLORER),explorer_mutants $(EXPLORER),exercise_mutants $(ARGS))
 

@@ -24,7 +24,7 @@ import nbformat
 COURSE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(COURSE))  # where tools lies
 
-from attention_course.exercises import NUMBERS, practice  # noqa: E402 (after the path)
+from attention_course.exercises import MODULES, practice  # noqa: E402 (after the path)
 from tools.notebooks.manifest import lesson_of  # noqa: E402
 
 POINTS = 1  # for each exercise
@@ -131,8 +131,8 @@ JOBS = {"make": make, "grade": grade, "feedback": feedback}
 
 def main(arguments):
     match arguments:
-        case [_, _, number, *_] if number not in NUMBERS:
-            sys.exit(f"{number} is no lesson with exercises: give one of {', '.join(NUMBERS)}.")
+        case [_, _, number, *_] if number not in MODULES:
+            sys.exit(f"{number} is no lesson with exercises: give one of {', '.join(MODULES)}.")
         case [job, _, _] if job in JOBS and os.geteuid() == 0:
             how = f"never as root, as in: sudo -u marks --set-home {sys.executable} {' '.join(sys.argv)}"
             sys.exit(f"Code that learners wrote runs here: call this under an account of its own, {how}")

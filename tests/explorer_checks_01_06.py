@@ -19,7 +19,7 @@ from explorer_page import (
 from made import SENTENCE
 from torch.testing import assert_close
 
-from attention_course.explorers import lesson_04
+from attention_course.explorers import dropout
 from attention_helpers import (
     MultiHeadAttention,
     attention_weights,
@@ -126,9 +126,9 @@ def check_chart(e, losses, level, title):
 
 def check_dropout(e, step, p):
     """What is stored is shown; test_stored_numbers.py trains it again."""
-    with np.load(lesson_04.FILE) as runs:
+    with np.load(dropout.FILE) as runs:
         losses, maps, always_0 = (torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0"))
-    run, place = lesson_04.RATES.index(p), step // 5
+    run, place = dropout.RATES.index(p), step // 5
     losses, title = losses[run, : place + 1], "weights, × dropped" if p else "attention weights"
     state, days = e.arrays, [f"day {n}" for n in range(1, 7)]
     assert torch.equal(state.losses, losses)

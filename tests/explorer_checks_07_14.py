@@ -21,7 +21,7 @@ from explorer_page import (
 from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
-from attention_course.explorers.lesson_13 import plain
+from attention_course.explorers.a_real_model import plain
 from attention_course.explorers.svg import number
 from attention_course.explorers.words import size_in_words
 from attention_helpers import causal_mask

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from needs import needs_posix_shell
 
-from attention_course.exercises import NUMBERS
+from attention_course.exercises import MODULES
 
 pytestmark = needs_posix_shell
 
@@ -25,7 +25,7 @@ def set_up():
     return set_up
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", MODULES)
 def test_each_exercise_of_each_lesson_gets_its_mark_right_after_its_check(marks, number):
     exercises = marks.practice(number).EXERCISES
     notebook = marks.with_marks(nbformat.read(marks.lesson_of(number).path, as_version=4), exercises)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn.modules import module
 
-from attention_course.exercises import NUMBERS, practice
+from attention_course.exercises import MODULES, practice
 
-ALL = [pytest.param(exercise, id=exercise.name) for number in NUMBERS for exercise in practice(number).EXERCISES]
+ALL = [pytest.param(exercise, id=exercise.name) for number in MODULES for exercise in practice(number).EXERCISES]
 
 
 def kernel():

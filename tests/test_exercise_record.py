@@ -6,7 +6,7 @@ import re
 import pytest
 
 from attention_course import exercises
-from attention_course.exercises import lesson_01, record
+from attention_course.exercises import dot_product_scores, record
 from attention_course.exercises.base import Exercise, Progress
 
 
@@ -46,10 +46,10 @@ def test_what_was_right_once_is_known_to_the_next_kernel(workbook):
 
 
 def test_the_help_page_shows_how_far_each_lesson_is(workbook, monkeypatch):
-    for one in lesson_01.EXERCISES:
+    for one in dot_product_scores.EXERCISES:
         monkeypatch.setattr(one, "right_answer", None)
     record.note("contexts_at_once")
-    assert f"| 01 | 1 of {len(lesson_01.EXERCISES)} |" in exercises.progress().text.splitlines()
+    assert f"| 01 | 1 of {len(dot_product_scores.EXERCISES)} |" in exercises.progress().text.splitlines()
 
 
 def test_outside_a_workbook_nothing_is_written(folder):

@@ -1,6 +1,5 @@
 """The exercises: solutions pass, every known mistake is named, and the notebooks ship them untouched."""
 
-import importlib
 import inspect
 import textwrap
 import time
@@ -11,16 +10,16 @@ import pytest
 import torch
 from course import FOLDER, LESSONS, read
 
-from attention_course.exercises import NUMBERS
+from attention_course.exercises import MODULES, practice
 
-PRACTICE = {number: importlib.import_module(f"attention_course.exercises.lesson_{number}") for number in NUMBERS}
-ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, practice in PRACTICE.items() for e in practice.EXERCISES]
+PRACTICE = {number: practice(number) for number in MODULES}
+ALL = [pytest.param(e, id=f"{number}-{e.name}") for number, each in PRACTICE.items() for e in each.EXERCISES]
 each_exercise = pytest.mark.parametrize("exercise", ALL)
 
 
 def test_every_lesson_has_exercises_and_each_name_is_there_once():
     """Progress is kept under the exercise's name."""
-    assert [path.name[:2] for path in LESSONS] == NUMBERS
+    assert [path.name[:2] for path in LESSONS] == [*MODULES]
     names = [exercise.values[0].name for exercise in ALL]
     assert len(set(names)) == len(names)
     assert all(practice.EXERCISES for practice in PRACTICE.values())

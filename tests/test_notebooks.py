@@ -21,7 +21,7 @@ from course import (
     without_measured,
 )
 
-from attention_course.exercises import NUMBERS, practice
+from attention_course.exercises import MODULES, practice
 from tools.notebooks import place_course
 from tools.notebooks.manifest import HELP
 
@@ -69,7 +69,7 @@ def test_what_prose_says_to_two_decimals_is_printed_on_the_page(entry):
                 assert number in there | rounded, at(entry.path, cell, number)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", MODULES)
 def test_what_a_reply_says_to_four_decimals_is_printed_on_the_page(number):
     [path] = FOLDER.glob(f"{number}_*.ipynb")
     for exercise in practice(number).EXERCISES:

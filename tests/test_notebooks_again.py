@@ -1,7 +1,6 @@
 """Cells that run again say the same, and `make refresh` keeps what belongs to a notebook and nothing else."""
 
 import copy
-import importlib
 import inspect
 import json
 import os
@@ -14,6 +13,7 @@ from itertools import takewhile
 import pytest
 from course import FOLDER, FREE, LESSONS, PATHS, ROOT, at, code_cells, tags, text_of, without_measured
 
+from attention_course import exercises
 from tools.notebooks import refresh_notebooks as refreshing
 
 SOLUTIONS = [path for path in PATHS if path.parent != FOLDER]
@@ -59,7 +59,7 @@ def test_every_cell_run_twice_in_a_row_says_the_same(path):
 @each_lesson
 def test_later_cells_say_the_same_once_a_learner_has_answered(path):
     notebook = refreshing.nbformat.read(path, as_version=4)
-    practice = importlib.import_module(f"attention_course.exercises.lesson_{path.name[:2]}")
+    practice = exercises.practice(path.name[:2])
     turns = [cell for cell in notebook.cells if cell.id.startswith("turn-") and cell.cell_type == "code"]
     if not turns:
         pytest.skip("this lesson has no Your turn")

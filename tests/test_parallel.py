@@ -9,7 +9,7 @@ from parallel_jobs import written_by_sum
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from attention_course.exercises import lesson_14
+from attention_course.exercises import several_machines
 from attention_helpers.costs import peak_bytes
 from attention_helpers.parallel.chunks import pairs, straight, zigzag
 from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
@@ -40,7 +40,7 @@ def crew(request):
 def page():
     """What notebook 14's cells `block`, `tiles` and `split-class` define, as if they had been typed in a cell."""
     source = {cell.id: cell.source for cell in code_cells(read(LESSONS[-1]))}
-    page = {"__name__": "__main__", "join": lesson_14.merge, "bytes_written": bytes_written}
+    page = {"__name__": "__main__", "join": several_machines.merge, "bytes_written": bytes_written}
     for code in (source["split-class"], source["block"], source["tiles"], JOBS):
         exec(code, page)
     return page

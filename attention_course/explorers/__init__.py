@@ -1,21 +1,21 @@
 """Explorers, one per lesson. Move a control, and the lesson's own layers compute the picture again."""
 
+from .a_real_model import ReadingExplorer
+from .causal_masking import MaskExplorer
+from .dot_product_scores import ScoresExplorer
+from .dropout import DropoutExplorer
 from .layer import LayerExplorer
-from .lesson_01 import ScoresExplorer
-from .lesson_02 import KeyWidthExplorer, QKVExplorer, ScalingExplorer
-from .lesson_03 import MaskExplorer
-from .lesson_04 import DropoutExplorer
-from .lesson_05 import WrapperExplorer
-from .lesson_06 import SplitExplorer
-from .lesson_07 import LearningExplorer
-from .lesson_08 import TextExplorer
-from .lesson_09 import CostExplorer
-from .lesson_10 import CacheExplorer
-from .lesson_11 import LengthExplorer
-from .lesson_12 import ModelsExplorer
-from .lesson_13 import ReadingExplorer
-from .lesson_14 import MachinesExplorer
+from .multi_head_stacking import WrapperExplorer
+from .multi_head_weight_splits import SplitExplorer
+from .past_the_training_length import LengthExplorer
 from .playground import Playground
+from .several_machines import MachinesExplorer
+from .the_big_matrix import CostExplorer
+from .the_kv_cache import CacheExplorer
+from .the_loss_and_the_leak import TextExplorer
+from .trainable_qkv import KeyWidthExplorer, QKVExplorer, ScalingExplorer
+from .watch_attention_learn import LearningExplorer
+from .what_models_keep import ModelsExplorer
 
 __all__ = [
     "CacheExplorer",

@@ -5,12 +5,12 @@ import pytest
 from conftest import fill
 from visit import TALL
 
-from attention_course.exercises import lesson_01, record
+from attention_course.exercises import dot_product_scores, record
 from tools.notebooks.lab import PATIENCE, Lab
 from tools.notebooks.manifest import HELP
 
 [LESSON] = [path.name for path in course.LESSONS if path.name.startswith("01")]
-EXERCISE, COUNT = lesson_01.contexts_at_once, len(lesson_01.EXERCISES)
+EXERCISE, COUNT = dot_product_scores.contexts_at_once, len(dot_product_scores.EXERCISES)
 ANSWER = """def all_contexts(inputs):
     return torch.softmax(inputs @ inputs.T, dim={dim}) @ inputs
 
@@ -88,13 +88,13 @@ def save(lab):
 
 def test_progress_outlives_the_kernel_and_the_browser(opened, served):
     lab = opened(LESSON)
-    run(lab, cell_with(lab, "import lesson_01 as practice"))
+    run(lab, cell_with(lab, "import dot_product_scores as practice"))
     progress = cell_with(lab, "practice.progress()")
     run(lab, progress)
     said_in(progress).filter(has_text=f"0 of {COUNT} done.").wait_for()
     try_and_be_told(lab)
     restart(lab)
-    run(lab, cell_with(lab, "import lesson_01 as practice"))
+    run(lab, cell_with(lab, "import dot_product_scores as practice"))
     run(lab, progress)
     said_in(progress).filter(has_text=f"1 of {COUNT} done.").wait_for()
     assert f"✓ {EXERCISE.title}" in said_in(progress).inner_text()

@@ -11,7 +11,7 @@ import itertools
 import sys
 from contextlib import contextmanager
 
-from attention_course.exercises import NUMBERS, practice
+from attention_course.exercises import MODULES, practice
 
 from .changes import changed
 
@@ -49,7 +49,7 @@ def limited(lines=10_000):
 
 
 def main(numbers):
-    for number in numbers or NUMBERS:
+    for number in numbers or MODULES:
         for exercise in practice(number).EXERCISES:
             total, lived = survivors(exercise)
             caught = f"{number} {exercise.name:28} {total - len(lived)} of {total} caught"

@@ -1,6 +1,6 @@
 """Break an explorer's numbers and words in small ways, and see that a test notices.
 
-    python -m tools.mutants.explorer_mutants lesson_03 lesson_04
+    python -m tools.mutants.explorer_mutants causal_masking dropout
 
 Prints the mutants that no test of test_explorer*.py notices. Some show the same in every state, such as a weight that's
 compared with >= instead of >. If another one is in the list, the tests lack a state in which it shows something else.

@@ -15,7 +15,7 @@ import textwrap
 
 import nbformat
 
-from attention_course.exercises import NUMBERS, practice
+from attention_course.exercises import MODULES, practice
 
 from .manifest import NOTEBOOKS, lesson_of
 from .refresh_notebooks import METADATA
@@ -50,7 +50,7 @@ MADE = ("-code", "-answer")  # how the ids of those end that follow the first
 
 
 def import_line(number):
-    return f"from attention_course.exercises import lesson_{number} as practice"
+    return f"from attention_course.exercises import {MODULES[number]} as practice"
 
 
 def code_of(exercise, number):
@@ -140,5 +140,5 @@ def place(number):
 
 
 if __name__ == "__main__":
-    for number in sys.argv[1:] or NUMBERS:
+    for number in sys.argv[1:] or MODULES:
         place(number)

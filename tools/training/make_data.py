@@ -14,9 +14,19 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from attention_course.explorers import lesson_04
+from attention_course.explorers import dropout
 from attention_course.explorers import lookup_models as lookup
-from attention_course.explorers.lesson_11 import FILE, HEAD, LENGTHS, LONGEST, SCALINGS, SCORE, SEEN, WINDOWS, scaled
+from attention_course.explorers.past_the_training_length import (
+    FILE,
+    HEAD,
+    LENGTHS,
+    LONGEST,
+    SCALINGS,
+    SCORE,
+    SEEN,
+    WINDOWS,
+    scaled,
+)
 from attention_helpers.seeded import seeded
 from attention_helpers.training import characters, rotary, writing
 from attention_helpers.training.lookup import LookupModel, LookupTask
@@ -24,9 +34,9 @@ from attention_helpers.training.loop import Training
 from attention_helpers.training.overfitting import train
 
 
-def overfitting(path=lesson_04.FILE):
+def overfitting(path=dropout.FILE):
     """What DropoutExplorer shows in notebook 04: losses and maps (a few seconds)."""
-    runs = [train(p, lesson_04.SEED) for p in lesson_04.RATES]
+    runs = [train(p, dropout.SEED) for p in dropout.RATES]
     losses, maps = (np.float32([getattr(run, name).numpy() for run in runs]) for name in ("losses", "maps"))
     np.savez_compressed(path, losses=losses, maps=maps, always_0=np.float32(runs[0].always_0))
 

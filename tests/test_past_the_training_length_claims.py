@@ -2,7 +2,7 @@
 
 import pytest
 from course import LESSONS
-from test_lesson_07_claims import differing
+from test_watch_attention_learn_claims import differing
 
 from attention_helpers.training import rotary
 from tools.training.make_data import rotary_model

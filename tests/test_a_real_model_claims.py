@@ -6,7 +6,7 @@ from course import FOLDER, code_cells, read
 from torch import nn
 from torch.nn import functional as F
 
-from attention_course.exercises import lesson_13 as practice
+from attention_course.exercises import a_real_model as practice
 from attention_helpers import max_difference
 from attention_helpers.language_model.head_roles import best_heads, mean_contexts, repeated_tokens, weight_at
 from attention_helpers.language_model.model import generate, load_model

@@ -7,8 +7,8 @@ from attention_helpers.plots import GREY, head_colour
 
 from .base import Explorer, stops
 from .chart import costs
-from .lesson_09 import BYTES, rounded_size
 from .svg import Drawing, below, line, moved, tag, text, title_of
+from .the_big_matrix import BYTES, rounded_size
 from .words import plural, size_in_words
 
 LAYERS, HEADS, HEAD_DIM = 32, 32, 128  # as in Llama 2 7B
