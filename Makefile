@@ -19,7 +19,7 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models character-models writing-model rotary-models overfitting long-texts figures upgrade clean
+	refresh lookup-models trained-models overfitting long-texts figures upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -99,8 +99,9 @@ course: ## write what notebooks/course.toml says into README, docs/teaching.md a
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.place_course
 
-exercises: ## write the exercises into the notebooks, and make the solutions (then: make refresh)
+exercises: ## write the exercises and the package's classes into the notebooks, and make the solutions (then: make refresh)
 	$(ENSURE) test
+	$(BIN)/python -m tools.notebooks.place_classes
 	$(BIN)/python -m tools.notebooks.place_exercises
 	$(BIN)/python -m tools.notebooks.place_course
 
@@ -112,17 +113,9 @@ lookup-models: ## train data/lookup_models.npz again, the weights that explorers
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.make_data lookup_models
 
-character-models: ## train data/character_models.npz again, with which notebook 08 opens (10 seconds)
+trained-models: ## train data/trained_models.npz again, which notebooks 08, 10 and 11 load (a minute)
 	$(ENSURE) test
-	$(BIN)/python -m tools.training.make_data character_models
-
-writing-model: ## train data/writing_model.npz again, with which notebook 10 writes (half a minute)
-	$(ENSURE) test
-	$(BIN)/python -m tools.training.make_data writing_model
-
-rotary-models: ## train data/rotary_models.npz again, which notebook 11 reads past their training length (half a minute)
-	$(ENSURE) test
-	$(BIN)/python -m tools.training.make_data rotary_models
+	$(BIN)/python -m tools.training.make_data trained_models
 
 overfitting: ## train data/overfitting.npz again, whose losses notebook 04 shows (a few seconds)
 	$(ENSURE) test

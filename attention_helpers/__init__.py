@@ -1,6 +1,5 @@
-"""The code that the attention notebooks share. Figures are in `attention_helpers.plots`."""
+"""The code that the attention notebooks share: what they build, and what looks inside it."""
 
-from .core import attention_scores, attention_weights, causal_mask, context_vectors
 from .dropout import Dropout
 from .layers import (
     CausalAttention,
@@ -8,10 +7,9 @@ from .layers import (
     MultiHeadAttentionWrapper,
     SelfAttention_v1,
     SelfAttention_v2,
-    Steps,
+    causal_mask,
 )
-from .operations import Trace, trace
-from .probes import Influence, Leak, find_leak, influence, max_difference
+from .probes import Influence, Leak, attention_maps, find_leak, influence, max_difference
 from .sentences import Sentence, load_sentence
 from .source import show_source
 
@@ -25,16 +23,11 @@ __all__ = [
     "SelfAttention_v1",
     "SelfAttention_v2",
     "Sentence",
-    "Steps",
-    "Trace",
-    "attention_scores",
-    "attention_weights",
+    "attention_maps",
     "causal_mask",
-    "context_vectors",
     "find_leak",
     "influence",
     "load_sentence",
     "max_difference",
     "show_source",
-    "trace",
 ]

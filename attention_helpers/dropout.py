@@ -3,39 +3,27 @@
 import torch
 from torch import nn
 
-from .checks import ANY_RANK, check_dropout, check_tensor
-
 
 class Dropout(nn.Module):
-    """In training, zero each entry with probability p and divide the others by 1 - p.
+    """In training, zero each entry with probability p and divide the others by 1 - p. In eval mode nothing changes.
 
-    In eval mode nothing changes.
+    On Intel CPUs, some builds of torch draw nn.Dropout's mask from a separate generator, so the same seed gives
+    different masks on different machines. Here the mask is a comparison of uniform float64 numbers, which always come
+    from torch's own generator. If nn.Dropout uses that generator too, one seed gives both the same mask.
 
-    On Intel CPUs, some builds of torch draw nn.Dropout's mask from a separate generator, so the
-    same seed gives different masks on different machines. Here the mask is a comparison of uniform
-    float64 numbers, which always come from torch's own generator. If nn.Dropout uses that generator
-    too, one seed gives both the same mask for a contiguous input; for any other memory layout, the
-    mask here is drawn in index order.
-
-    p: in [0, 1). generator: a torch.Generator to draw from, or None for torch's global one. At
-    p = 0 or in eval mode, nothing is drawn. The mask is drawn on the generator's device (without
-    one, on the input's; on the CPU if that has no float64, like Apple's mps) and then moved.
-    Drawing it takes 8 bytes per entry. Shape: any, kept. Errors: ValueError or TypeError for p
-    outside [0, 1) or an input that isn't a floating-point tensor.
-    Source: Srivastava et al. 2014, "Dropout", section 10 (inverted scaling); mask issue: pytorch
-    issue 121595.
+    p: in [0, 1), or ValueError. generator: a torch.Generator to draw from, or None for torch's global one. The mask is
+    drawn on the generator's device (without one, on the input's; on the CPU for Apple's mps, which has no float64).
+    Shape: any, kept. Source: Srivastava et al. 2014, "Dropout", section 10 (inverted scaling); pytorch issue 121595.
     """
 
     def __init__(self, p, generator=None):
         super().__init__()
-        self.p = check_dropout("p", p)
-        if generator is not None and not isinstance(generator, torch.Generator):
-            got = type(generator).__name__
-            raise TypeError(f"generator must be a torch.Generator or None, got {got}")
+        if not 0 <= p < 1:  # nn.Dropout takes 1, which leaves nothing
+            raise ValueError(f"p must be at least 0 and below 1, got {p}")
+        self.p = p
         self.generator = generator
 
     def forward(self, x):
-        check_tensor("x", x, ANY_RANK, "any")
         if not self.training or self.p == 0:
             return x
         device = self.generator.device if self.generator is not None else x.device
@@ -47,3 +35,12 @@ class Dropout(nn.Module):
 
     def extra_repr(self):
         return f"p={self.p}"
+
+
+def draw_dropout_from(model, generator=None):
+    """Put a Dropout in the place of each nn.Dropout of a model, so that this generator draws its masks. Returns it."""
+    for module in list(model.modules()):
+        for name, part in module.named_children():
+            if isinstance(part, (nn.Dropout, Dropout)):
+                setattr(module, name, Dropout(part.p, generator).train(part.training))
+    return model

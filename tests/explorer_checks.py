@@ -84,7 +84,7 @@ def legal(name, state):
 
 def impossible(name, state):
     """The error's message, if there is one."""
-    return "x must hold at most" if name == "LayerExplorer" and state["context_length"] < 6 else ""
+    return "x can have" if name == "LayerExplorer" and state["context_length"] < 6 else ""
 
 
 @contextmanager

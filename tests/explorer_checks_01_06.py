@@ -20,13 +20,14 @@ from made import SENTENCE
 from torch.testing import assert_close
 
 from attention_course.explorers import dropout
+from attention_course.plots import HEAD_COLOURS
 from attention_helpers import (
     MultiHeadAttention,
-    attention_weights,
+    attention_maps,
     causal_mask,
     load_sentence,
 )
-from attention_helpers.plots import HEAD_COLOURS
+from attention_helpers.dropout import draw_dropout_from
 
 TOKENS, X = SENTENCE.tokens, SENTENCE.embeddings
 BLUE, GREY = HEAD_COLOURS[0], "#767676"
@@ -78,7 +79,7 @@ def check_scaling(e, d_k, seed, scaling):
     queries, keys = torch.randn(2, 6, d_k, generator=torch.Generator().manual_seed(seed))
     assert_close(state.scores, queries @ keys.T)
     scale = d_k**-0.5 if scaling else 1.0
-    assert torch.equal(state.weights, attention_weights(state.scores, scale=scale))
+    assert torch.equal(state.weights, torch.softmax(state.scores * scale, dim=-1))
     variance, entropy = (state.scores * scale).var(), bits(state.weights)
     check_maps(e, state.scores[None], "123456", "query {} meets key {}", limit=state.scores.abs().max())
     check_maps(e, state.weights[None], "123456", "query {} reads key {}")
@@ -144,12 +145,11 @@ def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training
     state, future, tokens = e.arrays, causal_mask(6), TOKENS
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias)
+        layer = draw_dropout_from(MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias))
         torch.manual_seed(seed)
         context = layer.train(training)(X[None])[0]
     assert_close(state.result, context)
-    steps = layer.eval().steps(X[None])
-    assert_close(state.maps, steps.weights[0])
+    assert_close(state.maps, attention_maps(layer.eval(), X[None])[0][0])
     assert not state.shown[:, future].any()
     assert not state.influence[future].any()
     kept = state.maps / (1 - dropout if training else 1)

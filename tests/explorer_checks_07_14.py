@@ -21,17 +21,18 @@ from explorer_page import (
 from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
+from attention_course.build import build_layer
 from attention_course.explorers.a_real_model import plain
+from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_course.explorers.svg import number
 from attention_course.explorers.words import size_in_words
-from attention_helpers import causal_mask
-from attention_helpers.modern.positions import llama3_frequencies, yarn_frequencies
-from attention_helpers.modern.published import model_cache_bytes, published_models
-from attention_helpers.plots import HEAD_COLOURS
-from attention_helpers.seeded import seeded
-from attention_helpers.training import rotary
-from attention_helpers.training.characters import CharacterModel
+from attention_course.plots import HEAD_COLOURS
+from attention_course.published import model_cache_bytes, published_models
+from attention_helpers import attention_maps, causal_mask
+from attention_helpers.modern.positions import rotate
+from attention_helpers.training.characters import CharacterModel, Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
+from attention_helpers.training.small_models import held_out_windows, load
 
 
 def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, seed):
@@ -39,12 +40,13 @@ def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, se
     state = e.arrays
     x, answers, run = state.run.x, state.run.answers, state.run
     if task == "next character":
-        model = seeded(CharacterModel, seed, run.task, d_out, num_heads, dropout=dropout, leaky=mask == "leaky")
+        sizes = len(run.task.vocabulary), 32, d_out, num_heads, dropout
+        model = build_layer(CharacterModel, seed, *sizes, leaky=mask == "leaky")
     else:
         lookup = LookupTask(questions=1 + (task == "two questions"))
-        model = seeded(LookupModel, seed, lookup, 32, num_heads, d_out=d_out)
+        model = build_layer(LookupModel, seed, lookup, 32, num_heads, d_out=d_out)
     outputs = model.eval()(x)
-    assert_close(state.weights, model.maps(x[:1])[0])
+    assert_close(state.weights, attention_maps(model, x[:1])[0][0])
     assert (state.step, run.learning_rate, run.model.attention.dropout.p) == (0, learning_rate, dropout)
     [measured] = state.measured
     assert measured.held_loss == pytest.approx(run.task.loss(outputs, answers).item(), rel=1e-5)
@@ -89,7 +91,7 @@ def check_text(e, text, back):
     maps, hidden, bars, expected = [], [], [], []
     for name, model in models.items():
         weights, shares = state.readings[name]
-        assert_close(weights, model.maps(token_ids)[0])
+        assert_close(weights, attention_maps(model, token_ids)[0][0])
         assert_close(shares, model(token_ids)[0, state.place].softmax(dim=-1))
         assert (name == "masked") == (not weights[:, future].any()) or not future.any()
         maps.append(weights)
@@ -173,19 +175,30 @@ def check_length(e, length, window, factor, rule, pair):
         "Llama 3": (llama3_frequencies(plain, factor, 32), 1),
         "YaRN": yarn_frequencies(plain, factor, 32, 10_000),
     }[rule]
-    model = rotary.trained().change(frequencies=scaled, factor=more, window=window)
-    x = rotary.held_out_windows(rotary.short_texts(), 256)[:, : length + 1]
-    logits, steps = model.steps(x[:, :-1])
+    model = load("rotary").change(frequencies=scaled, window=window)
+    for block in model.blocks:
+        block.attention.W_query.weight *= more**2  # of queries and keys: scores are as much larger
+    x = held_out_windows(Characters(load_text()), 256)[:, : length + 1]
+    inputs = []
+    hook = model.blocks[1].attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    maps = attention_maps(model, x[:, :-1])[1]
+    hook.remove()
+    attention = model.blocks[1].attention
+    queries, keys = (
+        rotate(attention.split_heads(W(inputs[0])), torch.arange(length), scaled)[:, 3].double()
+        for W in (attention.W_query, attention.W_key)
+    )
+    logits = model(x[:, :-1])
     right = logits.log_softmax(dim=-1).gather(-1, x[:, 1:, None])[..., 0]  # (windows, length)
     assert_close(state.losses, -right.mean(dim=0), atol=1e-4, rtol=1e-4)
     entries = slice(None) if pair == "all" else slice(2 * int(pair), 2 * int(pair) + 2)
-    queries, keys = (each[:, 3, :, entries].double() for each in (steps[1].queries, steps[1].keys))
+    queries, keys = queries[..., entries], keys[..., entries]
     farthest = min(length, window) - 1
     for distance in {0, 1, min(31, farthest), farthest}:
         parts = queries[:, distance:] * keys[:, : length - distance]
         assert state.scores[distance].item() == pytest.approx(parts.sum(dim=-1).mean().item() / 4, abs=1e-3)
     assert len(state.scores) == farthest + 1
-    far = steps[1].weights[:, 3, -1, : length - 32].sum(dim=-1).mean()
+    far = maps[:, 3, -1, : length - 32].sum(dim=-1).mean()
     followed = 2 if pair == "all" else int(pair)
     angles = [farthest * scaled[followed], 31 * plain[followed]]
     assert state.angle == pytest.approx(angles[0])

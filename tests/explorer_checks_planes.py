@@ -21,8 +21,16 @@ from torch.nn.utils import vector_to_parameters
 from torch.testing import assert_close
 
 from attention_course.explorers import lookup_models
-from attention_helpers import MultiHeadAttention, MultiHeadAttentionWrapper, causal_mask, load_sentence
-from attention_helpers.plots import HEAD_COLOURS
+from attention_course.plots import HEAD_COLOURS
+from attention_helpers import (
+    Dropout,
+    MultiHeadAttention,
+    MultiHeadAttentionWrapper,
+    attention_maps,
+    causal_mask,
+    load_sentence,
+)
+from attention_helpers.dropout import draw_dropout_from
 from attention_helpers.training.lookup import LookupModel, LookupTask
 
 NAMES = "ABCDEFGHIJ"
@@ -70,9 +78,9 @@ def letters_of(model):
     """Each head's mean key by letter, over all pairs, and its query by letter."""
     cut, attention = model.attention.split_heads, model.attention
     pairs = torch.tensor([[[[a, 30 + digit]] for digit in range(10)] for a in range(10)]).flatten(0, 1)
-    keys = cut(attention.W_key(model.embedded(pairs))).view(10, 10, *cut(torch.zeros(1, 1, attention.d_out)).shape[1:])
+    keys = cut(attention.W_key(model.embed(pairs).sum(dim=2))).view(10, 10, attention.num_heads, 1, attention.head_dim)
     asks = torch.tensor([[[10 + a, model.task.blank]] for a in range(10)])
-    return keys.mean(dim=1)[:, :, 0].transpose(0, 1), cut(attention.W_query(model.embedded(asks)))[:, :, 0]
+    return keys.mean(dim=1)[:, :, 0].transpose(0, 1), cut(attention.W_query(model.embed(asks).sum(dim=2)))[:, :, 0]
 
 
 def row_of(tokens, weights):
@@ -93,7 +101,7 @@ def check_key_width(e, d_out, step, asked):
     state, (model, x, answers) = e.arrays, stored(1, d_out, 1, step)
     right, letters = (model(x).argmax(dim=-1) == answers)[:, 0], x[:, -1, 0] - 10
     number = (letters == asked).nonzero()[0]
-    weights = model.maps(x[number])[0, 0, -1]
+    weights = attention_maps(model, x[number])[0][0, 0, -1]
     assert_close(state.weights, weights)
     assert state.tokens == model.task.words(x[number][0])
     assert tips(e, ", weight: ") == near(weights, off=1e-4)
@@ -115,27 +123,35 @@ def dropped(p, seed, shape):
     return torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) >= 1 - p
 
 
-def with_dropout(layer, p, seed, x):
-    """The steps of a layer for x (1, num_tokens, d_in), its weights after dropout, and which were dropped."""
-    generator = torch.Generator().manual_seed(seed)
+def set_dropout(layer, p, seed):
+    """Put a layer in training mode, with dropout p that draws from this seed."""
+    draw_dropout_from(layer.train(), torch.Generator().manual_seed(seed))
     for part in layer.modules():
-        if type(part).__name__ == "Dropout":
-            part.p, part.generator = p, generator
-    steps = layer.train().steps(x)
-    gone = dropped(p, seed, steps.weights.shape)[0]
-    return steps, torch.where(gone, 0, steps.weights[0] / (1 - p)), gone
+        if isinstance(part, Dropout):
+            part.p = p
+
+
+def by_head(layer, name, x):
+    """What one of a layer's matrices makes of x (1, num_tokens, d_in), (num_heads, num_tokens, head_dim)."""
+    if isinstance(layer, MultiHeadAttentionWrapper):
+        return torch.cat([getattr(head, name)(x) for head in layer.heads])
+    return layer.split_heads(getattr(layer, name)(x))[0]
 
 
 def check_heads(e, layer, example, dropout, seed, trained, *words, columns=None):
-    """What both explorers of heads show of a layer's steps, with words in the picture; returns the state.
+    """What both explorers of heads show of a layer, with words in the picture; returns the state.
 
     example: x (1, num_tokens, d_in), and its number among the trained model's examples. trained: the model and its
     examples, or None.
     """
     state, (x, number) = e.arrays, example
-    steps, weights, gone = with_dropout(layer, dropout, seed, x)
+    made = torch.cat([each.view(-1, *each.shape[-2:]) for each in attention_maps(layer, x)])
+    gone = dropped(dropout, seed, made.shape)
+    weights = torch.where(gone, 0, made / (1 - dropout))
     assert_close(state.weights, weights)
-    assert_close(state.context, steps.context[0], atol=1e-5, rtol=1e-4)
+    set_dropout(layer, dropout, seed)
+    project = getattr(layer, "out_proj", torch.nn.Identity())
+    assert_close(project(state.context), layer(x)[0], atol=1e-5, rtol=1e-4)
     assert state.parameters == sum(parameter.numel() for parameter in layer.parameters())
     check_maps(e, state.weights, state.tokens, hidden=causal_mask(x.shape[1]))
     assert sum(paths(tree_of(e), stroke_width="1.5")) == (gone & ~causal_mask(x.shape[1])).sum()
@@ -149,22 +165,21 @@ def check_heads(e, layer, example, dropout, seed, trained, *words, columns=None)
     planes = [*planes_of(tree_of(e))]
     assert len(planes) == (len(weights) if trained else 0)
     if trained:
-        check_trained(e, steps, number, dropout, seed, *trained)
+        check_trained(e, number, dropout, seed, *trained)
     for head, shown in enumerate(planes):
-        keys, asked = steps.keys[0, head], steps.queries[0, head, [-1]]
+        keys, asked = by_head(layer, "W_key", x)[head], by_head(layer, "W_query", x)[head, [-1]]
         check_plane(shown, keys, asked[:0], asked, weights[head, -1].tolist(), (keys, asked))
     return state
 
 
-def check_trained(e, steps, number, dropout, seed, model, x, answers):
+def check_trained(e, number, dropout, seed, model, x, answers):
     """What's shown of a trained model: its accuracy under dropout, and its answer."""
     state, found = e.arrays, readouts(e)
-    logits = model.output_layer(model.attention.out_proj(steps.context[0, -1])).view(2, 10)
+    logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, 10)
     assert state.answers == (logits.argmax(dim=-1).tolist(), answers[number].tolist())
     said, wanted = state.answers
     assert numbers(found["answer"]) == ([*said] if said == wanted else [*said, *wanted])
-    with_dropout(model.attention, dropout, seed, model.embedded(x[:1]))
-    model.attention.dropout.generator.manual_seed(seed)
+    set_dropout(model.attention, dropout, seed)
     right = (model(x).argmax(dim=-1) == answers).float().mean(dim=0)
     assert_close(state.accuracy, right)
     assert numbers(e.said)[-2:] == near(right)
@@ -184,7 +199,7 @@ def made_from(weights, d_out, num_heads, example, hands):
     if weights == "hand-made":
         return None, *by_hand(hands, example)
     model, x, answers = stored(2, d_out, num_heads)
-    return (model, x, answers), model.embedded(x)[[example - 1]], [*model.attention.parameters()][:3]
+    return (model, x, answers), model.embed(x[[example - 1]]).sum(dim=2), [*model.attention.parameters()][:3]
 
 
 @torch.no_grad()

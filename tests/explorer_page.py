@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from attention_course.explorers.base import plain
-from attention_helpers.plots import ABOVE, BELOW, HEAD_COLOURS
+from attention_course.plots import ABOVE, BELOW, HEAD_COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 FIGURE = re.compile(r"“[^”]*”|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?%?")

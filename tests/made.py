@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import torch
 
 from attention_course import explorers
-from attention_helpers import MultiHeadAttention, load_sentence
+from attention_course.published import published_models
+from attention_helpers import MultiHeadAttention, attention_maps, load_sentence
 from attention_helpers.language_model.families import ModelConfig
 from attention_helpers.language_model.model import LanguageModel
-from attention_helpers.language_model.tokenizer import tokenizer_json
-from attention_helpers.modern.published import published_models
+from attention_helpers.language_model.tokenizer import make_tokenizer
 from attention_helpers.training.characters import CharacterModel, Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Snapshot
@@ -23,7 +23,7 @@ def made_up_run():
     """What a LearningExplorer sees of a Training: no optimizer, which is slow to import."""
     torch.manual_seed(0)
     task = LookupTask(questions=2, batch_size=16)
-    reader = LookupModel(task, width=8, num_heads=2)
+    reader = LookupModel(task, width=8, num_heads=2, d_out=8)
     examples, answers = task.batch(torch.Generator().manual_seed(1))
     snapshots = []
     for step in (0, 1, 2, 40, 400):
@@ -31,27 +31,30 @@ def made_up_run():
             reader.attention.W_query.weight.mul_(1.5)
             outputs = reader(examples)
             loss, accuracy = task.loss(outputs, answers).item(), task.accuracy(outputs, answers)
-            snapshots.append(Snapshot(step, loss, accuracy, {}, reader.maps(examples[:8])))
+            snapshots.append(Snapshot(step, loss, accuracy, {}, attention_maps(reader, examples[:8])[0]))
     return SimpleNamespace(task=task, examples=examples, snapshots=snapshots)
 
 
 def made_up_model():
     """What a ReadingExplorer reads: a language model of 2 layers, untrained; each byte of a text is a token."""
-    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers import pre_tokenizers
 
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     names = {"model": "gpt2", "pre": "smollm", "tokens": symbols, "merges": []}
-    tokenizer = tokenizer_json({f"tokenizer.ggml.{name}": value for name, value in names.items()})
+    tokenizer = make_tokenizer({f"tokenizer.ggml.{name}": value for name, value in names.items()})
     config = ModelConfig(len(symbols), 16, 24, 2, 4, 2, 4, 10_000.0, 1e-5, 128)
     torch.manual_seed(0)
-    return LanguageModel(config, Tokenizer.from_str(tokenizer)).requires_grad_(False)
+    return LanguageModel(config, tokenizer).requires_grad_(False)
 
 
 def character_models():
     """What a TextExplorer shows, untrained."""
     task = Characters(load_text())
     torch.manual_seed(0)
-    return {name: CharacterModel(task, leaky=name == "leaky").eval() for name in ("masked", "leaky")}, task
+    return {
+        name: CharacterModel(len(task.vocabulary), task.window, leaky=name == "leaky").eval()
+        for name in ("masked", "leaky")
+    }, task
 
 
 RUN = made_up_run()

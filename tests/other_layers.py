@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attention_helpers.seeded import seeded
+from attention_course.build import build_layer
 
 SIZES = {"d_in": 4, "d_out": 4, "num_heads": 2, "context_length": 4, "dropout": 0.0}
 
@@ -14,7 +14,7 @@ SIZES = {"d_in": 4, "d_out": 4, "num_heads": 2, "context_length": 4, "dropout": 
 def made(layer_class, seed=0, **more):
     """A layer with SIZES, as far as its class takes them."""
     names = layer_class.__init__.__code__.co_varnames[1 : layer_class.__init__.__code__.co_argcount]
-    return seeded(layer_class, seed, **{name: size for name, size in (SIZES | more).items() if name in names})
+    return build_layer(layer_class, seed, **{name: size for name, size in (SIZES | more).items() if name in names})
 
 
 def future(n, diagonal=1):

@@ -93,3 +93,21 @@ def build(name, sizes, dropout=0.0):
 UNMASKED = ["SelfAttention_v1", "SelfAttention_v2"]
 CAUSAL = ["CausalAttention", "MultiHeadAttentionWrapper", "MultiHeadAttention"]
 ALL = UNMASKED + CAUSAL
+
+
+def attend_by_hand(name, layer, x, dropout=lambda weights: weights):
+    """The weights (b, num_heads, num_tokens, num_tokens) and the output that a layer's matrices make, head by head."""
+    if name == "MultiHeadAttentionWrapper":
+        made = [attend_by_hand("CausalAttention", head, x, dropout) for head in layer.heads]
+        return torch.cat([weights for weights, _ in made], dim=1), torch.cat([context for _, context in made], dim=-1)
+    heads = getattr(layer, "num_heads", 1)
+    queries, keys, values = (
+        (x @ matrix if name == "SelfAttention_v1" else matrix(x)).unflatten(-1, (heads, -1)).transpose(1, 2)
+        for matrix in (layer.W_query, layer.W_key, layer.W_value)
+    )
+    scores = queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5
+    if name in CAUSAL:
+        scores = scores + torch.full_like(scores, -torch.inf).triu(1)
+    weights = scores.softmax(-1)
+    context = (dropout(weights) @ values).transpose(1, 2).flatten(2)
+    return weights, layer.out_proj(context) if name == "MultiHeadAttention" else context

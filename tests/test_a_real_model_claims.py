@@ -7,8 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from attention_course.exercises import a_real_model as practice
+from attention_course.explorers.head_roles import weight_at
 from attention_helpers import max_difference
-from attention_helpers.language_model.head_roles import best_heads, mean_contexts, repeated_tokens, weight_at
+from attention_helpers.language_model.heads import best_heads, mean_contexts, repeated_tokens
 from attention_helpers.language_model.model import generate, load_model
 from tools.reference.random_models import drawn_texts, write_family
 

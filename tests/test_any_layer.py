@@ -16,10 +16,11 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from attention_course.any_layer.calling import Unsuited
 from attention_course.any_layer.inspection import look_at
+from attention_course.any_layer.operations import trace
 from attention_course.any_layer.verdicts import headline
+from attention_course.build import build_layer
 from attention_course.explorers import LayerExplorer
-from attention_helpers import Sentence, find_leak, influence, trace
-from attention_helpers.seeded import seeded
+from attention_helpers import Sentence, find_leak, influence
 
 X = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
 SENTENCE = Sentence([*"abcde"], X)
@@ -27,7 +28,7 @@ SENTENCE = Sentence([*"abcde"], X)
 
 def changed(base=Causal, **steps):
     """A layer like `base`, d_in and d_out 8, two heads, with some of its steps changed."""
-    return seeded(other_layers.variant(base, **steps), 0, 8, 8, 2)
+    return build_layer(other_layers.variant(base, **steps), 0, 8, 8, 2)
 
 
 def verdicts_on(layer, x=X):
@@ -121,7 +122,7 @@ RIGHT = {
     "a dataclass as its result": lambda: changed(forward=lambda s, x: Output(Causal.forward(s, x))),
     "values first": lambda: changed(forward=values_first),
     "parameters that are read through views": lambda: changed(Own),
-    "tokens first": lambda: seeded(other_layers.TokensFirst, 0, 8, 2),
+    "tokens first": lambda: build_layer(other_layers.TokensFirst, 0, 8, 2),
     "talking heads": lambda: changed(TalkingHeads),
     "a sink": lambda: changed(Sink),
     "a residual": lambda: changed(forward=residual),
@@ -201,9 +202,9 @@ def test_what_forward_needs_besides_is_no_fault_of_the_class():
 
 
 def test_the_mask_that_would_hide_the_future_is_named():
-    said = said_of(seeded(nn.MultiheadAttention, 0, 8, 2, batch_first=True, bias=False))
+    said = said_of(build_layer(nn.MultiheadAttention, 0, 8, 2, batch_first=True, bias=False))
     assert said.endswith("course's MultiHeadAttention computes without its mask: `forward` got no `attn_mask`")
-    words = verdicts_on(seeded(nn.MultiheadAttention, 0, 8, 2, batch_first=True))["future"].words
+    words = verdicts_on(build_layer(nn.MultiheadAttention, 0, 8, 2, batch_first=True))["future"].words
     assert "`forward` got no `attn_mask`" in words
 
 
@@ -309,9 +310,9 @@ def test_a_fault_is_named_with_its_cause(name):
 
 def test_find_leak_starts_from_larger_sentences_too():
     for seed in range(5):
-        layer = seeded(other_layers.variant(Unmasked, weights=filled(-100.0)), seed, 8, 8, 2)
-        assert "times as large" in find_leak(layer, X[None]).how
-        assert not find_leak(seeded(FusedCausal, seed, 8, 8, 2), 100 * X[None])
+        layer = build_layer(other_layers.variant(Unmasked, weights=filled(-100.0)), seed, 8, 8, 2)
+        assert "times as large" in find_leak(layer, X[None]).what
+        assert not find_leak(build_layer(FusedCausal, seed, 8, 8, 2), 100 * X[None])
 
 
 # Names, and the first state.
@@ -390,7 +391,7 @@ PROBES = {
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize("training", [True, False])
 def test_nothing_is_changed_in_the_notebook(name, training):
-    layer = seeded(Disturbing, 0, 8, 8, 2)
+    layer = build_layer(Disturbing, 0, 8, 8, 2)
     layer.train(training)
     before = everything(layer)
     PROBES[name](layer)

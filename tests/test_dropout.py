@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from attention_helpers import Dropout
+from attention_helpers import Dropout, MultiHeadAttentionWrapper
+from attention_helpers.dropout import draw_dropout_from
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
@@ -44,3 +45,15 @@ def test_gradient_passes_where_the_entry_survived():
     y = Dropout(0.25)(x)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_models_dropout_draws_from_a_generator_of_its_own(training):
+    x, before = torch.randn(2, 6, 3), torch.get_rng_state()
+    generator = torch.Generator().manual_seed(7)
+    model = draw_dropout_from(MultiHeadAttentionWrapper(3, 2, 6, 0.5, num_heads=2).train(training), generator)
+    torch.set_rng_state(before)
+    first = model(x)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first, model(x)) != training
+    assert torch.equal(first, draw_dropout_from(model, torch.Generator().manual_seed(7))(x))

@@ -16,8 +16,8 @@ from attention_course.any_layer.maps import find_maps
 from attention_course.any_layer.signature import kinds_of
 from attention_course.any_layer.verdicts import headline
 from attention_course.explorers import LayerExplorer
+from attention_course.plots import ABOVE
 from attention_helpers import Sentence
-from attention_helpers.plots import ABOVE
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
 X = SENTENCE.embeddings[None]  # (1, 4, 4): as many features as tokens, so that a shape alone proves nothing

@@ -12,8 +12,8 @@ from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
 from attention_course.explorers.chart import Chart
 from attention_course.explorers.hatching import around, hatching
+from attention_course.plots import HEAD_COLOURS, luminance
 from attention_helpers import causal_mask
-from attention_helpers.plots import HEAD_COLOURS, luminance
 
 NAMES = ["Your", "journey", "starts"]
 TABLE = np.array([[0.0, 0.5, 1.0], [0.25, 0.25, 0.5], [0.1, 0.2, 0.7]])

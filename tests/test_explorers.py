@@ -107,7 +107,7 @@ IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and 
     ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
     ("ReadingExplorer", "text", "x" * 65, "x" * 64, "text must hold at most 64 tokens, got 65"),
     ("ReadingExplorer", "text", "", "abc", "at least one token"),
-    ("LayerExplorer", "context_length", 5, 6, "x must hold at most context_length=5 tokens"),
+    ("LayerExplorer", "context_length", 5, 6, "x can have 5 tokens, got 6"),
 ]
 
 

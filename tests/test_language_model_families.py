@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.model import load_model
-from attention_helpers.language_model.tokenizer import tokenizer_json
+from attention_helpers.language_model.tokenizer import make_tokenizer
 from tools.reference.random_models import drawn_strings, drawn_texts, write_family
 
 FIGURES = json.loads(Path(__file__).with_name("language_model_families.json").read_text(encoding="utf-8"))
@@ -45,7 +44,7 @@ def fields_of(figures):
 
 @pytest.mark.parametrize("figures", TOKENIZERS, ids=lambda figures: figures["name"])
 def test_200_strings_become_the_token_ids_of_another_implementation_and_come_back(figures):
-    tokenizer = Tokenizer.from_str(tokenizer_json(fields_of(figures)))
+    tokenizer = make_tokenizer(fields_of(figures))
     for text, checksum in zip(drawn_strings(), figures["ids"], strict=True):
         ids = tokenizer.encode(text).ids
         assert zlib.crc32(json.dumps(ids).encode()) == checksum, text

@@ -1,53 +1,27 @@
-"""Finding models that other programs keep: in folders laid out as each of them documents it."""
+"""Models that other programs keep are found where they keep them, and nothing else is."""
 
 import json
-from pathlib import Path
 
-import pytest
-
-from attention_helpers.language_model import local_models as module
-from attention_helpers.language_model.local_models import local_models
-
-FILES = {
-    ".cache/llama.cpp/owner_tiny_q8.gguf": ("llama.cpp", "owner_tiny_q8"),
-    ".lmstudio/models/owner/tiny/tiny-q4.gguf": ("LM Studio", "tiny-q4"),
-    ".lmstudio/models/owner/tiny/mmproj-tiny.gguf": None,
-    ".cache/huggingface/hub/models--owner--tiny/snapshots/0f/tiny-f16.gguf": ("Hugging Face", "tiny-f16"),
-    ".local/share/nomic.ai/GPT4All/tiny-q5.gguf": ("GPT4All", "tiny-q5"),
-    ".config/Jan/data/llamacpp/models/tiny/model.gguf": ("Jan", "model"),
-    ".config/Jan/data/llamacpp/models/tiny/model.yml": None,
-    ".ollama/models/blobs/sha256-12ab": ("Ollama", "tiny:1b"),
-    ".ollama/models/blobs/sha256-99ff": None,
-}
+from attention_course.local_models import OLLAMAS_MODEL, local_models
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A home folder on Linux with one model for each program."""
-    monkeypatch.setattr(module.os, "environ", {})
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for name, folder in {"cache": ".cache/llama.cpp", "data": ".local/share", "config": ".config"}.items():
-        monkeypatch.setattr(f"platformdirs.user_{name}_path", lambda *_, folder=folder, **__: tmp_path / folder)
-    for name in FILES:
+def test_models_are_found_by_name_and_other_files_are_not(tmp_path, monkeypatch):
+    for name in ("HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("LLAMA_CACHE", "HF_HUB_CACHE", "OLLAMA_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    assert local_models() == {}
+    for name in (".lmstudio/models/a/one.gguf", "hub/two.gguf", "hub/mmproj-two.gguf", "hub/three.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"GGUF" * 5_000_000 if "blobs/sha256-12" in name else b"GGUF")
-    kinds = {module.MODEL_LAYER: "sha256:12ab", "text": "sha256:99ff"}
-    layers = [{"mediaType": kind, "digest": digest} for kind, digest in kinds.items()]
-    for name, text in {"1b": json.dumps({"layers": layers}), "notes": "[1]", "broken": "{"}.items():
-        manifest = tmp_path / ".ollama/models/manifests/registry/library/tiny" / name
-        manifest.parent.mkdir(parents=True, exist_ok=True)
-        manifest.write_text(text)
-    return tmp_path
-
-
-def test_each_programs_models_are_listed_and_nothing_else(home):
-    found = {(model.program, model.name, model.path) for model in local_models()}
-    assert found == {(*named, home / file) for file, named in FILES.items() if named}
-    assert {model.gigabytes for model in local_models()} == {0.0, 0.02}
-
-
-def test_a_folder_that_a_variable_moves_is_looked_into(home, monkeypatch):
-    (home / "elsewhere").mkdir()
-    (home / "elsewhere/mine.gguf").write_bytes(b"")
-    monkeypatch.setattr(module.os, "environ", {"LLAMA_CACHE": str(home / "elsewhere")})
-    assert [model.name for model in local_models() if model.program == "llama.cpp"] == ["mine"]
+        (tmp_path / name).touch()
+    manifests = tmp_path / ".ollama/models/manifests/host/owner/four"
+    manifests.mkdir(parents=True)
+    parts = [{"mediaType": OLLAMAS_MODEL, "digest": "sha256:12"}, {"mediaType": "licence", "digest": "sha256:34"}]
+    (manifests / "tag").write_text(json.dumps({"layers": parts}))
+    (manifests / ".DS_Store").write_text("not JSON")
+    found = local_models()
+    assert {name: path.name for name, path in found.items()} == {
+        "one": "one.gguf",
+        "two": "two.gguf",
+        "four:tag": "sha256-12",
+    }

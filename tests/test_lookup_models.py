@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
+from attention_course.build import build_layer
 from attention_course.explorers import lookup_models
 from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, dropping, right, stored
-from attention_helpers.seeded import seeded
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 
@@ -49,7 +49,7 @@ def test_explorers_show_a_stored_model_as_it_is_and_dropout_leaves_nothing_behin
 def trained(questions, d_out, num_heads, seed):
     """The less accurate answer's accuracy after as many steps as are stored."""
     task = LookupTask(questions)
-    training = Training(seeded(LookupModel, seed, task, WIDTH, num_heads, d_out=d_out), task, keep=False)
+    training = Training(build_layer(LookupModel, seed, task, WIDTH, num_heads, d_out=d_out), task, keep=False)
     for _ in range(STEPS[-1]):
         training.take_step()
     return accuracy(training.model).min().item()

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_helpers import max_difference
+from attention_helpers.modern.delta import delta_rule
 from attention_helpers.modern.latent import LatentAttention
-from attention_helpers.modern.linear import delta_rule
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
+from attention_helpers.modern.positions import rope_frequencies
 from tools.reference import layers_by_transformers
 
 CASES = json.loads((Path(__file__).parent / "modern_layers.json").read_text(encoding="utf-8"))
@@ -57,7 +58,7 @@ def test_latent_attention_and_its_gradient_are_those_of_another_implementation(c
     ours["W_key"], ours["W_value"] = (part.flatten(0, 1) for part in up)
     layer = LatentAttention(6, 6, case["num_heads"], d_latent=7, d_key=6, d_value=5, d_rope=4)
     layer.load_state_dict({f"{name}.weight": value for name, value in ours.items()})
-    output = layer(x.requires_grad_())
+    output, _ = layer(x.requires_grad_())
     expected, gradient = (torch.tensor(case[name]).view(shape) for name in ("output", "gradient"))
     assert off(output, expected) < EXACT
     assert off(torch.autograd.grad(output.square().sum(), x)[0], gradient) < 10 * EXACT

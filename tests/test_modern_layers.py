@@ -1,93 +1,157 @@
-"""ModernAttention against torch's function, and layers with a cache against themselves in chunks."""
+"""Layers with a cache or a state against themselves in chunks and against torch's function; in any dtype; positions."""
 
+import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sizes import over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention_helpers import influence, max_difference
+from attention_course.build import build_layer
+from attention_helpers import influence, layers, max_difference
+from attention_helpers.modern.cached import CachedAttention
+from attention_helpers.modern.delta import GatedDeltaNet, delta_rule, linear_attention
 from attention_helpers.modern.latent import LatentAttention
-from attention_helpers.modern.layers import ModernAttention
-from attention_helpers.modern.linear import delta_rule, linear_attention
-from attention_helpers.modern.positions import rotate
-
-
-def made(seed, *sizes, layer_class=ModernAttention, **options):
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return layer_class(*sizes, **options).double()
+from attention_helpers.modern.positions import RotaryAttention, rope_frequencies, rotate
+from attention_helpers.parallel.attention import ParallelAttention, block
+from attention_helpers.training.characters import CharacterModel
+from attention_helpers.training.lookup import LookupModel, LookupTask
 
 
 def drawn(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-LAYERS = st.builds(
-    lambda groups, key_heads, pairs, window, base, seed: made(
-        seed, 5, 2 * groups * key_heads * pairs, groups * key_heads, key_heads, window=window, base=base
+def made(layer_class, *sizes, **options):
+    return build_layer(layer_class, 0, *sizes, **options).double()
+
+
+GROUPED = st.builds(
+    lambda layer_class, group, kv_heads, pairs, window: made(
+        layer_class, 5, 2 * group * kv_heads * pairs, group * kv_heads, kv_heads, window
     ),
-    groups=st.integers(1, 3),
-    key_heads=st.integers(1, 3),
+    layer_class=st.sampled_from([CachedAttention, RotaryAttention]),
+    group=st.integers(1, 3),
+    kv_heads=st.integers(1, 3),
     pairs=st.integers(1, 3),
     window=st.none() | st.integers(1, 8),
-    base=st.sampled_from([10_000.0, 100_000.0, None]),
-    seed=st.integers(0, 2**32 - 1),
+)
+OTHERS = st.builds(
+    lambda num_heads, width, latent: (
+        made(LatentAttention, 5, 6, num_heads, width, 3, 4, 2)
+        if latent
+        else made(GatedDeltaNet, 5, 6, num_heads, 3, width)
+    ),
+    num_heads=st.integers(1, 4),
+    width=st.integers(1, 5),
+    latent=st.booleans(),
 )
 CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
-def in_chunks(layer, x, chunks):
-    """The output of all chunks, and the last cache."""
+@given(layer=GROUPED | OTHERS, chunks=CHUNKS)
+@example(made(CachedAttention, 5, 8, 4, 2, 3), [4, 3, 1, 5])  # chunks longer than the window
+@example(made(RotaryAttention, 5, 8, 4, 1, 1), [1, 2, 2])  # a cache that keeps nothing
+def test_in_chunks_of_any_length_is_the_whole_and_nothing_leaks(layer, chunks):
+    x = drawn(2, sum(chunks), 5).requires_grad_()
     parts, cache = [], None
     for chunk in x.split(chunks, dim=1):
-        part, cache = layer.step(chunk, cache)
+        part, cache = layer(chunk, cache)
         parts.append(part)
-    return torch.cat(parts, dim=1), cache
-
-
-@given(layer=LAYERS, chunks=CHUNKS, seed=st.integers(0, 1000))
-@example(made(0, 5, 8, 4, 2, window=3), [4, 3, 1, 5], 0)  # chunks longer than the window
-@example(made(1, 5, 8, 4, 1, window=1), [1, 2, 2], 1)  # a cache that keeps nothing
-def test_in_chunks_of_any_length_is_the_whole(layer, chunks, seed):
-    x = drawn(2, sum(chunks), 5, seed=seed).requires_grad_()
-    (stepped, cache), whole = in_chunks(layer, x, chunks), layer(x)
-    assert max_difference(stepped, whole) < 1e-10
-    grads = [torch.autograd.grad(result.square().sum(), x)[0] for result in (stepped, whole)]
+    results = torch.cat(parts, dim=1), layer(x)[0]
+    assert max_difference(*results) < 1e-10
+    grads = [torch.autograd.grad(result.square().sum(), x)[0] for result in results]
     assert max_difference(*grads) < 1e-8
-    kept = sum(chunks) if layer.window is None else min(layer.window - 1, sum(chunks))
-    assert cache.keys.shape == cache.values.shape == (2, layer.num_kv_heads, kept, layer.head_dim)
-    assert cache.past == sum(chunks)
+    assert not influence(lambda x: layer(x)[0], x[:1]).perturbation.triu(1).any()
+    if window := getattr(layer, "window", None):
+        assert cache[0].shape[2] == min(window - 1, sum(chunks))
 
 
-@given(layer=LAYERS, num_tokens=st.integers(1, 9), seed=st.integers(0, 1000))
-@example(made(0, 5, 8, 4, 2, window=3), 9, 0)
-@example(made(1, 5, 8, 2, 1, base=100.0), 6, 1)
-def test_it_is_torchs_function_on_what_was_rotated(layer, num_tokens, seed):
+@given(layer=GROUPED, num_tokens=st.integers(1, 9))
+@example(made(CachedAttention, 5, 8, 4, 2, 3), 9)
+def test_it_is_torchs_function_with_every_kv_head_repeated(layer, num_tokens):
     """Forward and gradients, with grouping and mask written differently."""
-    x = drawn(2, num_tokens, 5, seed=seed).requires_grad_()
-    heads = [linear(x).unflatten(-1, (-1, layer.head_dim)) for linear in (layer.W_query, layer.W_key, layer.W_value)]
-    q, k, v = (part.movedim(1, 2) for part in heads)
-    if layer.frequencies is not None:
+    x = drawn(2, num_tokens, 5).requires_grad_()
+    q, k, v = (layer.split_heads(linear(x)) for linear in (layer.W_query, layer.W_key, layer.W_value))
+    if isinstance(layer, RotaryAttention):
         q, k = (rotate(part, torch.arange(num_tokens), layer.frequencies) for part in (q, k))
-    show = torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril()
-    show = show if layer.window is None else show.triu(1 - layer.window)
-    context = scaled_dot_product_attention(q, k, v, attn_mask=show, enable_gqa=True)
-    theirs = layer.out_proj(context.movedim(1, 2).flatten(2))
-    assert max_difference(layer(x), theirs) < 1e-10
-    leaves = x, *layer.parameters()
-    grads = [torch.autograd.grad(result.square().sum(), leaves, retain_graph=True) for result in (layer(x), theirs)]
+    k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
+    show = torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril().triu(1 - (layer.window or num_tokens))
+    theirs = layer.out_proj(scaled_dot_product_attention(q, k, v, attn_mask=show).movedim(1, 2).flatten(2))
+    ours, leaves = layer(x)[0], (x, *layer.parameters())
+    assert max_difference(ours, theirs) < 1e-10
+    grads = [torch.autograd.grad(result.square().sum(), leaves) for result in (ours, theirs)]
     largest = max(grad.abs().max().item() for grad in grads[1])
     assert all(max_difference(a, b) < 1e-6 * max(largest, 1) for a, b in zip(*grads, strict=True))
 
 
-@given(st.integers(1, 4), st.integers(1, 5), CHUNKS, st.integers(0, 1000))
-def test_latent_attention_in_chunks_absorbed_is_the_whole(num_heads, d_latent, chunks, seed):
-    layer = made(seed, 5, 6, num_heads, d_latent, 3, 4, 2, layer_class=LatentAttention)
-    x = drawn(2, sum(chunks), 5)
-    stepped, cache = in_chunks(layer, x, chunks)
-    assert max_difference(stepped, layer(x)) < 1e-10
-    assert [part.shape for part in cache] == [(2, sum(chunks), d_latent), (2, sum(chunks), 2)]
-    assert not influence(layer.eval(), x[:1]).perturbation.triu(1).any()
+TASK, TOKEN_IDS = LookupTask(pairs=5), torch.zeros(2, 6, dtype=torch.long)
+EVERY = {  # each class that a page shows: how it's made, and what it takes; x is (2, 6, 8)
+    "SelfAttention_v1": (lambda: layers.SelfAttention_v1(8, 4), None),
+    "SelfAttention_v2": (lambda: layers.SelfAttention_v2(8, 4), None),
+    "CausalAttention": (lambda: layers.CausalAttention(8, 4, 6, 0.0), None),
+    "MultiHeadAttentionWrapper": (lambda: layers.MultiHeadAttentionWrapper(8, 4, 6, 0.0, 2), None),
+    "MultiHeadAttention": (lambda: layers.MultiHeadAttention(8, 4, 6, 0.0, 2), None),
+    "LookupModel": (lambda: LookupModel(TASK), TOKEN_IDS[..., None].expand(2, 6, 2)),
+    "CharacterModel": (lambda: CharacterModel(9, 6), TOKEN_IDS),
+    "CachedAttention": (lambda: CachedAttention(8, 8, 4, 2, window=3), None),
+    "RotaryAttention": (lambda: RotaryAttention(8, 8, 2, 1), None),
+    "LatentAttention": (lambda: LatentAttention(8, 8, 2, 6, 4, 4, 2), None),
+    "GatedDeltaNet": (lambda: GatedDeltaNet(8, 8, 2, 4, 4), None),
+    "ParallelAttention": (lambda: SplitInOne(8, 8, 4, 2, 2), None),
+}
+
+
+class SplitInOne(ParallelAttention):
+    """What one rank computes before any sum."""
+
+    def forward(self, x):
+        rows = torch.arange(x.shape[1], device=x.device)
+        queries, keys, values = self.project(x[0])
+        hidden = rows > rows[:, None]
+        return self.joined(block(queries, keys, values, hidden)[0])
+
+
+def output_of(layer, x):
+    output = layer(x)
+    return output[0] if isinstance(output, tuple) else output
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_class_runs_in_each_dtype_and_on_another_device(name):
+    make, x = EVERY[name]
+    layer = make()
+    x = torch.randn(2, 6, 8) if x is None else x
+    expected = output_of(layer.double(), x.double() if x.is_floating_point() else x)
+    for dtype, near in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+        output = output_of(layer.to(dtype), x.to(dtype) if x.is_floating_point() else x)
+        assert output.dtype == dtype
+        assert max_difference(output, expected) < near * max(1, expected.abs().max().item())
+    assert output_of(layer.float().to("meta"), x.to("meta")).device.type == "meta"
+
+
+def test_an_angle_is_right_in_bfloat16_far_from_the_start():
+    """A buffer of frequencies would be rounded by .bfloat16(), and be off by radians at position 1,000."""
+    layer = RotaryAttention(64, 64, 1, 1).bfloat16()
+    pairs = torch.tensor([1.0, 0.0]).repeat(32).expand(1, 1001, 64)  # each pair at angle 0
+    turned = rotate(pairs, torch.arange(1001), layer.frequencies)[0, 1000].view(32, 2)
+    exact = 1000 * 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.float64) / 64)
+    assert (turned - torch.stack((exact.cos(), exact.sin()), dim=-1)).abs().max() < 1e-3
+    x = torch.randn(1, 1001, 64)
+    outputs = [layer.to(dtype)(x.to(dtype))[0][0, -100:].double() for dtype in (torch.bfloat16, torch.float64)]
+    assert (outputs[0] - outputs[1]).norm() / outputs[1].norm() < 0.03  # with rounded frequencies, more than 0.1
+
+
+@over_sizes
+def test_rotary_is_a_product_of_complex_numbers(sizes):
+    """Another way to write it: neighbouring entries form a complex number, and rotating is multiplying."""
+    x = sizes.draw(sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim)
+    positions = torch.arange(sizes.num_tokens) + sizes.seed % 5000
+    for base in (10_000.0, 500_000.0):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        angles = torch.outer(positions.double(), base ** -(torch.arange(sizes.head_dim).double() / sizes.head_dim))
+        expected = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+        assert max_difference(rotate(x, positions, rope_frequencies(2 * sizes.head_dim, base)), expected) < 1e-10
 
 
 @given(st.integers(1, 9), st.integers(1, 5), st.booleans(), st.integers(0, 1000))
@@ -103,3 +167,11 @@ def test_the_delta_rule_overwrites_what_a_key_returned_before():
     keys, values = torch.eye(4).double()[[0, 1, 0, 2]], drawn(4, 3)
     queries = torch.eye(4).double()[[0, 0, 0, 1]]
     assert max_difference(delta_rule(queries, keys, values), values[[0, 0, 2, 1]]) < 1e-12
+
+
+def test_gated_delta_net_applies_the_delta_rule_between_its_projections():
+    layer, x = made(GatedDeltaNet, 5, 6, 2, 3, 4), drawn(1, 7, 5)
+    q, k, v, rate, decay, gate = layer.project(x)
+    read = delta_rule(q, k, v, rate[..., 0], decay[..., 0])  # (b, num_heads, num_tokens, d_value)
+    expected = layer.out_proj((layer.norm(read) * gate).transpose(1, 2).flatten(2))
+    assert max_difference(layer(x)[0], expected) < 1e-12

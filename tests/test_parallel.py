@@ -4,14 +4,12 @@ import random
 
 import pytest
 import torch
-from course import LESSONS, code_cells, read
 from parallel_jobs import written_by_sum
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from attention_course.exercises import several_machines
 from attention_helpers.costs import peak_bytes
-from attention_helpers.parallel.chunks import pairs, straight, zigzag
+from attention_helpers.parallel.attention import ParallelAttention, tiled
 from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
 from attention_helpers.parallel.crew import Crew
 
@@ -38,22 +36,20 @@ def crew(request):
 
 @pytest.fixture(scope="module")
 def page():
-    """What notebook 14's cells `block`, `tiles` and `split-class` define, as if they had been typed in a cell."""
-    source = {cell.id: cell.source for cell in code_cells(read(LESSONS[-1]))}
-    page = {"__name__": "__main__", "join": several_machines.merge, "bytes_written": bytes_written}
-    for code in (source["split-class"], source["block"], source["tiles"], JOBS):
-        exec(code, page)
+    """Names as if they had been typed in a cell, since functions that are travel by value."""
+    page = {"__name__": "__main__", "torch": torch, "distributed": torch.distributed, "bytes_written": bytes_written}
+    exec(JOBS, page)
     return page
 
 
-def drawn(page, seed, processes):
+def drawn(seed, processes):
     """A layer and a text of random sizes that processes can share, with one, two or three queries per KV head."""
     chance = random.Random(seed)
     kv_heads, n = processes * chance.randint(1, 2), processes * chance.randint(1, 50)
     heads = kv_heads * (1 + seed)
     torch.manual_seed(seed)
     d_in, head_dim = chance.randint(1, 6), chance.randint(1, 4)
-    return page["ParallelAttention"](d_in, 2 * heads, heads, kv_heads, head_dim), torch.randn(n, d_in)
+    return ParallelAttention(d_in, 2 * heads, heads, kv_heads, head_dim), torch.randn(n, d_in)
 
 
 def alone(layer, x):
@@ -66,7 +62,7 @@ def alone(layer, x):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_each_split_computes_what_one_process_computes(crew, page, seed):
-    layer, x = drawn(page, seed, crew.processes)
+    layer, x = drawn(seed, crew.processes)
     expected = alone(layer, x).detach()
     for output, _ in crew.run(page["by_heads"], layer, x):
         assert_close(output, expected, rtol=1e-5, atol=1e-5)
@@ -74,17 +70,17 @@ def test_each_split_computes_what_one_process_computes(crew, page, seed):
     assert_close(together, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_scores_are_never_stored_completely(page):
+def test_scores_are_never_stored_completely():
     queries, keys, values = torch.randn(3, 1, 2048, 4)
     positions = torch.arange(2048)
-    peak = peak_bytes(page["tiled"], queries, keys, values, positions, positions)
+    peak = peak_bytes(tiled, queries, keys, values, positions, positions)
     assert peak < 2048**2 * 4 / 4  # the complete scores would take four times as much
 
 
 @pytest.mark.skipif(bytes_written() is None, reason="only Linux counts what a process writes")
 def test_the_bytes_measured_are_those_of_the_formula(crew, page):
     """Gloo adds a head to each message, so we compare how much more is sent when there's more to send."""
-    processes, (layer, x) = crew.processes, drawn(page, 1, crew.processes)
+    processes, (layer, x) = crew.processes, drawn(1, crew.processes)
     n, (_, d_out, _, kv_heads, head_dim) = len(x), layer.sizes
     for job, width in (("by_heads", d_out), ("by_tokens", kv_heads * head_dim)):
         once, twice = crew.run(page[job], layer, x), crew.run(page[job], layer, torch.cat([x, x]))
@@ -94,13 +90,6 @@ def test_the_bytes_measured_are_those_of_the_formula(crew, page):
     numbers = 12_000 * processes  # a large sum is sent in more pieces
     for more, less in zip(crew.run(written_by_sum, 10 * numbers), crew.run(written_by_sum, numbers), strict=True):
         assert more - less == pytest.approx(bytes_sent(processes, 9 * numbers, 1), rel=1e-3)
-
-
-def test_the_zigzag_evens_the_work():
-    for processes in range(1, 6):
-        assert [sum(steps) for steps in pairs(straight, processes)] == [*range(1, processes + 1)]
-        assert {sum(steps) for steps in pairs(zigzag, processes)} == {2 * processes + 1}
-        assert sorted(n for rank in range(processes) for n in zigzag(rank, processes)) == [*range(2 * processes)]
 
 
 def test_each_process_holds_its_share():

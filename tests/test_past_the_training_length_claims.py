@@ -4,21 +4,15 @@ import pytest
 from course import LESSONS
 from test_watch_attention_learn_claims import differing
 
-from attention_helpers.training import rotary
-from tools.training.make_data import rotary_model
+from attention_helpers.training import small_models
+from tools.training import make_data
 
 [NOTEBOOK] = [path for path in LESSONS if path.name.startswith("11")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 10))
-def test_the_claims_hold(seed, monkeypatch):
-    made = {positions: rotary_model(positions, seed).state_dict() for positions in rotary.BASES}
-
-    def trained(positions="rotary"):
-        model = rotary.RotaryModel(rotary.short_texts(), base=rotary.BASES[positions])
-        model.load_state_dict(made[positions])
-        return model.eval()
-
-    monkeypatch.setattr(rotary, "trained", trained)
+def test_the_claims_hold(seed, monkeypatch, tmp_path):
+    monkeypatch.setattr(small_models, "FILE", tmp_path / "trained.npz")
+    make_data.trained_models(small_models.FILE, names=("rotary", "no positions"), seed=seed)
     assert differing(NOTEBOOK, seed, monkeypatch) == []

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attention_course.build import build_layer
 from attention_course.explorers.playground import explorer as playground
 from attention_course.explorers.playground import player as playing
 from attention_course.explorers.playground.explorer import REMEDY, Playground
-from attention_course.explorers.playground.runs import Run
-from attention_helpers.seeded import seeded
-from attention_helpers.training.characters import prefix_losses
+from attention_course.explorers.playground.runs import Run, prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 
@@ -51,7 +50,7 @@ def test_it_trains_what_the_course_trains(ground):
     ground.speed.value = 2
     ground.run(5)
     task = LookupTask(2)
-    training = Training(seeded(LookupModel, 3, task, 32, 2, d_out=8), task, learning_rate=1e-2, seed=3, keep=False)
+    training = Training(build_layer(LookupModel, 3, task, 32, 2, 8), task, learning_rate=1e-2, seed=3, keep=False)
     for _ in range(5):
         training.take_step()
     trained = ground.arrays.run.model.state_dict()

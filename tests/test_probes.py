@@ -8,8 +8,7 @@ from sizes import ALL, CAUSAL, Sizes, build
 from torch import nn
 from torch.nn import functional as F
 
-from attention_helpers import MultiHeadAttention, causal_mask, find_leak, influence, max_difference
-from attention_helpers.probes import step_of
+from attention_helpers import MultiHeadAttention, attention_maps, causal_mask, find_leak, influence, max_difference
 
 SIZES = Sizes(1, 4, 1, 3, 2, 2, True, 0)
 
@@ -25,7 +24,8 @@ def test_influence_is_triangular_if_causal_and_full_if_not(name):
 
 def test_a_small_perturbation_is_the_gradient_along_its_direction():
     layer, x = build("SelfAttention_v2", SIZES).double(), SIZES.x()[0]
-    step = step_of(x, 1e-6)
+    step = torch.randn(3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    step = 1e-6 * step / step.norm()
     jacobian = torch.autograd.functional.jacobian(layer, x)  # (num_tokens, d_out, num_tokens, d_in)
     expected = (jacobian @ step).abs().amax(dim=1)
     torch.testing.assert_close(influence(layer, x, size=1e-6).perturbation, expected, rtol=1e-4, atol=0)
@@ -39,12 +39,61 @@ def test_restores_mode_and_random_state(probe, fails):
     layer.dropout.train()
     modes, state = {name: module.training for name, module in layer.named_modules()}, torch.get_rng_state()
     if fails:
-        with pytest.raises(ValueError, match="context_length"):
+        with pytest.raises(ValueError, match="can have 5 tokens"):
             probe(layer, torch.ones(1, 9, 3))
     else:
         probe(layer, SIZES.x(torch.float32).requires_grad_())
     assert {name: module.training for name, module in layer.named_modules()} == modes
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# ---- attention_maps of others' layers; test_layer_properties has ours
+
+Q, K, V = torch.randn(3, 2, 4, 5, 3, generator=torch.Generator().manual_seed(0)).unbind()  # (b, num_heads, n, head_dim)
+FUTURE = causal_mask(5)
+FEW = [part[:, ::2] for part in (K, V)]  # two heads share each
+PLAIN, MASKED = [(scores / 3**0.5).softmax(-1) for scores in (Q @ K.mT, (Q @ K.mT).masked_fill(FUTURE, -torch.inf))]
+GROUPED = ((Q @ FEW[0].repeat_interleave(2, dim=1).mT).masked_fill(FUTURE, -torch.inf) / 3**0.5).softmax(-1)
+ADDED = torch.zeros(5, 5).masked_fill(FUTURE, -torch.inf)
+attend_by_torch = F.scaled_dot_product_attention
+CALLS = {
+    "torch.softmax": (lambda q: torch.softmax(q @ K.mT / 3**0.5, -1) @ V, PLAIN),
+    "functional": (lambda q: F.softmax(q @ K.mT / 3**0.5, dim=-1) @ V, PLAIN),
+    "nn.Softmax": (lambda q: nn.Softmax(dim=-1)(q @ K.mT / 3**0.5) @ V, PLAIN),
+    "overwritten": (lambda q: (q @ K.mT / 3**0.5).softmax(-1).tril_() @ V, PLAIN),
+    "no mask": (lambda q: attend_by_torch(q, K, V), PLAIN),
+    "keywords": (lambda q: attend_by_torch(query=q, key=K, value=V, is_causal=True), MASKED),
+    "positions": (lambda q: attend_by_torch(q, K, V, None, 0.3, True), MASKED),
+    "a boolean mask": (lambda q: attend_by_torch(q, K, V, ~FUTURE, dropout_p=0.3), MASKED),
+    "a float mask": (lambda q: attend_by_torch(q, K, V, attn_mask=ADDED), MASKED),
+    "a scale": (lambda q: attend_by_torch(3**0.5 * q, K, V, is_causal=True, scale=1 / 3), MASKED),
+    "grouped heads": (lambda q: attend_by_torch(q, *FEW, is_causal=True, enable_gqa=True), GROUPED),
+}
+
+
+@pytest.mark.parametrize(("layer", "expected"), CALLS.values(), ids=CALLS)
+def test_maps_of_torchs_functions_are_the_softmax_of_their_scores(layer, expected):
+    [found] = attention_maps(layer, Q)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_maps_in_half_precision(dtype):
+    q, k, v = (part.to(dtype) for part in (Q, K, V))
+    [found] = attention_maps(lambda q: F.scaled_dot_product_attention(q, k, v, is_causal=True), q)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), MASKED, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_maps_of_torchs_module_are_those_that_it_returns(training, asked):
+    layer, x = nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True), torch.randn(2, 5, 6)
+    expected = layer.eval()(x, x, x, attn_mask=FUTURE, average_attn_weights=False)[1]
+    layer.train(training)
+    [found] = attention_maps(lambda x: layer(x, x, x, attn_mask=FUTURE, need_weights=asked), x)
+    torch.testing.assert_close(found, expected)
+    assert layer.training == training
 
 
 # ---- layers that influence cannot judge
@@ -134,8 +183,7 @@ def test_a_leak_is_found_whatever_poke_it_takes(name):
     assert leak
     assert leak.row == 0
     assert leak.change > 0
-    assert str(leak).startswith("row 0 reads the future: it ")
-    assert str(leak).endswith(f" when {leak.how}")
+    assert str(leak) == f"row 0 reads the future: it {leak.moves} when token {leak.token} {leak.what}"
 
 
 def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it():
@@ -147,9 +195,8 @@ def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it():
         return y
 
     leak = find_leak(layer, tokens(4))
-    assert leak.row == 1
-    assert "row 1 reads the future" in str(leak)
-    assert leak.how.startswith("token 2 is moved by +")
+    assert (leak.row, leak.token) == (1, 2)
+    assert leak.what.startswith("is moved by about ")
 
 
 @pytest.mark.parametrize(

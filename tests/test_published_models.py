@@ -2,7 +2,7 @@
 
 import pytest
 
-from attention_helpers.modern import published
+from attention_course import published
 
 # Worked out by hand from each publisher's numbers, in KiB of 2-byte numbers: what a token adds for good, what it adds
 # to windows as long as they fill, after how many tokens they're full, and the states

@@ -6,7 +6,8 @@ from sizes import ALL, Sizes, build
 from torch import nn
 from torch.nn import functional as F
 
-from attention_helpers import causal_mask, trace
+from attention_course.any_layer.operations import trace
+from attention_helpers import causal_mask
 
 INF = torch.inf
 

@@ -4,15 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from attention_course.explorers.playground.runs import prefix_losses
 from attention_helpers import max_difference
-from attention_helpers.training.characters import (
-    CharacterModel,
-    Characters,
-    generate_text,
-    load_text,
-    prefix_losses,
-    stored_models,
-)
+from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
 from attention_helpers.training.loop import Training
 
 TEXT = load_text()
@@ -27,18 +21,18 @@ def task():
     return Characters(TEXT)
 
 
-def written(task, token_ids):
-    return "".join(task.vocabulary[token_id] for token_id in token_ids.tolist())
+def made(task, model_class=CharacterModel, **options):
+    return model_class(len(task.vocabulary), task.window, **options)
 
 
 def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_unseen():
     task = Characters("abcdefghijk", window=2, batch_size=200, held_out=5)  # abcdef, ghijk
     x, targets = task.batch(generator())
-    drawn = {written(task, row) + written(task, target) for row, target in zip(x, targets, strict=True)}
+    drawn = {task.text(row) + task.text(target) for row, target in zip(x, targets, strict=True)}
     assert drawn == {"abbc", "bccd", "cdde", "deef"}
     x, targets = task.unseen()
-    assert [written(task, row) for row in x] == ["gh", "ij"]
-    assert [written(task, row) for row in targets] == ["hi", "jk"]
+    assert [task.text(row) for row in x] == ["gh", "ij"]
+    assert [task.text(row) for row in targets] == ["hi", "jk"]
 
 
 def held_out_loss(model, task):
@@ -51,14 +45,14 @@ def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one(task):
     """A causal model's usual losses, in eval mode, are honest; a leaky model's differ from those of prefixes."""
     torch.manual_seed(0)
     for leaky in (False, True):
-        model, (x, targets) = CharacterModel(task, width=16, dropout=0.5, leaky=leaky), task.unseen()
+        model, (x, targets) = made(task, width=16, dropout=0.5, leaky=leaky), task.unseen()
         whole = nn.functional.cross_entropy(model.eval()(x).transpose(1, 2), targets, reduction="none").mean(dim=0)
         assert (max_difference(prefix_losses(model.train(), x, targets), whole) < 1e-5) is (not leaky)
 
 
 def test_a_model_is_the_sum_of_its_parts(task):
     torch.manual_seed(0)
-    model = CharacterModel(task, width=16, num_heads=2, hidden=24).eval()
+    model = made(task, width=16, num_heads=2).eval()
     x, _ = task.batch(generator())
     x = x[:, :7]
     tokens = model.embed(x) + model.position.weight[:7]
@@ -66,29 +60,17 @@ def test_a_model_is_the_sum_of_its_parts(task):
     nn.init.normal_(model.norm.weight)
     inner = first(model.norm(tokens + model.attention(tokens)))  # the residual, then the norm
     assert max_difference(model(x), last(nn.functional.gelu(inner))) < 1e-5
-    assert max_difference(model.maps(x), model.attention.steps(tokens).weights) < 1e-6
 
 
 def test_what_is_written_is_drawn_by_the_models_shares(task):
     torch.manual_seed(0)
-    model, dice = CharacterModel(task, width=16).eval(), generator(1)
+    model, dice = made(task, width=16).eval(), generator(1)
     nn.init.normal_(model.output_layer[-1].weight, std=5)  # so that it matters what is read
     token_ids = [task.vocabulary.index(character) for character in "The"]
     for _ in range(40):  # beyond the window
         shares = model(torch.tensor([token_ids[-32:]]))[0, -1].softmax(dim=-1)
         token_ids.append(torch.multinomial(shares, 1, generator=dice).item())
-    assert generate_text(model, task, "The", 40, generator(1)) == written(task, torch.tensor(token_ids[3:]))
-
-
-def test_the_stored_models_are_what_notebook_08_says():
-    """Another kind of CPU trains other last bits, so the figures are bounds."""
-    models, task = stored_models()
-    x, _ = task.unseen()
-    moved = {name: max_difference(model(x)[:, :16], model(x[:, :16])) > 1e-4 for name, model in models.items()}
-    assert moved == {"masked": False, "leaky": True}
-    usual = {name: held_out_loss(model, task) for name, model in models.items()}
-    assert usual["leaky"] < 0.2 < 1.2 < usual["masked"] < 1.8
-    assert prefix_losses(models["leaky"], *task.unseen()).mean() > 5
+    assert generate_text(model, task, "The", 40, generator(1)) == task.text(token_ids[3:])
 
 
 class Centred(CharacterModel):
@@ -110,13 +92,13 @@ def test_a_small_leak_looks_about_as_good_as_none_and_unshifted_targets_look_hon
     losses = {}
     for kind in CharacterModel, Centred:
         torch.manual_seed(seed)
-        model = kind(task)
+        model = made(task, kind)
         Training(model, task, learning_rate=1e-2, seed=seed, keep=False).run(200)
         losses[kind] = held_out_loss(model, task), prefix_losses(model, *task.unseen()).mean().item()
     assert losses[CharacterModel][0] - 0.4 < losses[Centred][0] < losses[CharacterModel][0] + 0.05
     assert losses[Centred][1] > losses[Centred][0] + 0.3
     torch.manual_seed(seed)
-    same, x = CharacterModel(task), task.unseen()[0]
+    same, x = made(task), task.unseen()[0]
     Training(same, Unshifted(TEXT), learning_rate=1e-2, seed=seed, keep=False).run(50)
     assert task.loss(same.eval()(x), x) < 0.05
     assert prefix_losses(same, x, x).mean() < 0.05

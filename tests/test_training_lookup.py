@@ -46,17 +46,14 @@ def test_an_accuracy_for_each_question_and_the_loss_over_all():
     assert task.loss(shares.log(), answers).item() == pytest.approx(loss)
 
 
-@pytest.mark.parametrize("hidden", [0, 8])
-def test_a_reader_reads_its_answers_off_the_last_tokens_context(hidden):
+def test_a_model_reads_its_answers_off_the_last_tokens_context():
     torch.manual_seed(0)
     task = LookupTask(questions=2, batch_size=3)
-    reader = LookupModel(task, width=6, num_heads=2, hidden=hidden)
+    model = LookupModel(task, width=6, num_heads=2, d_out=4)
     x, _ = task.batch(generator())
-    tokens = reader.embed(x[..., 0]) + reader.embed(x[..., 1])  # both symbols of a token
-    answers = reader.output_layer(reader.attention(tokens)[:, -1])  # (3, 2 * 10): one question after the other
-    assert max_difference(reader(x), torch.stack((answers[:, :10], answers[:, 10:]), dim=1)) < 1e-6
-    assert max_difference(reader.maps(x), reader.attention.steps(tokens).weights) < 1e-6
-    assert [type(layer) for layer in reader.output_layer] == ([nn.Linear, nn.GELU] if hidden else []) + [nn.Linear]
+    tokens = model.embed(x[..., 0]) + model.embed(x[..., 1])  # both symbols of a token
+    answers = model.output_layer(model.attention(tokens)[:, -1])  # (3, 2 * 10): one question after the other
+    assert max_difference(model(x), torch.stack((answers[:, :10], answers[:, 10:]), dim=1)) < 1e-6
 
 
 @pytest.mark.parametrize(("questions", "num_heads"), [(1, 1), (2, 4)])
@@ -64,12 +61,13 @@ def test_a_reader_reads_its_answers_off_the_last_tokens_context(hidden):
 def test_the_qk_circuit_is_the_layers_score_of_one_letter_for_another(questions, num_heads):
     torch.manual_seed(3)
     task = LookupTask(questions, letters=5, digits=4, pairs=2)
-    model = LookupModel(task, 8, num_heads)
+    model = LookupModel(task, 8, num_heads, d_out=8)
     circuit = qk_circuit(model)
     assert circuit.shape == (num_heads, questions, 5, 5)
     for n, asked, letter in itertools.product(range(questions), range(5), range(5)):
         x = model.embed.weight[[letter, 5 * (n + 1) + asked]]  # (2, width): a pair's letter, then the question's
-        scores = model.attention.steps(x[None]).scores[0, :, 1, 0] / (8 / num_heads) ** 0.5  # (num_heads,)
+        key, question = model.attention.W_key(x[0]), model.attention.W_query(x[1])
+        scores = (key * question).view(num_heads, -1).sum(dim=1) / (8 / num_heads) ** 0.5
         torch.testing.assert_close(circuit[:, n, asked, letter], scores)
 
 
@@ -78,7 +76,7 @@ def test_the_qk_circuit_is_the_layers_score_of_one_letter_for_another(questions,
 def test_the_ov_circuit_is_what_a_digit_adds_to_the_logits_through_one_head(questions, num_heads):
     torch.manual_seed(3)
     task = LookupTask(questions, letters=5, digits=4, pairs=2)
-    model = LookupModel(task, 8, num_heads)
+    model = LookupModel(task, 8, num_heads, d_out=8)
     circuit, digits = ov_circuit(model), model.embed.weight[15:19, None]  # (4, 1, width): one token has weight 1
     assert circuit.shape == (num_heads, questions, 4, 4)
     for head in range(num_heads):

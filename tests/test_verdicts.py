@@ -16,8 +16,8 @@ from torch.nn.functional import batch_norm
 
 from attention_course.any_layer.inspection import look_at
 from attention_course.any_layer.verdicts import finding, headline, worded
+from attention_course.build import build_layer
 from attention_helpers import layers
-from attention_helpers.seeded import seeded
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))  # as wide as long: a shape alone proves nothing
 
@@ -185,7 +185,7 @@ def drawn(s):
 def test_scores_of_any_scale_are_told_by_what_factor_they_match(s, factor):
     assume(s.num_tokens > 1 and s.d_in > 1 and s.head_dim > 1)  # of a few numbers, the factor can't be measured
     keep = torch.ones(s.num_tokens + 1, s.num_tokens + 1).tril().bool()
-    scaled = [seeded(Masked, 0, s.d_in, s.d_out, s.num_heads, keep, f * s.head_dim**-0.5) for f in (factor, 1.0)]
+    scaled = [build_layer(Masked, 0, s.d_in, s.d_out, s.num_heads, keep, f * s.head_dim**-0.5) for f in (factor, 1.0)]
     layer, right = (each(drawn(s)[None]) for each in scaled)
     assume((layer - right).abs().max() > 1e-3)  # scores near 0 look the same at any scale
     verdict = judged(scaled[0], drawn(s))["course"]
@@ -199,7 +199,7 @@ def test_a_window_of_any_width_is_named(s, width):
     places = torch.arange(s.num_tokens + 1)
     distance = places[:, None] - places
     keep = (distance >= 0) & (distance < width)
-    verdict = judged(seeded(Masked, 0, s.d_in, s.d_out, s.num_heads, keep), drawn(s))["past"]
+    verdict = judged(build_layer(Masked, 0, s.d_in, s.d_out, s.num_heads, keep), drawn(s))["past"]
     if torch.equal(keep, distance >= 0):
         assert verdict.sign == "✓"
     elif width == 1:
@@ -220,7 +220,7 @@ def test_a_window_of_any_width_is_named(s, width):
 )
 def test_a_past_that_a_mask_hides_is_no_fault_but_said_and_a_late_mask_is_one(hides, said):
     distance = torch.arange(4)[:, None] - torch.arange(4)
-    layer = seeded(Masked, 0, 4, 4, 2, ~hides(distance))
+    layer = build_layer(Masked, 0, 4, 4, 2, ~hides(distance))
     assert headline(judged(layer), "Masked") == said
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from course import FREE, LESSONS, code_cells, read, tags, without_measured
 
-from attention_helpers import plots
+from attention_course import plots
 from attention_helpers.training import loop as training
 
 each_notebook = pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from contextlib import contextmanager, redirect_stdout, suppress
 
 import torch
 
-from attention_helpers.operations import compiled_by, tensors_in
 from attention_helpers.probes import perturbation_influence, rows
-from attention_helpers.seeded import undisturbed
+from attention_helpers.state import keep_state
 
 from .lines import error_line, first_line
 from .maps import find_maps
+from .operations import compiled_by, tensors_in
 
 # Arguments of `forward` that get the sentence: its queries, keys and values; or another text, which is the same here.
 OURS = re.compile(r"(x|q|k|v|kv|qkv|quer(y|ies)|keys?|values?|inputs?|inp|hidden|tokens|embeddings?|tgt|target|src)")
@@ -45,7 +45,7 @@ class Taking:
         self.tokens_first, self.given_mask = False, None
         self.read_signature()
         x = self.sentence.clone()  # the layer may write into it
-        with learners_code(), undisturbed(layer, training=False):
+        with learners_code(), keep_state(layer, training=False):
             try:
                 self.first_call(x[None])
             except Exception as error:
@@ -180,7 +180,7 @@ def learners_code():
     An error without such a line, unless it's a ValueError of ours, isn't the learner's fault: it becomes Unsuited.
     """
     try:
-        with redirect_stdout(io.StringIO()), undisturbed(None):  # a learner may call torch.manual_seed
+        with redirect_stdout(io.StringIO()), keep_state(None):  # a learner may call torch.manual_seed
             yield
     except Unsuited:
         raise

@@ -6,7 +6,7 @@ import re
 import torch
 from torch.nn import functional
 
-from attention_helpers.core import attention_scores, attention_weights, causal_mask, context_vectors
+from attention_helpers.layers import causal_mask
 from attention_helpers.probes import max_difference
 
 from .maps import widened
@@ -73,8 +73,10 @@ def computed(x, qkv, num_heads, causal, factor=1.0, change=""):
         queries, keys, values = (part.reshape(num_heads, len(x), -1) for part in parts)
     else:
         queries, keys, values = (part.unflatten(-1, (num_heads, -1)).transpose(0, 1) for part in parts)
-    mask, scale = causal_mask(len(x)) if causal else None, factor * keys.shape[-1] ** -0.5
-    context = context_vectors(attention_weights(attention_scores(queries, keys), mask, scale), values)
+    scores = factor * keys.shape[-1] ** -0.5 * queries @ keys.mT
+    if causal:
+        scores = scores.masked_fill(causal_mask(len(x)), -torch.inf)
+    context = torch.softmax(scores, dim=-1) @ values
     return context.reshape(len(x), -1) if change == "joined" else context.transpose(0, 1).flatten(1)
 
 

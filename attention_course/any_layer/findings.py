@@ -7,8 +7,8 @@ from contextlib import suppress
 import torch
 
 from attention_helpers.probes import all_rows, perturbations
-from attention_helpers.seeded import BORROWING
 
+from .drawing import BORROWING
 from .leaks import in_training, near_one, over_queries, unusual_softmax
 from .lines import error_line, failure, memory, with_line
 from .maps import NEAR, PRODUCTS
@@ -64,14 +64,16 @@ def unread_tokens(call):
     A sharp softmax can make a small perturbation's effect smaller than rounding, so we try all that find_leak tries.
     """
     still, tried = (call.moved == 0).tril(), 0
+    _, start, changed, _ = perturbations(call.x)
+    changed = changed[(start == call.x).all(dim=-1).all(dim=-1)]  # in this sentence
+    place = torch.arange(call.x.shape[-2])[:, None]
     for j in still.any(dim=0).nonzero().flatten().tolist():
-        _, poked, alone = perturbations(call.x, j)
         with suppress(Exception):
-            after = all_rows(call.output, call.x, poked[:alone], call.rows)  # (pokes, num_tokens, width)
+            after = all_rows(call.output, call.x, changed.where(place == j, call.x))  # (pokes, num_tokens, width)
             change = (after - call.rows).abs().amax(dim=-1).nan_to_num(torch.inf)
             limit = 16 * torch.finfo(after.dtype).eps * call.rows.abs().max()  # what a batch rounds differently
             still[:, j] &= ~(change > limit).any(dim=0)
-            tried += alone
+            tried += len(changed)
     return still, tried
 
 

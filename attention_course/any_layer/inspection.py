@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 import torch
 
-from attention_helpers.operations import tensors_in, trace
-from attention_helpers.seeded import DrawnFrom, undisturbed
+from attention_helpers.state import keep_state
 
 from . import findings
 from .calling import Taking, learners_code
 from .course import on_the_course
+from .drawing import DrawnFrom
 from .leaks import on_the_future, on_training
 from .lines import memory
 from .maps import find_maps, widened
+from .operations import tensors_in, trace
 from .verdicts import finding, worded
 
 # Nobody misses what these make.
@@ -42,7 +43,7 @@ def look_at(layer, x, seed, training=False, tokens=()):
     """
     generator = torch.Generator().manual_seed(seed)
     drawn = DrawnFrom(generator)
-    with learners_code(), undisturbed(layer, training=False):
+    with learners_code(), keep_state(layer, training=False):
         with drawn:
             before = generator.get_state()
             call = Taking(layer, x)

@@ -8,8 +8,9 @@ from contextlib import suppress
 import torch
 
 from attention_helpers.probes import find_leak, perturbation_influence, rounding
-from attention_helpers.seeded import DrawnFrom, undisturbed
+from attention_helpers.state import keep_state
 
+from .drawing import DrawnFrom
 from .maps import FUSED, NEAR, find_maps, is_table
 from .verdicts import finding
 
@@ -145,7 +146,7 @@ def triangle_of(call):
 
 def in_training(call):
     """What we see of a call in training mode, or None if it fails."""
-    with undisturbed(call.layer, training=True), DrawnFrom(torch.Generator()), suppress(Exception):
+    with keep_state(call.layer, training=True), DrawnFrom(torch.Generator()), suppress(Exception):
         return find_maps(call, call.x, again=False)
 
 
@@ -157,7 +158,7 @@ def on_training(call, seed):
         generator.manual_seed(seed)
         return call.output(x.clone())
 
-    with undisturbed(call.layer, training=True), DrawnFrom(generator), suppress(Exception):
+    with keep_state(call.layer, training=True), DrawnFrom(generator), suppress(Exception):
         same = torch.equal(output(call.x), output(call.x))
         moved = perturbation_influence(output, call.x, 1.0).triu(1)
         limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()

@@ -15,9 +15,8 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from attention_helpers.operations import METADATA, operation_name, tensors_in
-
 from .lines import calling_line, memory, with_line
+from .operations import METADATA, operation_name, tensors_in
 
 PRODUCTS = {"matmul", "mm", "bmm", "einsum", "baddbmm"}
 FUSED = "scaled_dot_product_attention"

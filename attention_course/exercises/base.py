@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from attention_helpers.seeded import undisturbed
+from attention_helpers.state import keep_state
 
 from . import record
 from .compare import alike, finding
@@ -101,7 +101,7 @@ class Exercise:
 
     def check(self, answer):
         """Judge a learner's answer, a function or class. Errors: none."""
-        with undisturbed(None):
+        with keep_state(None):
             right, text, shown = self._judge(answer)
         if right:
             self.right_answer = answer
@@ -131,7 +131,7 @@ class Exercise:
 
     def inputs(self):
         """The arguments of each call, as tuples: drawn again, and the same ones each time."""
-        with undisturbed(None):
+        with keep_state(None):
             return list(self.cases(torch.Generator().manual_seed(SEED)))
 
     def outcomes(self, answer):
@@ -139,7 +139,7 @@ class Exercise:
         outcomes = []
         for before, case in zip(self.inputs(), self.inputs(), strict=True):
             value = error = None
-            with undisturbed(None), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
+            with keep_state(None), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
                 torch.default_generator.manual_seed(0)
                 try:
                     value = self.call(answer, *case)

@@ -82,8 +82,8 @@ def wrapper_facts(build, d_in, width, context_length, num_heads):
     if isinstance(wrapper, MultiHeadAttentionWrapper):
         for parameter in wrapper.parameters():
             nn.init.ones_(parameter)
-        facts["context_length"] = wrapper.heads[0].context_length
-        facts["output"] = wrapper(torch.ones(2, facts["context_length"], wrapper.heads[0].d_in))
+        facts["context_length"] = len(wrapper.heads[0].mask)
+        facts["output"] = wrapper(torch.ones(2, facts["context_length"], d_in))
         facts["number of heads"] = len(wrapper.heads)
     return facts
 

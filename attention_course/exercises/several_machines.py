@@ -6,8 +6,6 @@ from threading import Barrier
 
 import torch
 
-from attention_helpers.parallel.chunks import zigzag
-
 from .base import Exercise, Progress, normal
 
 
@@ -135,6 +133,13 @@ merging_blocks = Exercise(
     "this division and divides by the sum over both blocks instead.",
     moral="It doesn't matter in which order the blocks arrive.",
 )  # fmt: skip
+
+
+# Source: Llama team 2024, "The Llama 3 Herd of Models" (arXiv 2407.21783), section 3.3.2.
+def zigzag(rank, processes):
+    """Which two chunks a process holds, as a tuple of their numbers, if the tokens are cut into two per process."""
+    return rank, 2 * processes - 1 - rank
+
 
 zigzagging = Exercise(
     name="zigzagging",

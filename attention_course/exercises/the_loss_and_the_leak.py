@@ -4,7 +4,7 @@
 import torch
 from torch.nn import functional as F
 
-from attention_helpers.training.characters import CharacterModel, Characters
+from attention_helpers.training.characters import CharacterModel
 
 from .base import Exercise, Progress
 
@@ -86,7 +86,7 @@ def too_low_by(model, x, targets):
 
 def small_models(generator):
     for leaky, b, n, window in ((True, 4, 6, 6), (False, 3, 5, 5), (True, 5, 3, 7), (True, 1, 2, 2)):
-        model = CharacterModel(Characters("abcde" * 9, window, held_out=20), 8, 2, 6, leaky=leaky).eval()
+        model = CharacterModel(5, window, width=8, num_heads=2, leaky=leaky).eval()
         for parameter in model.parameters():
             parameter.data = 0.7 * torch.randn(parameter.shape, generator=generator)
         x, targets = torch.randint(5, (2, b, n), generator=generator)

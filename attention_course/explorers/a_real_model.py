@@ -8,11 +8,12 @@ import ipywidgets as widgets
 import numpy as np
 import torch
 
-from attention_helpers.language_model.head_roles import after_opening, best_heads, repeated_tokens, weight_at
+from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
 from .atlas import atlas, tile_for
 from .base import Explorer, answer_quietly, slider, stops
 from .hatching import hatching
+from .head_roles import after_opening, weight_at
 from .ink import HEADS
 from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels, reads

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from attention_helpers.core import attention_scores, attention_weights, causal_mask, context_vectors
+from attention_helpers.layers import causal_mask
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer, slider
@@ -44,11 +44,11 @@ class MaskExplorer(Explorer):
         x = embeddings[order]  # (4, 7), with the entries A B C 1 2 3 ?
         letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
         values = x @ digits  # (4, 3)
-        scores = attention_scores(x @ letters, x @ (10 * letters - 10 * question)) * 3**-0.5
+        scores = (x @ letters) @ (x @ (10 * letters - 10 * question)).T * 3**-0.5
         if mask:
             scores = scores.masked_fill(causal_mask(4), -torch.inf)
-        weights = attention_weights(scores)
-        return MaskState([pairs[n] for n in order], place, scores, weights, context_vectors(weights, values)[place])
+        weights = torch.softmax(scores, dim=-1)
+        return MaskState([pairs[n] for n in order], place, scores, weights, (weights @ values)[place])
 
     def picture(self, state):
         tokens, hidden = state.tokens, state.scores.isneginf()

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from attention_helpers.core import attention_scores, attention_weights, context_vectors
-from attention_helpers.plots import GREY, check_labels
+from attention_course.plots import GREY, check_labels
 
 from .base import SentenceExplorer, stops
 from .ink import WEIGHTS, weight_limit
@@ -50,9 +49,9 @@ class ScoresExplorer(SentenceExplorer):
         }
 
     def compute(self, query, temperature):
-        scores = attention_scores(self.embeddings, self.embeddings)  # (num_tokens, num_tokens)
-        weights = attention_weights(scores, scale=1 / temperature)  # (num_tokens, num_tokens)
-        return ScoresState(query, temperature, scores, weights, context_vectors(weights, self.embeddings))
+        scores = self.embeddings @ self.embeddings.T  # (num_tokens, num_tokens)
+        weights = torch.softmax(scores / temperature, dim=-1)  # (num_tokens, num_tokens)
+        return ScoresState(query, temperature, scores, weights, weights @ self.embeddings)
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))

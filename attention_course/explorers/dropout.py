@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from attention_course.overfitting import STEPS
 from attention_helpers._data import data_file
-from attention_helpers.core import causal_mask
-from attention_helpers.training.overfitting import STEPS
+from attention_helpers.layers import causal_mask
 
 from .base import Explorer, stops
 from .chart import Chart, key_of

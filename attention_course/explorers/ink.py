@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from attention_helpers.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, head_colour, luminance
+from attention_course.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, head_colour, luminance
 
 FULL = 64  # steps of opacity; even, so that 0.5, 0.25, ... are in the middle of a step, not between two
 PAGES = np.array([[[1.0, 1.0, 1.0]], [[17 / 255] * 3]])  # JupyterLab's pages, light and dark

@@ -5,7 +5,7 @@ import html
 
 import ipywidgets as widgets
 
-from attention_helpers.seeded import seeded
+from attention_course.build import build_layer
 
 from ..any_layer.calling import Unsuited, learners_code
 from ..any_layer.inspection import look_at
@@ -84,7 +84,7 @@ class LayerExplorer(SentenceExplorer):
         """The layer that the class makes from the controls' values."""
         widths = dict.fromkeys(self.named("d_in"), self.embeddings.shape[1])
         with learners_code():
-            layer = seeded(self.attention, seed, **self.arguments | widths | values)
+            layer = build_layer(self.attention, seed, **self.arguments | widths | values)
         if not callable(layer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
         return layer

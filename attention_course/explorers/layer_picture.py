@@ -3,7 +3,7 @@
 import html
 import textwrap
 
-from attention_helpers.plots import ABOVE
+from attention_course.plots import ABOVE
 
 from .ink import largest
 from .svg import BOTTOM, LEFT, TOP, Drawing, line, tag, text

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.nn.utils import vector_to_parameters
 
+from attention_course.build import build_layer
 from attention_helpers._data import data_file
-from attention_helpers.dropout import Dropout
-from attention_helpers.seeded import seeded
+from attention_helpers.dropout import Dropout, draw_dropout_from
 from attention_helpers.training.lookup import LookupModel, LookupTask
 
 FILE = data_file("lookup_models.npz")
@@ -41,21 +41,22 @@ def examples(questions):
 @torch.no_grad()
 def stored(questions, d_out, num_heads=1, step=STEPS[-1]):
     """One of the stored models, in eval mode. With two questions, only the last step is stored."""
-    model = seeded(LookupModel, 0, examples(questions).task, WIDTH, num_heads, d_out=d_out).eval()
+    model = build_layer(LookupModel, 0, examples(questions).task, WIDTH, num_heads, d_out)
+    draw_dropout_from(model)
     with np.load(FILE) as sets:
         rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]  # (steps, parameters)
     row = rows[STEPS.index(step) - len(STEPS)]
     vector_to_parameters(torch.from_numpy(row).float(), model.parameters())
-    return model.requires_grad_(False)
+    return model.requires_grad_(False).eval()
 
 
 @contextmanager
 def dropping(layer, p, seed):
     """While active, a layer is in training mode, and its dropout has this p and draws its masks from this seed."""
-    parts = [part for part in layer.modules() if isinstance(part, Dropout)]
-    generator = torch.Generator().manual_seed(seed)
-    for part in parts:
-        part.p, part.generator = p, generator
+    draw_dropout_from(layer, torch.Generator().manual_seed(seed))
+    for part in layer.modules():
+        if isinstance(part, Dropout):
+            part.p = p
     try:
         yield layer.train()
     finally:
@@ -75,7 +76,7 @@ def right(model, p=0.0, seed=0):
 def shown(model, example):
     """One of the examples in words, and embedded by the model, (num_tokens, WIDTH)."""
     task, x, _ = examples(model.task.questions)
-    return task.words(x[example]), model.embedded(x[[example]])[0]
+    return task.words(x[example]), model.embed(x[example]).sum(dim=1)
 
 
 @torch.no_grad()

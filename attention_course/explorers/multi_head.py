@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 import torch
+from torch import nn
 
-from attention_helpers.core import attention_scores, attention_weights, causal_mask
-from attention_helpers.layers import MultiHeadAttention
-from attention_helpers.seeded import seeded
+from attention_helpers.dropout import draw_dropout_from
+from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer, dropout, seed, stops
@@ -96,9 +96,10 @@ def made_by_hand(d_out, num_heads):
     """A layer with notebook 05's matrices: 3 wide, it asks for both letters at once; 6 wide, for each in its half."""
     letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
     query = first + second if d_out == 3 else torch.cat((first, second))
-    layer = seeded(MultiHeadAttention, 0, 12, d_out, 4, 0.0, num_heads)
+    with torch.device("meta"):  # draws no numbers, and the sentence needs no others than these matrices
+        layer = draw_dropout_from(MultiHeadAttention(12, d_out, 4, 0.0, num_heads))
     for linear, matrix in (layer.W_query, query), (layer.W_key, 10 * letter), (layer.W_value, digit):
-        linear.weight.copy_(matrix.repeat(d_out // len(matrix), 1))
+        linear.weight = nn.Parameter(matrix.repeat(d_out // len(matrix), 1), requires_grad=False)
     return layer
 
 
@@ -113,7 +114,8 @@ def state_of(layer, tokens, x, cut, p, seed):
     """The HeadsState of a layer for x (num_tokens, d_in), with dropout p drawn from this seed."""
     n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
     queries, keys, values = (split(layer, table, cut) for table in wide.values())
-    weights = attention_weights(attention_scores(queries, keys), causal_mask(n), scale=layer.head_dim**-0.5)
+    scores = queries @ keys.mT * layer.head_dim**-0.5
+    weights = torch.softmax(scores.masked_fill(causal_mask(n), -torch.inf), dim=-1)
     with dropping(layer, p, seed):
         keep = layer.dropout(torch.ones_like(weights))
     weights = weights * keep

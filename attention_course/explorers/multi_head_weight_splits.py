@@ -4,7 +4,7 @@ import itertools
 
 import ipywidgets as widgets
 
-from attention_helpers.plots import head_colour
+from attention_course.plots import head_colour
 
 from .base import nearest
 from .ink import SIGNED, largest

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from attention_helpers._data import data_file
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies, yarn_frequencies
-from attention_helpers.training.rotary import short_texts
+from attention_helpers.modern.positions import rope_frequencies
+from attention_helpers.training.characters import Characters, load_text
 
 from .base import Explorer, stops
 from .chart import Chart
+from .rope_scaling import llama3_frequencies, yarn_frequencies
 from .svg import AXIS, LEFT, PALE, TOP, tag, text
 
 RULES, FACTORS = ("linear", "NTK-aware", "Llama 3", "YaRN"), (1, 2, 4, 8)
@@ -38,7 +39,7 @@ class LengthState(NamedTuple):
 
 
 def scaled(rule, factor):
-    """The frequencies that a rule makes, and the factor for `rotate`."""
+    """The frequencies that a rule makes, and the factor for queries and keys."""
     if rule == "YaRN":
         return yarn_frequencies(PLAIN, factor, SEEN, base=10_000)
     larger_base = rope_frequencies(16, 10_000 * factor ** (16 / 14))
@@ -95,7 +96,7 @@ class LengthExplorer(Explorer):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()
         spots = [(EACH * (n + 0.5) - 0.5, loss) for n, loss in enumerate(means)]
         scores = chart(scores_of(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
-        equal = math.log(len(short_texts().vocabulary))  # the loss if every character has the same probability
+        equal = math.log(len(Characters(load_text()).vocabulary))  # the loss of equal probabilities
         return [[chart("loss in nats", "position", range(6), spots, equal), scores]]
 
     def headline(self, state):

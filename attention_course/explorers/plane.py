@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from attention_helpers.core import attention_scores
-from attention_helpers.plots import head_colour
+from attention_course.plots import head_colour
 
 from .svg import LEFT, PALE, SMALL, Drawing, line, moved, number, tag, text
 from .svg_maps import frame, head_at, places_of
@@ -35,7 +34,7 @@ def by_letter(letters, tokens, weights):
 
 def found(plane):
     """The letters whose queries score their own key highest."""
-    best = attention_scores(plane.queries, plane.keys).argmax(dim=-1).tolist()  # by query, a key
+    best = (plane.queries @ plane.keys.T).argmax(dim=-1).tolist()  # by query, a key
     return [name for n, name in enumerate(plane.names) if best[n] == n]
 
 

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 
-from attention_helpers.parallel.chunks import pairs, straight, zigzag
+from attention_course.plots import SERIES
 from attention_helpers.parallel.count import bytes_held, bytes_sent
-from attention_helpers.plots import SERIES
 
 from .base import Explorer, stops
 from .chart import Chart
@@ -42,8 +41,19 @@ def schedule(split, processes):
     """What each process computes in each step; 1 is one chunk's queries with one chunk's keys, for all heads."""
     if split == "heads":
         return [[(processes + 1) / 2] for _ in range(processes)]  # all pairs of chunks, for 1 / P of the heads
-    order, unit = (straight, 1) if split == "tokens" else (zigzag, 1 / 4)  # with chunks half as long
-    return [[count * unit for count in steps] for steps in pairs(order, processes)]
+    if split == "tokens":
+        chunks = [(rank,) for rank in range(processes)]
+    else:  # zigzag: two chunks each, half as long
+        chunks = [(rank, 2 * processes - 1 - rank) for rank in range(processes)]
+    unit = 1 / len(chunks[0]) ** 2
+    return [
+        [unit * visible_pairs(own, chunks[rank - step]) for step in range(processes)] for rank, own in enumerate(chunks)
+    ]
+
+
+def visible_pairs(queries, keys):
+    """How many pairs of a query chunk and a key chunk aren't hidden by a causal mask."""
+    return sum(query >= key for query in queries for key in keys)
 
 
 class MachinesExplorer(Explorer):

@@ -9,7 +9,7 @@ import math
 import textwrap
 from typing import NamedTuple
 
-from attention_helpers.plots import HEAD_COLOURS, SERIES, as_array, head_colour
+from attention_course.plots import HEAD_COLOURS, SERIES, as_array, head_colour
 
 from .words import shares
 

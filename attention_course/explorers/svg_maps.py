@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from attention_helpers.core import causal_mask
-from attention_helpers.plots import ABOVE, as_array, as_table, head_colour, strongest
+from attention_course.plots import ABOVE, as_array, as_table, head_colour, strongest
+from attention_helpers.layers import causal_mask
 
 from . import svg as draw
 from .hatching import hatching, outline

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from attention_helpers.costs import cache_bytes, flops, parameters, table_bytes
+from attention_helpers.costs import flops
 
 from .base import Explorer, stops
 from .chart import costs
@@ -20,6 +20,16 @@ KEYS_VALUES = "keys and values"
 def divisors(number):
     """The numbers of heads into which a width can be split."""
     return [n for n in range(1, MOST_HEADS + 1) if number % n == 0]
+
+
+def table_bytes(num_tokens, num_heads, bytes):
+    """Bytes of the score matrices of all heads."""
+    return num_heads * num_tokens**2 * bytes
+
+
+def cache_bytes(num_tokens, width, bytes):
+    """Bytes of one layer's keys and values."""
+    return 2 * num_tokens * width * bytes
 
 
 class CostState(NamedTuple):
@@ -60,10 +70,10 @@ class CostExplorer(Explorer):
         return f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead."
 
     def compute(self, num_tokens, num_heads, width, bytes):
-        sizes = {"num_heads": num_heads, "width": width, "bytes": bytes}
-        table, cache = table_bytes(num_tokens, num_heads, 1, bytes), cache_bytes(num_tokens, width, 1, bytes)
-        operations, held = flops(num_tokens, width, width), bytes * parameters(width, width)
-        return CostState(num_tokens, **sizes, operations=operations, table=table, cache=cache, parameters=held)
+        table = table_bytes(num_tokens, num_heads, bytes)
+        cache = cache_bytes(num_tokens, width, bytes)
+        held = bytes * (4 * width + 1) * width  # four matrices, and out_proj's bias
+        return CostState(num_tokens, num_heads, width, bytes, flops(num_tokens, width, width), table, cache, held)
 
     def picture(self, state):
         return [[squares(state), self.memory(state)]]
@@ -71,10 +81,10 @@ class CostExplorer(Explorer):
     def memory(self, state):
         """The chart of bytes by length: scores, and keys and values."""
         curves = {
-            scores_of(state.num_heads): [table_bytes(n, state.num_heads, 1, state.bytes) for n in LENGTHS],
-            KEYS_VALUES: [cache_bytes(n, state.width, 1, state.bytes) for n in LENGTHS],
+            scores_of(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in LENGTHS],
+            KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in LENGTHS],
         }
-        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1, 1), table_bytes(LENGTHS[-1], MOST_HEADS)
+        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1), table_bytes(LENGTHS[-1], MOST_HEADS, 4)
         look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
         return costs(curves, LENGTHS, "memory by length", state.num_tokens, **look)
 

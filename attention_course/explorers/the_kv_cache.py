@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-from attention_helpers.costs import cache_bytes, flops_per_cached_byte
-from attention_helpers.plots import GREY, head_colour
+from attention_course.plots import GREY, head_colour
 
 from .base import Explorer, stops
 from .chart import costs
 from .svg import Drawing, below, line, moved, tag, text, title_of
-from .the_big_matrix import BYTES, rounded_size
+from .the_big_matrix import BYTES, cache_bytes, rounded_size
 from .words import plural, size_in_words
 
 LAYERS, HEADS, HEAD_DIM = 32, 32, 128  # as in Llama 2 7B
@@ -54,7 +53,7 @@ class CacheExplorer(Explorer):
 
     def compute(self, num_tokens, num_kv_heads, window, first, bytes):
         kept = kept_of(num_tokens, window, first)
-        per_token = LAYERS * cache_bytes(1, num_kv_heads * HEAD_DIM, 1, bytes)
+        per_token = LAYERS * cache_bytes(1, num_kv_heads * HEAD_DIM, bytes)
         return CacheState(num_tokens, num_kv_heads, window, first, bytes, kept, per_token, kept * per_token)
 
     def picture(self, state):
@@ -63,11 +62,11 @@ class CacheExplorer(Explorer):
 
     def growth(self, state):
         """The chart of bytes by length, for this cache and, if it shares or forgets, for one that doesn't."""
-        most = LAYERS * cache_bytes(1, HEADS * HEAD_DIM, 1, state.bytes)
+        most = LAYERS * cache_bytes(1, HEADS * HEAD_DIM, state.bytes)
         curves = {"this cache": [kept_of(n, state.window, state.first) * state.per_token for n in LENGTHS]}
         if state.window or state.num_kv_heads < HEADS:  # otherwise the two would be the same line
             curves[f"{HEADS} KV heads, no window"] = [n * most for n in LENGTHS]
-        ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM)
+        ends = 8e6, LENGTHS[-1] * LAYERS * cache_bytes(1, HEADS * HEAD_DIM, 4)
         look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
         drawn = costs(curves, LENGTHS, "the cache of all layers", state.num_tokens, **look)
         return drawn._replace(width=438)  # half of the last name is to the right of its place
@@ -80,7 +79,7 @@ class CacheExplorer(Explorer):
 
     def readouts(self, state):
         sizes = f"2 × {LAYERS} layers × {counted(state.num_kv_heads)} × {HEAD_DIM} × {state.bytes} bytes"
-        per_byte = flops_per_cached_byte(HEADS, state.num_kv_heads, state.bytes)
+        per_byte = 2 * (HEADS // state.num_kv_heads) / state.bytes  # multiplied and added for each head that shares it
         return {
             "per token": f"{sizes} = {size_in_words(state.per_token)}",
             "FLOPs per byte that is read": f"{per_byte:g}",

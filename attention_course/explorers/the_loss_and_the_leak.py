@@ -5,8 +5,8 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from attention_helpers.core import causal_mask
-from attention_helpers.plots import GREY
+from attention_course.plots import GREY
+from attention_helpers import attention_maps, causal_mask
 
 from .base import Explorer, stops
 from .ink import weight_limit
@@ -131,7 +131,7 @@ def read(model, token_ids, place):
     """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
     training = model.training
     shares = model.eval()(token_ids)[0, place].softmax(dim=-1)  # (characters,)
-    weights = model.maps(token_ids)[0]  # (num_heads, num_tokens, num_tokens)
+    weights = attention_maps(model, token_ids)[0][0]  # (num_heads, num_tokens, num_tokens)
     model.train(training)
     return Reading(weights, shares)
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
-from attention_helpers import plots
-from attention_helpers.core import attention_scores, attention_weights, context_vectors
+from attention_course import plots
+from attention_helpers.probes import attention_maps
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer, player, seed, slider, stops
@@ -52,8 +52,8 @@ class QKVExplorer(Explorer):
             letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
             cancel = 10 * question if made == "matrices" else 0
             queries, keys, values = x @ letters, x @ (10 * letters - cancel), x @ digits  # (4, 3) each
-        weights = attention_weights(attention_scores(queries, keys))  # without a scale
-        return QKVState(queries, keys, weights, context_vectors(weights, values)[-1])
+        weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
+        return QKVState(queries, keys, weights, (weights @ values)[-1])
 
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
@@ -105,10 +105,12 @@ class KeyWidthExplorer(Explorer):
         letters = x[:, -1, 0] - task.letters
         number = int((letters == asked).nonzero()[0])
         tokens, embedded = shown(model, number)
-        steps, (queries, keys) = model.attention.steps(embedded[None]), letters_of(model)
+        queries, keys = letters_of(model)
         last_queries, last_keys = letters_of(stored(1, d_out))
-        weights, names = steps.weights[0, 0, -1], [chr(ord("A") + n) for n in range(task.letters)]
-        plane = names, keys[0], queries[0], steps.queries[0, 0, -1], by_letter(names, tokens, weights)
+        asking = model.attention.W_query(embedded[-1])  # (d_out,): there's one head
+        weights = attention_maps(model.attention, embedded[None])[0][0, 0, -1]
+        names = [chr(ord("A") + n) for n in range(task.letters)]
+        plane = names, keys[0], queries[0], asking, by_letter(names, tokens, weights)
         ends = last_queries[0], last_keys[0]
         rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
         return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
@@ -152,10 +154,11 @@ class ScalingExplorer(Explorer):
     def compute(self, d_k, seed, scaling):
         generator = torch.Generator().manual_seed(seed)
         queries, keys = torch.randn(2, len(NAMES), d_k, generator=generator)  # each (6, d_k)
-        scores, divided_by = attention_scores(queries, keys), d_k if scaling else 1
-        scale = divided_by**-0.5
-        weights = attention_weights(scores, scale=scale)
-        return ScalingState(scores, weights, (scores * scale).var(), entropy_in_bits(weights), divided_by)
+        scores = queries @ keys.T
+        divided_by = d_k if scaling else 1
+        scaled = scores * divided_by**-0.5
+        weights = torch.softmax(scaled, dim=-1)
+        return ScalingState(scores, weights, scaled.var(), entropy_in_bits(weights), divided_by)
 
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))

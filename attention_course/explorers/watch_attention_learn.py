@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from attention_helpers.core import causal_mask
+from attention_helpers import causal_mask
 
 from .base import Explorer, player, slider, stops
 from .chart import Chart, key_of

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 
-from attention_helpers.modern.published import described, model_cache_bytes
+from attention_course.published import described, model_cache_bytes
 
 from .base import Explorer, stops
 from .chart import Chart, key_of

@@ -6,9 +6,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ..checks import check_finite, check_size, check_tensor, check_token_ids
-from ..modern.layers import ModernAttention, past_of
-from ..modern.positions import rope_frequencies
+from ..modern.positions import rope_frequencies, rotate
 from .families import FAMILIES
 from .model_file import read_model
 
@@ -20,51 +18,93 @@ class ModelOutput(NamedTuple):
     maps: torch.Tensor  # (b, num_layers, num_heads, num_tokens, num_tokens), the attention weights
 
 
-class Block(nn.Module):
+class KVCache(NamedTuple):
+    """What a layer keeps of earlier tokens: all of them, or the last ones that a window's next query can see."""
+
+    keys: torch.Tensor  # (b, num_kv_heads, kept, head_dim), already rotated
+    values: torch.Tensor
+    past: int  # how many tokens came so far
+
+
+class Attention(nn.Module):
+    """A layer's causal attention, with shared KV heads, rotary positions and what its family adds.
+
+    Returns the heads' contexts side by side, (b, num_new, num_heads * head_dim), their weights, and the new cache. The
+    Block applies out_proj.
+    """
+
+    def __init__(self, config, layer):
+        super().__init__()
+        d, family, self.head_dim = config.d_model, FAMILIES[config.family], config.head_dim
+        width, kv_width = config.num_heads * self.head_dim, config.num_kv_heads * self.head_dim
+        self.scale = config.scale
+        self.window = config.window if config.is_local(layer) else None
+        self.frequencies = frequencies_of(config, layer)
+        self.W_query = nn.Linear(d, width, bias=family.bias)
+        self.W_key = nn.Linear(d, kv_width, bias=family.bias)
+        self.W_value = nn.Linear(d, kv_width, bias=family.bias)
+        self.out_proj = nn.Linear(width, d, bias=False)
+        self.query_norm = nn.RMSNorm(self.head_dim, eps=config.eps) if family.qk_norm else nn.Identity()
+        self.key_norm = nn.RMSNorm(self.head_dim, eps=config.eps) if family.qk_norm else nn.Identity()
+
+    def split_heads(self, x):
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (b, heads, num_new, head_dim)
+
+    def forward(self, x, cache=None):
+        past = 0 if cache is None else cache.past
+        positions = torch.arange(past, past + x.shape[1], device=x.device)
+        queries = rotate(self.query_norm(self.split_heads(self.W_query(x))), positions, self.frequencies)
+        keys = rotate(self.key_norm(self.split_heads(self.W_key(x))), positions, self.frequencies)
+        values = self.split_heads(self.W_value(x))
+        if cache is not None:
+            keys = torch.cat((cache.keys, keys), dim=2)
+            values = torch.cat((cache.values, values), dim=2)
+        grouped = queries.unflatten(1, (keys.shape[1], -1))  # (b, num_kv_heads, group, num_new, head_dim)
+        scores = self.scale * (grouped @ keys[:, :, None].mT)
+        end = past + x.shape[1]
+        distances = positions[:, None] - torch.arange(end - keys.shape[2], end, device=x.device)
+        hidden = (distances < 0) | (distances >= (self.window or end))
+        weights = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
+        context = (weights @ values[:, :, None]).flatten(1, 2).transpose(1, 2).flatten(2)
+        start = 0 if self.window is None else max(0, keys.shape[2] - (self.window - 1))
+        return context, weights.flatten(1, 2), KVCache(keys[:, :, start:], values[:, :, start:], end)
+
+
+class LanguageModelBlock(nn.Module):
     """One layer: attention, then an MLP, each added to the residual stream.
 
-    x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x.
-    layer: its number, from 0. ablate: by a head's index, what its context is replaced by.
-    Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020,
-    "GLU Variants Improve Transformer" (arXiv 2002.05202); two more norms, and local layers: Gemma Team 2025,
-    "Gemma 3 Technical Report" (arXiv 2503.19786), section 2.
+    x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x. layer: its number.
+    ablate: by a head's index, what its context is replaced by.
+    Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020 (arXiv 2002.05202); two
+    more norms, and local layers: Gemma Team 2025, "Gemma 3 Technical Report" (arXiv 2503.19786), section 2.
     """
 
     def __init__(self, config, layer=0):
         super().__init__()
-        d, inner, family = config.d_model, config.d_inner, FAMILIES[config.family]
-        self.attention = ModernAttention(
-            d, d, config.num_heads, config.num_kv_heads, config.window if config.is_local(layer) else None,
-            head_dim=config.head_dim, bias=family.bias, qk_norm=family.qk_norm, scale=config.scale,
-            frequencies=frequencies_of(config, layer),
-        )  # fmt: skip
-        norm = lambda: nn.RMSNorm(d, eps=config.eps)  # noqa: E731
-        self.norm_1, self.norm_2 = norm(), norm()
-        self.after_attention, self.after_mlp = (norm(), norm()) if family.gemma else (nn.Identity(), nn.Identity())
-        if family.qk_norm:
-            self.attention.query_norm.eps = self.attention.key_norm.eps = config.eps
-        self.W_gate, self.W_up = nn.Linear(d, inner, bias=False), nn.Linear(d, inner, bias=False)
+        d, inner, gemma = config.d_model, config.d_inner, FAMILIES[config.family].gemma
+        self.attention = Attention(config, layer)
+        self.norm_1 = nn.RMSNorm(d, eps=config.eps)
+        self.norm_2 = nn.RMSNorm(d, eps=config.eps)
+        self.after_attention = nn.RMSNorm(d, eps=config.eps) if gemma else nn.Identity()
+        self.after_mlp = nn.RMSNorm(d, eps=config.eps) if gemma else nn.Identity()
+        self.W_gate = nn.Linear(d, inner, bias=False)
+        self.W_up = nn.Linear(d, inner, bias=False)
         self.W_down = nn.Linear(inner, d, bias=False)
-        self.bend = nn.GELU("tanh") if family.gemma else nn.SiLU()
+        self.activation = nn.GELU("tanh") if gemma else nn.SiLU()
 
     def forward(self, x, ablate=(), cache=None):
-        steps, cache = self.attention.steps_after(self.norm_1(x), cache)
-        x = x + self.written(steps.context, ablate)
-        x = x + self.mlp(self.norm_2(x))
-        return x, steps.weights, cache
+        context, weights, cache = self.attention(self.norm_1(x), cache)
+        x = x + self.after_attention(self.attention.out_proj(self.replace_heads(context, ablate)))
+        return x + self.mlp(self.norm_2(x)), weights, cache
 
     def mlp(self, x):
-        return self.after_mlp(self.W_down(self.bend(self.W_gate(x)) * self.W_up(x)))  # d_inner wide in between
+        return self.after_mlp(self.W_down(self.activation(self.W_gate(x)) * self.W_up(x)))
 
-    def written(self, context, ablate=()):
-        """What attention adds to the residual stream, (b, num_tokens, d_model), with some heads' contexts replaced."""
-        return self.after_attention(self.attention.out_proj(self.with_heads_ablated(context, ablate)))
-
-    def with_heads_ablated(self, context, ablate):
+    def replace_heads(self, context, ablate):
         """The context (b, num_tokens, num_heads * head_dim), in which each ablated head's part is replaced."""
         if not ablate:
             return context
-        heads = context.unflatten(-1, (self.attention.num_heads, -1)).clone()  # (b, num_tokens, num_heads, head_dim)
+        heads = context.unflatten(-1, (-1, self.attention.head_dim)).clone()  # (b, num_tokens, num_heads, head_dim)
         for head, replacement in ablate.items():
             heads[:, :, head] = replacement
         return heads.flatten(2)
@@ -83,81 +123,60 @@ def frequencies_of(config, layer):
 class LanguageModel(nn.Module):
     """A model of one of the families: for every token of a text, logits for the next token.
 
-    token_ids: whole numbers (b, num_tokens), as encode returns them. Returns logits (b, num_tokens,
-    vocab_size). ablate: heads whose context is set to 0, pairs (layer, head), both from 0; or a
-    dict from such pairs to the vectors (head_dim,) that replace the context at every position.
-    Errors: TypeError if token_ids isn't a tensor of whole numbers; ValueError for an id outside the
-    vocabulary, no token or more than context_length, a pair in ablate that isn't a head, or a
-    replacement of another shape.
-    Source: as for Block.
+    token_ids: (b, num_tokens), as encode returns them. Returns logits (b, num_tokens, vocab_size). ablate: heads whose
+    context is set to 0, pairs (layer, head), both from 0; or a dict from such pairs to the vectors (head_dim,) that
+    replace it. Errors: ValueError for no token or more than context_length, or a pair that isn't a head.
     """
 
     def __init__(self, config, tokenizer=None):
         super().__init__()
         self.config, self.tokenizer = config, tokenizer
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
+        self.blocks = nn.ModuleList(LanguageModelBlock(config, layer) for layer in range(config.num_layers))
         self.norm = nn.RMSNorm(config.d_model, eps=config.eps)
         self.output_layer = nn.Linear(config.d_model, config.vocab_size, bias=False)
 
     def forward(self, token_ids, ablate=()):
-        x = self.embedded(token_ids)
-        for block, heads in zip(self.blocks, self.ablated_heads(ablate), strict=True):
-            x, *_ = block(x, heads)
-        return self.output_layer(self.norm(x))
+        return self.run(token_ids, ablate=ablate)[0]
 
     def look(self, token_ids, ablate=()):
-        """A ModelOutput: the logits and all heads' maps. Errors: as for the class."""
-        x, maps = self.embedded(token_ids), []
-        for block, heads in zip(self.blocks, self.ablated_heads(ablate), strict=True):
-            x, weights, _ = block(x, heads)
-            maps.append(weights)
-        return ModelOutput(self.output_layer(self.norm(x)), torch.stack(maps, dim=1))
+        """A ModelOutput: the logits and all heads' maps."""
+        logits, maps, _ = self.run(token_ids, ablate=ablate)
+        return ModelOutput(logits, torch.stack(maps, dim=1))
 
     def step(self, token_ids, caches=None, ablate=()):
-        """Prefill or decode: the logits (b, vocab_size) after the last of token_ids, and the caches extended by them.
+        """Prefill or decode: the logits (b, vocab_size) after the last of token_ids, and the extended caches."""
+        logits, _, caches = self.run(token_ids, caches, ablate, last=True)
+        return logits[:, -1], caches
 
-        caches: the ones the previous step returned, one per layer, or None. Errors: as for the class.
-        """
-        caches = [None] * len(self.blocks) if caches is None else caches
-        x, longer = self.embedded(token_ids, past_of(caches[0])), []
+    def run(self, token_ids, caches=None, ablate=(), last=False):
+        """The logits (last: of the last token only), and each layer's maps and new cache."""
+        config, caches = self.config, caches or [None] * self.config.num_layers
+        most = config.context_length - (caches[0].past if caches[0] else 0)
+        if not 1 <= token_ids.shape[1] <= most:
+            raise ValueError(f"token_ids must hold 1 to {most} tokens, got {token_ids.shape[1]}")
+        x = self.embedding(token_ids) * (config.d_model**0.5 if FAMILIES[config.family].gemma else 1.0)
+        maps, new = [], []
         for block, heads, cache in zip(self.blocks, self.ablated_heads(ablate), caches, strict=True):
-            x, _, cache = block(x, heads, cache)
-            longer.append(cache)
-        return self.output_layer(self.norm(x[:, -1])), longer
-
-    def embedded(self, token_ids, past=0):
-        """(b, num_tokens, d_model)"""
-        check_token_ids("token_ids", token_ids, self.config.vocab_size, self.config.context_length - past)
-        if token_ids.shape[1] == 0:
-            raise ValueError(f"token_ids must hold at least one token, got {tuple(token_ids.shape)}")
-        scale = self.config.d_model**0.5 if FAMILIES[self.config.family].gemma else 1.0
-        return self.embedding(token_ids) * scale
+            x, weights, cache = block(x, heads, cache)
+            maps.append(weights)
+            new.append(cache)
+        return self.output_layer(self.norm(x[:, -1:] if last else x)), maps, new
 
     def ablated_heads(self, ablate):
         """The heads to ablate, per layer: a dict from the head to what replaces its context."""
-        layers = [{} for _ in range(self.config.num_layers)]
-        vector = (self.config.head_dim,)
+        sizes, layers = (self.config.num_layers, self.config.num_heads), [{} for _ in self.blocks]
         for pair, replacement in (ablate if isinstance(ablate, dict) else dict.fromkeys(ablate, 0.0)).items():
-            layer, head = (check_size("each number of ablate", number, minimum=0) for number in pair)
-            if layer >= self.config.num_layers or head >= self.config.num_heads:
-                raise ValueError(
-                    f"ablate must name heads (layer, head) below ({self.config.num_layers}, {self.config.num_heads}), "
-                    f"got ({layer}, {head})"
-                )
-            if isinstance(ablate, dict) and replacement.shape != vector:
-                raise ValueError(f"ablate must give each head a vector {vector}, got {tuple(replacement.shape)}")
-            layers[layer][head] = replacement
+            if not all(0 <= number < size for number, size in zip(pair, sizes, strict=True)):  # -1 would be the last
+                raise ValueError(f"ablate must name heads (layer, head) below {sizes}, got {pair}")
+            layers[pair[0]][pair[1]] = replacement
         return layers
 
     def encode(self, text):
         """The token ids of a text, (1, num_tokens), after the model's beginning token if it has one.
 
-        Errors: TypeError unless it's a string; ValueError if it's empty, or holds a character for whose bytes there are
-        no tokens (in the course's model, six control characters such as U+0004).
+        ValueError if it's empty, or has a character without a token (in the course's model, six control characters).
         """
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a string, got {type(text).__name__}")
         if not text:
             raise ValueError("text must hold at least one token, got ''")
         token_ids, normalizer = self.tokenizer.encode(text).ids, self.tokenizer.normalizer
@@ -181,7 +200,28 @@ class LanguageModel(nn.Module):
         return [self.decode(token_id) for token_id in torch.as_tensor(token_ids).flatten()]
 
 
-class Undrawn(TorchFunctionMode):
+def load_model(path=None, folder=None):
+    """The course's language model, in eval mode, with weights that need no gradient.
+
+    path, folder, errors: as in read_model. The first load takes a few seconds, later ones about one.
+    """
+    from tokenizers import Tokenizer
+
+    config, tokenizer, weights = read_model(path, folder)
+    with torch.device("meta"), UseNoInit():  # only sizes: the weights come from the file
+        model = LanguageModel(config, Tokenizer.from_str(tokenizer))
+    if config.tied:
+        weights["output_layer.weight"] = weights.get("embedding.weight")
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split()):.300}") from None
+    if config.tied:
+        model.output_layer.weight = model.embedding.weight  # one matrix, as in most small models
+    return model.requires_grad_(False).eval()
+
+
+class UseNoInit(TorchFunctionMode):
     """While active, new layers draw no weights. (On the meta device, drawing would import sympy, which takes 1 s.)"""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -189,58 +229,16 @@ class Undrawn(TorchFunctionMode):
         return kwargs["tensor"] if drawing else function(*args, **kwargs or {})
 
 
-def load_model(path=None, folder=None):
-    """The course's language model, in eval mode, with weights that need no gradient.
+def generate(model, text, num_tokens=20, ablate=()):
+    """What the model writes after a text, greedily: up to num_tokens tokens, fewer if it ends the text.
 
-    path: another GGUF file, of any of families.FAMILIES. folder: where the decoded weights are cached, by default
-    cache_folder(); the first load takes a few seconds, later ones about one.
-    Errors: as in read_model.
-    """
-    from tokenizers import Tokenizer
-
-    file = read_model(path, folder)
-    with torch.device("meta"), Undrawn():  # only sizes: the weights come from the file
-        model = LanguageModel(file.config, Tokenizer.from_str(file.tokenizer))
-    file.weights.setdefault("output_layer.weight", file.weights["embedding.weight"])
-    model.load_state_dict(file.weights, assign=True)
-    if file.config.tied:
-        model.output_layer.weight = model.embedding.weight  # one matrix, as in most small models
-    return model.requires_grad_(False).eval()
-
-
-def choose(logits, temperature=0.0, top_k=None, generator=None):
-    """The id of the next token, a whole number, from logits (vocab_size,).
-
-    temperature: divides the logits before softmax; 0 always takes the most likely token (greedy).
-    top_k: draw only from that many of the most likely tokens.
-    Errors: ValueError for logits of another rank; TypeError or ValueError for a temperature below
-    0, or if top_k isn't a whole number of at least 1.
-    Source: top-k: Fan et al. 2018, "Hierarchical Neural Story Generation" (arXiv 1805.04833), section 5.1.
-    """
-    check_tensor("logits", logits, (1,), "(vocab_size,)")
-    if check_finite("temperature", temperature) < 0:
-        raise ValueError(f"temperature must be at least 0, got {temperature}")
-    most = len(logits) if top_k is None else min(check_size("top_k", top_k), len(logits))
-    best = logits.topk(most)
-    if temperature == 0:
-        return int(best.indices[0])
-    behind = best.values.double() - best.values[0]  # so that nothing overflows however small the temperature is
-    shares = (behind / temperature).softmax(dim=-1)
-    return int(best.indices[torch.multinomial(shares, 1, generator=generator)])
-
-
-def generate(model, text, num_tokens=20, temperature=0.0, top_k=None, generator=None, ablate=()):
-    """What the model writes after a text: up to num_tokens tokens, fewer if it ends the text.
-
-    temperature, top_k, generator: see choose. With a KV cache, each token goes through the layers
-    only once. Errors: as in the model and choose.
+    With a KV cache, each token goes through the layers only once. Errors: as in the model.
     """
     token_ids, caches, written = model.encode(text), None, []
-    for _ in range(check_size("num_tokens", num_tokens)):
+    for _ in range(num_tokens):
         logits, caches = model.step(token_ids, caches, ablate)
-        token_id = choose(logits[0], temperature, top_k, generator)
-        if token_id == model.config.end:
+        token_ids = logits.argmax(dim=-1, keepdim=True)  # (1, 1)
+        if token_ids.item() == model.config.end:
             break
-        written.append(token_id)
-        token_ids = torch.tensor([[token_id]])
+        written.append(token_ids.item())
     return model.decode(written)

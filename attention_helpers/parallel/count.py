@@ -2,32 +2,25 @@
 
 from pathlib import Path
 
-from ..checks import check_size
-
 
 def bytes_sent(processes, num_tokens, width, b=1, bytes_per_number=4):
     """Bytes that each process sends for one layer: 2 (P - 1) / P times b * num_tokens * width numbers.
 
     By heads, width is the output's: a sum over a ring sends P - 1 pieces on their way to be summed, and P - 1 finished
     ones, of 1 / P of the output each. By tokens, it's num_kv_heads * head_dim: each sends keys and values of 1 / P of
-    the tokens P - 1 times. Errors: TypeError or ValueError if a size isn't a whole number of at least 1.
+    the tokens P - 1 times.
     """
-    sizes = {"num_tokens": num_tokens, "width": width, "b": b, "bytes_per_number": bytes_per_number}
-    total = 2 * (check_size("processes", processes) - 1)
-    for name, size in sizes.items():
-        total *= check_size(name, size)
-    return total // processes
+    return 2 * (processes - 1) * b * num_tokens * width * bytes_per_number // processes
 
 
 def bytes_held(split, processes, num_tokens, width, kv_width, bytes_per_number=4):
     """Bytes that each process holds of one layer, by part. Scores don't count, because a fast layer never stores them.
 
-    split: "heads" or "tokens"; by tokens, there's room for the keys and values that arrive. Errors: TypeError or
-    ValueError if processes isn't a whole number of at least 1; ValueError for another split.
+    split: "heads" or "tokens"; by tokens, there's room for the keys and values that arrive. ValueError for another one.
     """
     if split not in ("heads", "tokens"):
         raise ValueError(f"split must be 'heads' or 'tokens', got {split!r}")
-    each = bytes_per_number / check_size("processes", processes)
+    each = bytes_per_number / processes
     rows, weights = 2 * num_tokens * width * each, 2 * width * (width + kv_width) * each
     whole = {"weights": weights, "input and output": rows}
     shared = "weights" if split == "tokens" else "input and output"  # what each process holds completely

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import cloudpickle
 
-from ..checks import check_number, check_size
 from .worker import remove, serve
 
 START = 120  # seconds for importing torch and meeting each other; that takes two or three, or ten on a busy machine
@@ -35,16 +34,15 @@ class Crew:
     `close`, with this object, with the notebook, or after a job that failed. What they print isn't shown.
 
     processes: how many. Tried on Linux; meant for macOS and Windows as well.
-    Errors: TypeError or ValueError unless processes is a whole number of at least 1.
+    Errors: ValueError for fewer than 1.
 
-    We start and watch the processes ourselves, with the standard library's spawn context. torch.multiprocessing and
-    torchrun's agent start processes for one function or script, so each job would cost seconds again, and
-    concurrent.futures can't give each process its own part. A killed kernel would leave processes behind with all of
-    these, except torch.multiprocessing on Linux.
+    (torch.multiprocessing and torchrun start processes for one function or script, which costs seconds for each job.)
     """
 
     def __init__(self, processes):
-        self.processes = check_size("processes", processes)
+        if processes < 1:  # nobody would answer
+            raise ValueError(f"processes must be at least 1, got {processes}")
+        self.processes = processes
         self._ending = None  # ends the processes that there are
 
     def run(self, function, *args, timeout=60):
@@ -53,13 +51,11 @@ class Crew:
         function: of a module, or typed in a cell; a typed one travels with the functions, classes and values of the
         notebook that it uses. Tensors are copied. timeout: seconds, without the start of processes.
         Errors: CrewError if the function raises an error on a rank, or a process ends; TimeoutError after `timeout`;
-        TypeError or ValueError if function isn't one, or timeout isn't a number above 0; pickle's errors for what
-        can't travel, such as an open file. After an error or an interrupt, the next job starts fresh processes.
+        pickle's errors for what can't travel, such as an open file. After an error or an interrupt, the next job starts
+        fresh processes.
         """
-        if not callable(function):
+        if not callable(function):  # the function's result, perhaps
             raise TypeError(f"function must be a function, got {type(function).__name__}")
-        if not (seconds := check_number("timeout", timeout)) > 0:
-            raise ValueError(f"timeout must be above 0 seconds, got {timeout!r}")
         job = cloudpickle.dumps((function, args))  # tensors by value: shared memory would outlive a killed process
         try:
             if self._ending is None or not self._ending.alive:
@@ -67,7 +63,7 @@ class Crew:
             for link in self.links:
                 with suppress(OSError):  # of a process that ended after the last job; _answers says how
                     link.send_bytes(job)
-            return self._answers(getattr(function, "__qualname__", "the job"), seconds)
+            return self._answers(getattr(function, "__qualname__", "the job"), timeout)
         except BaseException:  # an interrupt too: how far the processes are, nobody knows
             self.close()
             raise

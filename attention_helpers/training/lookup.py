@@ -1,10 +1,8 @@
-"""A lookup task (associative recall), whose correct attention map is known, and a one-layer model for it."""
+"""A lookup task (associative recall) with a known attention map, and a one-layer model for it (notebook 07)."""
 
 import torch
 from torch import nn
 
-from ..checks import check_size, check_token_ids
-from ..core import attention_scores
 from ..layers import MultiHeadAttention
 
 
@@ -14,19 +12,18 @@ class LookupTask:
     batch(generator) returns x, symbols (batch_size, pairs + 1, 2), and answers, digits (batch_size, questions). Each
     token holds two symbols: a letter and its digit in a pair, two letters (or one and a blank) in the question. A
     letter has three different symbols: one in a pair, one as the first question, one as the second.
-    Errors: TypeError or ValueError if a size isn't a whole number of at least 1, for more pairs than letters, more
-    than 26 letters, or more than 2 questions.
+    Errors: ValueError unless questions is 1 or 2, and there are at least as many pairs, and letters, up to 26.
     """
 
     def __init__(self, questions=1, letters=10, digits=10, pairs=6, batch_size=128):
-        self.questions, self.letters = check_size("questions", questions), check_size("letters", letters)
-        self.digits, self.pairs = check_size("digits", digits), check_size("pairs", pairs)
-        self.batch_size = check_size("batch_size", batch_size)
-        if questions > 2:
-            raise ValueError(f"questions must be 1 or 2, got {questions}")
-        if not questions <= pairs <= letters <= 26:
+        if questions not in (1, 2) or not questions <= pairs <= letters <= 26:
             got = f"questions={questions}, pairs={pairs}, letters={letters}"
-            raise ValueError(f"there must be questions <= pairs <= letters <= 26, got {got}")
+            raise ValueError(f"there must be 1 or 2 questions, and questions <= pairs <= letters <= 26, got {got}")
+        self.questions = questions
+        self.letters = letters
+        self.digits = digits
+        self.pairs = pairs
+        self.batch_size = batch_size
         self.blank = 3 * letters + digits
         self.vocab_size = self.blank + 1
 
@@ -58,32 +55,23 @@ class LookupTask:
 class LookupModel(nn.Module):
     """Embed symbols, attend once, and predict the answers from the last token's context vector.
 
-    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). Embeddings are `width` wide,
-    and so are context vectors, unless d_out says otherwise. The output layer is linear, or an MLP with `hidden` GELU
-    units. Errors: as in MultiHeadAttention; also TypeError or ValueError if x doesn't fit the task.
+    x: symbols (b, num_tokens, 2) of a LookupTask. Returns logits (b, questions, digits). width: of the embeddings.
     """
 
-    def __init__(self, task, width=32, num_heads=1, hidden=0, d_out=None):
+    def __init__(self, task, width=32, num_heads=1, d_out=32, dropout=0.0):
         super().__init__()
         self.task = task
-        self.embed = nn.Embedding(task.vocab_size, check_size("width", width))
-        d_out = width if d_out is None else d_out
-        self.attention = MultiHeadAttention(width, d_out, task.pairs + 1, 0.0, num_heads)
-        inner = [nn.Linear(d_out, check_size("hidden", hidden)), nn.GELU()] if hidden else []
-        self.output_layer = nn.Sequential(*inner, nn.Linear(hidden or d_out, task.questions * task.digits))
+        num_tokens = task.pairs + 1
+        self.embed = nn.Embedding(task.vocab_size, width)
+        sizes = width, d_out, num_tokens, dropout, num_heads
+        self.attention = MultiHeadAttention(*sizes)
+        self.output_layer = nn.Linear(d_out, task.questions * task.digits)
 
-    def embedded(self, x):
-        check_token_ids("x", x, self.task.vocab_size, self.task.pairs + 1, symbols=(2,))
-        return self.embed(x).sum(dim=2)  # (b, num_tokens, width): a token is the sum of its symbols
-
-    def forward(self, x):
-        context = self.attention(self.embedded(x))[:, -1]  # (b, d_out)
-        answers = self.output_layer(context)  # (b, questions * digits)
-        return answers.view(len(x), self.task.questions, self.task.digits)
-
-    def maps(self, x):
-        """The attention weights (b, num_heads, num_tokens, num_tokens)."""
-        return self.attention.steps(self.embedded(x)).weights
+    def forward(self, x):  # (b, num_tokens, 2)
+        tokens = self.embed(x).sum(dim=2)  # (b, num_tokens, width)
+        context = self.attention(tokens)[:, -1]  # (b, d_out): the question's
+        logits = self.output_layer(context)  # (b, questions * digits)
+        return logits.view(len(x), self.task.questions, self.task.digits)
 
 
 @torch.no_grad()
@@ -97,7 +85,7 @@ def qk_circuit(model):
     letters = model.embed.weight[: (1 + task.questions) * task.letters].unflatten(0, (-1, task.letters))
     queries = attention.split_heads(attention.W_query(letters[1:]))  # (questions, num_heads, letters, head_dim)
     keys = attention.split_heads(attention.W_key(letters[:1]))  # (1, num_heads, letters, head_dim)
-    return attention_scores(queries, keys).transpose(0, 1) / attention.head_dim**0.5
+    return (queries @ keys.mT).transpose(0, 1) / attention.head_dim**0.5
 
 
 @torch.no_grad()
@@ -105,15 +93,15 @@ def ov_circuit(model):
     """What each head of a LookupModel passes on: logits (num_heads, questions, digits, digits).
 
     Row: the digit in a pair; column: the answer whose logit it raises if the head gives the pair all its weight. We
-    leave out the biases, which are the same for every digit. ValueError if the output layer is an MLP, because then
+    leave out the biases, which are the same for every digit. ValueError if the output layer isn't linear, because then
     logits don't add up. Source: Elhage et al. 2021, where it's W_U W_OV W_E.
     """
     task, attention = model.task, model.attention
-    if len(model.output_layer) > 1:
-        raise ValueError("model must have a linear output layer, got an MLP: its logits aren't a sum over heads")
+    if not isinstance(model.output_layer, nn.Linear):
+        raise ValueError("model must have a linear output layer, or its logits aren't a sum over heads")
     digits = model.embed.weight[3 * task.letters : task.blank]  # (digits, width)
     values = attention.split_heads(attention.W_value(digits[None]))  # (1, num_heads, digits, head_dim)
-    to_logits = model.output_layer[0].weight @ attention.out_proj.weight  # (questions * digits, width)
+    to_logits = model.output_layer.weight @ attention.out_proj.weight  # (questions * digits, width)
     to_logits = attention.split_heads(to_logits[None])  # (1, num_heads, questions * digits, head_dim)
-    logits = (values @ to_logits.transpose(-2, -1))[0]  # (num_heads, digits, questions * digits)
+    logits = (values @ to_logits.mT)[0]  # (num_heads, digits, questions * digits)
     return logits.unflatten(-1, (task.questions, task.digits)).transpose(1, 2)

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
-from ..checks import check_finite, check_flag, check_number, check_size
-from ..dropout import Dropout
+from ..dropout import draw_dropout_from
+from ..probes import attention_maps
 
 
 class Snapshot(NamedTuple):
@@ -33,26 +32,25 @@ FAR_APART = 2_654_435_769  # 2**32 / golden ratio, so that a few thousand seeds 
 class Training:
     """A model in training: run(steps) continues from the current step, and you can interrupt it at any time.
 
-    model: has outputs = model(x), and maps(x) if keep. task: has batch(generator), loss and accuracy. The batch and
-    dropout masks of a step depend only on seed and step, so a run that was interrupted and resumed ends exactly where
-    an uninterrupted one does. snapshots: see Snapshot; examples: the x for their maps, never trained on. Losses are in
-    nats. Errors: TypeError or ValueError if the learning rate isn't a positive number, for a seed below 0, or if the
-    model doesn't fit the task.
+    model: has outputs = model(x). task: has batch(generator), loss and accuracy. The batch and dropout masks of a step
+    depend only on seed and step, so an interrupted and resumed run ends exactly where an uninterrupted one does. keep:
+    whether to keep snapshots, see Snapshot; examples: the x for their maps, never trained on. Losses are in nats.
+    Errors: ValueError if the learning rate isn't above 0, or if the model doesn't fit the task.
     """
 
     def __init__(self, model, task, learning_rate=1e-2, seed=0, keep=True):
-        if check_finite("learning_rate", learning_rate) <= 0:
+        if not learning_rate > 0:  # torch allows 0, which trains nothing
             raise ValueError(f"learning_rate must be above 0, got {learning_rate}")
-        self.seed, self.keep = check_size("seed", seed, minimum=0), check_flag("keep", keep)
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
-        self.model, self.task = model, task
-        self.step, self.losses, self.accuracies, self.snapshots = 0, [], [], []
-        self.optimizer = torch.optim.AdamW(model.parameters(), learning_rate)
         self.generator = torch.Generator()
-        for module in model.modules():
-            if isinstance(module, Dropout):
-                module.generator = self.generator
+        self.model = draw_dropout_from(model, self.generator)
+        self.task = task
+        self.seed = seed
+        self.keep = keep
+        self.step = 0
+        self.losses = []
+        self.accuracies = []
+        self.snapshots = []
+        self.optimizer = torch.optim.AdamW(model.parameters(), learning_rate)
         self.examples, self.answers = self.drawn(2**31)  # no run takes that many steps
         self.check_fit()
         if keep:
@@ -84,23 +82,14 @@ class Training:
         self.accuracies.append(self.task.accuracy(outputs, answers))
         self.step += 1
 
-    def run(self, steps, until=None, name="training"):
-        """Take `steps` more steps, or fewer: until the lowest accuracy of a batch reaches `until`, or an interrupt.
-
-        Returns self. An interrupt stops the run between two steps; call run again to continue. Errors: TypeError or
-        ValueError if steps isn't a whole number of at least 1, or for an `until` outside (0, 1].
-        """
+    def run(self, steps, name="training"):
+        """Take `steps` more steps. Returns self. An interrupt stops between two of them; call run again to continue."""
         from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
 
-        if until is not None and not 0 < check_number("until", until) <= 1:  # also false for NaN
-            raise ValueError(f"until must be above 0 and at most 1, got {until!r}")
         self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
-        with held_interrupt() as interrupted, tqdm(total=check_size("steps", steps), desc=name) as bar:
-            for taken in range(steps):
-                reached = until is not None and self.accuracies and self.accuracies[-1].min() >= until
-                if reached:
-                    end_here(bar, taken)
-                if reached or interrupted():
+        with held_interrupt() as interrupted, tqdm(total=steps, desc=name) as bar:
+            for _ in range(steps):
+                if interrupted():
                     break
                 self.take_step()
                 if self.keep and worth_keeping(self.step):
@@ -119,16 +108,8 @@ class Training:
         outputs = self.model.eval()(self.examples)
         loss = self.task.loss(outputs, self.answers).item()
         state = {name: value.clone() for name, value in self.model.state_dict().items()}
-        maps = self.model.maps(self.examples[:8])
+        maps = attention_maps(self.model, self.examples[:8])[0]
         self.snapshots.append(Snapshot(self.step, loss, self.task.accuracy(outputs, self.answers), state, maps))
-
-
-def end_here(bar, taken):
-    """Set the bar's total to the steps taken, because a notebook shows a bar in red if it ends before it's full."""
-    start = bar.start_t
-    bar.reset(total=taken)
-    bar.start_t = bar.last_print_t = start
-    bar.update(taken)
 
 
 @contextmanager

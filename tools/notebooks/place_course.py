@@ -10,7 +10,7 @@ import re
 
 import nbformat
 
-from attention_helpers.modern.published import models_table, published_models
+from attention_course.published import models_table, published_models
 
 from .manifest import COURSE, HELP, LESSONS, NOTEBOOKS, START
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from attention_helpers.language_model.families import ModelConfig, layout
-from attention_helpers.modern.positions import llama3_frequencies, rope_frequencies
+from attention_course.explorers.rope_scaling import llama3_frequencies
+from attention_helpers.language_model.families import MODULES, ModelConfig, our_name
+from attention_helpers.language_model.model import LanguageModel
+from attention_helpers.modern.positions import rope_frequencies
 
 CONTROL = ["<|end|>", "<|start|>"]
 MERGES = ["t h", "th e", "Ġ the", "Ã ¼", "1 9"]  # in bytes, so ü is two; digits are split off before they could merge
@@ -61,12 +63,25 @@ def fields_of(config):
     return fields | {"general.name": "random"} | {f"tokenizer.ggml.{key}": value for key, value in words.items()}
 
 
+def layout(config):
+    """The shape of every tensor, by its name in a file, in the order in which we draw them."""
+    import torch
+
+    with torch.device("meta"):
+        shapes = {name: tuple(part.shape) for name, part in LanguageModel(config).state_dict().items()}
+    whole, parts = [*MODULES][:3], [*MODULES][3:]
+    names = [*whole, *(f"blk.{layer}.{part}" for layer in range(config.num_layers) for part in parts)]
+    names = [f"{name}.{end}" for name in names for end in ("weight", "bias")]
+    skipped = {"output.weight"} if config.tied else set()
+    return {name: shapes[our_name(name)] for name in names if our_name(name) in shapes and name not in skipped}
+
+
 def drawn_tensors(config, kind="F32", seed=0):
     """Each tensor as an array and its kind, by its name: norms near 1, matrices compressed, all K-quants in turn."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quantize
 
     chance, tensors = np.random.default_rng(seed), {}
-    for n, (name, (_, shape)) in enumerate(layout(config).items()):
+    for n, (name, shape) in enumerate(layout(config).items()):
         code = GGMLQuantizationType["F32" if len(shape) == 1 else [*SCALES][n % len(SCALES)] if kind == "K" else kind]
         if code.name in SCALES:
             blocks = chance.integers(0, 256, (shape[0] * shape[1] // 256, GGML_QUANT_SIZES[code][1]), dtype=np.uint8)

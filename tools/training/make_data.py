@@ -7,6 +7,7 @@ held by tests.
 """
 
 import sys
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
+from attention_course.build import build_layer
 from attention_course.explorers import dropout
 from attention_course.explorers import lookup_models as lookup
 from attention_course.explorers.past_the_training_length import (
@@ -27,11 +29,13 @@ from attention_course.explorers.past_the_training_length import (
     WINDOWS,
     scaled,
 )
-from attention_helpers.seeded import seeded
-from attention_helpers.training import characters, rotary, writing
+from attention_course.overfitting import train
+from attention_helpers import attention_maps
+from attention_helpers.modern.positions import rotate
+from attention_helpers.training import small_models
+from attention_helpers.training.characters import CharacterModel, Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
-from attention_helpers.training.overfitting import train
 
 
 def overfitting(path=dropout.FILE):
@@ -51,7 +55,7 @@ def lookup_models(path=lookup.FILE):
     for questions, pairs in lookup.SIZES.items():
         for d_out, num_heads in pairs:
             task, rows = LookupTask(questions), []
-            model = seeded(LookupModel, 0, task, lookup.WIDTH, num_heads, d_out=d_out)
+            model = build_layer(LookupModel, 0, task, lookup.WIDTH, num_heads, d_out)
             training = Training(model, task, keep=False)
             for step in lookup.STEPS if questions == 1 else lookup.STEPS[-1:]:
                 while training.step < step:
@@ -61,60 +65,60 @@ def lookup_models(path=lookup.FILE):
     np.savez_compressed(path, **sets)
 
 
-def character_models(path=characters.FILE):
-    """The models with which notebook 08 opens: one masked, one leaky (10 seconds)."""
-    task, sets = characters.Characters(characters.load_text()), {}
-    for name in characters.NAMES:
-        torch.manual_seed(0)
-        model = characters.CharacterModel(task, leaky=name == "leaky")
-        Training(model, task, learning_rate=5e-3, keep=False).run(400, name=name)
-        sets |= {f"{name}: {part}": value.half().numpy() for part, value in model.state_dict().items()}
-    np.savez(path, **sets)
-
-
-class Logits(writing.WritingModel):
+class Logits(small_models.WritingModel):
     """A WritingModel that returns only logits, as Training expects."""
 
     def forward(self, token_ids):
         return super().forward(token_ids)[0]
 
 
-def writing_model(path=writing.FILE, steps=1000):
-    """The model with which notebook 10 writes (half a minute)."""
-    torch.manual_seed(0)
-    model = Logits(writing.task().vocabulary)
-    trained = Training(model, writing.task(), learning_rate=5e-3, seed=0, keep=False).run(steps).model.half()
-    np.savez(path, **{name: part.numpy() for name, part in trained.state_dict().items()})
+def trained_models(path=small_models.FILE, steps=None, names=None, seed=0):
+    """The models that notebooks 08, 10 and 11 load (a minute).
 
-
-def rotary_model(positions, seed=0):
-    """A RotaryModel with these positions after 500 steps, its parameters in half precision."""
-    torch.manual_seed(seed)
-    task = rotary.short_texts()
-    model = rotary.RotaryModel(task, base=rotary.BASES[positions])
-    return Training(model, task, learning_rate=3e-3, seed=seed, keep=False).run(500).model.half().eval()
-
-
-def rotary_models(path=rotary.FILE):
-    """The models with which notebook 11 reads texts longer than those in training (half a minute)."""
-    models = {positions: rotary_model(positions).state_dict() for positions in rotary.BASES}
-    sets = {f"{positions}: {name}": part.numpy() for positions, of in models.items() for name, part in of.items()}
+    For tests: the steps of each training, only some names, or another seed.
+    """
+    task, long_task = Characters(load_text()), Characters(load_text(), window=small_models.LONGEST, batch_size=8)
+    size, sets = len(task.vocabulary), {}
+    runs = {  # name: the model, its task, learning rate and steps
+        "masked": (partial(CharacterModel, size, 32), task, 5e-3, 400),
+        "leaky": (partial(CharacterModel, size, 32, leaky=True), task, 5e-3, 400),
+        "writing": (partial(Logits, size), long_task, 5e-3, 1000),
+        "rotary": (partial(small_models.RotaryModel, size), task, 3e-3, 500),
+        "no positions": (partial(small_models.RotaryModel, size, base=None), task, 3e-3, 500),
+    }
+    for name in names or runs:
+        model, texts, learning_rate, usual = runs[name]
+        torch.manual_seed(seed)
+        run = Training(model(), texts, learning_rate, seed, keep=False).run(steps or usual, name=name)
+        for part, parameter in run.model.named_parameters():
+            sets[f"{name}: {part}"] = parameter.detach().half().numpy()
     np.savez(path, **sets)
+
+
+def pairs_of(attention, W, x):
+    """HEAD's rotated queries or keys, cut into the pairs that rotate: (b, num_tokens, pairs, 2)."""
+    heads = rotate(attention.split_heads(W(x)), torch.arange(x.shape[1]), attention.frequencies)
+    return heads[:, HEAD - 1].unflatten(-1, (-1, 2))
 
 
 @torch.no_grad()
 def measured(rule, factor, window):
     """Means over held-out texts: losses (LONGEST,), far (lengths,), and scores (lengths, pairs, LONGEST)."""
     frequencies, multiply = scaled(rule, factor)
-    model = rotary.trained().double().change(frequencies=frequencies, factor=multiply, window=window)
-    texts = rotary.held_out_windows(rotary.short_texts(), LONGEST)
+    model = small_models.load("rotary").double().change(frequencies=frequencies, window=window)
+    for block in model.blocks:
+        block.attention.W_query.weight *= multiply**2  # in place of multiplying both queries and keys
+    texts = small_models.held_out_windows(Characters(load_text()), LONGEST)
     losses, weights, scores = 0, 0, 0
+    attention, inputs = model.blocks[1].attention, []
+    attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
     for few in texts.split(5):  # all at once would take hundreds of megabytes
-        logits, (_, second) = model.steps(few[:, :-1])
-        losses += F.cross_entropy(logits.transpose(1, 2), few[:, 1:], reduction="none").sum(dim=0) / len(texts)
-        weights += second.weights[:, HEAD - 1].sum(dim=0) / len(texts)
-        queries, keys = (x[:, HEAD - 1].unflatten(-1, (-1, 2)) for x in (second.queries, second.keys))
-        scores += torch.einsum("bqpi,bkpi->pqk", queries, keys) * model.attention[1].scale / len(texts)
+        maps = attention_maps(model, few[:, :-1])
+        weights += maps[1][:, HEAD - 1].sum(dim=0) / len(texts)
+        logits = model(few[:, :-1]).transpose(1, 2)
+        losses += F.cross_entropy(logits, few[:, 1:], reduction="none").sum(dim=0) / len(texts)
+        queries, keys = (pairs_of(attention, W, inputs[-1]) for W in (attention.W_query, attention.W_key))
+        scores += torch.einsum("bqpi,bkpi->pqk", queries, keys) * attention.head_dim**-0.5 / len(texts)
     far = [weights[length - 1, : length - SEEN].sum().item() for length in LENGTHS]
     by_distance = np.zeros((len(LENGTHS), len(scores), LONGEST))
     for at, length in enumerate(LENGTHS):

@@ -3,7 +3,7 @@
 import html
 import math
 
-from attention_helpers.plots import as_array
+from attention_course.plots import as_array
 
 from ..chart import Chart
 from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, moved, tag, text

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import torch
 
+from attention_helpers import causal_mask
 from attention_helpers.checks import check_size
-from attention_helpers.core import causal_mask
 from attention_helpers.training.loop import held_interrupt
 
 from ..base import Explorer, answer_quietly, seed, stops

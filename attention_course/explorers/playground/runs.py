@@ -4,9 +4,11 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional as F
 
-from attention_helpers.seeded import seeded
-from attention_helpers.training.characters import CharacterModel, Characters, load_text, prefix_losses
+from attention_course.build import build_layer
+from attention_helpers import attention_maps
+from attention_helpers.training.characters import CharacterModel, Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 
@@ -52,10 +54,9 @@ def model_of(task, d_out, num_heads, dropout, leaky, seed):
     A CharacterModel adds what attention gives to what it got, so both must be as wide.
     """
     if isinstance(task, Characters):
-        return seeded(CharacterModel, seed, task, d_out, num_heads, dropout=dropout, leaky=leaky)
-    model = seeded(LookupModel, seed, task, D_IN, num_heads, d_out=d_out)
-    model.attention.dropout.p = dropout
-    return model
+        sizes = len(task.vocabulary), task.window, d_out, num_heads, dropout
+        return build_layer(CharacterModel, seed, *sizes, leaky=leaky)
+    return build_layer(LookupModel, seed, task, D_IN, num_heads, d_out, dropout)
 
 
 class Run:
@@ -106,7 +107,7 @@ class Run:
     @torch.no_grad()
     def map(self):
         """The attention weights for the first held-out example, (num_heads, num_tokens, num_tokens)."""
-        return self.model.eval().maps(self.x[:1])[0]
+        return attention_maps(self.model.eval(), self.x[:1])[0][0]
 
     def example(self):
         """The first held-out example: its tokens, the row that asks, the tokens wanted, the model's answers, the right.
@@ -122,3 +123,14 @@ class Run:
         wanted = [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
         answers = [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
         return tokens, len(pairs), wanted, *answers
+
+
+@torch.no_grad()
+def prefix_losses(model, x, targets):
+    """The loss at the last character of every prefix of x (windows, window), where there is no future to read.
+
+    Returns (window,), in nats; entry n - 1 is for prefixes of n characters. Puts the model in eval mode.
+    """
+    model.eval()
+    losses = [F.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1]) for n in range(1, x.shape[1] + 1)]
+    return torch.stack(losses)

@@ -2,7 +2,7 @@
 
 import json
 
-from .._data import data_file
+from attention_helpers._data import data_file
 
 COLUMNS = "model", "layers", "positions", "heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"
 

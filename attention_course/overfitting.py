@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..layers import CausalAttention
-from ..seeded import DrawnFrom
+from attention_helpers.dropout import draw_dropout_from
+from attention_helpers.layers import CausalAttention
+from attention_helpers.probes import attention_maps
 
 STEPS = range(0, 301, 5)  # when the losses are measured
 
@@ -35,9 +36,11 @@ def squared_error(model, x, y):
 def train(p, seed, noise=1.0):
     """300 steps on the same 16 sequences, with dropout p on the attention weights; noise: in their answers."""
     losses, maps = [], []
-    with DrawnFrom(torch.Generator().manual_seed(seed)):  # everything random comes from this seed
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # everything random comes from this seed
         training, new = sequences(16, noise), sequences(200, noise=0.0)
         model = nn.Sequential(CausalAttention(8, 32, 6, dropout=p), nn.Linear(32, 1)).double()
+        draw_dropout_from(model)
         for step in range(STEPS[-1] + 1):
             if step > 0:
                 squared_error(model.train(), *training).backward()
@@ -48,5 +51,5 @@ def train(p, seed, noise=1.0):
             if step in STEPS:
                 model.eval()
                 losses.append([squared_error(model, *each).item() for each in (training, new)])
-                maps.append(model[0].steps(training[0][:1]).weights[0].detach())
+                maps.append(attention_maps(model[0], training[0][:1])[0][0].detach())
     return Run(torch.tensor(losses), torch.stack(maps), new[1].square().mean().item())

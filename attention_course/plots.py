@@ -1,4 +1,4 @@
-"""Figures of plain arrays: draw_* functions create artists, show_figure displays a figure and its caption.
+"""Figures of plain arrays: draw_* functions draw on axes, show_figure displays a figure and its caption.
 
 We don't use pyplot, because a slider's callback can run on a second thread and pyplot has one current figure for all.
 Arrays can be NumPy arrays or tensors. A weight is ink: zero is the page, and the largest value has its full colour.
@@ -6,19 +6,17 @@ Arrays can be NumPy arrays or tensors. A weight is ink: zero is the page, and th
 
 from io import BytesIO
 from itertools import cycle
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap, Normalize, to_rgba
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
 SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
 NUMBERS_UP_TO = 8  # cells per side: beyond that, numbers no longer fit
 FAINT = (0, 0, 0, 0.15)  # black with opacity: on a dark page, the site turns it round
-HIDDEN = ListedColormap(["none"])  # a masked cell isn't a zero: it's hatched
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
 HEAD_COLOURS = ("#0077CC", "#DD7700", "#00AA88", "#BB2244", "#9988FF", "#BB1199", "#767676", "#CC77AA")
 BELOW, ABOVE = "#2F7BD9", "#D9483B"  # signed values: below zero, above zero
@@ -35,14 +33,6 @@ def shades(above, below=None):
 
 
 WEIGHTS, SIGNED = shades(HEAD_COLOURS[0]), shades(ABOVE, BELOW)
-
-
-class Heatmap(NamedTuple):
-    """The artists of one heatmap: its image, its numbers and the hatching over its hidden cells."""
-
-    image: object
-    numbers: list
-    hidden: object
 
 
 def as_array(values):
@@ -80,57 +70,47 @@ def new_figure(columns=1, rows=1, width=4.6, height=3.8):
         return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, hidden=None, labels=None, colour=HEAD_COLOURS[0]):
+def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, labels=None, colour=HEAD_COLOURS[0]):
     """A matrix as colours: one row per query, one column per key, unless `labels` (y, x) says otherwise.
 
     Zero is the page. Values from 0 up take on the colour, such as head_colour(1); if some are negative, those are blue
     and the others red.
-    values: (rows, columns); limits: (lowest, highest) value of the colour scale, by default from 0, or the same on both
-    sides of it, to the largest of the shown values; hidden: boolean, same shape, True for masked cells, which are
-    hatched. Returns a Heatmap.
+    values: (rows, columns). limits: (lowest, highest) value of the colour scale, by default from 0, or the same on both
+    sides of it, to the largest value.
     """
     values = as_table(values, rows=rows, columns=columns)
-    hide = np.zeros(values.shape, bool) if hidden is None else as_array(hidden).astype(bool)
-    if hide.shape != values.shape:
-        raise ValueError(f"hidden must have the shape of values, {values.shape}, got {hide.shape}")
-    shown = values[~hide & np.isfinite(values)]
-    low, high = limits or span(shown)
+    low, high = limits or span(values)
     cmap = SIGNED if low < 0 else shades(colour)
-    image = ax.imshow(np.ma.array(values, mask=hide), cmap=cmap, norm=Normalize(low, high), aspect="auto")
-    grid = np.arange(values.shape[1] + 1) - 0.5, np.arange(values.shape[0] + 1) - 0.5
-    hatch = ax.pcolor(*grid, np.ma.array(hide, mask=~hide), cmap=HIDDEN, hatch="////", edgecolor="0.6", linewidth=0)
+    image = ax.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto")
     slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, map(str, columns))) > 2 else {}
     ax.set_xticks(range(len(columns)), columns, **slant)
     ax.set_yticks(range(len(rows)), rows)
     y_label, x_label = labels or ("query: who reads", "key: who is read")
     ax.set(title=title, xlabel=x_label, ylabel=y_label)
     ax.figure.colorbar(image, ax=ax, shrink=0.85)
-    colours, numbers = cmap(image.norm(values)), []
+    colours = cmap(image.norm(values))
     light = luminance(1 - colours[..., 3:] * (1 - colours[..., :3]))  # on white
     for i, j in np.ndindex(values.shape) if max(values.shape) <= NUMBERS_UP_TO else ():
-        look = {"color": "black" if light[i, j] > 0.179 else "white", "ha": "center", "va": "center", "fontsize": 9}
-        numbers.append(ax.text(j, i, "" if hide[i, j] else f"{values[i, j]:.2f}", **look))
-    return Heatmap(image, numbers, hatch)
+        ink = "black" if light[i, j] > 0.179 else "white"
+        ax.text(j, i, f"{values[i, j]:.2f}", color=ink, ha="center", va="center", fontsize=9)
 
 
 def draw_influence(ax, values, tokens, title="", *, limits=None):
     """Which input moves which row, in grey, because it isn't a weight; the future is outlined in red.
 
-    values: (num_tokens, num_tokens), 0 or more. Returns a Heatmap.
+    values: (num_tokens, num_tokens), 0 or more.
     """
-    look = {"limits": limits, "labels": ("row", "input"), "colour": GREY}
-    heatmap = draw_heatmap(ax, values, tokens, tokens, title, **look)
+    draw_heatmap(ax, values, tokens, tokens, title, limits=limits, labels=("row", "input"), colour=GREY)
     last = len(tokens) - 0.5
     stairs = [(k + 0.5, k + down) for k in reversed(range(len(tokens) - 1)) for down in (0.5, -0.5)]
     if stairs:
         corners = zip((last, -0.5), (last, last - 1), *stairs, strict=True)
         ax.fill(*corners, fill=False, edgecolor=ABOVE, linewidth=2, zorder=3, clip_on=False)  # above the axes' frame
-    return heatmap
 
 
 def span(values):
     """The colour scale's limits for values: from zero, or the same on both sides of it if some are negative."""
-    most = max(map(abs, values), default=0) or 1
+    most = np.abs(values).max() or 1
     return -most if (values < 0).any() else 0, most
 
 
@@ -140,32 +120,24 @@ def luminance(rgb):
 
 
 def draw_bars(ax, series, labels, title="", ylabel="", *, colours=SERIES):
-    """Bars side by side: `series` maps a name to one number per label. Returns one list of bars per series."""
-    width, bars = 0.8 / len(series), []
+    """Bars side by side: `series` maps a name to one number per label."""
+    width = 0.8 / len(series)
     for n, (name, values) in enumerate(series.items()):
         places = np.arange(len(labels)) + (n - (len(series) - 1) / 2) * width
-        bars.append(ax.bar(places, as_array(values), width, label=name, color=colours[n % len(colours)]))
+        ax.bar(places, as_array(values), width, label=name, color=colours[n % len(colours)])
     ax.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor")
     ax.set(title=title, ylabel=ylabel)
     if len(series) > 1:
         ax.legend(fontsize=8, frameon=False)
-    return bars
 
 
-def draw_lines(ax, x, series, title="", xlabel="", ylabel="", *, log=""):
-    """Lines with markers: `series` maps a name to one number per x. log: the logarithmic axes ("", "x" or "xy")."""
-    x, lines = as_array(x), []
+def draw_lines(ax, x, series, title="", xlabel="", ylabel=""):
+    """Lines with markers: `series` maps a name to one number per x."""
     for (name, y), marker, colour in zip(series.items(), cycle("os^Dv<>p"), cycle(SERIES), strict=False):
-        lines += ax.plot(x, as_array(y), label=name, marker=marker, color=colour)
-    if "x" in log:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(x, [f"{value:g}" for value in x])
-    if "y" in log:
-        ax.set_yscale("log")
+        ax.plot(as_array(x), as_array(y), label=name, marker=marker, color=colour)
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     ax.grid(color=FAINT)
     ax.legend(fontsize=8, frameon=False)
-    return lines
 
 
 def draw_arrows(ax, vectors, labels, title=""):

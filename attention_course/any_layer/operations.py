@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .seeded import undisturbed
+from attention_helpers.state import keep_state
 
 NEVER_USED = "never used"
 OPAQUE = {"multi_head_attention_forward": "opaque: torch runs it as a whole, the trace does not see inside"}
@@ -108,7 +108,7 @@ def trace(f, /, *args, **kwargs):
         raise TypeError(f"f must be callable, got {type(f).__name__}{hint}")
     f = getattr(f, "_orig_mod", f)  # of torch.compile
     recorder = _Recorder()
-    with undisturbed(f):
+    with keep_state(f):
         try:
             with recorder:
                 result = f(*args, **kwargs)

@@ -1,0 +1,93 @@
+"""Linear attention: a state of constant size in place of a cache that grows, read by a product in place of softmax."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class GatedDeltaNet(nn.Module):
+    """A layer whose heads each keep one state, overwritten by the delta rule and decaying; a gate scales what's read.
+
+    x: only the new tokens, (b, num_new, d_in); state: what the previous call returned, or None. Returns (b, num_new,
+    d_out), and the state (b, num_heads, d_key, d_value), of the same size however many tokens came.
+    Source: Yang et al. 2024, "Gated Delta Networks" (arXiv 2412.06464), section 3, without its convolution.
+    """
+
+    def __init__(self, d_in, d_out, num_heads, d_key, d_value):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_query = nn.Linear(d_in, num_heads * d_key, bias=False)
+        self.W_key = nn.Linear(d_in, num_heads * d_key, bias=False)
+        self.W_value = nn.Linear(d_in, num_heads * d_value, bias=False)
+        self.W_rate = nn.Linear(d_in, num_heads, bias=False)
+        self.W_decay = nn.Linear(d_in, num_heads)
+        self.W_gate = nn.Linear(d_in, num_heads * d_value, bias=False)
+        self.norm = nn.RMSNorm(d_value, eps=1e-6)
+        self.out_proj = nn.Linear(num_heads * d_value, d_out, bias=False)
+
+    def split_heads(self, x):  # (b, num_new, num_heads * width)
+        x = x.unflatten(-1, (self.num_heads, -1))
+        return x.transpose(1, 2)  # (b, num_heads, num_new, width)
+
+    def project(self, x):  # (b, num_heads, num_new, width) each
+        queries = F.normalize(self.split_heads(self.W_query(x)), dim=-1)
+        keys = F.normalize(self.split_heads(self.W_key(x)), dim=-1)  # of length 1
+        values = self.split_heads(self.W_value(x))
+        rates = self.split_heads(self.W_rate(x)).sigmoid()  # of width 1
+        decays = self.split_heads(self.W_decay(x)).sigmoid()  # of width 1
+        # silu(x) = x * sigmoid(x) can exceed 1
+        gates = F.silu(self.split_heads(self.W_gate(x)))
+        return queries, keys, values, rates, decays, gates
+
+    def forward(self, x, state=None):  # only new tokens, (b, num_new, d_in)
+        queries, keys, values, rates, decays, gates = self.project(x)
+        if state is None:  # (b, num_heads, d_key, d_value)
+            state = torch.zeros_like(keys[:, :, :1].mT @ values[:, :, :1])
+        reads = []
+        for n in range(x.shape[1]):
+            key = keys[:, :, n : n + 1]  # (b, num_heads, 1, d_key)
+            state = decays[:, :, n : n + 1] * state
+            missing = values[:, :, n : n + 1] - key @ state  # (b, num_heads, 1, d_value)
+            state = state + rates[:, :, n : n + 1] * key.mT @ missing
+            reads.append(queries[:, :, n : n + 1] @ state)
+        # (b, num_heads, num_new, d_value)
+        context = self.norm(torch.cat(reads, dim=2)) * gates
+        return self.out_proj(context.transpose(1, 2).flatten(2)), state
+
+
+def linear_attention(queries, keys, values, decay=None):
+    """Each query reads a running sum of its past: state = decay * state + key value^T, read by query @ state.
+
+    queries, keys: (..., num_tokens, d_k); values: (..., num_tokens, d_v); decay: (..., num_tokens), 0 to 1, how much of
+    the state is kept at each token, or None for all. Returns (..., num_tokens, d_v). It equals (queries @ keys^T, lower
+    triangle) @ values: attention without softmax.
+    Source: Katharopoulos et al. 2020, "Transformers are RNNs" (arXiv 2006.16236), section 3.3; with decay: Sun et al.
+    2023, "Retentive Network" (arXiv 2307.08621), section 2.
+    """
+    return _read(queries, keys, values, decay, None)
+
+
+def delta_rule(queries, keys, values, rate=None, decay=None):
+    """Linear attention that overwrites: before a value is added, what its key already returns is subtracted.
+
+    state = decay * state; state = state + rate * key (value - key @ state)^T. Keys should have length 1. rate: (...,
+    num_tokens), 0 to 1, how much is overwritten, or None for all. Shapes and decay as in linear_attention.
+    Source: Schlag et al. 2021, "Linear Transformers Are Secretly Fast Weight Programmers" (arXiv 2102.11174), section
+    4.2; with decay: Yang et al. 2024, "Gated Delta Networks" (arXiv 2412.06464), section 3.1.
+    """
+    rate = torch.ones_like(keys[..., 0]) if rate is None else rate
+    return _read(queries, keys, values, decay, rate)
+
+
+def _read(queries, keys, values, decay, rate):
+    state = torch.zeros_like(keys[..., 0, :, None] * values[..., 0, None, :])  # (..., d_k, d_v)
+    reads = []
+    for n in range(queries.shape[-2]):
+        key, value = keys[..., n, None, :], values[..., n, None, :]  # (..., 1, width)
+        if decay is not None:
+            state = state * decay[..., n, None, None]
+        if rate is not None:
+            value = rate[..., n, None, None] * (value - key @ state)
+        state = state + key.mT @ value
+        reads.append(queries[..., n, None, :] @ state)
+    return torch.cat(reads, dim=-2)  # (..., num_tokens, d_v)
