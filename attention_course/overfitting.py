@@ -17,8 +17,10 @@ class Run(NamedTuple):
     """A training run of `train`. It's in float64, so that other machines end at the same numbers."""
 
     losses: torch.Tensor  # (steps measured, 2): on the training sequences and on the new ones
+    halves: torch.Tensor  # (steps measured, 2): on the first 100 new sequences and on the other 100
     maps: torch.Tensor  # (steps measured, 6, 6): the attention weights on the first training sequence
     always_0: float  # the loss on the new sequences of a model that always answers 0
+    largest: float  # the mean over the new sequences' tokens of the largest weight that a token gives, at the end
 
 
 def sequences(count, noise):
@@ -39,6 +41,7 @@ def train(p, seed, noise=1.0):
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # everything random comes from this seed
         training, new = sequences(16, noise), sequences(200, noise=0.0)
+        halves = [[part[half] for part in new] for half in (slice(100), slice(100, 200))]
         model = nn.Sequential(CausalAttention(8, 32, 6, dropout=p), nn.Linear(32, 1)).double()
         draw_dropout_from(model)
         for step in range(STEPS[-1] + 1):
@@ -50,6 +53,9 @@ def train(p, seed, noise=1.0):
                         parameter.grad = None
             if step in STEPS:
                 model.eval()
-                losses.append([squared_error(model, *each).item() for each in (training, new)])
+                losses.append([squared_error(model, *each).item() for each in (training, new, *halves)])
                 maps.append(attention_maps(model[0], training[0][:1])[0][0].detach())
-    return Run(torch.tensor(losses), torch.stack(maps), new[1].square().mean().item())
+        [weights] = attention_maps(model[0], new[0])  # (200, 6, 6)
+    losses = torch.tensor(losses)
+    always_0, largest = new[1].square().mean().item(), weights.amax(dim=-1).mean().item()
+    return Run(losses[:, :2], losses[:, 2:], torch.stack(maps), always_0, largest)

@@ -14,7 +14,7 @@ from explorer_page import SVG, tree_of
 from made import settings_of
 
 from attention_course.explorers import multi_head_stacking, multi_head_weight_splits
-from attention_course.explorers.base import plain
+from attention_course.explorers.words import plain
 
 CHECKS = {
     "ScoresExplorer": first.check_scores,
@@ -34,6 +34,7 @@ CHECKS = {
     "LengthExplorer": later.check_length,
     "ModelsExplorer": later.check_models,
     "ReadingExplorer": later.check_reading,
+    "SuspectsExplorer": later.check_suspects,
     "MachinesExplorer": later.check_machines,
 }
 

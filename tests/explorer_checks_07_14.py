@@ -23,10 +23,11 @@ from torch.testing import assert_close
 
 from attention_course.build import build_layer
 from attention_course.explorers.a_real_model import plain
+from attention_course.explorers.real_bugs import LAYERS, TOKENS
 from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_course.explorers.svg import number
 from attention_course.explorers.words import size_in_words
-from attention_course.plots import HEAD_COLOURS
+from attention_course.plots import GREY, HEAD_COLOURS
 from attention_course.published import model_cache_bytes, published_models
 from attention_helpers import attention_maps, causal_mask
 from attention_helpers.modern.positions import rotate
@@ -272,3 +273,19 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     assert numbers(readouts(e)["computes"]) == near(sorted({min(busy), max(busy)}))
     assert ("waits" in readouts(e)["computes"]) == (min(busy) < 0.999)
     assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]
+
+
+def check_suspects(e, suspect, training, head):
+    state = e.arrays
+    layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2).train(training)
+    assert type(layer).__name__[-1] == suspect or suspect == "none"
+    check_maps(e, state.maps[[head]], TOKENS, limit=1, colours=[HEAD_COLOURS[head]], bar=False)
+    look = {"limit": state.moves.max(), "colours": [GREY], "bar": False}
+    check_maps(e, state.moves[None], TOKENS, "perturbing {1} moves {0} by", **look)
+    leaks = suspect in "AF" or (suspect == "B" and training)
+    ahead, zeros, _, _, *sums = numbers(e.said)  # "n of 21 are 0"
+    assert leaks == (ahead > 0)
+    assert (suspect in "AC") == (zeros > 0)
+    low, high = state.maps.sum(dim=-1).min(), state.maps.sum(dim=-1).max()
+    assert (suspect in "AF") == (high - low > 0.1)
+    assert sums == near([low, high] if suspect in "AF" else [1])

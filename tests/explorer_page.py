@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attention_course.explorers.base import plain
+from attention_course.explorers.words import plain
 from attention_course.plots import ABOVE, BELOW, HEAD_COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -30,7 +30,7 @@ def die(rank):
 
 def written_by_sum(numbers):
     """Bytes that this process writes in a sum of so many float32 numbers."""
-    from attention_helpers.parallel.count import bytes_written
+    from attention_helpers.parallel.split import bytes_written
 
     x, before = torch.ones(numbers), bytes_written()
     distributed.all_reduce(x)

@@ -9,14 +9,13 @@ import numpy as np
 import other_layers
 import pytest
 import torch
-from other_layers import Causal, FusedCausal, Unmasked, future
+from other_layers import Causal, FusedCausal, Unmasked, Unscaled, future
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
 
 from attention_course.any_layer.calling import Unsuited
 from attention_course.any_layer.inspection import look_at
-from attention_course.any_layer.operations import trace
 from attention_course.any_layer.verdicts import headline
 from attention_course.build import build_layer
 from attention_course.explorers import LayerExplorer
@@ -60,7 +59,7 @@ class Own(Causal):
         return [x @ part.T for part in self.qkv.chunk(3)]
 
     def scaled(self, scores, head_dim):
-        return scores * head_dim**-0.5 * self.sharpness.item()
+        return scores * head_dim**-0.5 * self.sharpness
 
     def join(self, context):
         return super().join(context) * self.gain.unsqueeze(0)
@@ -158,7 +157,7 @@ def test_a_sharp_softmax_is_no_fault_and_hides_no_wrong_scale(seed):
         for parameter in layer.parameters():
             parameter.data *= size
         assert said in said_of(layer, x)
-        assert [verdict.kind for verdict in faults(layer, x)] == ["scale"] * bool(steps)
+        assert [verdict.claim for verdict in faults(layer, x)] == ["The scores' scale is wrong"] * bool(steps)
 
 
 # How `forward` is called.
@@ -196,7 +195,7 @@ def test_forward_gets_the_sentence_by_any_name_and_the_mask_that_it_needs(name):
 
 def test_what_forward_needs_besides_is_no_fault_of_the_class():
     rotary = other_layers.variant(Causal, forward=lambda s, x, cos, sin: Causal.forward(s, x))
-    message = html.unescape(LayerExplorer(rotary, SENTENCE).message.value)
+    message = html.unescape(LayerExplorer(rotary, SENTENCE).message)
     assert re.search(r"Variant's forward also needs cos, sin.*super\(\).forward\(x, cos, sin\)", message)
     assert "Fix it" not in message
 
@@ -212,12 +211,9 @@ def test_the_mask_that_would_hide_the_future_is_named():
 def test_a_compiled_layer_is_judged_as_it_was_written_and_flex_attention_gets_one_sentence():
     compiled = torch.compile(changed(), backend="eager")
     assert "computes what" in said_of(compiled)
-    assert trace(compiled, X[None]).unused == []
     flex = changed(forward=lambda s, x: s.join(flex_attention(*s.heads(x))))
     with pytest.raises(Unsuited, match="can't look inside flex_attention"):
         look_at(flex, X, 0)
-    with pytest.raises(ValueError, match="trace can't look inside flex_attention"):
-        trace(flex, X[None])
 
 
 # Faults, each with what the headline says of it.
@@ -302,10 +298,124 @@ FAULTS = {
 }  # fmt: skip
 
 
+class Dropped(Causal):
+    """Dropout at 0.0 to begin with, as an attribute."""
+
+    p = 0.0
+
+    def __init__(self, d_in, d_out, num_heads):
+        super().__init__(d_in, d_out, num_heads)
+        self.p = 0.0
+
+    def keep(self, weights):
+        return torch.rand_like(weights) > self.p if self.training and self.p else torch.ones_like(weights)
+
+    def weights(self, scores):
+        return functional.dropout(scores.softmax(-1), self.p, self.training)
+
+
+class Counting(Causal):
+    def parts(self, x):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().parts(x * self.calls)
+
+
+def rounded(_, scores, n):
+    return (scores * 8 / n**0.5).round() / 8
+
+
+def cut(*numbers):
+    """Queries, keys and values, some without gradients."""
+    parts = Causal.parts
+    return {"parts": lambda s, x: [each.detach() if n in numbers else each for n, each in enumerate(parts(s, x))]}
+
+
+def dropped_scores(s, scores):
+    return functional.dropout(scores, s.p, s.training).softmax(-1)
+
+
+def twice(_, scores):
+    return scores.softmax(-1).softmax(-1)
+
+
+NO_GRADIENT = "A parameter gets no gradient: {}".format
+OTHER_SCALE = "In training, its weights have another scale: .* {}".format
+FAULTS |= {
+    "drops scores": (Dropped, {"weights": dropped_scores}, "^In training, it drops scores: dropout in line"),
+    "drops without dividing": (Dropped, {"weights": lambda s, t: t.softmax(-1) * s.keep(t)}, OTHER_SCALE("aren't")),
+    "divides by p": (
+        Dropped, {"weights": lambda s, t: t.softmax(-1) * s.keep(t) / (s.p or 1)}, OTHER_SCALE("by p, not by 1 - p"),
+    ),
+    "renormalises": (
+        Dropped,
+        {"weights": lambda s, t: (w := Dropped.weights(s, t)) / w.sum(-1, keepdim=True)},
+        "^In training with dropout, .*is NaN: div",
+    ),
+    "another scale in training": (
+        Causal, {"scaled": lambda s, t, n: t if s.training else t / n**0.5}, "in training, without dropout, rows",
+    ),
+    "queries cut": (Causal, cut(0), NO_GRADIENT("detach in line .*, so to_q.weight, to_q.bias can't learn")),
+    "x cut": (Causal, {"parts": lambda s, x: Causal.parts(s, x.detach())}, "gradients of x aren't"),
+    "no grad": (Causal, {"parts": torch.no_grad()(lambda s, x: Causal.parts(s, x))}, NO_GRADIENT("linear in line")),
+    "rounded": (Causal, {"scaled": rounded}, NO_GRADIENT("some step's slope is 0 everywhere")),
+    "counts": (Counting, {}, "^It keeps something between calls: .*`calls`"),
+    "softmax twice": (Causal, {"weights": twice}, "It reads the future: softmax in .* already made"),
+    "softmax twice, unmasked": (Unmasked, {"weights": twice}, "^Softmax runs twice"),
+    "normalised and random": (
+        Causal,
+        {"weights": lambda _, t: functional.normalize(w := t.softmax(-1), p=1, dim=-1) * torch.bernoulli(0 * w + 0.9)},
+        "random in eval mode too: bernoulli in line",
+    ),
+    "turned along the heads": (
+        Causal, {"parts": lambda s, x: [part * 1.0 for part in Causal.parts(s, x)],
+                 "heads": lambda s, x: [part * torch.tensor([[[1.0]], [[-1.0]]]) if n < 2 else part
+                                        for n, part in enumerate(Causal.heads(s, x))]},
+        "mul in line .* multiplies by numbers that differ from place to place",
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_named_with_its_cause(name):
     base, steps, said = FAULTS[name]
     assert re.search(said, said_of(changed(base, **steps)))
+
+
+HIDDEN = {  # layers that have nothing to say about sums, or only that rows are hidden
+    "the past": lambda n: ~future(n),
+    "all": lambda n: torch.ones(n, n, dtype=torch.bool),
+    "the diagonal": lambda n: future(n, 0),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_no_second_fault_contradicts_the_picture(name):
+    layer = changed(hidden=lambda s, n: HIDDEN[name](n), weights=lambda s, t: t.softmax(-1).nan_to_num(0.0))
+    said = " ".join(f"{verdict.claim} {verdict.words}" for verdict in verdicts_on(layer).values())
+    assert "multiplied by 1" not in said
+    assert name == "all" or "reads only itself" not in said or name == "the diagonal"
+
+
+@pytest.mark.parametrize("steps", [{}, {"p": 0.3}])
+def test_right_dropout_is_no_fault(steps):
+    assert said_of(changed(Dropped, **steps)).endswith("computes what the course's MultiHeadAttentionWrapper computes")
+
+
+def test_scripted_modules_are_refused_and_lazy_ones_are_judged():
+    class Lazy(Causal):
+        def __init__(self, dim, heads=2):
+            nn.Module.__init__(self)
+            self.num_heads = heads
+            self.to_q, self.to_k, self.to_v = (nn.LazyLinear(dim) for _ in range(3))
+
+    class Plain(nn.Module):
+        def forward(self, x):
+            return (x @ x.mT).softmax(-1) @ x
+
+    assert "computes what" in LayerExplorer(Lazy, SENTENCE).said
+    message = LayerExplorer(lambda: torch.jit.trace(Plain(), X[None]), SENTENCE).message
+    assert "look inside a scripted or traced module" in message
+    assert "Fix it" not in message
 
 
 def test_find_leak_starts_from_larger_sentences_too():
@@ -346,6 +456,33 @@ def test_the_first_heads_are_two_wide_at_least():
     assert LayerExplorer(by_default, Sentence([*"ab"], X[:2, :6])).values["num_heads"] == 3
 
 
+class Rotary(Causal):
+    """Refuses odd heads, and keys' heads that don't divide the others."""
+
+    def __init__(self, dim, heads=4, n_kv_heads=2):
+        assert dim % heads == 0
+        assert heads % n_kv_heads == 0
+        super().__init__(dim, dim, heads)
+
+    def heads(self, x):
+        assert self.to_q.out_features // self.num_heads % 2 == 0, "odd"
+        return super().heads(x)
+
+
+@pytest.mark.parametrize("width", [3, 6, 7, 8])
+def test_sizes_that_we_chose_are_not_blamed(width):
+    e = LayerExplorer(Rotary, Sentence([*"abcde"], torch.randn(5, width)))
+    assert "Fix it" not in e.message
+    assert ("but width 8 runs" in e.message) == (width % 2 == 1)
+    assert ("computes what" in e.said) == (width % 2 == 0)
+
+
+def test_a_wrong_scale_is_seen_where_heads_are_one_wide():
+    e = LayerExplorer(lambda dim, heads=2: Unscaled(dim, dim, heads), Sentence([*"abcde"], X[:, :7]))
+    assert e.values["heads"] == 7
+    assert "The scores' scale is wrong" in e.said
+
+
 # What stays as it was.
 
 
@@ -383,7 +520,6 @@ def everything(layer):
 PROBES = {
     "find_leak": lambda layer: find_leak(layer, X[None]),
     "influence": lambda layer: influence(layer, X[None]),
-    "trace": lambda layer: trace(layer, X[None]),
     "LayerExplorer": lambda layer: LayerExplorer(lambda d_in: layer, SENTENCE).set(training=False),
 }
 

@@ -20,7 +20,7 @@ from attention_helpers import (
     max_difference,
 )
 from attention_helpers.modern.positions import rope_frequencies
-from attention_helpers.parallel.count import bytes_held
+from attention_helpers.parallel.split import bytes_held
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
 from attention_helpers.training.loop import Training

@@ -26,14 +26,15 @@ def tiles(explorer, tile=TILE, **look):
     return [(place(rect, "x", 64), place(rect, "y", TOP)) for rect in rects]
 
 
-def test_a_click_on_a_heads_tile_chooses_it_and_tiles_follow_sliders_and_code(explorer):
+def test_a_heads_tile_chooses_it_and_its_frame_follows_sliders_and_code(explorer):
     def chosen():
-        assert (explorer.values["layer"], explorer.values["head"]) == explorer.tiles.value
-        assert tiles(explorer, **{"stroke-width": "2"}) == [explorer.tiles.value]
-        return explorer.tiles.value
+        [framed] = tiles(explorer, **{"stroke-width": "2"})
+        assert (explorer.values["layer"], explorer.values["head"]) == framed
+        return framed
 
-    assert [*explorer.tiles._options_full] == [(f"layer {a}, head {b}", (a, b)) for b in range(4) for a in range(2)]
-    explorer.tiles.value = (0, 3)
+    for layer, head in itertools.product(range(2), range(4)):
+        assert tiles(explorer, **{"data-touch": f"tile {layer},{head}"}) == [(layer, head)]
+    explorer._heard(explorer.view, {"touch": "tile 0,3"}, [])
     assert chosen() == (0, 3)
     explorer.controls["head"].value = 0
     assert chosen() == (0, 0)
@@ -54,8 +55,8 @@ def test_of_very_many_heads_each_has_a_tile_that_can_be_clicked():
     explorer = ReadingExplorer(LanguageModel(many, MODEL.tokenizer).requires_grad_(False), "abc")
     explorer.set(layer=0, head=50)
     assert tiles(explorer, 5, **{"stroke-width": "2"}) == [(0, 50)]
-    explorer.tiles.value = (1, 45)
-    assert (explorer.values["layer"], explorer.values["head"], explorer.tiles.value) == (1, 45, (1, 45))
+    explorer._heard(explorer.view, {"touch": "tile 1,45"}, [])
+    assert (explorer.values["layer"], explorer.values["head"]) == (1, 45)
 
 
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):

@@ -12,8 +12,8 @@ from explorer_page import SVG, check_maps, figures, paths, told, tree_of, words_
 from other_layers import made
 from torch import nn
 
-from attention_course.any_layer.maps import find_maps
-from attention_course.any_layer.signature import kinds_of
+from attention_course.any_layer.recorder import record
+from attention_course.any_layer.sizes import kinds_of
 from attention_course.any_layer.verdicts import headline
 from attention_course.explorers import LayerExplorer
 from attention_course.plots import ABOVE
@@ -33,7 +33,7 @@ def test_the_maps_are_those_by_which_the_layer_mixes(name):
     queries, keys, _ = layer.heads(x)
     scores = (queries @ keys.mT / 2**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
     expected = torch.softmax(scores, dim=-1)[0].detach()
-    maps = find_maps(layer, x).maps
+    maps = record(layer, x, again=True).maps
     torch.testing.assert_close(torch.cat([found.used for found in maps]), expected)
 
 
@@ -44,15 +44,15 @@ def test_weights_that_are_changed_in_place_are_followed():
         weights /= weights.sum(-1, keepdim=True)
         return weights @ x
 
-    [found] = find_maps(layer, X).maps
+    [found] = record(layer, X, again=True).maps
     expected = (X @ X.mT).softmax(-1).tril()
     torch.testing.assert_close(found.used, expected / expected.sum(-1, keepdim=True))
 
 
 def test_weights_that_no_token_moves_are_a_map_only_if_they_average_something():
-    [found] = find_maps(lambda x: shares(torch.ones(x.shape[-2], x.shape[-2]).tril()) @ x, X).maps
+    [found] = record(lambda x: shares(torch.ones(x.shape[-2], x.shape[-2]).tril()) @ x, X, again=True).maps
     assert found.made.name == "div"
-    [found] = find_maps(lambda x: ((x @ x.mT) - 9 * torch.eye(x.shape[-2])).softmax(-1) @ x, X).maps
+    [found] = record(lambda x: ((x @ x.mT) - 9 * torch.eye(x.shape[-2])).softmax(-1) @ x, X, again=True).maps
     assert found.made.name == "softmax"
 
 
@@ -68,7 +68,7 @@ NO_MAPS = {
 
 
 def test_what_is_no_map():
-    assert [name for name, layer in NO_MAPS.items() if find_maps(layer, X).maps] == []
+    assert [name for name, layer in NO_MAPS.items() if record(layer, X, again=True).maps] == []
 
 
 # What a learner may type, and what they are told.
@@ -108,18 +108,18 @@ def test_controls_come_from_the_constructor():
     narrow = Sentence(["a", "b"], torch.ones(2, 3))  # two heads can't share its width
     assert LayerExplorer(nn.MultiheadAttention, narrow, batch_first=True).values["num_heads"] == 3
     joined = LayerExplorer(other_layers.JoinedAsRows, SENTENCE)
-    assert "4 in all, got" in joined.message.value  # with one head, its fault wouldn't show
-    assert named.message.value == ""
+    assert "4 in all, got" in joined.message  # with one head, its fault wouldn't show
+    assert named.message == ""
 
 
 def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
     e = LayerExplorer(Mine, SENTENCE)
     before, arrays = e.svg, e.arrays
     e.controls["num_heads"].value = 3
-    assert re.search("⚠ your layer fails in line \\d+, <code>raise .*</code>: AssertionError", e.message.value)
+    assert re.search("⚠ your layer fails in line \\d+, <code>raise .*</code>: AssertionError", e.message)
     assert (e.svg, e.arrays) == (before, arrays)
     e.controls["num_heads"].value = 1
-    assert e.message.value == ""
+    assert e.message == ""
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
 )
 def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
     e = LayerExplorer(Mine, SENTENCE, fault=fault)
-    message = html.unescape(e.message.value)
+    message = html.unescape(e.message)
     assert re.search(rf"⚠ {said}.*\. Fix it, and run the cell again", message)
     assert e.said == "Mine has no picture yet"
     e.controls["seed"].value = 5
     e.children[1].children[0].click()  # Reset
-    assert re.search(said, html.unescape(e.message.value))
+    assert re.search(said, html.unescape(e.message))
     picture = ET.fromstring(e._repr_mimebundle_()["image/svg+xml"])
     assert re.search(said.split("<code>")[0], " ".join(picture.itertext()).replace("\n", " "))
 
@@ -178,7 +178,7 @@ def test_what_a_class_takes_is_known_by_its_arguments_names():
 def test_a_sentence_without_a_future_is_refused_and_a_class_that_makes_no_layer():
     with pytest.raises(ValueError, match="sentence must have at least 2 tokens"):
         LayerExplorer(Mine, Sentence(["a"], torch.ones(1, 4)))
-    message = LayerExplorer(lambda d_in: d_in, SENTENCE).message.value
+    message = LayerExplorer(lambda d_in: d_in, SENTENCE).message
     assert "&lt;lambda&gt; must make a layer that can be called, got 4" in message
 
 

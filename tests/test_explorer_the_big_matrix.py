@@ -48,6 +48,6 @@ def test_heads_that_the_width_cannot_be_split_into_come_back(cost):
     cost.controls["num_heads"].value = 48
     cost.controls["width"].value = 1600  # 1600 / 48 isn't whole, 1600 / 40 is
     assert (cost.values["width"], cost.values["num_heads"]) == (1600, 40)
-    assert "48 doesn&#x27;t divide the width 1600: 40 heads instead" in cost.message.value
+    assert "48 doesn&#x27;t divide the width 1600: 40 heads instead" in cost.message
     cost.controls["width"].value = 768
     assert cost.values["num_heads"] == 48

@@ -5,7 +5,7 @@ import torch
 from explorer_page import check_claim, figures
 
 from attention_course import explorers
-from attention_course.explorers.base import Markup, plain
+from attention_course.explorers.words import Markup, plain
 from attention_helpers import Sentence
 
 # x · x is 1.4950 for "journey" and 1.4754 with "starts", and exp(1.96) : 1 = 0.88 : 0.12 at temperature 0.01.
@@ -72,6 +72,20 @@ CLAIMS = {
         ({"num_kv_heads": 8, "window": 4096}, "said", "At 131,072 tokens the cache takes 536.7 MB: it keeps 4,095…"),
         ({}, "note", "first tokens does nothing …: without a window, every token is kept."),
     ],
+    "SuspectsExplorer": [
+        (
+            {"suspect": "A"},
+            "said",
+            "Later tokens move rows by up to 0.30, 17 of 21 … 0, rows of weights sum to 0.00 to 1.00",
+        ),
+        (
+            {"suspect": "B", "training": True},
+            "said",
+            "Later tokens move rows by up to 0.17, 0 of 21 … are 0, all … 1.00",
+        ),
+        ({"suspect": "C"}, "said", "Later tokens move rows by up to 0.00, 9 of 21 … are 0, all … 1.00"),
+        ({"suspect": "E"}, "said", "Later tokens move rows by up to 0.00, 0 of 21 … are 0, all … 1.00"),
+    ],
     "MachinesExplorer": [
         ({}, "said", "One process alone holds 108.5 GB, more than a GPU with 80 GB has."),
         (OVER_8, "said", "By heads over 8: each holds 597.7 MB and sends 469.8 MB."),
@@ -88,7 +102,7 @@ ROWS = [(name, *row) for name, rows in CLAIMS.items() for row in rows]
 def test_what_is_claimed_is_true(explorer, name, state, place, claim):
     e = explorer(name)
     e.set(**state)
-    check_claim({"said": e.said, "note": plain(Markup(e.message.value))}[place], claim)
+    check_claim({"said": e.said, "note": plain(Markup(e.message))}[place], claim)
 
 
 def test_of_two_equal_words_only_the_query_is_itself():

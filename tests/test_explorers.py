@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 from explorer_checks import check, impossible, naming, states
-from explorer_page import check_claim, told, tree_of
+from explorer_page import SVG, check_claim, told, tree_of
 from made import MADE_FROM, SENTENCE, make, settings_of
 
 from attention_course import explorers
-from attention_course.explorers.base import Markup
+from attention_course.explorers.words import Markup
 from attention_helpers import Sentence
 from tools.notebooks import live_pages
 
@@ -53,10 +53,10 @@ def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
     for state in [state for state in states(e, name, 40) if not impossible(name, state)]:
         e.set(**state)
         for control in [control for control in e.controls if e.controls[control].disabled]:
-            assert control in e.message.value
-            shown = e.view.value
+            assert control in e.message
+            shown = e.view.html
             e.set(**{control: settings_of(e.controls[control])[-1]})
-            assert e.view.value == shown
+            assert e.view.html == shown
             greyed.add(control)
     assert greyed
 
@@ -65,6 +65,11 @@ def family(widget):
     """A widget's children and theirs."""
     for child in getattr(widget, "children", ()):
         yield from (child, *family(child))
+
+
+def reset(explorer):
+    [button] = [child for child in family(explorer) if getattr(child, "description", "") == "Reset"]
+    button.click()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,8 +90,7 @@ def test_a_new_explorer_moved_to_its_ends_and_reset(name):
         control.value = settings_of(control)[-1]
     assert e.values != values
     check(e, name)
-    [reset] = [child for child in family(e) if getattr(child, "description", "") == "Reset"]
-    reset.click()
+    reset(e)
     assert e.values == values
     assert e.svg == first
     assert torch.equal(torch.get_rng_state(), random_state)
@@ -100,7 +104,7 @@ def test_a_move_never_touches_the_notebooks_random_numbers(name, monkeypatch):
         monkeypatch.setattr(f"torch.{changes}", lambda *_, **__: pytest.fail("it changes them for a moment"))
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
-    assert "⚠" not in e.message.value
+    assert "⚠" not in e.message
 
 
 IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
@@ -114,17 +118,17 @@ IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and 
 @pytest.mark.parametrize(("name", "control", "bad", "good", "said"), IMPOSSIBLE)
 def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer, name, control, bad, good, said):
     e = explorer(name)
-    before = e.values, e.arrays, e.svg, e.message.value
+    before = e.values, e.arrays, e.svg, e.message
     with pytest.raises(ValueError, match=said):
         e.set(**{control: bad})
-    assert (e.values, e.arrays, e.svg, e.message.value) == before
+    assert (e.values, e.arrays, e.svg, e.message) == before
     e.controls[control].value = bad
-    assert said in html.unescape(e.message.value)
-    assert "attention-dimmed" in e.view._dom_classes
+    assert said in html.unescape(e.message)
+    assert "attention-refused" in e.message
     assert (e.arrays, e.svg) == (before[1], before[2])
     e.controls[control].value = good
-    assert "⚠" not in e.message.value
-    assert "attention-dimmed" not in e.view._dom_classes
+    assert "⚠" not in e.message
+    assert "attention-refused" not in e.message
     check(e, name)
 
 
@@ -137,7 +141,8 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
         assert (e.values["num_heads"], e.values["example"]) == (heads, shown)
         wide = f" d_out is {e.values['d_out']} for now: 8 isn't …"
         more = f" example is {shown} for now: {wanted} isn't …" if wanted != shown else ""
-        check_claim(Markup(e.message.value), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{wide}{more}")
+        check_claim(Markup(e.message), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{wide}{more}")
+        assert list(e.controls["num_heads"].options) == e.choices(e.values)["num_heads"]
         e.set(weights="trained")
         assert e.values["example"] == wanted
     before = e.values, e.svg
@@ -163,7 +168,7 @@ def test_an_explorer_opens_in_the_state_that_it_was_given_and_reset_leads_back()
     names = ["size", "age", "speed"]
     e = explorers.ScoresExplorer(SENTENCE, entries=names, query=3)
     e.set(query=1, temperature=2)
-    e._reset(None)
+    reset(e)
     assert e.values == {"query": 3, "temperature": 1}
     assert e.arrays.query == 3
     assert all(name in e.svg for name in names)
@@ -202,3 +207,133 @@ def test_on_the_site_a_label_leads_to_its_value(name, control, labels, monkeypat
         live.move([place])
         found[live.explorer.values[control]] = label
     assert all(found[value].startswith(label) for value, label in labels.items())
+
+
+TOUCHED = [  # what's touched, the control that it moves, and to which value
+    ("ScoresExplorer", {}, "query 3", "query", 3),
+    ("TextExplorer", {"text": "The town"}, "back 2", "back", 2),
+    ("TextExplorer", {"text": "The town lies by a slow"}, "back 20", "back", 20),  # its maps are images
+    ("ReadingExplorer", {}, "token 4", "token", 4),
+    ("KeyWidthExplorer", {}, "query 7", "asked", 7),
+]
+
+
+@pytest.mark.parametrize(("name", "state", "touch", "control", "value"), TOUCHED)
+def test_a_touched_row_or_point_moves_its_control_and_reset_moves_it_back(explorer, name, state, touch, control, value):
+    e = explorer(name)
+    e.set(**state)
+    assert any(part.get("data-touch") == touch for part in tree_of(e).iter())
+    e._heard(e.view, {"touch": touch}, [])
+    assert (e.values[control], e.message) == (value, "")
+    reset(e)
+    assert e.shown == e._first
+    assert e.svg == make(name).svg
+
+
+@pytest.mark.parametrize(("name", "state"), [("WrapperExplorer", {}), ("SplitExplorer", {"num_heads": 2})])
+def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer, name, state):
+    e = explorer(name)
+    e.set(weights="trained", d_out=8, **{"num_heads": 2} | state)
+    assert e.arrays.accuracy.min() > 0.99
+    e._heard(e.view, {"touch": "off 0"}, [])
+    assert e.message == "<span>Head 1 switched off.</span>"
+    assert not e.arrays.weights[0].any()
+    assert e.arrays.weights[1].any()
+    first, second = sorted(e.arrays.accuracy.tolist())
+    assert first < 0.3 < 0.9 < second
+    e._heard(e.view, {"touch": "off 0"}, [])
+    assert e.arrays.accuracy.min() > 0.99
+    e.set(off=(0, 1))
+    assert not e.arrays.context.any()
+    reset(e)
+    assert e.shown["off"] == ()
+
+
+@pytest.mark.parametrize("d_out", [1, 2, 8])
+def test_a_key_or_query_that_is_dragged_is_where_the_hand_is_and_is_weighed_anew(explorer, d_out):
+    e, place = explorer("KeyWidthExplorer"), [130.0, 90.0]
+    e.set(d_out=d_out)
+    before = e.arrays
+    for touch, kind, letter in (("key 1", "keys", 1), ("query 1", "queries", 1)):
+        e._heard(e.view, {"touch": touch, "at": place}, [])
+        [[_, cx, cy]] = [
+            (part, float(part[0].get("cx")), float(part[0].get("cy")))
+            for part in tree_of(e).iter(f"{SVG}g")
+            if part.get("data-touch") == touch
+        ]
+        row = {"key": 14, "query": -14}[touch.split()[0]] if d_out == 1 else 0
+        assert (cx, cy) == pytest.approx((130, 120 + row if d_out == 1 else 90), abs=0.2)
+        assert not torch.equal(getattr(e.arrays.plane, kind)[letter], getattr(before.plane, kind)[letter])
+        e._heard(e.view, {"touch": touch, "by": [5, 0]}, [])
+        assert dict(e.shown["moved"]).keys() == {(touch.split()[0], letter)}
+        e._heard(e.view, {"touch": touch, "at": None}, [])  # Escape
+        assert torch.equal(e.arrays.weights, before.weights)
+    e.set(moved={("key", 1): (100.0, 100.0)})
+    assert "is answered" in e.readout
+    reset(e)
+    assert e.shown["moved"] == {}
+
+
+def test_an_entry_of_an_embedding_is_dragged_and_scores_and_weights_follow(explorer):
+    e = explorer("ScoresExplorer")
+    before = e.arrays
+    e._heard(e.view, {"touch": "entry 2", "at": [0.0, 1000.0]}, [])  # below its axis
+    assert e.shown["changed"] == {(1, 2): 0.0}
+    changed = e.embeddings.clone()
+    changed[1, 2] = 0
+    torch.testing.assert_close(e.arrays.weights, torch.softmax(changed @ changed.T, dim=-1))
+    e._heard(e.view, {"touch": "entry 2", "by": [0, -4]}, [])
+    assert 0 < e.arrays.embeddings[1, 2] < 0.1
+    e._heard(e.view, {"touch": "entry 2", "at": None}, [])  # Escape
+    assert torch.equal(e.arrays.weights, before.weights)
+    e.set(changed={(0, 0): 0.5})
+    reset(e)
+    assert e.svg == make("ScoresExplorer").svg
+
+
+@pytest.mark.parametrize(("name", "d_out"), [("WrapperExplorer", 1), ("WrapperExplorer", 4), ("SplitExplorer", 8)])
+def test_a_key_of_a_head_is_dragged_and_only_its_head_weighs_anew(explorer, name, d_out):
+    e = explorer(name)
+    e.set(weights="trained", num_heads=2, d_out=d_out, example=3)
+    before, touch = e.arrays, "key 1,2"
+    e._heard(e.view, {"touch": touch, "at": [20.0, 30.0]}, [])
+    [[x, y]] = [
+        (float(part[0].get("cx")), float(part[0].get("cy")))
+        for part in tree_of(e).iter(f"{SVG}g")
+        if part.get("data-touch") == touch
+    ]
+    assert x == pytest.approx(20, abs=0.2)
+    assert d_out == 1 or y == pytest.approx(30, abs=0.2)
+    assert torch.equal(e.arrays.weights[0], before.weights[0])
+    assert not torch.equal(e.arrays.weights[1], before.weights[1])
+    shown = e.svg
+    e.set(example=4)
+    assert "key" in e.svg
+    e.set(example=3)
+    assert e.svg == shown
+    e._heard(e.view, {"touch": touch, "by": [4, 0]}, [])
+    e._heard(e.view, {"touch": touch, "at": None}, [])  # Escape
+    assert torch.equal(e.arrays.weights, before.weights)
+    reset(e)
+    assert e.shown["moved"] == {}
+
+
+def test_an_entry_of_a_matrix_is_typed_over_and_what_it_makes_follows(explorer):
+    e = explorer("QKVExplorer")
+    e.set(made="matrices")
+    before = e.svg
+    e._heard(e.view, {"touch": "W_key 1,6", "value": -2.5}, [])
+    assert e.arrays.matrices["W_key"][6, 1] == -2.5
+    assert torch.equal(e.arrays.keys, e.embeddings @ e.arrays.matrices["W_key"])
+    assert "W_key, row ?, column B: -2.50" in {words for words, _ in told(tree_of(e))}
+    changed = e.svg
+    e.set(made="row missing")
+    assert e.arrays.matrices["W_key"][6, 1] == 0  # its own
+    e.set(made="matrices")
+    assert e.svg == changed
+    e._heard(e.view, {"touch": "W_key 1,6", "at": None}, [])  # Escape
+    assert e.svg == before
+    e.set(written={("matrices", "W_value", 3, 0): 5})
+    assert e.arrays.read[0] > 1
+    reset(e)
+    assert e.shown["written"] == {}

@@ -8,8 +8,7 @@ import torch
 
 from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_helpers import max_difference
-from attention_helpers.modern.delta import delta_rule
-from attention_helpers.modern.latent import LatentAttention
+from attention_helpers.modern.memory import LatentAttention, delta_rule
 from attention_helpers.modern.positions import rope_frequencies
 from tools.reference import layers_by_transformers
 

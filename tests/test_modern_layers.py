@@ -10,10 +10,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_course.build import build_layer
 from attention_helpers import influence, layers, max_difference
 from attention_helpers.modern.cached import CachedAttention
-from attention_helpers.modern.delta import GatedDeltaNet, delta_rule, linear_attention
-from attention_helpers.modern.latent import LatentAttention
+from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention, delta_rule, linear_attention
 from attention_helpers.modern.positions import RotaryAttention, rope_frequencies, rotate
-from attention_helpers.parallel.attention import ParallelAttention, block
+from attention_helpers.parallel.split import ParallelAttention, block
 from attention_helpers.training.characters import CharacterModel
 from attention_helpers.training.lookup import LookupModel, LookupTask
 

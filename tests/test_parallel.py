@@ -9,9 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
 from attention_helpers.costs import peak_bytes
-from attention_helpers.parallel.attention import ParallelAttention, tiled
-from attention_helpers.parallel.count import bytes_held, bytes_sent, bytes_written
 from attention_helpers.parallel.crew import Crew
+from attention_helpers.parallel.split import ParallelAttention, bytes_held, bytes_sent, bytes_written, tiled
 
 JOBS = """
 def by_heads(layer, x):

@@ -1,9 +1,7 @@
-"""The playground: it trains what the course trains, on one thread, disturbs nothing, and shows what it measured."""
+"""The playground: it trains what the course trains, as the page asks, disturbs nothing, and shows what it measured."""
 
 import html
 import re
-import threading
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +9,6 @@ import torch
 
 from attention_course.build import build_layer
 from attention_course.explorers.playground import explorer as playground
-from attention_course.explorers.playground import player as playing
 from attention_course.explorers.playground.explorer import REMEDY, Playground
 from attention_course.explorers.playground.runs import Run, prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask
@@ -21,25 +18,18 @@ SMALL = {"d_out": 8, "num_heads": 2, "seed": 3}
 
 
 @pytest.fixture
-def ground(monkeypatch):
-    """A small playground that draws as fast as it can, and is closed at the end."""
-    monkeypatch.setattr(playing, "FRAME", 0.0)
-    monkeypatch.setattr(playing, "REST", 0.001)
+def ground():
+    """A small playground."""
     made = Playground()
     made.set(**SMALL)
-    yield made
-    made.close()
+    return made
 
 
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "playground"]
-
-
-def wait_until(done, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.002)
+def ask(explorer, pictures=1):
+    """What a page that plays says, some times, for as long as it plays."""
+    for _ in range(pictures):
+        if explorer.playing:
+            explorer._heard(explorer.view, {"next": True}, [])
 
 
 def shown(widget):
@@ -110,57 +100,41 @@ def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
     assert [each.step for each in ground.arrays.honest] == [20, 40]
 
 
-def test_seven_fast_presses_start_one_thread_and_an_eighth_ends_it(ground):
+def test_the_button_plays_and_pauses(ground):
     button = ground.buttons["Play"]
-    for _ in range(7):
-        button.click()
-    wait_until(lambda: ground.arrays.step > 0)
-    assert len(threads()) == 1
-    assert button.description == "Pause"
-    button.click()
-    still = ground.svg
-    assert button.description == "Play"
-    wait_until(lambda: threads() == [])
-    assert ground.svg == still
+    ask(ground, 2)
+    assert ground.arrays.step == 0
+    button.value = True
+    assert (ground.playing, button.description) == (True, "Pause")
+    ask(ground, 2)
+    assert ground.arrays.step == 2
+    ground.pause()
+    assert (ground.playing, button.description) == (False, "Play")
+
+
+def test_it_plays_once_a_page_shows_it_and_moved_controls_play_from_then_on(ground):
+    ground.controls["seed"].value = 5
+    assert not ground.playing
+    ground._heard(ground.view, {"seen": True}, [])
+    assert ground.playing
+    ground.pause()
+    ground._heard(ground.view, {"seen": True}, [])  # another page
+    assert not ground.playing
+    ground.controls["seed"].value = 6
+    assert ground.playing
 
 
 def test_a_control_moved_while_it_plays_begins_anew_and_plays_on_to_the_same_numbers(ground):
     ground.play()
-    wait_until(lambda: ground.arrays.step >= 6)
+    ask(ground, 6)
     ground.controls["num_heads"].value = 4
-    wait_until(lambda: ground.arrays.weights.shape[0] == 4 and ground.arrays.step >= 4)
-    assert ground.playing
-    ground.pause()
-    shown = ground.arrays
+    assert (ground.arrays.step, ground.playing) == (0, True)
+    ask(ground, 5)
     fresh = Playground()
     fresh.set(**SMALL | {"num_heads": 4})
-    fresh.run(shown.step)
-    assert torch.equal(fresh.arrays.weights, shown.weights)
-    assert fresh.arrays.measured[-1].held_loss == shown.measured[-1].held_loss
-    fresh.close()
-
-
-def test_cells_and_the_thread_wait_for_each_other(ground):
-    """Under fire from two threads, it neither hangs nor shows the picture of another state."""
-    ground.play()
-    for n in range(12):
-        ground.set(num_heads=(1, 2, 4)[n % 3], seed=n)
-        with ground._lock:
-            assert ground.arrays.weights.shape[0] == ground.values["num_heads"]
-            assert ground.arrays.run.seed == n
-    ground.pause()
-    assert f"Step {ground.arrays.step}:" in ground.alt
-
-
-def test_one_of_a_kernel_plays(ground):
-    ground.play()
-    other = Playground()
-    other.play()
-    assert (ground.playing, other.playing) == (False, True)
-    assert (ground.buttons["Play"].description, other.buttons["Play"].description) == ("Play", "Pause")
-    other.close()
-    wait_until(lambda: threads() == [])
-    assert set() == playing.PLAYING
+    fresh.run(5)
+    assert torch.equal(fresh.arrays.weights, ground.arrays.weights)
+    assert fresh.arrays.measured[-1].held_loss == ground.arrays.measured[-1].held_loss
 
 
 def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
@@ -173,21 +147,21 @@ def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
     remedy.click()
     assert (ground.values["num_heads"], ground.playing) == (2, True)
     assert not shown(remedy)
-    wait_until(lambda: ground.arrays.learned is not None)
-    ground.pause()
+    ask(ground, 100)
+    assert ground.arrays.learned is not None
     assert ground.arrays.predicted == ground.arrays.answers
 
 
 def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved_control(ground, monkeypatch):
     monkeypatch.setattr(playground, "LONGEST", 6)
+    ground.lively = True
     for step in (6, 12):
         ground.play()
-        wait_until(lambda: threads() == [])
-        assert ground.arrays.step == step
-        assert ground.buttons["Play"].description == "Play"
+        ask(ground, 20)
+        assert (ground.arrays.step, ground.playing) == (step, False)
     ground.controls["seed"].value = 9
     assert ground.playing
-    wait_until(lambda: threads() == [])
+    ask(ground, 20)
     assert (ground.arrays.step, ground.arrays.run.seed) == (6, 9)
 
 
@@ -196,7 +170,7 @@ def test_heads_that_do_not_divide_d_out_give_way_and_come_back(ground):
     for d_out, heads, said in (2, 2, "4 .* d_out 2: 2 heads"), (1, 1, "4 .* d_out 1: one head"), (4, 4, ""):
         ground.controls["d_out"].value = d_out
         assert (ground.values["num_heads"], ground.arrays.weights.shape[0]) == (heads, heads)
-        assert re.search(said, html.unescape(ground.message.value))
-        assert bool(ground.message.value) == bool(said)
+        assert re.search(said, html.unescape(ground.message))
+        assert bool(ground.message) == bool(said)
     with pytest.raises(ValueError, match="num_heads must be one of 1, 2, got 4"):
         ground.set(d_out=2, num_heads=4)

@@ -3,17 +3,20 @@
 import copy
 import inspect
 import io
+import random
 import re
+import sys
+import traceback
 from contextlib import contextmanager, redirect_stdout, suppress
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from attention_helpers.probes import perturbation_influence, rows
 from attention_helpers.state import keep_state
 
 from .lines import error_line, first_line
-from .maps import find_maps
-from .operations import compiled_by, tensors_in
+from .recorder import record, tensors_in
 
 # Arguments of `forward` that get the sentence: its queries, keys and values; or another text, which is the same here.
 OURS = re.compile(r"(x|q|k|v|kv|qkv|quer(y|ies)|keys?|values?|inputs?|inp|hidden|tokens|embeddings?|tgt|target|src)")
@@ -21,6 +24,11 @@ OTHER = re.compile(r"context|ctx|mem(ory)?|cond|y|enc(oder)?|cross")
 ENDS = re.compile(
     r"^(x_?|hidden_?|in_?)(?=[qkv])|(_?(input|state|tensor|layer|in|x|seq|hidden_states|output|outputs|out))s?$"
 )
+COMPILED = {  # folders of torch whose work happens where no recorder sees it
+    "nn/attention/flex_attention": "flex_attention",
+    "_dynamo": "torch.compile",
+    "_functorch": "torch.vmap",
+}
 
 
 class Unsuited(ValueError):
@@ -32,26 +40,29 @@ class Taking:
 
     The sentence is passed as x, query, key, value, and so on, in the order of `forward`; a required mask gets a causal
     one, or None. If a layer returns several tensors, we judge the first with one row per token that isn't a table of
-    weights. An error in the learner's code becomes a ValueError that names the line. `settle` decides where the tokens
-    are: in (num_tokens, b, d_in), too.
+    weights. tokens: the sentence's words. Errors: Unsuited for what we can't call or look into.
     """
 
-    def __init__(self, layer, x):
+    def __init__(self, layer, x, tokens=()):
         self.layer = layer = getattr(layer, "_orig_mod", layer)  # of torch.compile
-        module = layer if isinstance(layer, torch.nn.Module) else torch.nn.Module()
-        self.parameters, self.buffers = [*module.named_parameters()], [*module.named_buffers()]
-        kinds = [each.dtype for _, each in self.parameters + self.buffers if each.is_floating_point()]
-        self.sentence = x if x.dtype in kinds or not kinds else x.to(kinds[0])
-        self.tokens_first, self.given_mask = False, None
+        self.tokens = tokens
+        self.parts = [*layer.modules()] if isinstance(layer, torch.nn.Module) else []
+        if any(isinstance(each, torch.jit.ScriptModule) for each in self.parts):
+            raise Unsuited("LayerExplorer can't look inside a scripted or traced module; `find_leak` can")
+        self.sentence = x
+        self.given_mask = None
+        self.gap = 0.0  # of the rows in training and in eval mode; see on_training
+        self.tokens_first = self.isolated = self.writes = False
         self.read_signature()
-        x = self.sentence.clone()  # the layer may write into it
-        with learners_code(), keep_state(layer, training=False):
-            try:
-                self.first_call(x[None])
-            except Exception as error:
-                with suppress(Exception):
-                    return self.first_call(x)
-                raise error from None  # it takes neither, so the learner sees what's wrong with the batch
+        if self.parts and any(map(is_lazy, layer.parameters())):
+            with torch.no_grad():
+                self(x[None])  # which gives them their shapes
+        module = layer if self.parts else torch.nn.Module()
+        self.parameters = [*module.named_parameters()]
+        self.buffers = [*module.named_buffers()]
+        kinds = [each.dtype for _, each in self.parameters + self.buffers if each.is_floating_point()]
+        if kinds and x.dtype not in kinds:
+            self.sentence = x.to(kinds[0])
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""
@@ -66,25 +77,93 @@ class Taking:
             )
         self.other_name = next((name for name, role in self.roles.items() if role == "other"), "")
         self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
-        self.switches = [name for name in options if "mask" not in name] + switches_of(self.layer)
+        self.switches = [name for name in options if "mask" not in name] + self.flags()
 
-    def first_call(self, x):
-        """Watch a call, and find the output in what it returned. A required mask is the one that hides the most."""
+    def flags(self):
+        """What may decide which parameters are used: attributes of its parts that are True or False, not torch's."""
+        own = [vars(each).items() for each in self.parts if not type(each).__module__.startswith("torch.")]
+        return sorted({name for part in own for name, value in part if isinstance(value, bool)} - {"training"})
+
+    def start(self, seed):
+        """Find out what it takes, record a call, and measure whether it draws random numbers, or keeps something."""
+        self.with_a_batch(lambda x: self.first_call(x, seed))
+
+    def with_a_batch(self, call):
+        x = self.sentence.clone()  # the layer may write into it
+        try:
+            return call(x[None])
+        except Exception as error:
+            with suppress(Exception):
+                return call(self.sentence.clone())
+            raise error from None  # it takes neither, so the learner sees what's wrong with the batch
+
+    def first_call(self, x, seed):
+        """A required mask is the one that hides the most."""
         if "mask" in self.roles.values():
             self.given_mask = min(masks(x), key=lambda mask: self.future_weight(x, mask))
+        self.repeat(x, seed)
+        seed_all(seed)
         self.watch(x)
 
     def future_weight(self, x, mask):
         """How much weight a layer's maps have after the diagonal with a mask; infinity if it fails with it."""
         self.given_mask = mask
         with suppress(Exception):
-            seen = find_maps(self, x, again=False)
+            seen = record(self, x.clone())
             if tensors_in(seen.result)[0].isfinite().all():
                 return seen.used.triu(1).sum().item() if seen.maps else 1e9
         return torch.inf
 
+    @torch.no_grad()
+    def repeat(self, x, seed):
+        """Call a copy twice with the same seed, and if the results differ, fresh copies; then with another seed."""
+        layer, given = self.layer, x.clone()
+        self.layer = self.copied()
+        first, _ = self.seeded_call(given, seed)
+        second, state = self.seeded_call(x.clone(), seed)
+        self.layer = layer
+        self.writes = not same([given], [x])
+        self.keeps = self.isolated = not same(first, second)
+        if self.keeps:
+            self.kept = self.changed_by_a_call(x.clone())
+            second, state = self.seeded_call(x.clone(), seed)
+        with keep_state(self.layer):
+            other, end = self.seeded_call(x.clone(), seed + 1)
+        drew = not torch.equal(end, torch.default_generator.manual_seed(seed + 1).get_state()) and not torch.equal(
+            end, state
+        )
+        self.random = drew or not same(second, other)  # if both end in one state, it set a seed itself
+
+    def seeded_call(self, x, seed):
+        """The numbers of a call, and the state of torch's generator after it."""
+        seed_all(seed)
+        return [each.clone() for each in tensors_in(self(x))], torch.get_rng_state()
+
+    def changed_by_a_call(self, x):
+        """The names of what the layer's parts hold, besides parameters, and hold otherwise after a call."""
+
+        def held():
+            parts = self.layer.modules() if self.parts else []
+            pairs = (pair for part in parts for pair in (vars(part) | part._buffers).items())
+            return {name: repr(each) for name, each in pairs if name[0] != "_"}
+
+        before, self.isolated = held(), False
+        with keep_state(self.layer):
+            self(x)
+            after = held()
+        self.isolated = True
+        return [name for name, each in after.items() if before.get(name) != each]
+
+    def copied(self):
+        """A copy of the layer that shares its parameters; the layer itself if it can't be copied."""
+        if self.parts:
+            with suppress(Exception):
+                return copy.deepcopy(self.layer, {id(each): each for each in self.layer.parameters()})
+        return self.layer
+
     def watch(self, x):
-        self.x, self.watched = x, find_maps(self, x)
+        self.x = x
+        self.watched = record(self, x.clone(), again=True)
         tensors, weights = tensors_in(self.watched.result), self.watched.weights
         fits = (n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n])
         self.place = next(fits, 0)
@@ -103,23 +182,30 @@ class Taking:
 
     def reads_only_itself(self):
         """Measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
-        self.moved = perturbation_influence(self.output, self.x, 1.0)
+        self.moved = perturbation_influence(lambda x: self.output(x.clone()), self.x, 1.0)
         return not self.moved.clone().fill_diagonal_(0.0).any()
 
     def __call__(self, x):
-        """The layer's result for a sentence or a batch; what it gets is prepared out of any watcher's sight."""
+        """The layer's result for a sentence or a batch; what it gets is prepared out of any recorder's sight."""
         with torch._C.DisableTorchFunction():
             n, mask = x.shape[-2], self.given_mask
-            gets = {"ours": x, "other": self.sentence[:n].expand(*x.shape[:-1], -1)}
+            gets = {"ours": x.clone() if self.writes else x, "other": self.sentence[:n].expand(*x.shape[:-1], -1)}
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
             if mask is not None:
                 mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
             gets |= {"none": None, "mask": mask}
-        return self.layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else self.layer(x)
+            layer = self.copied() if self.isolated else self.layer
+        return layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else layer(x)
 
     def output(self, x):
         return self.output_of(self(x))
+
+    def alone(self, x):
+        """The output for one sentence. Errors: ValueError for a batch of several."""
+        if x.ndim == 3 and len(x) > 1:
+            raise ValueError("the sentences of a batch don't stay apart")
+        return self.output(x)
 
     def output_of(self, result):
         tensors = tensors_in(result)
@@ -136,19 +222,19 @@ class Taking:
             raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
         return rows(lambda _: output, self.x)
 
+    def said(self, what, places):
+        """Rows or tokens, by number or several in a list: “journey” (token 1), or only token 1 without the words."""
+        places = places if isinstance(places, list) else [places]
+        numbers = f"{what}{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"
+        words = ", ".join(f"“{self.tokens[place]}”" for place in places) if self.tokens else ""
+        return f"{words} ({numbers})" if words else numbers
+
 
 def signature_of(function):
     """The parameters of a function or class; none of a builtin one."""
     with suppress(TypeError, ValueError):
         return [*inspect.signature(function).parameters.values()]
     return []
-
-
-def switches_of(layer):
-    """What may decide which parameters are used: attributes of its parts that are True or False, but torch's own."""
-    parts = layer.modules() if isinstance(layer, torch.nn.Module) else []
-    flags = [vars(each).items() for each in parts if not type(each).__module__.startswith("torch.")]
-    return sorted({name for part in flags for name, value in part if isinstance(value, bool)} - {"training"})
 
 
 def is_mask(name):
@@ -173,6 +259,22 @@ def masks(x):
     return [*plain, *(mask[None] for mask in plain), None]
 
 
+def same(ones, others):
+    """Whether two lists hold equal tensors; NaN is like NaN."""
+    pairs = zip(ones, others, strict=False)
+    return len(ones) == len(others) and all(
+        one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs
+    )
+
+
+def seed_all(seed):
+    """Seed whatever a layer may draw from; keep_state takes it back."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
+
+
 @contextmanager
 def learners_code():
     """Name the line of an error, print nothing (there are hundreds of calls), and leave random numbers alone.
@@ -192,3 +294,9 @@ def learners_code():
         if isinstance(error, ValueError):
             raise ValueError(first_line(error)) from error
         raise Unsuited(f"{type(error).__name__}: {first_line(error)}") from error
+
+
+def compiled_by(error):
+    """Which function that torch compiles an error comes from, as far as we can tell; "" if none."""
+    passed = " ".join(traceback.format_exception(error))
+    return next((said for name, said in COMPILED.items() if f"torch/{name}" in passed.replace("\\", "/")), "")

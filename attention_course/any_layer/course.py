@@ -11,16 +11,15 @@ from attention_helpers.probes import max_difference
 
 from .maps import widened
 from .scales import scales_of
-from .verdicts import finding
+from .training import gradients_of
+from .verdicts import Verdict
 
 ROLE = re.compile("(?:^|[._]|w)([qkv])", re.IGNORECASE)  # W_query, q_proj, to_q, wq, heads.0.key, ...
 
 
-def matrices(layer):
+def matrices(call):
     """Each matrix of a layer by its name: (weight, bias), as F.linear takes them; none if it has other parameters."""
-    if not isinstance(layer, torch.nn.Module):
-        return {}
-    named, found = {name: widened(each.detach()) for name, each in layer.named_parameters()}, {}
+    named, found = {name: widened(each) for name, each in call.parameters}, {}
     for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
         weight = named.pop(name)
         weight = weight if name.endswith("weight") else weight.mT  # of x @ W, without nn.Linear
@@ -28,14 +27,13 @@ def matrices(layer):
     return {} if named else found
 
 
-def projections(layer, d_in):
+def projections(found, d_in):
     """What a layer of the course would have: matrices for queries, keys and values, of all heads; and one after them.
 
     They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
-    Returns ([queries, keys, values], None or a matrix), each (weight, bias); ([], None) if the layer has other
-    parameters, or other shapes.
+    found: see matrices. Returns ([queries, keys, values], None or a matrix), each (weight, bias); ([], None) if the
+    layer has other parameters, or other shapes.
     """
-    found = matrices(layer)
     for count in (len(found), len(found) - 1):
         names, last = [*found][:count], [found[name] for name in [*found][count:]]
         first = [found[name] for name in sorted(names, key=lambda name: "qkv".find(role(name) or "?"))]
@@ -53,6 +51,7 @@ def role(name):
     return "".join(ROLE.findall(name)[-1:]).lower()
 
 
+OTHER = "Not as in the course"
 CHANGES = {  # what else can be different: the claim, and what would be right
     "": ("The scores' scale is wrong", ""),
     "qk": ("Queries and keys are exchanged", "`queries @ keys.T`"),
@@ -62,10 +61,10 @@ CHANGES = {  # what else can be different: the claim, and what would be right
 }
 
 
-def computed(x, qkv, num_heads, causal, factor=1.0, change=""):
-    """Context vectors (num_tokens, d_out), as the course's layers compute them.
+def computed(x, qkv, last, num_heads, causal, factor=1.0, change=""):
+    """Rows (num_tokens, width), as the course's layers compute them.
 
-    factor: by which the scores are too large. change: of CHANGES.
+    last: a projection of all heads, or None. factor: by which the scores are too large. change: of CHANGES.
     """
     order = {"qk": (1, 0, 2), "kv": (0, 2, 1)}.get(change, (0, 1, 2))
     parts = [functional.linear(x, *qkv[n]) for n in order]
@@ -77,7 +76,8 @@ def computed(x, qkv, num_heads, causal, factor=1.0, change=""):
     if causal:
         scores = scores.masked_fill(causal_mask(len(x)), -torch.inf)
     context = torch.softmax(scores, dim=-1) @ values
-    return context.reshape(len(x), -1) if change == "joined" else context.transpose(0, 1).flatten(1)
+    context = context.reshape(len(x), -1) if change == "joined" else context.transpose(0, 1).flatten(1)
+    return functional.linear(context, *last) if last else context
 
 
 def on_the_course(call, mixing, unmasked):
@@ -88,54 +88,91 @@ def on_the_course(call, mixing, unmasked):
     scores, and with each of CHANGES, to see whether that's the only difference.
     """
     x, result, watched = widened(call.x.flatten(0, -2)), widened(call.rows), call.watched
-    qkv, last = projections(call.layer, x.shape[-1])
+    found = matrices(call)
+    qkv, last = projections(found, x.shape[-1])
     num_heads = sum(len(each.weights) for each in watched.maps)
     if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return None
     causal, usual = bool((watched.used == 0).any()), None
     near = max(1e-5, 4 * watched.eps * (watched.eps > 1e-5)) * max(1.0, result.abs().max().item())
-    name = name_of(call.layer, last, num_heads, causal)
+    name = name_of(call, last, num_heads, causal)
     scales = [factor * width**0.5 for factor, width, _ in scales_of(watched.operations)]
     changes, factors = [*CHANGES][: None if num_heads > 1 else 3], dict.fromkeys([1.0, *scales[:1]])
     for change, factor in itertools.product(changes, factors):
-        context = computed(x, qkv, num_heads, causal, factor, change)
-        expected = functional.linear(context, *last) if last else context
+        expected = computed(x, qkv, last, num_heads, causal, factor, change)
         if result.shape != expected.shape:
             return None
         if max_difference(result, expected) <= near:
-            if change in ("qk", "kv") and not {*change} <= {*map(role, matrices(call.layer))}:
-                change = ""  # their order is the author's choice
-            if not change and factor == 1:
-                return finding("course", name=name, without=without_mask(call, name, causal, unmasked))
+            ours = change in ("qk", "kv") and not {*change} <= {*map(role, found)}  # their order is the author's choice
+            if factor == 1 and (ours or not change):
+                return as_in_the_course(call, name, (num_heads, causal, 1.0, change), unmasked)
+            change = "" if ours else change
             return matching(change, factor, name, len(qkv[0][0]) // num_heads, mixing)
         usual = expected if usual is None else usual
         gap = max_difference(result, usual)
         if gap <= 8 * near:
             break  # it's rounded in another way
-    return finding("other numbers", name=name, gap=gap)
+    return Verdict("•", OTHER, f"its parameters fit {name}, but the numbers differ by {gap:.2g}")
 
 
-def without_mask(call, name, causal, unmasked):
-    if causal or name.startswith("SelfAttention"):
-        return ""
-    return " without its mask" + f": `forward` got no `{call.mask}`" * bool(unmasked and call.mask)
+def as_in_the_course(call, name, sizes, unmasked):
+    """On a layer with the same rows in eval mode: in training it must have them, too, and the same gradients."""
+    if call.gap:
+        words = f"in training, without dropout, rows differ by {call.gap:.2g} from eval mode's, which are as in {name}"
+        return Verdict("?", "Should training compute something else?", words)
+    if call.grads and call.watched.eps < 1e-5:
+        with torch.enable_grad():
+            x = call.x.flatten(0, -2).clone().requires_grad_()
+            qkv, last = projections(matrices(call), x.shape[-1])
+            named = dict(call.parameters) | {"x": x}
+            ours = gradients_of(computed(x, qkv, last, *sizes), {each: named[each] for each in call.grads})
+        wrong = [each for each, grad in call.grads.items() if not alike(grad, ours[each])]
+        if wrong:
+            words = f"the numbers are as in {name}, but the gradients of {', '.join(wrong)} aren't"
+            return Verdict("✗", "Its gradients are wrong", words)
+    if placed := call.watched.first(multiplies_by_place):
+        words = (
+            f"{placed.where} multiplies by numbers that differ from place to place, though its rows are as in {name}"
+        )
+        return Verdict("?", "Do its positions count?", f"{words}, which knows no positions")
+    without = ""
+    if not sizes[1] and not name.startswith("SelfAttention"):
+        unasked = f": `forward` got no `{call.mask}`" if unmasked and call.mask else ""
+        without = f" without its mask{unasked}"
+    words = f"with the same weights, {name}{without} returns the same numbers"
+    return Verdict("✓", "As in the course", words, f"computes what the course's {name} computes{without}")
+
+
+def multiplies_by_place(operation):
+    """Whether what comes from the sentence is multiplied by other numbers than a mask's, as by cosines."""
+    tables = [each for each in operation.fixed if each.numel() > 1 and not each.requires_grad]
+    return operation.name == "mul" and operation.varies and any(not ((t == 0) | (t == 1)).all() for t in tables)
+
+
+def alike(grad, ours):
+    """Whether two gradients are the same but for rounding; None is 0."""
+    if grad is None or ours is None:
+        return all(each is None or each.abs().max() < 1e-5 for each in (grad, ours))
+    return max_difference(grad.reshape(ours.shape), ours) <= 1e-4 * max(1.0, ours.abs().max().item())
 
 
 def matching(change, factor, name, head_dim, mixing):
     """On a layer that is like `name` but for one of CHANGES, and for scores that are too large by `factor`."""
     claim, right = CHANGES[change]
     if not change:
-        divisor, should = head_dim**0.5 / factor, f"√{head_dim} = {head_dim**0.5:.3g}"
+        divisor = head_dim**0.5 / factor
         how = "they aren't divided" if abs(divisor - 1) < 0.01 else f"they're divided by {divisor:.3g}, not"
-        return finding("scale", times=1 / factor, name=name, how=f"{how} by {should}")
-    times = f" times {1 / factor:.3g}" * (factor != 1)
+        cause = f"times {1 / factor:.3g}, they would match {name}"
+        return Verdict("✗", claim, f"{cause}: {how} by √{head_dim} = {head_dim**0.5:.3g}", cause)
+    times = "" if factor == 1 else f" times {1 / factor:.3g}"
+    right = right.replace("keys.T`", f"keys.T`{times}")
     where = f"; it's the {mixing.where}" if mixing and change in ("cut", "joined") else ""
-    return finding("changed", claim=claim, right=right.replace("keys.T`", f"keys.T`{times}"), name=name, where=where)
+    return Verdict("✗", claim, f"with {right}, it would match {name}{where}")
 
 
-def name_of(layer, last, num_heads, causal):
+def name_of(call, last, num_heads, causal):
     """Which of the course's classes has such parts."""
     if last or num_heads > 1:
         return "MultiHeadAttention" if last else "MultiHeadAttentionWrapper"
-    plain = not any(isinstance(each, torch.nn.Linear) for each in layer.modules())
+    plain = not any(isinstance(each, torch.nn.Linear) for each in call.parts)
     return "CausalAttention" if causal else f"SelfAttention_v{1 if plain else 2}"

@@ -1,4 +1,7 @@
-"""What a layer reads, what it wastes, what it can't take: each function measures one thing and returns a Finding."""
+"""What a layer reads, what it wastes, what it can't take: each function measures one thing and returns a Verdict.
+
+`call` is a Taking in eval mode: one sentence x, what was recorded of a call with it, and its rows (num_tokens, width).
+"""
 
 import math
 from collections import Counter
@@ -8,54 +11,68 @@ import torch
 
 from attention_helpers.probes import all_rows, perturbations
 
-from .drawing import BORROWING
-from .leaks import in_training, near_one, over_queries, unusual_softmax
+from .leaks import near_one, over_queries, unusual_softmax
 from .lines import error_line, failure, memory, with_line
 from .maps import NEAR, PRODUCTS
+from .recorder import record
 from .scales import scales_of
-from .verdicts import finding
+from .training import in_training, moves_rows
+from .verdicts import Verdict
 
 VIEWS = {"view", "reshape", "flatten", "unflatten"}
 
 
-def on_chance(watched):
-    """On a layer that's random in eval mode."""
-    drew = [each for each in watched.operations if BORROWING.search(each.name)]
-    drew = [each for each in drew if "dropout" not in each.name or not torch.equal(each.inputs[0], each.made)]
-    drew = sorted(drew, key=lambda each: "attention" in each.name)  # which draws only with dropout_p
-    return finding("draws", where=drew[0].where if drew else "something")
+def on_chance(call):
+    """On a layer that's random in eval mode: the first operation that moves torch's generator."""
+    drew = record(call, call.x.clone(), drawing=True).first(lambda each: each.drew)
+    where = f"{drew.where if drew else 'something'} draws at each call, not only if self.training"
+    return Verdict("✗", "It's random in eval mode too", where)
 
 
-def on_nan(call):
-    """On a result with NaN."""
-    first = call.watched.first(lambda each: each.made.is_floating_point() and each.made.isnan().any())
-    why = ", because all that it sums over is hidden" if first and first.name == "softmax" else ""
-    row = call.rows.isnan().any(dim=-1).nonzero()[0].item()
-    return finding("nan", row=row, where=first.where if first else "something", why=why)
+def on_state(call):
+    """On a layer that returns something else at the second call."""
+    if call.writes:
+        return Verdict("✗", "It writes into its input", "x is another after the call: begin with `x = x.clone()`")
+    if not call.keeps:
+        return None
+    kept = f": `{'`, `'.join(call.kept)}`" if call.kept else ""
+    words = f"a second call with the same x returns other rows, because of what the first has left{kept}"
+    return Verdict("✗", "It keeps something between calls", words)
 
 
 def on_the_past(call, unmasked, mixing):
     """Whether each row depends on its own token and all earlier ones (all tokens, if unmasked); a window is named."""
+    if call.other_name:
+        return None
     watched, tokens = call.watched, torch.arange(len(call.rows))
     unread, tried = unread_tokens(call)
     if not unread.any():
-        return finding("all tokens" if unmasked else "whole past")
+        if unmasked:
+            return Verdict("✓", "Each token reads all tokens", "perturbing it moves all rows")
+        return Verdict("✓", "Each token reads its whole past", "perturbing it moves its own row and all later ones")
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
-    if torch.equal(read, distance == 0):
+    reads_future = bool(call.moved.triu(1).any())
+    if torch.equal(read, distance == 0) and not reads_future:
         heads = unusual_softmax(watched).get("heads")
         why = f"; {heads.where} runs over the heads of each token" if heads else ""
-        return finding("only itself", tried=tried, why=why)
+        words = f"{tried} perturbations of other tokens moved no row{why}"
+        return Verdict("✗", "Each token reads only itself", words)
     window, row = int(distance.where(read, -1).max()) + 1, int(unread.any(dim=1).nonzero().max())
     missed = unread[row].nonzero().flatten().tolist()
     weighs = bool((watched.used[:, row, missed] > 0).any())
-    if not weighs and torch.equal(read, (distance >= 0) & (distance < window)):
-        return finding("window", window=window, before="token" if window == 2 else f"{window - 1} tokens")
+    if not weighs and (window > 1 or not reads_future) and torch.equal(read, (distance >= 0) & (distance < window)):
+        before = "token" if window == 2 else f"{window - 1} tokens"
+        return Verdict(
+            "•", f"It has a sliding window of {window}", f"each token reads itself and the {before} before it"
+        )
     if watched.eps > 1e-3 and not mixing and (weighs or not watched.maps):
         return None  # half precision is too coarse to tell
-    why = f"; does the {mixing.where} need a transpose?" if mixing else ""
-    kind = "missed past" if (weighs and (mixing or row in missed)) or not watched.maps else "hidden past"
-    return finding(kind, reader=row, missed=missed, why=why)
+    words = f"{call.said('token', row)} never reads {call.said('token', missed)}"
+    if (weighs and (mixing or row in missed)) or not watched.maps:
+        why = f"; does the {mixing.where} need a transpose?" if mixing else ""
+        return Verdict("✗", "Tokens miss part of their past", words + why)
+    return Verdict("?", "Does each token read its whole past?", words)
 
 
 def unread_tokens(call):
@@ -77,27 +94,74 @@ def unread_tokens(call):
     return still, tried
 
 
-def on_row_sums(watched):
-    """Whether each row of the weights that average the values sums to 1."""
+def on_row_sums(call):
+    """Whether each row of the weights that average the values sums to 1; rows of NaN have a verdict of their own."""
+    watched = call.watched
     maps, used, made, near = watched.maps, watched.used, watched.made, max(NEAR, watched.eps)
+    unusual = unusual_softmax(watched)
+    if not maps and "across" in unusual:
+        why = f"{unusual['across'].where} runs over neither keys nor queries; over the keys, it would be dim=-1"
+        return Verdict("✗", "Rows don't sum to 1", why)
+    if not maps and "more" in unusual:
+        more = unusual["more"]
+        return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
     if not maps:
-        unusual = unusual_softmax(watched)
-        if "across" in unusual:
-            why = f"{unusual['across'].where} runs over neither keys nor queries; over the keys, it would be dim=-1"
-            return finding("no sums", range="", why=why)
-        if "more" in unusual:
-            return finding("sums", where=f"in {unusual['more'].where}, over {unusual['more'].made.shape[-1]} keys")
-        return finding("no map", shape=f"(..., {watched.num_tokens}, {watched.num_tokens})")
-    sums = used.sum(dim=-1).nan_to_num()
+        shape = f"(..., {watched.num_tokens}, {watched.num_tokens})"
+        words = f"no map found: no operation made attention weights {shape} from the tokens"
+        return Verdict("?", "Do rows sum to 1?", words)
+    if joined := next((each.joined for each in maps if each.joined), None):
+        words = f"{joined.where} puts two maps together: each has rows that sum to 1, but we don't see what they give"
+        return Verdict("?", "Do rows sum to 1?", words)
+    sums = used.sum(dim=-1)
+    if sums.isnan().any():
+        return None
     if near_one(sums, near):
-        return finding("sums", where="in its only map" if len(used) == 1 else f"in each of its {len(used)} maps")
+        return Verdict(
+            "✓", "Rows sum to 1", "in its only map" if len(used) == 1 else f"in each of its {len(used)} maps"
+        )
     why = "after softmax some weights are changed"
     if over_queries(made):
         why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
         why = f"the columns do, since {maps[0].turned.where} transposed the weights" if maps[0].turned else why
+    elif ((sums.abs() < near) | ((sums - 1).abs() < near)).all():
+        why = "where all keys are hidden, all weights are 0"
     elif (used - sums.max() * made).abs().nan_to_num().max() < near:
         why = f"after softmax all weights are multiplied by {sums.max():.2g}"
-    return finding("no sums", range=f"from {sums.min():.2f} to {sums.max():.2f}: ", why=why)
+    return Verdict("✗", "Rows don't sum to 1", f"from {sums.min():.2f} to {sums.max():.2f}: {why}", why)
+
+
+def on_second_softmax(watched):
+    """On a softmax of weights that a softmax has already made."""
+    again = next((each.again for each in watched.maps if each.again), None)
+    words = "runs on weights that softmax has already made: where they are 0, it makes them larger than 0"
+    return Verdict("✗", "Softmax runs twice", f"{again.where} {words}") if again else None
+
+
+def on_returned_weights(call):
+    if not call.returns_weights:
+        return None
+    where = call.watched.maps[0].made.where
+    return Verdict("✗", "It returns its attention weights", f"{where} makes them; return them times the values")
+
+
+def on_summed_heads(watched):
+    if not watched.summed:
+        return None
+    operation, times = watched.summed
+    words = f"{operation.where} adds the values of {times} heads, each with the same weights"
+    return Verdict("✗", "A product sums too much", words)
+
+
+def on_mixed_rows(mixing):
+    words = f"the {mixing.where} joins numbers of several tokens" if mixing else ""
+    return Verdict("?", "Do its rows stay apart?", words) if mixing else None
+
+
+def on_tokens_first(call):
+    words = (
+        "(num_tokens, b, d_in), as nn.MultiheadAttention without batch_first=True; else each token reads only itself"
+    )
+    return Verdict("•", "It takes the tokens first", words) if call.tokens_first else None
 
 
 def mixing_view(watched):
@@ -113,7 +177,7 @@ def mixing_view(watched):
     num_tokens = watched.num_tokens
     for each in watched.operations:
         if each.varies and each.name in VIEWS:
-            shape, after = (tuple(tensor.shape) for tensor in (each.inputs[0], each.made))
+            shape, after = tuple(each.inputs[0].shape), tuple(each.made.shape)
             before, behind, ends = places(shape), places(after), {*shape[-2:]}
             table = len(shape) > 1 and min(ends) >= num_tokens and ends & {num_tokens, num_tokens + 1}
             if before and behind and not before & behind and not (table and ends != {num_tokens, shape[-1]}):
@@ -127,36 +191,58 @@ def on_unused(call, dead):
     Where `forward` has other arguments, or the layer a switch, that we leave as they are, only its author can tell.
     """
     if dead:
-        return finding("dead", where="; ".join(with_line(each.name, each.line, code=True) for each in dead))
+        words = "; ".join(with_line(each.name, each.line, code=True) for each in dead)
+        return Verdict("✗", "A result is never used", words)
     names = {memory(each): name for name, each in call.parameters if each.numel()}
     for look in (lambda: call.watched, lambda: in_training(call)):
         read = {memory(tensor) for tensor in (look().read if names and look() else []) if tensor.numel()}
         names = {key: name for key, name in names.items() if key not in read}  # a view, such as W.T, has the same
-    kind = ("optional" if call.switches else "unread") if names else "all used"
-    return finding(kind, names=", ".join(names.values()), switches=", ".join(call.switches))
+    names = ", ".join(names.values())
+    if not names:
+        return Verdict("✓", "Every result is used", "and so is every parameter")
+    if not call.switches:
+        return Verdict("✗", "A parameter is never used", f"in eval mode or in training: {names}", names)
+    words = f"no call of ours used {names}; they leave out `{', '.join(call.switches)}`"
+    return Verdict("?", "Should a parameter be used?", words)
+
+
+def on_unregistered(call):
+    """On trainable numbers that were read, but aren't parameters."""
+    known = {memory(each) for _, each in call.parameters}
+    leaves = (each for each in call.watched.read if each.numel() and each.is_leaf and each.requires_grad)
+    loose = {memory(each): each for each in leaves if memory(each) not in known}
+    numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
+    if not numbers or not call.parts:
+        return None
+    words = f"`parameters()` lacks {numbers} trainable numbers, as with layers in a list, not an nn.ModuleList"
+    return Verdict("✗", "Parameters aren't registered", words)
 
 
 def on_fewer_tokens(call, causal):
     """Whether the layer accepts a shorter sentence, as a text model must."""
     error, num_tokens = call.watched.fewer, call.watched.num_tokens
     if not error:
-        return finding("fewer", fewer=num_tokens - 1, num_tokens=num_tokens)
-    names = {"where": error_line(error).partition(",")[0] or "it", "error": type(error).__name__}
-    return finding("not fewer" if causal else "one length", fewer=num_tokens - 1, failure=failure(error), **names)
+        return Verdict("✓", "It accepts shorter inputs", f"{num_tokens - 1} tokens instead of {num_tokens}")
+    words = f"with {num_tokens - 1}, {failure(error)}"
+    if not causal:
+        return Verdict("•", "It takes one number of tokens", words)
+    cause = f"{error_line(error).partition(',')[0] or 'it'} raises {type(error).__name__}"
+    return Verdict("✗", "It fails on fewer tokens", words, cause)
 
 
 def on_a_batch(call):
     """Whether a sentence has the same rows next to others in a batch."""
     x, rows = call.x, call.rows
     if x.ndim == 2:
-        return finding("one sentence")
+        return Verdict("✓", "It takes one sentence at a time", "(num_tokens, d_in)")
     try:
         batch = torch.cat((x.flip(1), x, -x, 2 * x))  # x is not the first, last or in the middle
         gap = (call.output(batch).reshape(4, *rows.shape)[1] - rows).abs().max().item()
     except Exception as error:
-        return finding("batch fails", failure=failure(error))
-    mixes = gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max())
-    return finding("batch mixes" if mixes else "batch", gap=gap)
+        return Verdict("✗", "It fails on a batch of sentences", failure(error))
+    if gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max()):
+        return Verdict("✗", "Sentences of a batch mix", f"next to other sentences, a row moves by {gap:.2g}")
+    return Verdict("✓", "Sentences of a batch stay apart", "next to three others, a sentence has the same rows")
 
 
 def on_scale(watched):
@@ -174,7 +260,8 @@ def on_scale(watched):
         for formula, guess in guesses.items():
             odd = width > 1 and abs(factor * width**0.5 - 1) > 1e-3 and guess != 1
             if odd and abs(factor / guess - 1) < 1e-3:
-                return finding("odd scale", factor=factor, formula=formula, width=width, right=width**-0.5)
+                is_now = f"queries @ keys.T are multiplied by {factor:.3g}, which is {formula}"
+                return Verdict("?", "Is the scores' scale right?", f"{is_now}, not by 1/√{width} = {width**-0.5:.3g}")
     return None
 
 
@@ -186,14 +273,17 @@ def on_projections(call):
     used = [(*named[memory(each)], each) for each in read if memory(each) in named]
     for name, times in Counter(name for name, matrix, part in used if matrix.numel() == part.numel()).items():
         if times > 1:
-            return finding("shared", name=name, times=times)
-    with suppress(Exception), torch.enable_grad():
-        rows = call.rows_of(call(call.x.clone()))
-        weights = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0)).to(rows)
-        grads = torch.autograd.grad((rows * weights).sum(), [each for _, each, _ in used], materialize_grads=True)
-        for (name, matrix, _), grad in zip(used, grads, strict=True):
-            for parts in [2, 3] if matrix.ndim < 3 else [len(matrix)]:  # or a matrix for each head
-                live = [bool(part.any()) for part in grad.chunk(parts)]
-                if len(matrix) % parts == 0 and live[0] and not live[-1]:
-                    return finding("idle part", name=name, idle=live.count(False), parts=parts)
+            return Verdict(
+                "?", "Should one projection serve several times?", f"`{name}` is used {times} times in a call"
+            )
+    if any(width == 1 for _, width, _ in scales_of(call.watched.operations)):
+        return None  # a head of width 1 that's normed has no slope
+    for name, matrix, _ in used:
+        grad = call.grads.get(name)
+        for parts in [2, 3] if matrix.ndim < 3 else [len(matrix)]:  # or a matrix for each head
+            live = [bool(part.any()) for part in grad.chunk(parts)] if grad is not None else [False]
+            idle = torch.arange(len(matrix)) >= len(matrix) - len(matrix) // parts
+            if len(matrix) % parts == 0 and live[0] and not live[-1] and not moves_rows(call, matrix, idle):
+                words = f"{live.count(False)} of {parts} parts of `{name}` have no effect"
+                return Verdict("?", f"Should all of `{name}` be used?", words)
     return None

@@ -1,6 +1,6 @@
 """Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
-from contextlib import nullcontext
+import copy
 from typing import NamedTuple
 
 import torch
@@ -8,128 +8,128 @@ import torch
 from attention_helpers.state import keep_state
 
 from . import findings
-from .calling import Taking, learners_code
-from .course import on_the_course
-from .drawing import DrawnFrom
-from .leaks import on_the_future, on_training
-from .lines import memory
-from .maps import find_maps, widened
-from .operations import tensors_in, trace
-from .verdicts import finding, worded
+from .calling import Taking, learners_code, seed_all
+from .course import OTHER, on_the_course
+from .leaks import on_the_future
+from .maps import widened
+from .recorder import record, tensors_in
+from .training import measure_gradients, on_gradients, on_nan, on_training
 
 # Nobody misses what these make.
 IDLE = {"clone", "detach", "contiguous", "to", "float", "cpu", "mean", "arange", "zeros", "ones", "empty", "type_as"}
 
 
 class LayerState(NamedTuple):
-    """What the picture shows of one layer. The verdicts and the influence are of eval mode."""
+    """What the picture shows of one layer. The verdicts and the influence are of eval mode, unless they say so."""
 
     maps: torch.Tensor  # (num_maps, num_tokens, num_tokens), as softmax returned them
     shown: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they average the values
     result: torch.Tensor  # (num_tokens, width), what the layer returned
     influence: torch.Tensor  # (num_tokens, num_tokens): how far row i moves when token j is perturbed
     unmeasured: str  # why there's no influence, which is then 0: the layer is random, or a row is NaN
-    verdicts: dict  # of Verdict, the weightiest first
+    verdicts: dict  # of Verdict by topic, the weightiest first
     size: str  # the shapes of what goes in and out, and how many parameters, in words
     operations: str
 
 
-def look_at(layer, x, seed, training=False, tokens=()):
+def look_at(layer, x, seed, training=False, tokens=(), twin=None):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
-    tokens: the sentence's words, for the verdicts.
+    tokens: the sentence's words, for the verdicts. twin: the same layer made with dropout, if this one has none.
     Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
     real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
-    generator = torch.Generator().manual_seed(seed)
-    drawn = DrawnFrom(generator)
-    with learners_code(), keep_state(layer, training=False):
-        with drawn:
-            before = generator.get_state()
-            call = Taking(layer, x)
-            random = not torch.equal(before, generator.get_state())
-        with drawn if random else nullcontext():  # it slows each operation down
+    with learners_code():
+        seed_all(seed)
+        call = Taking(layer, x, tokens)
+        with keep_state(layer, training=False):
+            call.start(seed)
             call.settle()
-            operations = trace(call, call.x)
-            unmeasured = "it's random in eval mode" if random else "a row is NaN" * bool(call.rows.isnan().any())
-            found = judge(call, operations.rows, random, seed)
-        shown, result = call.watched, call.rows
-        if training and isinstance(layer, torch.nn.Module):
-            generator.manual_seed(seed)
-            layer.train()
-            with drawn:
-                shown = find_maps(call, call.x, again=False)
-            result = call.rows_of(shown.result)
+            unmeasured = "it's random in eval mode" if call.random else "a row is NaN" * bool(call.rows.isnan().any())
+            verdicts = judge(call, twin)
+            shown, result = call.watched, call.rows
+            if training and call.parts:
+                call.layer.train()
+                seed_all(seed)
+                shown = record(call, call.x.clone())
+                result = call.rows_of(shown.result)
     return LayerState(
         maps=shown.made.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
         shown=shown.used.nan_to_num(0.0, 0.0, 0.0),
         result=widened(result),
         influence=torch.zeros(call.moved.shape) if unmeasured else widened(call.moved),
         unmeasured=unmeasured,
-        verdicts={topic: worded(each, tokens) for topic, each in found.items()},
+        verdicts=verdicts,
         size=sizes(call),
-        operations=str(operations),
+        operations=str(call.watched),
     )
+
+
+def compare(layer, x, seed):
+    """Only the verdict on whether a layer with a mask computes what one of the course's does, or None."""
+    with learners_code():
+        call = Taking(layer, x)
+        with keep_state(layer, training=False):
+            call.start(seed)
+            call.grads = measure_gradients(call)
+            on_training(call, causal=False)
+            return on_the_course(call, findings.mixing_view(call.watched), unmasked=False)
 
 
 def sizes(call):
     """What goes in and out, of several results the one that's judged, and how many parameters, in words."""
     given, results = call.x.transpose(0, 1) if call.tokens_first else call.x, tensors_in(call.watched.result)
-    which = f" (result {call.place + 1} of {len(results)})" * (len(results) > 1)
+    which = f" (result {call.place + 1} of {len(results)})" if len(results) > 1 else ""
     parameters = sum(parameter.numel() for _, parameter in call.parameters)
     return f"{tuple(given.shape)} in, {tuple(results[call.place].shape)} out{which}, {parameters} parameters"
 
 
-def judge(call, operations, random, seed):
-    """All Findings about a layer by topic, the weightiest first. operations: a Trace's rows; seed: see on_training."""
+def judge(call, twin):
+    """All Verdicts on a layer by topic, the weightiest first."""
     watched = call.watched
-    rows = operations if len(operations) == len(watched.operations) else []
-    dead = [each for each, row in zip(watched.operations, rows, strict=False) if row.unused and each.name not in IDLE]
+    dead = [each for each in watched.operations if each.unused and each.name not in IDLE]
     mixing = findings.mixing_view(watched)
-    sound = not random and not call.rows.isnan().any()
-    future = on_the_future(call, dead, mixing) if sound else None
-    unmasked = sound and future.kind in ("no mask", "no mask, by its name", "all, without maps")
-    compares = sound and future.kind != "unjudged"  # else there's nothing to compare with
-    summed = finding("summed", where=watched.summed[0].where, times=watched.summed[1]) if watched.summed else None
+    sound = not call.random and bool(call.rows.isfinite().all())
+    batch = findings.on_a_batch(call) if sound else None
+    future = on_the_future(call, dead, mixing, batch.sign == "✓") if sound else None
+    judged = sound and "can't be judged" not in future.words  # else there's nothing to compare with
+    unmasked = judged and future.sign in "•?"
+    call.grads = measure_gradients(call) if sound and call.parts else {}
+    in_training = trained(call, twin)
     said = {
-        "returned": finding("returns weights", where=watched.maps[0].made.where) if call.returns_weights else None,
-        "unregistered": on_unregistered(call, watched),
-        "chance": findings.on_chance(watched) if random else None,
-        "nan": None if random or sound else findings.on_nan(call),
+        "returned": findings.on_returned_weights(call),
+        "unregistered": findings.on_unregistered(call),
+        "state": findings.on_state(call),
+        "chance": findings.on_chance(call) if call.random else None,
+        "nan": None if call.random or sound else on_nan(call, call.rows, watched),
         "future": future,
-        "training": on_training(call, seed) if sound and future.kind in ("past only", "context") else None,
-        "past": None,
-        "summed": summed,
-        "mixed": None,
-        "sums": None if random else findings.on_row_sums(watched),
+        "twice": findings.on_second_softmax(watched),
+        "training": on_training(in_training, future.sign == "✓") if sound and future.sign in "✓•" else None,
+        "past": None if not judged or call.returns_weights else findings.on_the_past(call, unmasked, mixing),
+        "summed": findings.on_summed_heads(watched),
+        "sums": None if call.random else findings.on_row_sums(call),
         "unused": findings.on_unused(call, dead),
-        **dict.fromkeys(("course", "scale", "projections")),
-        "first": finding("tokens first") if call.tokens_first else None,
-        "fewer": findings.on_fewer_tokens(call, causal=not unmasked),
-        "batch": findings.on_a_batch(call) if compares else None,
+        "gradients": on_gradients(call) if sound else None,
     }
-    if compares and not call.returns_weights:
-        said |= compared(call, unmasked, mixing)
-    return {topic: found for topic, found in said.items() if found}
+    compares = judged and not call.returns_weights
+    if compares and not said["training"] and not said["gradients"]:
+        call.gap = in_training.gap
+        said["course"] = on_the_course(call, mixing, unmasked)
+    if compares and (not said.get("course") or said["course"].claim == OTHER):
+        said["mixed"] = findings.on_mixed_rows(mixing) if unmasked else None
+        said["scale"] = findings.on_scale(watched)
+        said["projections"] = None if said["gradients"] else findings.on_projections(call)
+    said["first"] = findings.on_tokens_first(call)
+    said["fewer"] = findings.on_fewer_tokens(call, causal=not unmasked)
+    said["batch"] = batch if judged else None
+    return {topic: verdict for topic, verdict in said.items() if verdict}
 
 
-def compared(call, unmasked, mixing):
-    """Findings about the past, and by comparison with the course's layers; a view that mixes rows."""
-    course = on_the_course(call, mixing, unmasked)
-    kind = course.kind if course else ""
-    said = {"course": course, "past": None if call.other_name else findings.on_the_past(call, unmasked, mixing)}
-    if unmasked and mixing and kind not in ("course", "changed"):
-        said["mixed"] = finding("mixed rows", where=mixing.where)
-    if kind in ("", "other numbers"):
-        said["scale"] = findings.on_scale(call.watched)
-        said["projections"] = findings.on_projections(call)
-    return said
-
-
-def on_unregistered(call, watched):
-    """On trainable numbers that were read, but aren't parameters."""
-    known = {memory(each) for _, each in call.parameters}
-    leaves = (each for each in watched.read if each.numel() and each.is_leaf and each.requires_grad)
-    loose = {memory(each): each for each in leaves if memory(each) not in known}
-    numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
-    return finding("unregistered", numbers=numbers) if numbers and isinstance(call.layer, torch.nn.Module) else None
+def trained(call, twin):
+    """The layer that's judged in training: its twin with dropout, if there's one."""
+    if not isinstance(twin, torch.nn.Module):
+        return call
+    other = copy.copy(call)
+    other.layer = Taking(twin, call.sentence).layer  # lazy parameters have their shapes then
+    other.parts = [*other.layer.modules()]
+    return other

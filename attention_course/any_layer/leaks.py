@@ -1,20 +1,18 @@
-"""Does a layer read the future, in eval mode and in training, and what lets it? In findings and here, `call` is a
-Taking: a layer in eval mode, one sentence x, what we saw of a call with it, and its rows (num_tokens, width).
-"""
+"""Does a layer read the future, and what lets it? `call` is a Taking in eval mode, as in findings."""
 
 import re
-from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import find_leak, perturbation_influence, rounding
-from attention_helpers.state import keep_state
+from attention_helpers.probes import find_leak, rounding
 
-from .drawing import DrawnFrom
-from .maps import FUSED, NEAR, find_maps, is_table
-from .verdicts import finding
+from .maps import FUSED, NEAR, is_table
+from .recorder import record
+from .training import in_training
+from .verdicts import Verdict
 
 MASKING = {"masked_fill", "where", "tril", "triu", "add", "sub", "mul", "masked_scatter"}
+NO_MASK = "no mask"
 
 
 def near_one(sums, near=NEAR):
@@ -25,67 +23,107 @@ def over_queries(made):
     return near_one(made.sum(dim=-2)) and not near_one(made.sum(dim=-1))
 
 
-def on_the_future(call, dead, mixing):
-    """Whether an earlier row depends on a later token, as find_leak perturbs them, and why: see cause_of_leak."""
+def on_the_future(call, dead, mixing, together):
+    """Whether an earlier row depends on a later token, as find_leak perturbs them, and why: see cause_of_leak.
+
+    together: whether the sentences of a batch stay apart, so that many can be tried at once.
+    """
     try:
-        leak = find_leak(call.output, call.x)
+        leak = find_leak(call.output if together else call.alone, call.x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
-        return finding("unjudged", error=error)
+        return Verdict("?", "Does it read the future?", f"can't be judged: {error}", f"can't be judged: {error}")
+    if not leak and call.other_name:
+        words = "which is the same sentence here; perturbing x moved no earlier row"
+        return Verdict("✓", f"It reads all of {call.other_name}", words)
     if not leak:
-        return finding("context", other=call.other_name) if call.other_name else finding("past only", tried=leak.tried)
-    kind, data = cause_of_leak(leak, call, dead, mixing)
-    if kind == "no mask":
-        data = {"unasked": f", and `forward` got no `{call.mask}`" * bool(call.mask), "triangle": triangle_of(call)}
-        trained, name = in_training(call), type(call.layer).__name__
-        if trained and trained.maps and not trained.made.triu(1).any():
-            kind = "mask in training"
-        elif data["triangle"]:
-            kind = "mask not used"
-        elif not call.watched.maps:
-            kind = "all, without maps"
-        elif re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE):
-            kind = "no mask, by its name"
-    return finding(kind, **leak._asdict(), moves=leak.moves, **data)
+        words = f"{leak.tried} perturbations of later tokens moved no earlier row"
+        return Verdict("✓", "It reads only the past", words)
+    moved = f"{call.said('row', leak.row)} {leak.moves} when {call.said('token', leak.token)} {leak.what}"
+    cause = cause_of_leak(leak, call, dead, mixing)
+    if cause == NO_MASK:
+        return without_mask(call, moved)
+    return Verdict("✗", "It reads the future", moved, cause)
+
+
+def without_mask(call, moved):
+    """On a layer in which each token reads all tokens: a fault only if something says that it should have a mask."""
+    trained = in_training(call)
+    if trained and trained.maps and not trained.made.triu(1).any():
+        return Verdict("✗", "In eval mode, it reads the future", "only in training, no weight is after the diagonal")
+    if added := call.watched.first(adds_zeros_and_ones):
+        cause = f"{added.where} adds its mask of 0 and 1 to the scores, where only a boolean mask hides"
+        return Verdict("✗", "It reads the future", moved, cause)
+    if triangle := triangle_of(call):
+        cause = f"{triangle} makes a mask, but no weight after the diagonal is 0"
+        return Verdict("✗", "It reads the future", moved, cause)
+    if not call.watched.maps:
+        words = f"each token moves all rows; {moved}"
+        return Verdict("?", "Should it read the future?", words, f"has no map that we found, but {words}")
+    unasked = f", and `forward` got no `{call.mask}`" if call.mask else ""
+    words = f"no weight after the diagonal is 0{unasked}: each token reads all tokens"
+    name = type(call.layer).__name__
+    if re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE):
+        return Verdict("?", "Should it have a mask?", words, f"has no mask: {words}")
+    return Verdict("•", "It has no mask", words)
 
 
 def cause_of_leak(leak, call, dead, mixing):
-    """The kind of a leak, and what its words need. dead: operations whose results nobody used; mixing: a view that
-    mixes rows. Both, and the weights above the diagonal, show what lets the future in.
+    """What lets the future in, in words: "" if nothing shows it; NO_MASK if it's the whole future.
+
+    dead: operations whose results nobody used; mixing: a view that mixes rows. Both, and the weights above the
+    diagonal, show it.
     """
-    watched, num_tokens, used, made = call.watched, call.watched.num_tokens, call.watched.used, call.watched.made
-    thrown = [each for each in dead if is_table(each.made, num_tokens) and each.name in MASKING]
-    if thrown:
-        return "mask thrown away", {"name": thrown[0].name, "where": thrown[0].line.partition(",")[0] or "it"}
+    watched, used, made = call.watched, call.watched.used, call.watched.made
+    for each in dead:
+        if is_table(each.made, watched.num_tokens) and each.name in MASKING:
+            return f"{each.line.partition(',')[0] or 'it'} computes {each.name} and throws it away"
     if not watched.maps:
         if across := unusual_softmax(watched).get("across"):
-            return "softmax across", {"where": across.where}
-        return ("no mask", {}) if call.moved.all() else first_mixer(call)
+            return f"{across.where} runs over neither keys nor queries"
+        return NO_MASK if call.moved.all() else first_mixer(call)
     if over_queries(made):
         turned = watched.maps[0].turned
-        return "turned" if turned else "over queries", {"where": (turned or watched.maps[0].made).where}
-    future = used.triu(1)
+        return (
+            f"its weights are transposed by {turned.where}"
+            if turned
+            else (f"{watched.maps[0].made.where} runs over the queries, not the keys")
+        )
+    again = next((each.again for each in watched.maps if each.again), None)
+    if again and (again.inputs[0] == 0).triu(1).any():
+        return f"{again.where} runs on weights that softmax has already made, so those that were 0 aren't"
     limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-    finite = finite_score(watched) if future.max() >= 1e-4 or not (call.moved.triu(1) > limit).any() else None
-    if finite:
-        return finite
+    future = used.triu(1)
+    if future.any() or not (call.moved.triu(1) > limit).any():
+        value = finite_score(watched)
+        if value is not None:
+            return f"it hides by a score of {value:.4g}, not far below others: fill with -inf"
     if not future.any() and not made.triu(1).any() and leak.change < torch.inf:
-        return ("view mixes", {"where": mixing.where}) if mixing else first_mixer(call)
-    patterns = {
-        "hides past": num_tokens > 2 and not used[:, :-1].tril(-1).any(),
-        "no mask": not (used == 0).triu(1).any(),
-        "mask after softmax": not future.any() and made.triu(1).any(),
-        "mask after exp": not future.any(),
-        "one too late": not used.triu(2).any(),
-        "one too early": not future[:, 1:].any() and near_one(used[:, 0] * num_tokens),
-    }
-    return next((kind for kind, holds in patterns.items() if holds), "hides some"), {}
+        return f"the {mixing.where} mixes the rows" if mixing else first_mixer(call)
+    return cause_by_pattern(used, made)
+
+
+def cause_by_pattern(used, made):
+    """Which mask would leave these weights, as they average the values and as softmax made them."""
+    future, num_tokens = used.triu(1), used.shape[-1]
+    if num_tokens > 2 and not used[:, :-1].tril(-1).any():
+        return "its mask hides the past instead"
+    if not (used == 0).triu(1).any():
+        return NO_MASK
+    if not future.any():
+        after = "its mask comes after softmax, which has counted the future"
+        return after if made.triu(1).any() else "a large score there takes all: mask the scores before exp"
+    if not used.triu(2).any():
+        return "its mask begins one diagonal too late"
+    if not future[:, 1:].any() and near_one(used[:, 0] * num_tokens):
+        return "its mask begins one diagonal too early, so row 0 averages over all tokens"
+    return "its mask hides only some of it"
 
 
 def first_mixer(call):
     """A leak through the first operation whose numbers for earlier tokens change when the last token does."""
     num_tokens, x = call.watched.num_tokens, call.x.clone()
     x[..., -1, :] += 1
-    calls = (find_maps(call, each, again=False).operations for each in (call.x.clone(), x))
+    calls = (record(call, each).operations for each in (call.x.clone(), x))
     for first, second in zip(*calls, strict=False):
         before, after = first.made, second.made
         if before.shape != after.shape or not first.inputs or first.name in ("pad", "cat"):
@@ -96,20 +134,26 @@ def first_mixer(call):
         for dim in (dim for dim, size in enumerate(before.shape) if size == num_tokens):
             before, after = before.narrow(dim, 0, num_tokens - 1), after.narrow(dim, 0, num_tokens - 1)
         if (known or not merged) and not torch.equal(before, after):
-            return "mixed", {"where": first.where}
-    return "future", {}
+            return f"{first.where} mixes later tokens into earlier rows"
+    return ""
 
 
 def finite_score(watched):
-    """The finite number that softmax gets for hidden scores, as a leak's kind and data; None if there isn't one."""
+    """The finite number that softmax gets for hidden scores; None if there isn't one."""
     tables = [each.scores for each in watched.maps if each.scores is not None]
     if not tables:
         return None
     scores, after = torch.cat(tables), torch.ones_like(tables[0][0]).triu(1).bool()
     hidden, own = scores[:, after], scores.masked_fill(after, torch.inf).amin(dim=-1)[:, :-1]
-    same, below = hidden.numel() > 1 and bool((hidden == hidden[0, 0]).all()), bool(hidden.max() < own.min() - 5)
+    equal, below = hidden.numel() > 1 and bool((hidden == hidden[0, 0]).all()), bool(hidden.max() < own.min() - 5)
     value = hidden.mean().item()
-    return ("finite mask", {"value": value}) if -1e6 <= value < torch.inf and (same or below) else None
+    return value if -1e6 <= value < torch.inf and (equal or below) else None
+
+
+def adds_zeros_and_ones(operation):
+    """Whether an operation is torch's fused attention with a mask of floating-point 0 and 1."""
+    mask = operation.inputs[3] if operation.name == FUSED and len(operation.inputs) > 3 else None
+    return mask is not None and mask.is_floating_point() and bool(((mask == 0) | (mask == 1)).all())
 
 
 def unusual_softmax(watched):
@@ -120,7 +164,7 @@ def unusual_softmax(watched):
     for each in watched.operations:
         shape, ndim, dim = each.made.shape, each.made.ndim, each.dim
         if each.name == FUSED:
-            found |= {"heads": each} if shape[-3] == num_tokens != shape[-2] else {}
+            found |= {"heads": each} if ndim > 2 and shape[-3] == num_tokens != shape[-2] else {}
         elif each.name == "softmax" and ndim > 2:
             if is_table(each.made, num_tokens):
                 found |= {"across": each} if dim is None or dim % ndim < ndim - 2 else {}
@@ -142,36 +186,3 @@ def triangle_of(call):
                 return f"its `{name}`"
     cut = call.watched.first(lambda each: each.name in ("tril", "triu") and is_table(each.made, n))
     return cut.where if cut else ""
-
-
-def in_training(call):
-    """What we see of a call in training mode, or None if it fails."""
-    with keep_state(call.layer, training=True), DrawnFrom(torch.Generator()), suppress(Exception):
-        return find_maps(call, call.x, again=False)
-
-
-def on_training(call, seed):
-    """A leak in training mode, where each call draws the same from the seed; None if there's none that we can tell."""
-    generator = torch.Generator()
-
-    def output(x):
-        generator.manual_seed(seed)
-        return call.output(x.clone())
-
-    with keep_state(call.layer, training=True), DrawnFrom(generator), suppress(Exception):
-        same = torch.equal(output(call.x), output(call.x))
-        moved = perturbation_influence(output, call.x, 1.0).triu(1)
-        limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-        for row, token in (moved > limit).nonzero().tolist()[: int(same)]:
-            moves = f"moves by {moved[row, token]:.2g}"
-            return finding("future in training", row=row, token=token, moves=moves, cause=cause_in_training(call))
-    return None
-
-
-def cause_in_training(call):
-    """What lets the future in, in words."""
-    watched = in_training(call)
-    if norm := watched.first(lambda each: each.name == "batch_norm"):
-        return f"{norm.where} averages all tokens"
-    unmasked = (f"{each.made.where} has no mask" for each in watched.maps if each.used.triu(1).any())
-    return next(unmasked, "though not in eval mode")

@@ -26,6 +26,7 @@ MODULES = {
     "12": "what_models_keep",
     "13": "a_real_model",
     "14": "several_machines",
+    "15": "real_bugs",
     "16": "published_numbers",
 }
 

@@ -1,19 +1,15 @@
 """Exercises of notebook 03: hide the future, and find out whether it is hidden."""
 # After a change: make exercises, then make refresh NOTEBOOK=03
 
-import inspect
-
 import torch
-from torch import nn
 
-from attention_helpers.probes import influence
 from attention_helpers.sentences import load_sentence
 
 from .base import Exercise, Progress
 
 
 def causal_weights(scores):
-    """Weights of scaled scores (num_tokens, num_tokens), row by row: no token looks at a later one."""
+    """From scaled scores to weights, both (num_tokens, num_tokens)."""
     future = torch.ones_like(scores).triu(diagonal=1).bool()
     return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
 
@@ -39,7 +35,7 @@ hide_the_future = Exercise(
     name="hide_the_future",
     title="Hide the future",
     prompt="Turn scaled scores, (num_tokens, num_tokens), into weights, so that each token sees only itself and the "
-    "tokens before it. The scores are between -1000 and 1000, and you shouldn't change `scores` itself.",
+    "tokens before it. Scores are between -1000 and 1000. Leave `scores` as it is.",
     solution=causal_weights,
     cases=scaled_scores,
     mistakes={
@@ -75,130 +71,89 @@ hide_the_future = Exercise(
         "With `future = torch.ones_like(scores).triu(diagonal=1).bool()`, take the softmax of "
         "`scores.masked_fill(future, -torch.inf)` with `dim=-1`.",
     ],
-    why="The keys j > i, above the diagonal, are the future of query i, and softmax divides the whole 1 among the "
-    "scores that are left, no matter how large a hidden one was.",
+    why="The keys j > i, above the diagonal, are the future of query i, and softmax divides a total weight of 1 "
+    "among the scores that are left, no matter how large a hidden one was.",
     moral="The early question guesses, and the late one finds its pair.",
 )
 
 
 def leaks(f, x):
-    """True if moving a token of x (num_tokens, d_in) moves a row of f(x) before it."""
-    return influence(f, x).perturbation.triu(diagonal=1).max().item() > 1e-5
+    """True if changing a token of x (num_tokens, d_in) moves an earlier row."""
+    for j in range(len(x)):
+        changed = x.clone()
+        changed[j] += torch.randn(x.shape[1])
+        moved = (f(changed) - f(x)).abs().amax(dim=-1)  # (num_tokens,)
+        if (moved[:j] > 1e-5).any():
+            return True
+    return False
 
 
-def attention(*holes, centred=False):
+def attention(*holes, start_centred=False, end_centred=False):
     """A causal function of x (num_tokens, d_in), but for holes (i, j) in its mask, and for a mean over all tokens."""
     future = torch.ones(6, 6).triu(diagonal=1).bool()
     for hole in holes:
         future[hole] = False
 
     def f(x):
+        if start_centred:
+            x = x - x.mean(dim=-1, keepdim=True)  # as in LayerNorm
         scores = (x @ x.T).masked_fill(future[: len(x), : len(x)], -torch.inf)
         context = torch.softmax(scores, dim=-1) @ x  # (num_tokens, d_in)
-        return context - context.mean(dim=0) if centred else context
+        return context - context.mean(dim=0) if end_centred else context
 
     return f
 
 
 def sound_and_leaky_functions(generator):
-    """Two causal functions, one of them for a single token; two with a hole, and one that leaks after its weights."""
-    functions = (attention(), 6), (attention((2, 3)), 6), (attention((1, 4)), 6), (attention(centred=True), 4)
-    return [(f, torch.randn(n, 3, generator=generator)) for f, n in (*functions, (attention(), 1))]
+    """Causal functions, one of them for a single token; some with a hole, and one that leaks after its weights."""
+    holes = (attention((2, 3)), 6), (attention((1, 4)), 6), (attention((1, 4), start_centred=True), 6)
+    functions = (attention(), 6), *holes, (attention(end_centred=True), 4), (attention(), 1)
+    return [(f, torch.randn(n, 3, generator=generator)) for f, n in functions]
 
 
 find_leaks = Exercise(
     name="find_leaks",
-    imports="from attention_helpers import influence",
     title="Does it leak?",
-    prompt="Return True if some row of `f(x)` moves by more than 1e-5 when a later token is perturbed, else False. x "
-    "is (num_tokens, d_in), and should stay as it is. Judge `f` only by what it returns.",
+    prompt="Perturb each token of x, (num_tokens, d_in), in turn, by random numbers. Return True if some earlier row "
+    "of `f(x)` changes by more than 1e-5, else False. Leave `x` as it is.",
     solution=leaks,
     cases=sound_and_leaky_functions,
     mistakes={
-        ("looks at the past", "triu(diagonal=1)", "tril(diagonal=-1)"): """
+        ("looks at the past", "moved[:j]", "moved[j + 1 :]"): """
             You check whether a token moves the rows after it, and it should. Which rows does a leak move?""",
-        ("counts the token's own row", "diagonal=1", ""): """
+        ("counts the token's own row", "moved[:j]", "moved[: j + 1]"): """
             You call every function leaky, because you count the row of the perturbed token itself. Can that row move in
             a causal layer?""",
-        ("says the opposite", "> 1e-5", "<= 1e-5"): """
+        ("says the opposite", lambda f, x: not leaks(f, x)): """
             Your answers are all the wrong way round. Is it a large or a small number there that shows a leak?""",
-        ("perturbs only the last token", ".triu(diagonal=1).max()", "[:-1, -1].sum()"): """
-            You perturb only the last token. But two masks here have one hole each, through which one token moves one
+        ("perturbs only the last token", "range(len(x))", "[len(x) - 1]"): """
+            You perturb only the last token. But some masks here have one hole each, through which one token moves one
             earlier row. Which tokens could that be?""",
+        ("changes x itself", "x.clone()", "x"): """
+            You change x itself, so `f(x)` is computed from the changed tokens, too. What does `x.clone()` return?""",
+        ("stops after the first token", "\n    return False", "\n        return False"): """
+            You never find a leak, because you return after the first token, which has no earlier rows. When do you
+            know that none of the tokens moves an earlier row?""",
+        ("adds the same to each entry", "torch.randn(x.shape[1])", "1.0"): """
+            You add the same number to each entry of a token. But one function here subtracts each token's mean first,
+            as LayerNorm does, so it doesn't notice. Which change would it notice?""",
     },
     hints=[
-        "Which entries of an influence map show that a later token moves an earlier row?",
-        "Row i, column j of `influence(f, x).perturbation` says how far token j moves row i.",
-        "`influence(f, x).perturbation.triu(diagonal=1)` holds what should be 0. Compare its maximum with 1e-5.",
+        "For each token, compare two outputs: `f(x)`, and `f` of a copy of x in which that token is changed.",
+        "`x.clone()` is a copy, and `changed[j] += torch.randn(x.shape[1])` perturbs its token j. Which rows of the "
+        "output shouldn't move?",
+        "`(f(changed) - f(x))[:j]` are the changes of the rows before token j. Is one of them larger than 1e-5, up or "
+        "down? Return False only after the loop.",
     ],
-    why="In a leak, row i moves with a later token j, so wherever it happens in the layer, the influence map has an "
-    "entry above the diagonal that isn't 0.",
+    why="In a leak, an earlier row moves with a later token, wherever that happens in the layer. Random numbers are a "
+    "better perturbation than adding 1 to each entry, because a layer that subtracts a token's mean wouldn't notice "
+    "that.",
     moral="It works for any function with one row per token.",
 )
 
 
-class MaskedAttention(nn.Module):
-    """Causal attention, (b, num_tokens, d_in) -> (b, num_tokens, d_out)."""
-
-    def __init__(self, d_in, d_out, context_length):
-        super().__init__()
-        self.W_query = nn.Linear(d_in, d_out, bias=False)
-        self.W_key = nn.Linear(d_in, d_out, bias=False)
-        self.W_value = nn.Linear(d_in, d_out, bias=False)
-        self.register_buffer("mask", torch.ones(context_length, context_length).triu(1).bool())
-
-    def forward(self, x):
-        num_tokens = x.shape[1]
-        queries, keys, values = self.W_query(x), self.W_key(x), self.W_value(x)
-        scores = queries @ keys.transpose(1, 2)  # (b, num_tokens, num_tokens)
-        scaled = scores / keys.shape[-1] ** 0.5
-        scaled = scaled.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
-        return torch.softmax(scaled, dim=-1) @ values  # (b, num_tokens, d_out)
-
-
-mend_the_leak = Exercise(
-    name="mend_the_leak",
-    imports="from torch import nn\nfrom attention_helpers import influence",
-    title="Find and fix the leak",
-    prompt="This layer should be causal, but it leaks, and not because a result is thrown away. Fix the one line "
-    "that's wrong, and keep the rest. To hunt for it, run the cell. Then, in a new cell, look at "
-    "`influence(MaskedAttention(3, 2, 6), torch.randn(1, 6, 3)).perturbation`.",
-    solution=MaskedAttention,
-    stub=inspect.getsource(MaskedAttention).replace("triu(1)", "triu(2)"),
-    call=lambda answer, x, d_out, context_length: answer(x.shape[-1], d_out, context_length)(x),
-    cases=lambda g: [
-        (3 * torch.randn(*shape, generator=g), d_out, longest)
-        for *shape, d_out, longest in [(1, 6, 3, 2, 6), (2, 4, 3, 5, 6), (1, 1, 2, 2, 1), (3, 5, 6, 4, 9)]
-    ],
-    mistakes={
-        ("hides each token from itself", "triu(1)", "triu()"): """
-            Now no token sees itself. The first token sees nothing at all, so its row is NaN. Which diagonal is the
-            first of the future?""",
-        ("hides the past", "triu(1)", "tril(-1)"): """
-            Now the past is hidden, and the future can be seen. On which side of the diagonal is the future?""",
-        ("throws the masked copy away", "scaled = scaled.masked_fill", "masked = scaled.masked_fill"): """
-            Your mask is right, but softmax gets scores that aren't masked. Which name does it get?""",
-        ("takes the whole mask", "self.mask[:num_tokens, :num_tokens]", "self.mask"): """
-            That's fixed for sentences of `context_length` tokens, but not for shorter ones. Which part of the mask does
-            a shorter sentence need?""",
-        ("loses the scaling", "scaled.masked_fill", "scores.masked_fill"): """
-            The leak is fixed, but the scaling is lost. Which scores do you mask, those before the division by
-            $\\sqrt{d_k}$ or those after it?""",
-    },
-    hints=[
-        "Which entries above the diagonal of the influence map aren't 0?",
-        "Each row moves with the very next token, and with none after that. Which line decides what a row can see?",
-        "The mask should begin one diagonal earlier: write `triu(1)`.",
-    ],
-    why="With `triu(2)` the mask begins one diagonal too late, so each token can see the next one, which is just the "
-    "token that a language model should predict.",
-    moral="Look at `influence` again: now all cells above the diagonal are 0. It was a small leak, but it would have "
-    "shown a model every answer.",
-)
-
-
 def sliding_window_mask(num_tokens, window):
-    """Boolean mask (num_tokens, num_tokens), True where the key is too late or too far back."""
+    """(num_tokens, num_tokens): True in the future or outside the window."""
     ones = torch.ones(num_tokens, num_tokens).bool()
     return ones.triu(diagonal=1) | ones.tril(diagonal=-window)
 
@@ -246,5 +201,5 @@ window_mask = Exercise(
 )
 
 
-EXERCISES = [hide_the_future, find_leaks, mend_the_leak, window_mask]
+EXERCISES = [hide_the_future, find_leaks, window_mask]
 progress = Progress(EXERCISES)

@@ -8,10 +8,10 @@ from .base import Exercise, Progress, normal
 
 
 def split_heads(x, num_heads):
-    """(b, num_tokens, d_out) -> (b, num_heads, num_tokens, head_dim), or a ValueError."""
+    """(b, num_tokens, d_out) -> (b, num_heads, num_tokens, head_dim)."""
     b, num_tokens, d_out = x.shape
     if d_out % num_heads:
-        raise ValueError(f"num_heads must divide d_out = {d_out}, got {num_heads}")
+        raise ValueError(f"num_heads={num_heads} must divide d_out={d_out}")
     by_token = x.view(b, num_tokens, num_heads, d_out // num_heads)
     return by_token.transpose(1, 2)
 
@@ -61,16 +61,15 @@ splitting = Exercise(
         "You need two steps. After the first, the shape should be (b, num_tokens, num_heads, head_dim).",
         "`view` cuts one dimension into two, and `transpose` swaps two dimensions. Before that, check whether `d_out % "
         "num_heads` is 0.",
-        "After the check: `x.view(b, num_tokens, num_heads, d_out // num_heads).transpose(1, 2)`.",
     ],
-    why="`view` keeps the order of the numbers, so if you cut only the last dimension, each token's numbers stay "
-    "together, and the transpose then swaps tokens and heads.",
+    why="`view` keeps the order of the numbers, so each token's numbers stay together, and the transpose then swaps "
+    "tokens and heads.",
     moral="`@` can now treat each head separately, and you didn't copy a single number for that.",
 )
 
 
 def merge_heads(context):
-    """(b, num_heads, num_tokens, head_dim) -> (b, num_tokens, num_heads * head_dim)."""
+    """(b, num_heads, num_tokens, head_dim) -> (b, num_tokens, d_out)."""
     b, num_heads, num_tokens, head_dim = context.shape
     return context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)
 
@@ -87,8 +86,8 @@ def to_merge(generator):
 merging = Exercise(
     name="merging",
     title="And back",
-    prompt="Put each token's context vectors side by side, head after head. The numbers of `context` can be in any "
-    "order in memory, and should stay as they are.",
+    prompt="Put each token's context vectors side by side, head after head. `context` may have any memory layout. "
+    "Don't change it in place.",
     solution=merge_heads,
     cases=to_merge,
     mistakes={
@@ -111,16 +110,15 @@ merging = Exercise(
     hints=[
         "Undo the two steps of *Split into heads*. Which one comes first now?",
         "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
-        "`context.transpose(1, 2)`, then `.reshape(b, num_tokens, num_heads * head_dim)`.",
     ],
-    why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` "
-    "joins them in that order, with a copy if they aren't in this order in memory.",
+    why="After the transpose, the last two dimensions are the heads and the numbers within a head. `reshape` joins "
+    "them in that order, and copies them if it must.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
 )
 
 
 class MultiHeadCausalAttention(nn.Module):
-    """x: (b, num_tokens, d_in) -> (b, num_tokens, d_out); num_tokens up to context_length."""
+    """x: (b, num_tokens, d_in) -> (b, num_tokens, d_out)."""
 
     def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False):
         super().__init__()
@@ -129,8 +127,8 @@ class MultiHeadCausalAttention(nn.Module):
         self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.out_proj = nn.Linear(d_out, d_out)
-        hide = torch.ones(context_length, context_length, dtype=torch.bool).triu(1)
-        self.register_buffer("mask", hide)
+        future = torch.ones(context_length, context_length).triu(diagonal=1)
+        self.register_buffer("mask", future.bool())
 
     def split_heads(self, x):
         b, num_tokens, d_out = x.shape
@@ -143,16 +141,18 @@ class MultiHeadCausalAttention(nn.Module):
         keys = self.split_heads(self.W_key(x))
         values = self.split_heads(self.W_value(x))
         scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
-        scores = scores.masked_fill(self.mask[:num_tokens, :num_tokens], -torch.inf)
-        context = torch.softmax(scores, dim=-1) @ values  # (b, num_heads, num_tokens, head_dim)
+        future = self.mask[:num_tokens, :num_tokens]
+        scores = scores.masked_fill(future, -torch.inf)
+        # (b, num_heads, num_tokens, head_dim)
+        context = torch.softmax(scores, dim=-1) @ values
         return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
 
 
 EMPTY = '''
 class MultiHeadCausalAttention(nn.Module):
-    """x: (b, num_tokens, d_in) -> (b, num_tokens, d_out); num_tokens up to context_length.
+    """x: (b, num_tokens, d_in) -> (b, num_tokens, d_out).
 
-    Attributes: W_query, W_key, W_value and out_proj, each an nn.Linear; and num_heads.
+    Attributes: nn.Linear W_query, W_key, W_value, out_proj; and num_heads.
     """
 
     def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False):
@@ -191,8 +191,7 @@ from_an_empty_cell = Exercise(
     imports="from torch import nn",
     title="Multi-head attention from an empty cell",
     prompt="Write the complete class: causal attention with several heads and `out_proj`, but without dropout. "
-    "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias, and num_heads always divides d_out. The "
-    "check gives your layer weights and compares what it returns with ours, at sizes that you haven't seen.",
+    "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias, and num_heads always divides d_out.",
     solution=MultiHeadCausalAttention,
     cases=from_nothing,
     call=run_with,
@@ -222,12 +221,9 @@ from_an_empty_cell = Exercise(
     },
     hints=[
         "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context vectors, merge, "
-        "`out_proj`. You wrote split and merge in *Split into heads* and *And back*.",
-        "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim), and the scores "
-        "are (b, num_heads, num_tokens, num_tokens). Scale by head_dim, and take the softmax over the last dimension.",
-        "`scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5`, then `masked_fill` with `torch.ones(n, n, "
-        "dtype=torch.bool).triu(1)`, `torch.softmax(..., dim=-1) @ values`, and `self.out_proj(context.transpose(1, "
-        "2).reshape(b, num_tokens, -1))`.",
+        "`out_proj`.",
+        "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim). Scale by "
+        "head_dim, and take the softmax over the last dimension.",
     ],
     why="Cutting comes before the scores, so that each head gets a softmax of its own, and `out_proj` comes last, "
     "because only there do the heads' results meet.",

@@ -9,6 +9,7 @@ from .multi_head_stacking import WrapperExplorer
 from .multi_head_weight_splits import SplitExplorer
 from .past_the_training_length import LengthExplorer
 from .playground import Playground
+from .real_bugs import SuspectsExplorer
 from .several_machines import MachinesExplorer
 from .the_big_matrix import CostExplorer
 from .the_kv_cache import CacheExplorer
@@ -34,6 +35,7 @@ __all__ = [
     "ScalingExplorer",
     "ScoresExplorer",
     "SplitExplorer",
+    "SuspectsExplorer",
     "TextExplorer",
     "WrapperExplorer",
 ]

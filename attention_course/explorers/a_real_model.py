@@ -1,6 +1,5 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
-import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,12 +9,13 @@ import torch
 
 from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
-from .atlas import atlas, tile_for
-from .base import Explorer, answer_quietly, slider, stops
+from .atlas import atlas
+from .base import Explorer
+from .controls import slider, stops
 from .hatching import hatching
 from .head_roles import after_opening, weight_at
 from .ink import HEADS
-from .svg import FRAME, LEAST, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
+from .svg import FRAME, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
 from .svg_maps import axis, masked_key, names_beside, pixels, reads
 from .words import plural
 
@@ -23,18 +23,6 @@ MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
 LILAC = "#9988FF"
-# A click on a tile is a click on the label of its radio button, which lies over the picture's last row, unseen.
-TILES = f"""<style>.attention-over {{position: relative; overflow-x: auto; container-type: inline-size}}
-.attention-over .attention-headline {{max-width: 100cqi}}
-.attention-over [role=img] {{overflow: visible}}
-.attention-tiles {{--scale: clamp({LEAST}px, (100cqi - 4px) / WIDTH, 1px); position: absolute; bottom: 2px; margin: 0}}
-.attention-tiles {{left: calc(2px + {LEFT} * var(--scale)); width: auto; overflow: hidden}}
-.attention-tiles .widget-radio-box {{display: grid; margin: 0}}
-.attention-tiles .widget-radio-box {{grid-template-columns: repeat(LAYERS, calc(TILE * var(--scale)))}}
-.attention-tiles .widget-radio-box label {{width: auto; height: calc(TILE * var(--scale)); margin: 0; font-size: 0}}
-.attention-tiles .widget-radio-box label {{cursor: pointer}}
-.attention-tiles label:hover {{box-shadow: inset 0 0 0 2px #0077CC}}
-.attention-tiles input {{display: none}}</style>"""
 
 
 class ReadingState(NamedTuple):
@@ -69,7 +57,7 @@ class ReadingExplorer(Explorer):
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__(**first)
-        self._wanted = self._wanted | {"token": MOST - 1}  # the last token of a longer text too
+        self.wanted = self.wanted | {"token": MOST - 1}  # the last token of a longer text too
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
@@ -84,26 +72,13 @@ class ReadingExplorer(Explorer):
             "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated", tooltip="Heads set to zero"),
         }
 
-    def make_view(self):
-        """The picture, and over its last row a radio button per head, 6 ms for 270, so that a tile can be clicked."""
-        layers, heads = len(self.model.blocks), self.model.config.num_heads
-        tile, places = tile_for(layers, heads), itertools.product(range(heads), range(layers))
-        names = [(f"layer {layer}, head {head}", (layer, head)) for head, layer in places]
-        self.tiles = widgets.RadioButtons(options=names)
-        self.tiles.add_class(own := f"attention-tiles-{layers}-{tile}")  # a page may have two models
-        self.tiles.observe(self._clicked, names="value")
-        answer_quietly(self.tiles)
-        looks = TILES.replace("attention-tiles", own).replace("LAYERS", str(layers))
-        looks = looks.replace("WIDTH", str(LEFT + layers * tile + 2)).replace("TILE", str(tile))
-        looks = widgets.HTML(looks, layout={"display": "none"})
-        over = widgets.Box([self.view, self.tiles, looks], layout={"display": "block"})
-        over.add_class("attention-over")
-        return over
-
-    def _clicked(self, change):
-        layer, head = change["new"]
-        if (layer, head) != (self.arrays.layer, self.arrays.head):
-            self.set(layer=layer, head=head)
+    def touched(self, name, place, **how):
+        """A head's tile was chosen, or a token's row."""
+        if name == "tile":
+            layer, head = map(int, place.split(","))
+            self._try(layer=layer, head=head)
+        else:
+            super().touched(name, place, **how)
 
     def choices(self, values):
         return {"token": range(self.num_tokens(values["text"]))}
@@ -133,10 +108,6 @@ class ReadingExplorer(Explorer):
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
         words = self.model.words(token_ids)
         return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
-
-    def _draw(self, arrays):
-        super()._draw(arrays)
-        self.tiles.value = arrays.layer, arrays.head
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
@@ -183,7 +154,8 @@ def one_map(state):
     hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
     told, room = reads(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
     says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
-    rows = [tag("rect", says=each, y=ABOVE + i * cell, fill="transparent", **room) for i, each in enumerate(says)]
+    look = [{"y": ABOVE + i * cell, "data_touch": f"token {i}", "fill": "transparent"} for i in range(n)]
+    rows = [tag("rect", says=each, **room, **more) for each, more in zip(says, look, strict=True)]
     framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
     title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
     hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""

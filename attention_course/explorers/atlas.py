@@ -1,6 +1,8 @@
 """All heads of a language model as small maps, one column per layer."""
 
+import itertools
 import math
+from functools import lru_cache
 
 from torch.nn.functional import adaptive_max_pool2d
 
@@ -38,6 +40,7 @@ def atlas(state):
     side, cover = {"width": tile, "height": tile}, {"class": "ablated", "fill_opacity": 0.6, "says": "ablated"}
     parts += [tag("rect", **place(*each), **cover) for each in state.ablate]  # paler than the frame
     parts.append(tag("rect", **place(state.layer, state.head), **FRAME | {"stroke_width": 2}))
+    parts.append(touchable(layers, heads, tile))
     numbers = range(0, layers, max(2, math.ceil(24 / tile)))  # where there's room, as for the names
     names = range(0, heads, math.ceil(12 / tile))
     parts += [text(LEFT + (layer + 0.5) * tile, TOP - 5, str(layer)) for layer in numbers]
@@ -47,3 +50,16 @@ def atlas(state):
     first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
     said = f"{first.sum()} of {layers * heads} heads give the first token more than half."
     return Drawing("".join(parts), right + 2, TOP + height, said)
+
+
+@lru_cache(4)
+def touchable(layers, heads, tile):
+    """What a reader chooses a head by."""
+    places = itertools.product(range(heads), range(layers))
+    spots = [(layer, head, LEFT + layer * tile, TOP + head * tile) for head, layer in places]
+    rects = [
+        f'<rect x="{x}" y="{y}" width="{tile}" height="{tile}" data-touch="tile {layer},{head}">'
+        f"<title>layer {layer}, head {head}</title></rect>"
+        for layer, head, x, y in spots
+    ]
+    return f'<g fill="transparent">{"".join(rects)}</g>'

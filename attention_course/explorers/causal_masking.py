@@ -8,7 +8,8 @@ import torch
 from attention_helpers.layers import causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, slider
+from .base import Explorer
+from .controls import slider
 from .ink import SIGNED, WEIGHTS, largest
 from .svg import TOP, bars, beside, number
 from .svg_maps import Entries, heatmap

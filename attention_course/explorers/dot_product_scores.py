@@ -7,12 +7,14 @@ import torch
 
 from attention_course.plots import GREY, check_labels
 
-from .base import SentenceExplorer, stops
+from .base import SentenceExplorer
+from .controls import stops
 from .ink import WEIGHTS, weight_limit
-from .svg import bars, below, beside, number, shortened
+from .svg import bars, bars_ends, below, beside, number, shortened, value_at
 from .svg_maps import Entries, colour_bar, heatmap
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
+HIGH = 148  # of the vectors' bars
 SIDE = 202  # of the map: eight numbers fit a row
 BLUE = WEIGHTS.above  # one hue for the map and its bars
 
@@ -25,13 +27,17 @@ class ScoresState(NamedTuple):
     scores: torch.Tensor  # (num_tokens, num_tokens), before they're divided by the temperature
     weights: torch.Tensor  # (num_tokens, num_tokens)
     context: torch.Tensor  # (num_tokens, d_in)
+    embeddings: torch.Tensor  # (num_tokens, d_in), as they are by hand
 
 
 class ScoresExplorer(SentenceExplorer):
-    """Choose the query token, and a temperature that divides the scores before softmax.
+    """Choose the query token, and a temperature that divides the scores before softmax; drag its embedding's bars.
 
-    sentence: of up to 8 tokens. entries: the names of an embedding's entries, or None.
+    sentence: of up to 8 tokens. entries: the names of an embedding's entries, or None. In set, changed={(token, entry):
+    value} are entries changed by hand.
     """
+
+    touches = {"changed": {}}  # noqa: RUF012
 
     def __init__(self, sentence, entries=None, **first):
         self.entries = entries
@@ -48,20 +54,39 @@ class ScoresExplorer(SentenceExplorer):
             "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
         }
 
-    def compute(self, query, temperature):
-        scores = self.embeddings @ self.embeddings.T  # (num_tokens, num_tokens)
+    def compute(self, query, temperature, changed):
+        x = self.embeddings.clone()  # (num_tokens, d_in)
+        for (token, entry), value in changed.items():
+            x[token, entry] = value
+        scores = x @ x.T  # (num_tokens, num_tokens)
         weights = torch.softmax(scores / temperature, dim=-1)  # (num_tokens, num_tokens)
-        return ScoresState(query, temperature, scores, weights, weights @ self.embeddings)
+        return ScoresState(query, temperature, scores, weights, weights @ x, x)
+
+    def touched(self, name, place, at=(), by=None):
+        """A row was chosen, or an entry of the query's embedding dragged to a height, by some pixels, or back."""
+        if name != "entry":
+            return super().touched(name, place)
+        key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), span(self.embeddings)
+        if by:
+            bottom, top = bars_ends(limits, HIGH)
+            now = (self.arrays.embeddings[key].item() - limits[0]) / (limits[1] - limits[0])
+            at = 0, bottom - now * (bottom - top) + by[1]
+        if at is None:
+            entries.pop(key, None)
+        elif at:
+            entries[key] = round(value_at(at[1], limits, HIGH), 2)
+        self._try(changed=entries)
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
         who, of = shortened(tokens[query]), Entries(limit=limit)
-        table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SIDE)
+        touch = [f"query {n}" for n in range(len(tokens))]
+        table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SIDE, touch=touch)
         room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
         scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
-        vectors = {"embedding": self.embeddings[query], "context": state.context[query]}
-        room = {"width": 204, "height": 148, "colours": [GREY, BLUE]}
+        vectors = {"embedding": state.embeddings[query], "context": state.context[query]}
+        room = {"width": 204, "height": HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
         bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
         return [[below(scores, weights), context, beside(table, bar)]]  # in the order in which they are computed

@@ -10,8 +10,9 @@ from attention_course.overfitting import STEPS
 from attention_helpers._data import data_file
 from attention_helpers.layers import causal_mask
 
-from .base import Explorer, stops
+from .base import Explorer
 from .chart import Chart, key_of
+from .controls import stops
 from .ink import WEIGHTS, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
 from .svg_maps import Entries, colour_bar, heatmap

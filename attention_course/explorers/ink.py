@@ -4,13 +4,13 @@ So a strong weight stands out on a light page and on a dark one, and zero, hidde
 """
 
 import base64
-import struct
-import zlib
+import io
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import to_rgb
+from PIL import Image
 
 from attention_course.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, head_colour, luminance
 
@@ -93,8 +93,8 @@ class Palette:
         self.lifted = np.rint(LIFTED * self.steps).astype(np.uint8)
         shares = np.tile(np.arange(1, self.steps + 1) / self.steps, len(colours))
         rgb = np.repeat([to_rgb(colour) for colour in colours], self.steps, axis=0)
-        self.colours = chunk(b"PLTE", bytes(3) + (255 * rgb).round().astype(np.uint8).tobytes())
-        self.colours += chunk(b"tRNS", bytes(1) + (255 * shares).round().astype(np.uint8).tobytes())
+        self.rgb = bytes(3) + (255 * rgb).round().astype(np.uint8).tobytes()
+        self.alpha = bytes(1) + (255 * shares).round().astype(np.uint8).tobytes()
 
     def indices(self, values, limit=1.0, which=0):
         """The index of each value's colour; which: of the palette's colours, one for all values or one for each."""
@@ -104,18 +104,11 @@ class Palette:
         return steps + (steps > 0) * np.asarray(which * self.steps, np.uint8)
 
     def png(self, sheet):
-        """The address of an image of indices (rows, columns); Pillow would take three times as long to write it."""
-        height, width = sheet.shape
-        rows = np.zeros((height, width + 1), np.uint8)  # each row begins with its filter: none
-        rows[:, 1:] = sheet
-        file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0))
-        file += self.colours + chunk(b"IDAT", zlib.compress(rows.tobytes(), 1)) + chunk(b"IEND", b"")
-        return f"data:image/png;base64,{base64.b64encode(file).decode()}"
-
-
-def chunk(kind, data):
-    """A part of a PNG file."""
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        """The address of an image of indices (rows, columns)."""
+        image = Image.fromarray(sheet).convert("P")
+        image.putpalette(self.rgb)
+        image.save(file := io.BytesIO(), "PNG", transparency=self.alpha, compress_level=1)
+        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 HEADS, BLACK = Palette(*HEAD_COLOURS), Palette("#000000")

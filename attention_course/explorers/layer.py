@@ -2,18 +2,24 @@
 
 import gc
 import html
+import itertools
+from contextlib import suppress
 
 import ipywidgets as widgets
+import torch
 
-from attention_course.build import build_layer
+from attention_helpers.state import keep_state
 
-from ..any_layer.calling import Unsuited, learners_code
-from ..any_layer.inspection import look_at
-from ..any_layer.signature import kinds_of, name_of, with_sizes
+from ..any_layer.calling import Taking, Unsuited, learners_code
+from ..any_layer.inspection import compare, look_at
+from ..any_layer.sizes import kinds_of, name_of, with_sizes
 from ..any_layer.verdicts import headline
-from .base import PAGE, Markup, SentenceExplorer, dropout, marked, seed, slider, stops
+from ..build import build_layer
+from .base import PAGE, SentenceExplorer
+from .controls import dropout, seed, slider, stops
 from .layer_picture import MOST_MAPS, attention_maps, influence, refusal, result, verdict_list
 from .svg import below, live
+from .words import Markup, marked
 
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
 SLIDERS = {
@@ -40,10 +46,10 @@ class LayerExplorer(SentenceExplorer):
 
     def __init__(self, attention, sentence, **arguments):
         embeddings = getattr(sentence, "embeddings", None)
+        self.typed, self.attention, self.arguments = attention, attention, arguments
         if not arguments and getattr(embeddings, "ndim", 0) == 2:
-            attention = with_sizes(attention, embeddings.shape[1])
-        self.attention, self.arguments = attention, arguments
-        self.kinds = kinds_of(attention, arguments)
+            self.attention = with_sizes(attention, embeddings.shape[1])
+        self.kinds = kinds_of(self.attention, arguments)
         super().__init__(sentence)
 
     def make_controls(self):
@@ -61,36 +67,75 @@ class LayerExplorer(SentenceExplorer):
                     controls[name].value = default
         controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         controls["seed"] = seed(123)
-        for name in self.named("num_heads"):
-            controls[name].value = self.first_heads(name, controls)
+        self.first_sizes(controls)
         return controls
 
     def named(self, *kinds):
         return [name for name, (kind, _) in self.kinds.items() if kind in kinds]
 
-    def first_heads(self, name, controls):
-        """How many heads to begin with: what the class has by default, or two, or what divides the width.
+    def first_sizes(self, controls):
+        """Begin with two heads or the class's own number, or what divides the width; with others if it refuses those.
 
-        Heads of width 1 would hide faults, because there each scale is right, and so would a single head.
+        Heads of width 1 would hide faults, because there each scale is right, and so would a single head. We only try
+        others where what we chose ourselves may be refused: odd heads, and keys' heads that don't divide the others.
         """
-        wanted = controls[name].value
-        if self.named("head_dim"):
-            return wanted
-        width = min([controls[each].value for each in self.named("d_out")] or [self.embeddings.shape[1]])
-        fits = [n for n in range(wanted, 1, -1) if width % n == 0 and n < width]
-        return next(iter(fits), width if 1 < width <= controls[name].max else wanted)
+        values = {name: each.value for name, each in controls.items() if name not in ("training", "seed")}
+        size = {kind: name for name, (kind, _) in self.kinds.items()}
+        width = values.get(size.get("d_out"), self.embeddings.shape[1])
+        heads = values.get(size.get("num_heads"), 1)
+        if "num_heads" in size and "head_dim" not in size:
+            fits = [n for n in range(heads, 1, -1) if width % n == 0 and n < width]
+            heads = next(iter(fits), width if 1 < width <= controls[size["num_heads"]].max else heads)
+            controls[size["num_heads"]].value = values[size["num_heads"]] = heads
+        head_dim = values.get(size.get("head_dim"), width / heads)
+        if head_dim % 2 == 0 and heads % values.get(size.get("num_groups"), 1) == 0:
+            return
+        others = {"num_heads": [2, 1], "num_groups": [1], "head_dim": [2, 4], "d_out": [4, 8]}
+        names = [size[kind] for kind in others if kind in size]
+        options = [[values[name], *others[self.kinds[name][0]]] for name in names]
+        tried = (values | dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*options))
+        for name, value in next((each for each in tried if self.runs(self.embeddings, each)), {}).items():
+            controls[name].value = value
 
-    def layer_of(self, training, seed, **values):
+    def runs(self, x, values, attention=None):
+        """Whether a layer of these sizes can be made and called."""
+        with suppress(ValueError), learners_code(), torch.no_grad():
+            layer = self.layer_of(False, 0, attention, x.shape[1], **values)
+            call = Taking(layer, x)
+            with keep_state(layer, training=False):
+                call.start(0)
+            return True
+        return False
+
+    def layer_of(self, training, seed, attention=None, width=None, **values):
         """The layer that the class makes from the controls' values."""
-        widths = dict.fromkeys(self.named("d_in"), self.embeddings.shape[1])
+        widths = dict.fromkeys(self.named("d_in"), width or self.embeddings.shape[1])
         with learners_code():
-            layer = build_layer(self.attention, seed, **self.arguments | widths | values)
+            layer = build_layer(attention or self.attention, seed, **self.arguments | widths | values)
         if not callable(layer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
         return layer
 
     def compute(self, **values):
-        return look_at(self.layer_of(**values), self.embeddings, values["seed"], values["training"], self.tokens)
+        state = self.look(**values)
+        heads, course = self.named("num_heads"), state.verdicts.get("course")
+        width = min([values[name] for name in self.named("d_out")] or [self.embeddings.shape[1]])
+        if heads and values[heads[0]] == width > 1 and course and course.sign == "✓":
+            with suppress(ValueError):  # heads of width 1 are right with any scale, so we compare a single one, too
+                one = compare(self.layer_of(**values | {heads[0]: 1}), self.embeddings, values["seed"])
+                if one and one.sign in "✗?":
+                    return state._replace(verdicts=state.verdicts | {"course": one})
+        return state
+
+    def look(self, **values):
+        layer = self.layer_of(**values)
+        return look_at(layer, self.embeddings, values["seed"], values["training"], self.tokens, self.twin(values))
+
+    def twin(self, values):
+        """The same layer made with dropout, if the sliders have none; None if it can't be."""
+        names = [name for name in self.named("dropout") if values[name] == 0]
+        with suppress(Exception):
+            return self.layer_of(**values | dict.fromkeys(names, 0.5)) if names else None
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
@@ -105,15 +150,29 @@ class LayerExplorer(SentenceExplorer):
         trace = html.escape(state.operations)
         return {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
 
-    def _begin(self):
+    def begin(self):
         """Show the first state; if the class fails, its line."""
         try:
-            super()._begin()
+            super().begin()
             gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
             self.arrays, self.alt, self.readout = None, str(error), ""
             self.said = f"{name_of(self.attention)} has no picture yet"
             self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
-            self.view.value = PAGE.format(marked(self.said), self.svg, self.readout)
-            fix = "" if isinstance(error, Unsuited) else ". Fix it, and run the cell again"
-            self._refuse(ValueError(f"{str(error).rstrip('.')}{fix}"))
+            self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
+            self.refuse(ValueError(self.advice(error)))
+
+    def advice(self, error):
+        """What to do about an error in the first state: it's not the class's fault if it takes a wider sentence."""
+        if isinstance(error, Unsuited):
+            return str(error)
+        wide = torch.randn(len(self.tokens), 8, generator=torch.Generator().manual_seed(0))
+        with suppress(Exception):
+            attention = self.attention if self.attention is self.typed else with_sizes(self.typed, 8)
+            sizes = {name: each.value for name, each in self.controls.items() if name not in ("training", "seed")}
+            first = {"num_heads": 2, "num_groups": 1, "head_dim": 4, "d_out": 8}
+            sizes |= {name: first[kind] for name, (kind, _) in self.kinds.items() if kind in first}
+            if self.runs(wide, sizes, attention):
+                width = self.embeddings.shape[1]
+                return f"no sizes that we tried suit tokens of width {width}, but width 8 runs. At {width}, {error}"
+        return f"{str(error).rstrip('.')}. Fix it, and run the cell again"

@@ -65,11 +65,30 @@ def dropping(layer, p, seed):
 
 @lru_cache(512)
 @torch.no_grad()
-def right(model, p=0.0, seed=0):
-    """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example."""
+def right(model, p=0.0, seed=0, off=()):
+    """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example.
+
+    off: heads whose contexts are 0.
+    """
     _, x, answers = examples(model.task.questions)
-    with dropping(model.attention, p, seed):
+    with dropping(model.attention, p, seed), switched_off(model.attention, off):
         return model(x).argmax(dim=-1) == answers
+
+
+@contextmanager
+def switched_off(layer, off):
+    """While active, these heads of a MultiHeadAttention give nothing to its output projection."""
+
+    def without(projection, contexts):  # one tensor (b, num_tokens, d_out)
+        heads = contexts[0].unflatten(-1, (layer.num_heads, -1)).clone()
+        heads[..., list(off), :] = 0.0
+        return heads.flatten(-2)
+
+    handle = layer.out_proj.register_forward_pre_hook(without)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @torch.no_grad()
@@ -89,3 +108,19 @@ def letters_of(model):
     pair, asked = embed[: 2 * task.letters].view(2, task.letters, WIDTH)
     digit, blank = embed[3 * task.letters : task.blank].mean(dim=0), embed[task.blank]
     return cut(attention.W_query(asked + blank)[None])[0], cut(attention.W_key(pair + digit)[None])[0]
+
+
+@torch.no_grad()
+def ask_again(model, queries, keys):
+    """All examples with one question, once each letter's query and key have moved by (letters, d_out) each.
+
+    Returns each question's query (500, d_out), its weights (500, num_tokens), and the answers (500,).
+    """
+    (task, x, _), layer = examples(1), model.attention
+    embedded = model.embed(x).sum(dim=2)  # (500, num_tokens, WIDTH)
+    asking = layer.W_query(embedded[:, -1]) + queries[x[:, -1, 0] - task.letters]  # (500, d_out)
+    k = layer.W_key(embedded)  # (500, num_tokens, d_out)
+    k[:, :-1] += keys[x[:, :-1, 0]]
+    weights = torch.softmax((k @ asking[..., None])[..., 0] * k.shape[-1] ** -0.5, dim=-1)  # (500, num_tokens)
+    context = weights[:, None] @ layer.W_value(embedded)  # (500, 1, d_out)
+    return asking, weights, model.output_layer(layer.out_proj(context[:, 0])).argmax(dim=-1)

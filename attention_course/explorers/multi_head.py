@@ -10,12 +10,13 @@ from attention_helpers.dropout import draw_dropout_from
 from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, dropout, seed, stops
+from .base import Explorer
+from .controls import dropout, seed, stops
 from .ink import weight_limit
 from .lookup_models import dropping, examples, right, shown, stored
-from .plane import Plane, head_planes
+from .plane import Plane, drag, facing, head_planes
 from .svg import LEFT, Drawing
-from .svg_maps import colour_bar, head_maps
+from .svg_maps import colour_bar, head_maps, places_of
 from .words import joined, plural
 
 CUTS = ["view, then transpose", "view alone"]  # how a wide table becomes heads
@@ -26,6 +27,10 @@ class HeadsExplorer(Explorer):
 
     offered: dict
     of_d_out: str  # whose width d_out is
+    room: tuple  # the width and height of the maps, and of the planes
+    # Heads that are switched off, from 0; keys moved by hand: by num_heads, the width of all heads, example, head and
+    # token, how far to the right and up.
+    touches = {"off": (), "moved": {}}  # noqa: RUF012
 
     def make_controls(self):
         first = {name: options[0] for name, options in self.offered["hand-made"].items()}
@@ -53,15 +58,34 @@ class HeadsExplorer(Explorer):
             offered = wanted[name] in self.offered[values["weights"]][name]
             why = f"doesn't divide {values['d_out']}" if offered else f"isn't offered with {values['weights']} weights"
             said.append(f"{name} is {values[name]} for now: {wanted[name]} {why}.")
+        off = [str(head + 1) for head in values["off"] if head < values["num_heads"]]
+        if off:
+            said.append(f"{plural('Head', len(off))} {joined(off)} switched off.")
         return " ".join(said)
 
-    def compute(self, num_heads, d_out, example, dropout, seed, weights, cut=CUTS[0]):
+    def touched(self, name, place, at=(), by=None):
+        """A head was switched off or on by its map, or a key moved to a place, by some pixels, or back to its own."""
+        if name == "off":
+            return self._try(off=tuple(sorted({*self.shown["off"]} ^ {int(place)})))
+        head, token = map(int, place.split(","))
+        planes, moved = self.arrays.planes, dict(self.shown["moved"])
+        point = len(planes), self.arrays.context.shape[1], self.shown["example"], head, token
+        had = moved.pop(point, (0.0, 0.0))
+        if at or by:
+            _, side, _ = places_of(len(planes), 1, *self.room)
+            moved[point] = drag(planes[head], side, planes[head].keys[token], had, at=at, by=by)
+        if at is None or at or by:
+            self._try(moved=moved)
+
+    def compute(self, num_heads, d_out, example, dropout, seed, weights, off, moved, cut=CUTS[0]):
+        off = tuple(head for head in off if head < num_heads)
+        moved = {point[3:]: place for point, place in moved.items() if point[:3] == (num_heads, d_out, example)}
         if weights == "hand-made":
             layer = made_by_hand(d_out, num_heads)
-            return state_of(layer, *two_lookups(swapped=example == 2), cut, dropout, seed)._replace(planes=[])
+            return state_of(layer, *two_lookups(swapped=example == 2), cut, dropout, seed, off)._replace(planes=[])
         model = stored(2, d_out, num_heads)
-        state = state_of(model.attention, *shown(model, example - 1), cut, dropout, seed)
-        return of_model(state, model, dropout, seed, example - 1)
+        state = state_of(model.attention, *shown(model, example - 1), cut, dropout, seed, off, moved)
+        return of_model(state, model, dropout, seed, example - 1, off)
 
     def headline(self, state):
         reads = last_token_reads(state)
@@ -110,40 +134,50 @@ def split(layer, wide, cut):
     return wide.view(layer.num_heads, len(wide), layer.head_dim)
 
 
-def state_of(layer, tokens, x, cut, p, seed):
-    """The HeadsState of a layer for x (num_tokens, d_in), with dropout p drawn from this seed."""
+def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
+    """The HeadsState of a layer for x (num_tokens, d_in), with dropout p drawn from this seed.
+
+    off: heads that give 0; moved: by head and token, how far its key is moved within its plane.
+    """
     n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
     queries, keys, values = (split(layer, table, cut) for table in wide.values())
+    own = keys
+    keys = keys.clone()
+    for (head, token), place in (moved or {}).items():
+        keys[head, token] += facing(own[head], queries[head, -1]).float() @ torch.tensor(place)
     scores = queries @ keys.mT * layer.head_dim**-0.5
     weights = torch.softmax(scores.masked_fill(causal_mask(n), -torch.inf), dim=-1)
     with dropping(layer, p, seed):
         keep = layer.dropout(torch.ones_like(weights))
     weights = weights * keep
+    weights[list(off)] = 0.0
     owners = torch.empty(wide["keys"].shape, dtype=torch.long)
     for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
         owners.view(-1)[places] = head
-    rows = zip(queries, keys, weights[:, -1].tolist(), strict=True)
+    rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
     names = [*(token[0] for token in tokens[:-1]), "?"]
-    planes = [Plane(names, k, q[:0], q[-1], row) for q, k, row in rows]
+    planes = [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows]
     context, parameters = (weights @ values).transpose(0, 1).reshape(n, -1), sum(p.numel() for p in layer.parameters())
     return HeadsState(tokens, wide, owners, weights, keep == 0, context, parameters, planes)
 
 
-def of_model(state, model, p, seed, example):
+def of_model(state, model, p, seed, example, off):
     """The state of a trained LookupModel's layer for one example, with accuracy and answers."""
     logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, -1)
     answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
-    return state._replace(accuracy=right(model, p, seed).float().mean(dim=0), answers=answers)
+    return state._replace(accuracy=right(model, p, seed, off).float().mean(dim=0), answers=answers)
 
 
 def maps_and_planes(state, width, height):
     """The heads' maps, and next to them, in the same arrangement, their planes, if there are any."""
     limit, hidden = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
     bar = colour_bar(limit, height=height - 116, more=limit < 1)
-    maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar)
+    heads = range(len(state.weights))
+    whole = {f"off {head}": f"head {head + 1}: choose it to switch it off or on" for head in heads}
+    maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar, whole=whole)
     titles = [f"head {head}" for head in range(1, len(state.planes) + 1)]
-    size = width - LEFT, height
-    return [maps, head_planes(state.planes, titles, *size) if titles else Drawing("", *size)]
+    size, grips = (width - LEFT, height), [(f"key {head},{{}}", "") for head in heads]
+    return [maps, head_planes(state.planes, titles, *size, grips) if titles else Drawing("", *size)]
 
 
 def most_read(row, tokens):

@@ -15,6 +15,7 @@ class WrapperExplorer(HeadsExplorer):
     """One token asks for two digits: change the number of heads, made by hand or trained, their width, and dropout."""
 
     offered, of_d_out = OFFERED, "each head's queries, keys and values"
+    room = 388, 230  # of the maps, and of the planes
 
     def compute(self, num_heads, d_out, **more):
         """As notebook 06's class computes it, which gives the same, but without its output projection."""
@@ -28,7 +29,7 @@ class WrapperExplorer(HeadsExplorer):
         look = {"told": 2} if trained else {"label": "digit", "columns": [*"123"] * num_heads}
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **look)
         both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
-        maps, planes = maps_and_planes(state, 388, 230)
+        maps, planes = maps_and_planes(state, *self.room)
         # room for the words below planes, and the same height with upright and with slanted numbers below the entries
         return [[maps, planes._replace(width=336)], [both._replace(height=167)]]
 

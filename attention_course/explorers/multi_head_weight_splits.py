@@ -6,7 +6,7 @@ import ipywidgets as widgets
 
 from attention_course.plots import head_colour
 
-from .base import nearest
+from .controls import nearest
 from .ink import SIGNED, largest
 from .lookup_models import HEADS
 from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
@@ -25,6 +25,7 @@ class SplitExplorer(HeadsExplorer):
     """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one."""
 
     offered, of_d_out = OFFERED, "all heads together"
+    room = 402, 206  # of the maps, and of the planes
 
     def make_controls(self):
         *others, weights = super().make_controls().items()
@@ -47,7 +48,7 @@ class SplitExplorer(HeadsExplorer):
         told = 4 if state.accuracy is None else 2
         context = strip(state.context, tokens, owners, "contexts, side by side", SIDE, HIGH, told=told, **look)
         context = beside(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
-        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state, 402, 206)]
+        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
 
     def readouts(self, state):
         num_heads, d_out = len(state.weights), state.context.shape[1]

@@ -13,8 +13,9 @@ from attention_helpers._data import data_file
 from attention_helpers.modern.positions import rope_frequencies
 from attention_helpers.training.characters import Characters, load_text
 
-from .base import Explorer, stops
+from .base import Explorer
 from .chart import Chart
+from .controls import stops
 from .rope_scaling import llama3_frequencies, yarn_frequencies
 from .svg import AXIS, LEFT, PALE, TOP, tag, text
 

@@ -70,8 +70,8 @@ def facing(keys, asked):
     return torch.stack((right * (1.0 if spread[0] @ right >= 0 else -1.0), up), dim=1)
 
 
-def placed(plane, side):
-    """Where the keys, the queries and the asked query are, in pixels from the middle, to the right and up."""
+def axes_and_scales(plane, side):
+    """The two directions, (head_dim, 2), to the right and up, and the pixels per unit of keys and of queries."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
     axes = directions(keys) if len(plane.queries) else facing(keys, plane.asked)
     inner = OUTER if keys.shape[1] == 1 else INNER
@@ -79,12 +79,35 @@ def placed(plane, side):
         side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
         for vectors, share in ((keys, inner), (queries, OUTER))
     ]
+    return axes, scales
+
+
+def placed(plane, side):
+    """Where the keys, the queries and the asked query are, in pixels from the middle, to the right and up."""
+    axes, scales = axes_and_scales(plane, side)
     every = ((plane.keys, scales[0]), (plane.queries, scales[1]), (plane.asked[None], scales[1]))
     return [(vectors.double() @ axes * scale).clamp(-side / 2, side / 2).tolist() for vectors, scale in every]
 
 
-def draw_plane(plane, head, side):
+def drag(plane, side, vector, had, kind="key", at=(), by=None):
+    """How far a key or query is from its own place, once a hand has it at a place or has moved it by some pixels.
+
+    vector: where it is now; had: how far that is from its own place, as two numbers in its own units, to the right and
+    up; so is what's returned. It stays in the plane, and on the line if that's all there is.
+    """
+    axes, scales = axes_and_scales(plane, side)
+    scale, now = scales[kind == "query"], vector.double() @ axes
+    if by:
+        at = side / 2 + now[0] * scale + by[0], side / 2 - now[1] * scale + by[1]
+    x, y = (min(max(float(each), 0.0), side) - side / 2 for each in at)
+    aim = torch.tensor((x, 0.0 if axes.shape[0] == 1 else -y)) / scale
+    return tuple((aim - now + torch.tensor(had)).tolist())
+
+
+def draw_plane(plane, head, side, grips=()):
     """One Plane as SVG in its head's colour, the origin in the middle: queries are dots, keys squares.
+
+    grips: what a key and a query are called that a hand can move, with {} for their place.
 
     If a head is one wide, it's a line, with queries above it and keys below. Where only one query is drawn, its arrow
     is equally long in every head, and names avoid all marks.
@@ -102,18 +125,29 @@ def draw_plane(plane, head, side):
         names.taken += [(middle + x, middle - y, 7, 7) for x, y in keys]
         names.taken += [(middle + asked[0] * n / 8, middle - asked[1] * n / 8, 3, 3) for n in range(9)]
     each = [*zip(plane.names, keys, plane.weights, strict=True)]
-    parts += [square(name, (middle + x, middle - y + row), weight, colour) for name, (x, y), weight in each]
+    for n, (name, (x, y), weight) in enumerate(each):
+        spot = middle + x, middle - y + row
+        parts.append(grip(square(name, spot, weight, colour), spot, grips[0].format(n) if grips else ""))
     for name, (x, y), _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
         spot = middle + x, middle - y + row
         if name in named:
             names.put(name, spot, (0, 1) if flat else outward(x, y, 1 if alone else -1), most)
-    for name, (x, y) in zip(plane.names, queries, strict=False):
+    for n, (name, (x, y)) in enumerate(zip(plane.names, queries, strict=False)):
         spot = middle + x, middle - y - row
-        parts.append(tag("circle", says=f"query of {name}", cx=spot[0], cy=spot[1], r=3, fill=colour))
+        dot = tag("circle", says=f"query of {name}", cx=spot[0], cy=spot[1], r=3, fill=colour)
+        parts.append(grip(dot, spot, grips[1].format(n) if grips else ""))
         if side >= TALKATIVE:
             names.put(name, spot, (0, -1) if flat else outward(x, y, 1), most)
     parts.append(arrow((middle, middle - row), end, colour))
     return "".join(parts + names.parts)
+
+
+def grip(mark, spot, name):
+    """A mark, and around it what a hand can take hold of, if it has a name."""
+    if not name:
+        return mark
+    hold = tag("circle", cx=spot[0], cy=spot[1], r=9, fill="transparent")
+    return tag("g", hold + mark, data_touch=name, data_drag="")
 
 
 def square(name, spot, weight, colour):
@@ -162,12 +196,13 @@ def arrow(start, end, colour):
     return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")
 
 
-def head_planes(planes, titles, width, height):
-    """A Plane per head, each with its title, in a grid like that of the heads' maps."""
+def head_planes(planes, titles, width, height, grips=()):
+    """A titled Plane per head, in a grid like that of the heads' maps; grips: as in draw_plane, for each."""
     corners, side, _ = places_of(len(planes), 1, LEFT + width, height)
     parts = [legend(planes[0], corners[-1][1] + side)]
     for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
-        parts += [head_at(x - LEFT, y, head, title), moved(draw_plane(plane, head, side), x - LEFT, y)]
+        drawn = draw_plane(plane, head, side, grips[head] if grips else ())
+        parts += [head_at(x - LEFT, y, head, title), moved(drawn, x - LEFT, y)]
     return Drawing("".join(parts), width, height)
 
 

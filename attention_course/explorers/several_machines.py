@@ -5,10 +5,11 @@ from typing import NamedTuple
 import ipywidgets as widgets
 
 from attention_course.plots import SERIES
-from attention_helpers.parallel.count import bytes_held, bytes_sent
+from attention_helpers.parallel.split import bytes_held, bytes_sent
 
-from .base import Explorer, stops
+from .base import Explorer
 from .chart import Chart
+from .controls import stops
 from .svg import Drawing, tag, text, title_of
 from .words import listed, size_in_words
 

@@ -19,10 +19,17 @@ TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, 
 STORED = 840  # pixels that a stored picture has in Lab at a window of 1024, where it's cut off instead of shrinking
 NAME = 9  # characters of a name that are shown
 APART = 18  # pixels from one slanted name to the next, at least
+ROOM = 14  # for the numbers on top of bars
 FRAME = {"fill": "none", "stroke": "currentColor", "pointer_events": "none"}
 AXIS = {"stroke": "currentColor", "stroke_opacity": 0.5}
 PALE = {"fill_opacity": 0.7}
 WRAPPED = "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 14px"
+# Each view on a page replaces the name by one of its own: a pattern in a hidden part wouldn't be drawn elsewhere.
+HATCHED = "url(#hatched)"
+PATTERN = (
+    '<pattern id="hatched" width="7" height="7" patternUnits="userSpaceOnUse">'
+    '<path d="M-1 1l2 -2M0 7l7 -7M6 8l2 -2" stroke="currentColor" stroke-opacity="0.3"/></pattern>'
+)
 LEAST = 0.75  # how far a drawing shrinks before its row wraps: letters of 11 px are never smaller than 8 px
 DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
 COLOURS = (*SERIES[:-1], "currentColor")  # black would vanish on a dark page
@@ -98,7 +105,8 @@ def whole(drawing, back="", most=math.inf, **more):
     scale = min(1, most / max(width, 1))
     room = {"width": round(scale * width), "height": round(scale * height), "viewBox": f"0 0 {width} {height}"}
     names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif", "fill": "currentColor"}
-    return tag("svg", back + drawing.svg, **names, **room, **more)
+    pattern = PATTERN if HATCHED in drawing.svg else ""
+    return tag("svg", back + pattern + drawing.svg, **names, **room, **more)
 
 
 def live(rows, words):
@@ -152,14 +160,27 @@ def fit(names, room):
     return max((len(shortened(name)) for name in names), default=0) * EM * SMALL <= room
 
 
-def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, decimals=2):
+def bars_ends(limits, height):
+    """Where an axis of bars begins and ends, in pixels from the top: there's room for numbers on top of them."""
+    return TOP + height - ROOM * (limits[0] < 0), TOP + ROOM
+
+
+def value_at(y, limits, height):
+    """What a bar that ends at y says, within its axis."""
+    bottom, top = bars_ends(limits, height)
+    share = min(max((bottom - y) / (bottom - top), 0), 1)
+    return limits[0] + share * (limits[1] - limits[0])
+
+
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, decimals=2, touch=()):
     """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
 
-    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there.
+    limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there. touch: the
+    series whose bars can be dragged, each as "entry" and its place.
     """
     table = {kind: as_array(values).tolist() for kind, values in series.items()}
-    (low, high), slot, room = limits, (width - 30) / len(names), 14  # room: for the numbers on top of the bars
-    each, top, bottom = slot * 0.86 / len(table), TOP + room, TOP + height - room * (limits[0] < 0)
+    (low, high), slot = limits, (width - 30) / len(names)
+    each, (bottom, top) = slot * 0.86 / len(table), bars_ends(limits, height)
     longest = max(len(number(value, decimals)) for values in table.values() for value in values)
     size = min(12, each / (DIGIT * longest))
     y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
@@ -167,10 +188,13 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
     parts = [title_of(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
     parts += [text(26, y_of(value) + 4, f"{value:.3g}", "end") for value in sorted({low, 0.0, high})]
     for n, ((kind, values), colour) in enumerate(zip(table.items(), colours, strict=False)):
-        for middle, name, value in zip(middles, names, values, strict=True):
+        for j, (middle, name, value) in enumerate(zip(middles, names, values, strict=True)):
             x, y = middle + (n - len(table) / 2) * each, y_of(value)
             place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
             parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=colour, **place))
+            if kind in touch:
+                grip = {"x": x, "y": y - 8, "width": each, "height": 16, "fill": "transparent"}
+                parts.append(tag("rect", says=f"{name}, {kind}", **grip, data_touch=f"entry {j}", data_drag=""))
             if size >= SMALL:
                 parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value, decimals), size=size))
     parts.append(names_below(names, middles, TOP + height, slot))

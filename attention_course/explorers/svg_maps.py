@@ -25,7 +25,7 @@ LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges
 class Grid:
     """What maps of one shape share: their cells' positions, tooltips, and how numbers are written."""
 
-    def __init__(self, rows, columns, width, height, hidden=None, tell="{} reads {}"):
+    def __init__(self, rows, columns, width, height, hidden=None, tell="{} reads {}", touch=None):
         self.w, self.h = width / len(columns), height / len(rows)
         hidden = np.zeros((len(rows), len(columns))) if hidden is None else as_array(hidden)
         self.shown, self.spots = hidden == 0, np.argwhere(hidden == 0).tolist()
@@ -33,7 +33,9 @@ class Grid:
         self.dashed = False  # whether a map was drawn with a minus in place of numbers
         rows, columns = ([html.escape(name) for name in names] for names in (rows, columns))
         size = f'width="{self.w:.2f}" height="{self.h:.2f}" '
-        starts = [f'<rect x="{j * self.w:.2f}" y="{i * self.h:.2f}" {size}' for i, j in self.spots]
+        chosen = [f'data-touch="{name}" ' + ('data-write="" ' if "{}" in name else "") for name in touch or []]
+        chosen = chosen or [""] * len(rows)
+        starts = [f'<rect x="{j * self.w:.2f}" y="{i * self.h:.2f}" {size}{chosen[i].format(j)}' for i, j in self.spots]
         tellings = [f"><title>{tell.format(rows[i], columns[j])}: " for i, j in self.spots]
         self.cells = list(zip(starts, tellings, strict=True))
 
@@ -103,15 +105,16 @@ SHARES = Entries()
 
 
 def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None, hidden=None, taken=None, row=None,
-            beside=True):  # fmt: skip
+            beside=True, touch=None):  # fmt: skip
     """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
     hidden, taken: cells that a mask hides, cells that dropout removed. row: the one to frame. beside: whether the rows'
-    names stand at the left.
+    names stand at the left. touch: what choosing a row chooses, a name for each; one with {}, for the
+    column, is that of a cell whose number can be typed over.
     """
     values = as_table(values)
     width, left = width or side, LEFT if beside else 0
-    grid = Grid(rows, columns, width, side, hidden, of.tell)
+    grid = Grid(rows, columns, width, side, hidden, of.tell, touch)
     table = grid.draw(values, taken, of.decimals, of.limit, of.ink, of.told)
     if row is not None:
         table += frame(0, row * grid.h, width, grid.h, 3)
@@ -159,16 +162,17 @@ def names_beside(names, top, each):
 
 def masked_key(y):
     """What hatching means, to the left of "key →", which no slanted name reaches; its words are 10 px below y."""
-    slanted = tag("path", d="M0 0h10v9h-10ZM0 6l6 -6M3 9l7 -7", fill="none", stroke="currentColor", stroke_opacity=0.5)
+    slanted = tag("rect", width=10, height=9, fill=draw.HATCHED, stroke="currentColor", stroke_opacity=0.5)
     return moved(slanted, LEFT - 59, y + 2) + text(LEFT - 7, y + 10, "masked", "end", **draw.PALE)
 
 
 def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, names=None,
-              bar=None):  # fmt: skip
+              bar=None, touch=None, whole=None):  # fmt: skip
     """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
     limit: the value with full colour. hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to
     frame in each map; names: of the heads; bar: a colour bar, drawn to the right of the maps in extra space.
+    touch: what choosing a row chooses, a name for each; whole: what choosing a map chooses, words by name.
     """
     hidden, n, count = as_array(hidden), len(tokens), len(maps)
     corners, side, last = places_of(count, n, width, height)
@@ -183,7 +187,12 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     if row is not None and each < draw.SMALL:  # the other rows have no room for their names
         middle = (row + 0.5) * each + 4
         parts += [text(LEFT - 5, y + middle, draw.shortened(tokens[row]), "end") for x, y in corners if x == LEFT]
-    for (x, y), drawn in zip(corners, maps_at(corners, side, maps, tokens, limit, hidden, taken), strict=small):
+    drawings = maps_at(corners, side, maps, tokens, limit, hidden, taken, touch=touch)
+    if whole and small:
+        drawings = [
+            tag("g", drawn, says, data_touch=name) for drawn, (name, says) in zip(drawings, whole.items(), strict=True)
+        ]
+    for (x, y), drawn in zip(corners, drawings, strict=small):
         parts += [drawn, *(names_beside(tokens, y, each) if x == LEFT and small else [])]
         if y == corners[-1][1] and small:
             parts.append(axis(tokens, [x + (k + 0.5) * each for k in range(n)], down, each, x + side, "key").svg)
@@ -214,7 +223,7 @@ def head_at(x, y, head, name, size=12):
     return colour + text(x + 12, y - 7, name, "start", size)
 
 
-def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2):
+def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2, touch=None):
     """A map for each head (num_heads, num_tokens, num_tokens), each at its corner (x, y).
 
     Up to CELLS_UP_TO tokens, each cell is a shape with a tooltip; above that, all maps are one image, which takes no
@@ -222,11 +231,25 @@ def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2):
     """
     maps = as_array(maps)
     if len(tokens) > CELLS_UP_TO:
-        return [as_image(maps, limit, hidden, corners, side / len(tokens))]
-    grid, heads = Grid(tokens, tokens, side, side, hidden), range(len(maps))
+        image = as_image(maps, limit, hidden, corners, side / len(tokens))
+        each = zip(maps, corners, strict=True)
+        rows = [moved(touch_rows(table, tokens, touch, side), *corner) for table, corner in each if touch]
+        return ["".join([image, *rows])]
+    grid, heads = Grid(tokens, tokens, side, side, hidden, touch=touch), range(len(maps))
     taken = [None] * len(maps) if taken is None else taken
     drawn = [grid.draw(maps[head], taken[head], decimals, limit, head_ink(head)) for head in heads]
     return [moved(each, *corner) for each, corner in zip(drawn, corners, strict=True)]
+
+
+def touch_rows(table, tokens, touch, side):
+    """Over an image: rows that can be chosen, each with what it reads as a tooltip."""
+    each = side / len(tokens)
+    rows = zip(tokens, reads(table, tokens), touch, strict=True)
+    rects = [
+        tag("rect", says=f"{token} reads {said}", y=i * each, width=side, height=each, data_touch=name)
+        for i, (token, said, name) in enumerate(rows)
+    ]
+    return tag("g", "".join(rects), fill="transparent")
 
 
 def places_of(count, n, width, height):

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from attention_helpers.costs import flops
 
-from .base import Explorer, stops
+from .base import Explorer
 from .chart import costs
+from .controls import stops
 from .svg import COLOURS, Drawing, tag, text, title_of
 from .words import plural, size_in_words
 

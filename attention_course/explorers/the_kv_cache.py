@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from attention_course.plots import GREY, head_colour
 
-from .base import Explorer, stops
+from .base import Explorer
 from .chart import costs
+from .controls import stops
 from .svg import Drawing, below, line, moved, tag, text, title_of
 from .the_big_matrix import BYTES, cache_bytes, rounded_size
 from .words import plural, size_in_words

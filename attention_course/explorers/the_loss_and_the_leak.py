@@ -8,7 +8,8 @@ import torch
 from attention_course.plots import GREY
 from attention_helpers import attention_maps, causal_mask
 
-from .base import Explorer, stops
+from .base import Explorer
+from .controls import stops
 from .ink import weight_limit
 from .svg import arcs, bars, below, scale_of
 from .svg_maps import colour_bar, head_maps
@@ -79,12 +80,15 @@ class TextExplorer(Explorer):
         tokens = [visible(character) for character in state.text]
         future, limit = causal_mask(len(tokens)), weight_limit(len(tokens))
         bar, rows = colour_bar(limit, height=100, more=limit < 1), []
+        touch = [f"back {back}" for back in reversed(range(len(tokens)))]
         for name, reading in state.readings.items():
             asked, hidden = f"{name} model: what “{tokens[state.place]}” reads", future & (name != "leaky")
             far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
             look = {"width": READS, "height": 60, "far": far}
             arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
-            maps = head_maps(reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar)
+            maps = head_maps(
+                reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar, touch=touch
+            )
             left = below(arcs_of, self.expected(state, name))
             rows.append([left._replace(words=f"The {name} model: {left.words}"), maps])
         return rows

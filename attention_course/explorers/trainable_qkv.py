@@ -6,19 +6,20 @@ import ipywidgets as widgets
 import torch
 
 from attention_course import plots
-from attention_helpers.probes import attention_maps
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, player, seed, slider, stops
+from .base import Explorer
+from .controls import seed, slider, stops
 from .ink import SIGNED, WEIGHTS, largest, weight_limit
-from .lookup_models import SIZES, STEPS, examples, letters_of, right, shown, stored
-from .plane import Plane, by_letter, found, head_planes
+from .lookup_models import SIZES, STEPS, ask_again, examples, letters_of, shown, stored
+from .plane import Plane, by_letter, directions, drag, found, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
 from .svg_maps import Entries, colour_bar, heatmap
 from .words import entropy_in_bits, joined, listed
 
 SIDE = 200  # of a map
 HIGH = 150  # of the opening's maps
+LINE = 15  # of a matrix's row
 PLANE = 240  # of the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
 NAMES = list("123456")  # of random queries and keys
@@ -32,10 +33,16 @@ class QKVState(NamedTuple):
     keys: torch.Tensor  # like queries
     weights: torch.Tensor  # (4, 4)
     read: torch.Tensor  # what the question reads: (7,) or (3,)
+    matrices: dict  # W_query, W_key and W_value by name, (7, 3) each; the identity if the embeddings are all of them
 
 
 class QKVExplorer(Explorer):
-    """Choose what makes the queries, keys and values of the lookup."""
+    """Choose what makes the queries, keys and values of the lookup, or type over the matrices' entries.
+
+    In set, written={(made, name, row, column): value} are entries typed over: made is the control's value.
+    """
+
+    touches = {"written": {}}  # noqa: RUF012
 
     def __init__(self, **first):
         self.tokens, self.embeddings = load_sentence("lookup")  # embeddings: (4, 7)
@@ -45,31 +52,60 @@ class QKVExplorer(Explorer):
         made = widgets.ToggleButtons(options=MADE, description="made from", tooltip="What makes queries, keys, values")
         return {"made": made}
 
-    def compute(self, made):
-        x = self.embeddings
-        queries = keys = values = x
-        if made != "embeddings":
-            letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
-            cancel = 10 * question if made == "matrices" else 0
-            queries, keys, values = x @ letters, x @ (10 * letters - cancel), x @ digits  # (4, 3) each
+    def compute(self, made, written):
+        letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
+        cancel = 10 * question if made == "matrices" else 0
+        matrices = {"W_query": letters, "W_key": 10 * letters - cancel, "W_value": digits}  # (7, 3) each
+        matrices = {name: (torch.eye(7) if made == "embeddings" else matrices[name]).clone() for name in matrices}
+        for (of, name, row, column), value in written.items():
+            if of == made:
+                matrices[name][row, column] = value
+        queries, keys, values = (self.embeddings @ matrix for matrix in matrices.values())  # (4, 3) or (4, 7) each
         weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
-        return QKVState(queries, keys, weights, (weights @ values)[-1])
+        return QKVState(queries, keys, weights, (weights @ values)[-1], matrices)
+
+    def touched(self, name, place, value=None, **how):
+        """An entry of a matrix was typed over, or put back."""
+        column, row = map(int, place.split(","))
+        entry, written = (self.shown["made"], name, row, column), dict(self.shown["written"])
+        if value is not None:
+            written[entry] = float(value)
+        elif "at" in how:
+            written.pop(entry, None)
+        self._try(written=written)
 
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
-        of = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", 0)
+        entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
+        of = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", decimals_of(state.keys))
         room = {"side": HIGH, "width": 170}
         queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
         keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
-        entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
         room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}
         read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
-        return [[beside(queries, keys), beside(weights, read)]]
+        return [[beside(queries, keys), beside(weights, read)], [self.matrices(state, entries)]]
+
+    def matrices(self, state, entries):
+        """The three matrices, whose entries can be typed over."""
+        drawn, most = [], max(map(largest, state.matrices.values()))
+        for name, matrix in state.matrices.items():
+            told = f"{name}, row {{}}, column {{}}"
+            of = Entries(SIGNED, most, ("entry", "entry"), told, decimals_of(matrix), 2)
+            columns = entries if name == "W_value" else SYMBOLS[: len(entries)]
+            touch = [f"{name} {{}},{row}" for row in range(len(matrix))]
+            look = {"side": 7 * LINE, "width": 120, "beside": not drawn, "touch": touch}
+            drawn.append(heatmap(matrix, SYMBOLS, columns, name, of, **look))
+        return beside(*drawn, gap=24)
 
     def headline(self, state):
         pair, itself = state.weights[3, [1, 3]].tolist()
         return f"“B ?” gives {number(pair, 3)} of its weight to “B 1” and {number(itself, 3)} to itself"
+
+
+def decimals_of(values):
+    """Decimals that are enough for numbers made by hand."""
+    return 0 if torch.equal(values, values.round()) else 1
 
 
 class WidthState(NamedTuple):
@@ -81,6 +117,8 @@ class WidthState(NamedTuple):
     tokens: list
     weights: torch.Tensor  # (num_tokens,), what the question gives to each token
     accuracy: torch.Tensor  # (letters,), on new examples, by the letter asked
+    answer: int  # to the question that's shown
+    by_hand: bool  # whether a key or a query was moved
 
 
 class KeyWidthExplorer(Explorer):
@@ -88,6 +126,9 @@ class KeyWidthExplorer(Explorer):
 
     Ten letters, six pairs and one question, as in the playground; weights from data/.
     """
+
+    plays = "step"
+    touches = {"moved": {}}  # noqa: RUF012  # keys and queries moved by hand: by kind and letter, to the right and up
 
     def make_controls(self):
         letters = [(chr(ord("A") + n), n) for n in range(examples(1).task.letters)]
@@ -97,36 +138,60 @@ class KeyWidthExplorer(Explorer):
             "asked": stops("asked", letters, 1, "The letter in the question"),
         }
 
-    def make_extras(self):
-        return [player(self.controls["step"], self._first["step"])]
-
-    def compute(self, d_out, step, asked):
-        model, (task, x, _) = stored(1, d_out, 1, step), examples(1)
-        letters = x[:, -1, 0] - task.letters
-        number = int((letters == asked).nonzero()[0])
-        tokens, embedded = shown(model, number)
-        queries, keys = letters_of(model)
-        last_queries, last_keys = letters_of(stored(1, d_out))
-        asking = model.attention.W_query(embedded[-1])  # (d_out,): there's one head
-        weights = attention_maps(model.attention, embedded[None])[0][0, 0, -1]
+    def compute(self, d_out, step, asked, moved):
+        model, (task, x, answers) = stored(1, d_out, 1, step), examples(1)
+        number = int((x[:, -1, 0] - task.letters == asked).nonzero()[0])
+        tokens, _ = shown(model, number)
+        queries, keys = (each[0] for each in letters_of(model))  # (letters, d_out): there's one head
+        last_queries, last_keys = (each[0] for each in letters_of(stored(1, d_out)))
+        axes = directions(last_keys).float()  # (d_out, 2)
+        by_hand = {"query": torch.zeros_like(queries), "key": torch.zeros_like(keys)}
+        for (kind, letter), place in moved.items():
+            by_hand[kind][letter] = axes @ torch.tensor(place)
+        asking, weights, said = ask_again(model, by_hand["query"], by_hand["key"])
         names = [chr(ord("A") + n) for n in range(task.letters)]
-        plane = names, keys[0], queries[0], asking, by_letter(names, tokens, weights)
-        ends = last_queries[0], last_keys[0]
-        rights = torch.zeros(task.letters).index_add(0, letters, right(model)[:, 0].float())
-        return WidthState(d_out, step, Plane(*plane, ends), tokens, weights, rights / letters.bincount())
+        row = by_letter(names, tokens, weights[number])
+        ends = last_queries, last_keys
+        plane = Plane(names, keys + by_hand["key"], queries + by_hand["query"], asking[number], row, ends)
+        right = (said == answers[:, 0]).float()
+        rights = torch.zeros(task.letters).index_add(0, x[:, -1, 0] - task.letters, right)
+        accuracy = rights / (x[:, -1, 0] - task.letters).bincount()
+        return WidthState(d_out, step, plane, tokens, weights[number], accuracy, int(said[number]), bool(moved))
+
+    def touched(self, name, place, at=(), by=None):
+        """A letter's query was chosen, or a key or query moved to a place, by some pixels, or back to its own."""
+        plane, moved, point = self.arrays.plane, dict(self.shown["moved"]), (name, int(place))
+        had = moved.pop(point, (0.0, 0.0))
+        if at or by:
+            vector = (plane.keys if name == "key" else plane.queries)[point[1]]
+            moved[point] = drag(plane, PLANE, vector, had, name, at, by)
+        if at is None or at or by:
+            self._try(moved=moved)
+        elif name == "query":
+            self._try(asked=point[1])
 
     def picture(self, state):
         title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
         weights = bars({"weight": state.weights}, state.tokens, title, **look)
         accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
-        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70)
+        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70, [("key {}", "query {}")])
         return [[plane, below(weights, accuracy)]]
 
+    def readouts(self, state):
+        if not state.by_hand:
+            return {}
+        [right] = [token[-1] for token in state.tokens[:-1] if token[0] == state.tokens[-1][0]]
+        verdict = "right" if f"{state.answer}" == right else f"but right is {right}"
+        return {f"“{state.tokens[-1]}” is answered": f"{state.answer}, {verdict}"}
+
     def headline(self, state):
-        names = found(state.plane)
+        names, every = found(state.plane), state.plane.names
         score = f"only {joined(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
-        if len(names) in (0, len(state.plane.names)):
-            score = f"{'every' if names else 'no'} query scores its own key highest"
+        if len(names) > len(every) / 2:
+            others = joined([f"{name}'s" for name in every if name not in names])
+            score = f"every query{' but ' if others else ''}{others} scores its own key highest"
+        elif not names:
+            score = "no query scores its own key highest"
         right = f"{state.accuracy.mean():.0%} of new answers are right"
         return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
 

@@ -6,8 +6,9 @@ import torch
 
 from attention_helpers import causal_mask
 
-from .base import Explorer, player, slider, stops
+from .base import Explorer
 from .chart import Chart, key_of
+from .controls import slider, stops
 from .ink import HEADS, WEIGHTS, weight_limit
 from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, below, tag, text
 from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
@@ -36,6 +37,8 @@ class LearningExplorer(Explorer):
     training: has at least two snapshots. It opens at the end of the run, unless you say otherwise.
     """
 
+    plays = "step"
+
     def __init__(self, training, **first):
         if len(training.snapshots) < 2:
             raise ValueError(f"training must have run, got {len(training.snapshots)} snapshots: training.run(30)")
@@ -49,9 +52,6 @@ class LearningExplorer(Explorer):
             "step": stops("step", self.steps, self.steps[-1], "Steps of training"),
             "example": slider("example", 1, 1, len(self.words), "Which of the held-out examples"),
         }
-
-    def make_extras(self):
-        return [player(self.controls["step"], self._first["step"])]
 
     def compute(self, step, example):
         now, tokens = self.snapshots[self.steps.index(step)], self.words[example - 1]  # the page counts from 1

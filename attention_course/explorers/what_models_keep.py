@@ -7,8 +7,9 @@ import ipywidgets as widgets
 
 from attention_course.published import described, model_cache_bytes
 
-from .base import Explorer, stops
+from .base import Explorer
 from .chart import Chart, key_of
+from .controls import stops
 from .svg import COLOURS, DASHES, PALE, TOP, line, tag, text
 
 LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576

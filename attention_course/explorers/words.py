@@ -1,4 +1,7 @@
-"""Numbers in words."""
+"""Numbers in words, and words as HTML."""
+
+import html
+import re
 
 import torch
 
@@ -35,3 +38,24 @@ def size_in_words(count):
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} bytes"
+
+
+class Markup(str):
+    """A readout that is already HTML; all others are plain text."""
+
+
+def marked(text):
+    """Text as Markup: what's between backticks becomes code."""
+    return text if isinstance(text, Markup) else Markup(re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)))
+
+
+def plain(text):
+    """Text or Markup without tags."""
+    return html.unescape(re.sub("<[^>]*>", "", marked(text)))
+
+
+def table(rows):
+    """Readouts as an HTML table of names and texts."""
+    head = '<tr><th scope="row" style="text-align:left;vertical-align:top;padding-right:1em">'
+    cells = [f"{head}{html.escape(name)}</th><td>{marked(text)}</td></tr>" for name, text in rows.items()]
+    return f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else ""

@@ -7,7 +7,8 @@ const FRAME = 140, QUIET = 400; // milliseconds that a picture stays when playin
 const SVG = "http://www.w3.org/2000/svg";
 
 class Live {
-    constructor(box) {
+    constructor(box, name) {
+        this.name = name;
         this.part = (kind) => box.querySelector(`.live-${kind}`);
         this.data = JSON.parse(box.querySelector("script").textContent);
         const { nodes, tags, states } = this.data;
@@ -18,7 +19,26 @@ class Live {
         this.state = this.node(states[this.place]);
         this.part("controls").hidden = false;
         this.inputs.forEach((input) => input.addEventListener("input", () => this.moved(input)));
-        if (this.data.plays) this.prepare();
+        const asked = this.open();
+        if (this.data.plays) this.prepare(asked);
+        if (asked) box.scrollIntoView();
+    }
+
+    /** This state's address: what stands behind the page's #, with the controls' names and the labels of their values. */
+    get address() {
+        const shown = this.inputs.map((input, n) => [this.data.controls[n].name, this.data.controls[n].values[input.value]]);
+        return `#${this.name}?${new URLSearchParams(shown)}`;
+    }
+
+    /** Open the state that the address asks for, if there's one; an address that doesn't fit opens the first. */
+    open() {
+        const [name, asked] = location.hash.split("?");
+        if (name !== `#${this.name}`) return false;
+        const values = new URLSearchParams(asked);
+        const places = this.data.controls.map((control) => control.values.indexOf(values.get(control.name)));
+        if (!places.includes(-1)) this.inputs.forEach((input, n) => (input.value = places[n]));
+        this.draw();
+        return true;
     }
 
     get place() {
@@ -75,10 +95,11 @@ class Live {
         if (this.data.plays) this.part("remedy").classList.toggle("live-wanted", fails.includes(this.place));
     }
 
-    /** Read the headline aloud, once the hand rests. */
+    /** Once the hand rests, read the headline aloud, and write where this state can be found again. */
     say() {
         clearTimeout(this.saying);
         this.saying = setTimeout(() => {
+            history.replaceState(null, "", this.address);
             const said = this.view.querySelectorAll(".live-note, .attention-headline");
             this.part("said").textContent = [...said].map((each) => each.textContent).join(" ");
         }, QUIET);
@@ -96,7 +117,7 @@ class Live {
     }
 
     /** The playground: it plays once it's seen, and rests while it isn't. */
-    prepare() {
+    prepare(asked) {
         const [run, step] = this.inputs;
         this.part("play").addEventListener("click", () => {
             if (!this.wanted && step.value === step.max) step.value = 0;
@@ -112,7 +133,7 @@ class Live {
             this.part("play").focus();
         });
         this.part("remedy").classList.remove("live-wanted");
-        if (!CALM.matches) {
+        if (!CALM.matches && !asked) {
             run.value = step.value = 0;
             this.draw();
             this.play(true);
@@ -147,4 +168,9 @@ class Live {
     }
 }
 
-document.querySelectorAll(".live").forEach((box) => new Live(box));
+const count = {};
+document.querySelectorAll(".live").forEach((box) => {
+    const kind = box.classList[1];
+    count[kind] = (count[kind] ?? 0) + 1;
+    new Live(box, count[kind] > 1 ? `${kind}-${count[kind]}` : kind);
+});

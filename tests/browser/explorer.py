@@ -18,7 +18,8 @@ LOOK = """(box, controls) => {
     };
     return {
         values: [...box.firstElementChild.children].slice(0, controls).map(value),
-        svg: picture.outerHTML, alt: picture.getAttribute('aria-label'),
+        svg: picture.outerHTML.replace(/hatched-\\w+/g, 'hatched').replace(/ class="(attention-here)?"/g, ''),
+        alt: picture.getAttribute('aria-label'),
         message: message.textContent, readout: readout.innerHTML, said: said.textContent,
     };
 }"""
@@ -30,11 +31,11 @@ HELD = """{
     'svg': _live.svg,
     'alt': _live.alt,
     'readout': _live.readout,
-    'said': __import__('attention_course.explorers.base').explorers.base.plain(_live.said),
-    'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', _live.message.value)),
+    'said': __import__('attention_course.explorers.words').explorers.words.plain(_live.said),
+    'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', _live.message)),
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
-DRAWN = "_live._shown == _live.values or _live.message.value != ''"
+DRAWN = "_live.values.items() <= _live.shown.items() or _live.message != ''"
 FIRST = "control.querySelector('.noUi-handle, select, input, button')"
 
 
@@ -50,7 +51,7 @@ class LiveExplorer:
         self.names, self.kind = kernel.ask("list(_live.controls)"), kernel.ask("type(_live).__name__")
         self.box = page.locator(f".jp-OutputArea-output .{self.kind}").first
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
-        self.first = kernel.ask("_live._first")
+        self.first = kernel.ask("{name: _live._first[name] for name in _live.controls}")
 
     def look(self):
         return self.box.evaluate(LOOK, len(self.names))
@@ -77,7 +78,7 @@ class LiveExplorer:
     def control(self, number):
         """A control by its place in the grid; the Reset button's place is behind the last."""
         if number == len(self.names):
-            return self.box.locator(":scope > .widget-hbox > button")
+            return self.box.locator(":scope > .widget-hbox > button").first
         return self.box.locator(":scope > .widget-gridbox > *").nth(number)
 
     def enabled(self):
@@ -126,8 +127,9 @@ class LiveExplorer:
                 press(key)
         elif control.locator("input").count():
             press("Space")
-        else:  # of a row of buttons, the second
-            press("Tab")
+        else:  # of a row of buttons, the first or the second
+            if control.locator("button").first.get_attribute("aria-pressed") == "true":
+                press("Tab")
             press("Space")
 
     def drag(self, number, events):

@@ -69,7 +69,7 @@ class Page:
         self.button(name).click()
 
     def button(self, name):
-        return self.box.locator(".widget-button", has_text=name)
+        return self.box.locator("button", has_text=name)
 
     def wait_for(self, expression, value):
         self.lab.wait_until(lambda: self.ask(expression) == value, f"{expression} is not {value}")

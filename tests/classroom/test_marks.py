@@ -28,7 +28,7 @@ PRIVATE = ["HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DI
 RIGHT = {each.name: inspect.getsource(each.solution) for each in marks.practice("03").EXERCISES}
 ANSWERS = {
     "ada": RIGHT,
-    "ben": {  # one right of four: a known mistake, what is no Python, and one that is as it was shipped
+    "ben": {  # one right of three: a known mistake, and what is no Python
         "hide_the_future": RIGHT["hide_the_future"].replace("-torch.inf", "0.0"),
         "window_mask": RIGHT["window_mask"],
         "find_leaks": "def leaks(f, x)\n    return True",
@@ -38,7 +38,7 @@ ANSWERS = {
         "window_mask": "import os\n\nos._exit(1)",
     },
 }
-KNOWN = {"ada": 4, "ben": 1, "dan": 0}
+KNOWN = {"ada": 3, "ben": 1, "dan": 0}
 
 
 def answered(answers):
@@ -80,7 +80,7 @@ def test_a_class_with_known_answers_gets_the_known_marks(place):
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
     got = {name: (float(row["score"]), float(row["max_score"])) for name, row in rows.items()}
     print(f"\nmarks: {got}")
-    assert got == {name: (known, 4) for name, known in KNOWN.items()}
+    assert got == {name: (known, 3) for name, known in KNOWN.items()}
     assert course.stat().st_mode & 0o077 == 0, "others could read answers and marks"
     call("feedback", course, "03")
     [page] = course.glob("feedback/ben/03/*.html")

@@ -53,7 +53,8 @@ def opened(browser):
     def at(page, **settings):
         contexts.append(browser.new_context(viewport={"width": 1300, "height": 900}, **settings))
         tab = contexts[-1].new_page()
-        tab.goto((SITE / page).as_uri())
+        path, _, place = page.partition("#")
+        tab.goto((SITE / path).as_uri() + (f"#{place}" if place else ""))
         return tab
 
     yield at
@@ -121,3 +122,24 @@ def test_one_head_fails_and_the_button_gives_it_a_second_one(opened):
     tab.locator(".live select").select_option("one head")
     remedy.click()
     assert "Learned" in tab.locator(".live .attention-headline").text_content()
+
+
+ADDRESSED = next(each for each in LIVE if each[1] == "ScoresExplorer")
+
+
+def test_each_state_has_an_address_and_one_that_does_not_fit_opens_the_first(opened):
+    page, kind, _ = ADDRESSED
+    view, headline = f".live.{kind} .live-view", f".live.{kind} .attention-headline"
+    tab = opened(page, reduced_motion="reduce")
+    first = tab.locator(view).inner_html()
+    slider = tab.locator(f".live.{kind} input").first
+    slider.focus()
+    slider.press("ArrowRight")
+    tab.wait_for_url(f"**#{kind}?*")
+    address, moved = tab.url, tab.locator(view).inner_html()
+    assert moved != first
+    again = opened(f"{page}#{address.partition('#')[2]}", reduced_motion="reduce")
+    assert again.locator(view).inner_html() == moved
+    assert again.locator(headline).is_visible()
+    for old in (f"{kind}?query=no+such&temperature=1", f"{kind}?former=2", "another-anchor"):
+        assert opened(f"{page}#{old}", reduced_motion="reduce").locator(view).inner_html() == first

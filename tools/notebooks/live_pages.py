@@ -14,7 +14,7 @@ from .run_cell import shown_by
 PLAYGROUND = ["from attention_course.explorers import Playground\nPlayground()"]
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
-XMLNS = ' xmlns="http://www.w3.org/2000/svg"'  # a page needs none
+NOTEBOOKS_OWN = ' (data-touch|data-drag|data-write|xmlns)="[^"]*"'  # what the site's page needs none of
 LARGE_IMAGE = r"data:image/png;base64,([^\"]{20000,})"
 EVERY = slice(None)  # all values of a control
 STEPS = [*range(21), *range(22, 62, 2), *range(65, 105, 5)]  # of the playground: fewer where little changes
@@ -59,6 +59,7 @@ GRIDS = {
     "LengthExplorer": {"length": [32, 64, 128, 256], "rescue": RESCUES, "pair": ["all", "0", "2"]},
     "ModelsExplorer": {"model": EVERY, "num_tokens": slice(1, None, 2), "kind": EVERY},
     "MachinesExplorer": {"split": EVERY, "processes": EVERY, "num_tokens": [2**13, 2**20], "num_kv_heads": [8, 128]},
+    "SuspectsExplorer": {"suspect": EVERY, "training": EVERY, "head": EVERY},
     "ReadingExplorer": {"ablate": ["none", "induction"], "layer": [2, 10, 14, 16, 17, 18, 23], "head": [*range(9)]},
 }
 
@@ -119,9 +120,7 @@ class Live:
         """Bring the explorer to a place of the grid, which has one index per control."""
         chosen = [[*offered.values()][index] for offered, index in zip(self.grid.values(), place, strict=True)]
         if not self.trains:
-            self.explorer.set(**self.first)
-            for values in chosen:
-                self.explorer.set_nearest(**values)
+            self.explorer.update(**self.first | {name: value for values in chosen for name, value in values.items()})
             return
         run, step = chosen[0], chosen[1]["step"]
         if self.explorer.values != self.first | run or self.explorer.arrays.step > step:
@@ -132,14 +131,15 @@ class Live:
     def note(self):
         """The explorer's message, without what it says of controls that the site doesn't have."""
         absent = tuple(f"{name} " for name in self.controls if name not in self.grid)
-        said = re.split(r"(?<=\.) ", re.sub("<[^>]*>", "", self.explorer.message.value))
+        said = re.split(r"(?<=\.) ", re.sub("<[^>]*>", "", self.explorer.message))
         return " ".join(sentence for sentence in said if not sentence.startswith(absent))
 
     def page(self, place):
         """What the explorer shows at a place of the grid: HTML."""
         self.move(place)
         note = self.note()
-        shown = re.sub(LARGE_IMAGE, lighter, self.explorer.view.value.replace(XMLNS, ""))
+        shown = re.sub(LARGE_IMAGE, lighter, re.sub(NOTEBOOKS_OWN, "", self.explorer.view.html))
+        shown = re.sub(r'(["#])hatched(?=[")])', rf"\1hatched-{type(self.explorer).__name__}", shown)
         return (f'<p class="live-note">{note}</p>' if note else "") + shown
 
     def described(self, name):

@@ -46,10 +46,10 @@ PAGES = {  # number of the notebook, id of the cell
     ("08", "model-class"): Page("training.characters", ["CharacterModel"]),
     CACHED: Page("modern.cached", ["CachedAttention"], SPLIT),
     ("11", "whole-class"): Page("modern.positions", ["rotate", "RotaryAttention"], CACHED),
-    ("12", "latent-class"): Page("modern.latent", ["LatentAttention"]),
-    ("12", "state-class"): Page("modern.delta", ["GatedDeltaNet"]),
-    ("14", "block"): Page("parallel.attention", ["block"], given={"torch"}),
-    ("14", "split-class"): Page("parallel.attention", ["pass_on", "ParallelAttention"], given={"tiled"}),
+    ("12", "latent-class"): Page("modern.memory", ["LatentAttention"]),
+    ("12", "state-class"): Page("modern.memory", ["GatedDeltaNet"]),
+    ("14", "block"): Page("parallel.split", ["block"], given={"torch"}),
+    ("14", "split-class"): Page("parallel.split", ["pass_on", "ParallelAttention"], given={"tiled"}),
 }
 WIDTH = 80
 FORMAT = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={WIDTH}", "-"]

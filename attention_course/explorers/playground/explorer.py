@@ -9,16 +9,17 @@ from attention_helpers import causal_mask
 from attention_helpers.checks import check_size
 from attention_helpers.training.loop import held_interrupt
 
-from ..base import Explorer, answer_quietly, seed, stops
+from ..base import Explorer
+from ..controls import answer_quietly, seed, stops
 from ..svg import below
 from .charts import answer, maps, measured_curves, question_arcs, sentence
-from .headline import HEADS, SURE, WIDTHS, asked, explained, headline, lacks_a_head
-from .page import SHOWN, STYLE
-from .player import Player
+from .headline import SURE, asked, explained, headline, lacks_a_head
 from .runs import D_IN, NEXT, TASKS, Run
 
+HEADS, WIDTHS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
 LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
 SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
+FRAME = 40  # milliseconds per picture, at least
 REMEDY = "Add a head"
 ROW = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
 FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
@@ -45,16 +46,15 @@ class PlayState(NamedTuple):
 class Playground(Explorer):
     """Train one attention layer and watch it. Moving a control restarts training from the seed.
 
-    play() and pause() work like the button; run(steps) trains from code and then shows the result, the same every
-    time. It starts to play by itself once a page shows it, unless the reader's system asks for less motion; from then
-    on, a moved control plays too. Held-out examples are evaluated in eval mode. Only one playground per kernel plays:
-    playing another pauses it.
+    play() and pause() work like the button: the page asks for picture after picture. run(steps) trains from code and
+    then shows the result, the same every time. It starts to play by itself once a page shows it, unless the reader's
+    system asks for less motion; from then on, a moved control plays too. Held-out examples are evaluated in eval mode.
     """
 
     def __init__(self):
         self.lively = False  # whether somebody sees it move
         super().__init__()
-        self.player = Player(self._lock, self._next_picture, self._show_button)
+        self.view.pace = FRAME
 
     def make_controls(self):
         return {
@@ -69,43 +69,39 @@ class Playground(Explorer):
 
     def make_extras(self):
         """Buttons by name, and a slider for the number of steps per picture."""
-        self.buttons = {}
+        self.buttons = {"Play": self.play_button()}
+        self.buttons["Play"].button_style = "primary"
         for name, icon, tooltip, pressed in (
-            ("Play", "play", "Train, picture after picture", lambda: self.pause() if self.playing else self.play()),
             (REMEDY, "", "Two heads, from step 0", self.give_second_head),
             ("Step", "step-forward", "Train up to the next picture", lambda: self.run(self.pace)),
             ("Restart", "fast-backward", "Back to step 0, with the controls as they are", self.restart),
-            ("shown", "", "Pressed by the page itself", lambda: self.lively or self.play()),
         ):
             button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
             button.on_click(lambda _, pressed=pressed: pressed())
+            answer_quietly(button)
             self.buttons[name] = button
-        self.buttons["Play"].button_style, self.buttons["Play"].layout.width = "primary", "80px"
         self.buttons[REMEDY].add_class("attention-remedy")
-        self.buttons["shown"].add_class("attention-shown")
         auto = f"auto: {SOON} up to step {SURE}, then {LATER}"
         paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
         self.speed = stops("steps per picture", paces, 0, auto)
+        answer_quietly(self.speed)
         return [*self.buttons.values(), self.speed]
 
     def arranged(self, reset):
         """What a newcomer needs in one line; the rest opens with More."""
-        play, remedy, step, restart, shown, speed = self.make_extras()
+        play, remedy, step, restart, speed = self.make_extras()
         more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
         more.add_class("attention-more")
+        answer_quietly(more)
         first = [self.controls[name] for name in FIRST_ROW]
         others = [control for name, control in self.controls.items() if name not in FIRST_ROW]
         for control, width in zip(first, FIRST_ROW.values(), strict=True):
             control.layout.width = width  # heads keep theirs, so that nothing moves where fewer are possible
         for control in (*first, *others, speed):
             control.style.description_width = "initial"
-        for widget in (play, remedy, step, restart, shown, speed, more):
-            answer_quietly(widget)
         box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
         more.observe(lambda change: show(box, change["new"]), names="value")
-        page = widgets.HTML(STYLE + SHOWN, layout={"display": "none"})
-        self.message.layout.align_self = "flex-start"
-        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box, shown, page]), self.message]
+        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box])]
 
     def choices(self, values):
         return {"num_heads": [heads for heads in HEADS if values["d_out"] % heads == 0]}
@@ -140,7 +136,7 @@ class Playground(Explorer):
 
     @property
     def playing(self):
-        return self.player.wanted
+        return self.view.playing
 
     @property
     def pace(self):
@@ -148,14 +144,15 @@ class Playground(Explorer):
         return self.speed.value or (SOON if self.arrays.run.step < SURE else LATER)
 
     def play(self):
-        """Keep training, picture after picture, until pause() or for LONGEST steps."""
-        self.lively = True
-        self.player.start()
-        self._show_button()
+        """Keep training, picture after picture as the page asks for them, until pause() or for LONGEST steps."""
+        self.lively = self.view.playing = True
+
+    def seen(self):
+        if not self.lively:
+            self.play()
 
     def pause(self):
-        """Stop between two pictures; once this returns, no more are drawn."""
-        self.player.stop()
+        self.view.playing = False
 
     def run(self, steps):
         """Take `steps` steps at once, measured as often as when playing, and show the result.
@@ -170,52 +167,44 @@ class Playground(Explorer):
                 taken = min(left, self.pace)
                 self.arrays.run.take(taken)
                 left -= taken
-            self._show_run()
+            self.show_run()
 
     def restart(self):
         """Go back to step 0, and continue from there if it's playing."""
-        self.set(**self._shown)
+        self.update()
 
     def give_second_head(self):
         """What the failure with one head asks for."""
         self.set(num_heads=2)
         self.play()
 
-    def close(self):
-        self.pause()
-        super().close()
-
     def _moved(self, change):
         """As in every explorer; where it's seen to move, it also plays."""
         with self._lock:
-            before = self._shown
+            before = self.shown
             super()._moved(change)
-        if self.lively and self._shown is not before:
+        if self.lively and self.shown is not before:
             self.play()
 
-    def _next_picture(self):
+    def next_picture(self):
         run = self.arrays.run
         before = run.step
         run.take(self.pace)
-        self._show_run()
+        self.show_run()
         if run.step // LONGEST > before // LONGEST:
-            self.player.stop()
+            self.pause()
 
     @torch.no_grad()
-    def _show_run(self):
-        self._draw(self.state_of(self.arrays.run, self._shown))
+    def show_run(self):
+        self.draw(self.state_of(self.arrays.run, self.arrays.values))
 
-    def _draw(self, state):
-        super()._draw(state)
+    def draw(self, state):
+        super().draw(state)
         # it keeps its room where it may be offered, so that nothing jumps when it is
         self.buttons[REMEDY].layout.visibility = None if lacks_a_head(state, **state.values) else "hidden"
         masks = "mask" not in self.unused(state.values)
         show(self.controls["mask"], masks)
         show(self.buttons[REMEDY], not masks)
-
-    def _show_button(self):
-        name, icon = ("Pause", "pause") if self.playing else ("Play", "play")
-        self.buttons["Play"].description, self.buttons["Play"].icon = name, icon
 
 
 def show(widget, wanted):

@@ -1,26 +1,23 @@
 """What to pass to a constructor that somebody else wrote, judged by the usual names of an attention layer's sizes."""
 
 import inspect
+import re
 
 from .calling import learners_code, signature_of
 
-NAMES = {
-    "d_in": "d_in in_dim input_dim dim_in in_features d_input input_size query_dim in_channels",
-    "d_out": "d_out out_dim output_dim dim_out out_features d_output output_size d_attn attn_dim out_channels",
-    "width": "d_model embed_dim n_embd emb_dim embedding_dim hidden_size hidden_dim model_dim dim width embed_size emb"
-    " hid_dim num_hiddens n_hidden n_state dim_model embedding_size emb_size d_embed embed d_hidden units channels dims"
-    " num_hidden hidden input_dims d_embedding n_units",
-    "head_dim": "head_dim head_size d_head dim_head d_k d_v d_key d_value key_dim value_dim dim_per_head head_width",
-    "num_heads": "num_heads n_heads n_head nhead heads num_attention_heads h num_head n_attn_heads head number_of_heads"
-    " attention_heads nheads nb_heads",
-    "num_groups": "num_kv_heads n_kv_heads num_kv_groups num_groups n_kv_head num_key_value_heads kv_heads n_groups",
-    "dropout": "dropout p drop dropout_p dropout_rate attn_dropout attn_drop attn_pdrop resid_pdrop resid_dropout"
-    " attention_dropout dropout_prob attention_probs_dropout_prob hidden_dropout_prob proj_drop residual_dropout rate",
-    "flag": "qkv_bias bias use_bias attn_bias attention_bias add_bias",
-    "context_length": "context_length block_size max_len max_length max_seq_len seq_len seq_length n_ctx max_tokens"
-    " max_position_embeddings n_positions ctx_len context_size max_context_length sequence_length window_length",
+KINDS = {  # each argument's kind is the first whose pattern fits its whole name
+    "dropout": "p|rate|.*drop.*",
+    "flag": ".*bias",
+    "num_groups": "n(um)?_(kv_|key_value_)(heads?|groups)|kv_heads|n(um)?_groups",
+    "head_dim": "heads?_(dim|size|width)|d_(head|k|v|key|value)|(key|value)_dim|dim_(per_)?head",
+    "num_heads": "h|(.*_)?n?heads?",
+    "d_in": "d_in|(in|input|query)_(dim|size|features|channels)|(dim|d)_in(put)?|in_(dim|channels)",
+    "d_out": "d_(out(put)?|attn)|(out|output|attn)_(dim|size|features|channels)|dim_out",
+    "width": "(num_|n_|d_|dim_)?(model|embd?|embed(ding)?|hidden|hiddens|hid|state|units|channels|width|dims?|input)"
+    "(_?(dims?|size|units))?",
+    "context_length": "(max_)?(context|ctx|seq|sequence|block|window)_?(len|length|size)|n_(ctx|positions)"
+    "|max_(len|length|tokens|seq_len|seq_length|position_embeddings|context_length|sequence_length|positions)",
 }
-KINDS = {name: kind for kind, names in NAMES.items() for name in names.split()}
 CONFIGS = {"config", "cfg", "conf", "args", "hparams", "params", "hyperparameters"}
 FIRST = {"num_groups": 1, "num_heads": 2, "head_dim": 2, "dropout": 0.0, "flag": False, "context_length": 8}
 
@@ -64,10 +61,13 @@ def with_sizes(attention, width):
         return attention
 
     class Config(dict):
+        _first = FIRST
+
         def __missing__(self, name):
-            if name not in KINDS:
+            kind = kind_of(name, "")
+            if not kind:
                 raise AttributeError(f"LayerExplorer's config has no {name!r}: pass your own")
-            self[name] = FIRST.get(KINDS[name], width)
+            self[name] = self._first.get(kind, width)
             return self[name]
 
         __getattr__ = dict.__getitem__
@@ -75,10 +75,18 @@ def with_sizes(attention, width):
     def make(**sizes):
         return attention(Config(sizes))
 
-    config, make.__name__ = Config(), name_of(attention)
-    with learners_code():
-        attention(config)
-    asked = {key: value for key, value in config.items() if KINDS[key] in FIRST}  # the widths are the sentence's
+    make.__name__ = name_of(attention)
+    for heads in [each for each in (2, 3, 5, 7, 1) if width % each == 0]:
+        Config._first = FIRST | {"num_heads": heads}
+        config = Config()
+        try:
+            with learners_code():
+                attention(config)
+            break
+        except ValueError as error:
+            if "LayerExplorer's config" in str(error):
+                raise
+    asked = {key: value for key, value in config.items() if kind_of(key, value) in FIRST}  # the widths are x's
     parameters = [inspect.Parameter(key, 3, default=value) for key, value in asked.items()]
     make.__signature__ = inspect.Signature(parameters)
     return make
@@ -92,4 +100,6 @@ def kind_of(name, default):
     """The kind of an argument; None for one that keeps its default, such as num_kv_heads=None."""
     if default is None or name in ("training", "seed"):
         return None
-    return KINDS.get(name) or ("flag" if isinstance(default, bool) else None)
+    if isinstance(default, bool):
+        return "flag"
+    return next((kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, name)), None)

@@ -1,0 +1,243 @@
+"""Record each torch operation of a call: its line, what went in and out, its memory, and whether anybody used it.
+
+The maps of attention weights are found in the same record: see maps.
+"""
+
+import sys
+import weakref
+from dataclasses import dataclass, field, is_dataclass
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .lines import calling_line, memory, with_line
+from .maps import AGAIN, MapFinder, is_table
+
+# These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
+METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
+
+
+@dataclass
+class Operation:
+    """One operation of a call."""
+
+    name: str
+    line: str  # where it was called
+    args: list  # without tensors
+    kwargs: dict  # without tensors
+    inputs: list  # all tensors among its arguments
+    made: torch.Tensor  # a copy of its first result, which later operations can't change
+    shapes: tuple  # of its inputs, and of its results
+    varies: bool  # whether it comes from the sentence
+    fixed: list  # those of its inputs that don't
+    drew: bool  # whether it moved torch's random generator; only known if the recorder was asked to look
+    cuts: bool  # whether it makes numbers without a gradient of some that have one
+    bytes: int = 0  # new memory that the results took: 0 for a view and in place
+    note: str = ""
+    unused: bool = False  # nobody read the result, and nothing that outlives the call holds it
+
+    @property
+    def where(self):
+        return with_line(self.name, self.line)
+
+    @property
+    def dim(self):
+        return self.kwargs.get("dim", [*self.args, None, None][1])
+
+
+@dataclass
+class Record:
+    """What a call of a layer did."""
+
+    num_tokens: int
+    result: object = None
+    operations: list = field(default_factory=list)
+    maps: list = field(default_factory=list)
+    weights: list = field(default_factory=list)  # for each tensor in the result: is it a table of attention weights?
+    read: list = field(default_factory=list)  # all tensors that were there before and that an operation read
+    summed: tuple = ()  # (operation, how many): one that adds so many heads' values, each with the same weights
+    fewer: Exception | None = None  # what the call with one token fewer raised
+
+    def first(self, condition):
+        """The first operation for which a condition holds, or None."""
+        return next(filter(condition, self.operations), None)
+
+    def joined(self, name):
+        tables = [getattr(each, name) for each in self.maps]
+        return torch.cat(tables) if tables else torch.zeros(0, self.num_tokens, self.num_tokens)
+
+    # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them.
+    used = property(lambda self: self.joined("used"))
+    made = property(lambda self: self.joined("weights"))
+
+    @property
+    def eps(self):
+        """Of the coarsest floating-point numbers that we saw."""
+        kinds = {each.made.dtype for each in self.operations if each.made.is_floating_point()}
+        return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
+
+    def __str__(self):
+        rows = [("row", "operation", "inputs", "output", "bytes", "note")]
+        for number, each in enumerate(self.operations, 1):
+            before, after = each.shapes
+            output = after[0] if len(after) == 1 else after
+            note = ", ".join(filter(None, ["never used" if each.unused else "", each.note]))
+            rows.append((str(number), each.name, ", ".join(map(str, before)), str(output), str(each.bytes), note))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        marks = ["   ", *("-> " if each.unused else "   " for each in self.operations)]
+        lines = [mark + "  ".join(map(str.ljust, row, widths)) for mark, row in zip(marks, rows, strict=True)]
+        dead = ", ".join(f"row {n} ({each.name})" for n, each in enumerate(self.operations, 1) if each.unused)
+        end = f"Never used: {dead}." if dead else "Every result was used."
+        total = sum(each.bytes for each in self.operations)
+        lines.append(f"{len(self.operations)} operations, {total} bytes of new memory. {end}")
+        return "\n".join(map(str.rstrip, lines))
+
+
+def record(layer, x, again=False, drawing=False, grad=False):
+    """Call layer(x) and return its Record. Errors: what layer raises on x.
+
+    x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). again: see without_features. drawing: note which
+    operations draw random numbers. We see nothing of what's computed outside torch, in other threads, or in scripts.
+    """
+    watched = Recorder(x.shape[-2], drawing).watch(layer, x, grad)
+    return without_features(watched, layer, x) if again else watched
+
+
+def without_features(watched, layer, x):
+    """Without maps that don't shrink with one token fewer: a softmax over as many features as tokens looks like one."""
+    fewer = x.shape[-2] - 1
+    try:
+        shorter = Recorder(fewer).watch(layer, x[..., :-1, :])
+    except Exception as error:  # the caller only asked about x
+        watched.fewer = error
+        return watched
+    theirs = shorter.operations
+    if (len(theirs), len(shorter.weights)) == (len(watched.operations), len(watched.weights)):
+        shrinks = [n for n, each in enumerate(theirs) if each.name in AGAIN or is_table(each.made, fewer)]
+        watched.maps = [each for each in watched.maps if each.number in shrinks]
+        watched.weights = [all(both) for both in zip(watched.weights, shorter.weights, strict=True)]
+    return watched
+
+
+class Recorder(TorchFunctionMode):
+    """Records what every operation reads and writes.
+
+    We follow a new result by its memory, because it can be used through a view, and a view by its tensor object. All
+    tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell what
+    somebody else holds.
+    """
+
+    def __init__(self, num_tokens, drawing=False):
+        super().__init__()
+        self.seen = Record(num_tokens)
+        self.finder = MapFinder(self.seen)
+        self.drawing = drawing
+        self.kept = []
+        self.follow = []  # for each operation, the references by which to tell whether it was used
+        self.created = set()  # what was made during the call; other memory outlives it
+        self.last_read = {}  # reference -> how many operations there were when it was last read
+
+    def watch(self, layer, x, grad=False):
+        seen = self.seen
+        self.from_x = {id(x)}
+        self.sources = {memory(x), memory(getattr(layer, "sentence", x))}
+        with torch.set_grad_enabled(grad), self:
+            seen.result = layer(x)
+        tensors = tensors_in(seen.result)
+        seen.weights = [self.finder.is_weights(each) for each in tensors]
+        seen.maps = [each.settled() for each in seen.maps if each.mixed or not each.constant]
+        self.finish(tensors)
+        return seen
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name, getter = operation_name(func), getattr(func, "__name__", "") == "__get__"
+        inputs = tensors_in((args, kwargs))
+        objects, storages = references(inputs)  # before the call, which can give a tensor other memory
+        before = tuple(tuple(each.shape) for each in inputs)
+        state = torch.get_rng_state() if self.drawing else None
+        result = func(*args, **kwargs)
+        outputs = tensors_in(result) or (inputs[:1] if name == "setitem" else [])
+        self.kept += inputs + outputs
+        reads = outputs or not (getter or name in METADATA)
+        self.use(objects | storages if reads else objects)  # reading a view's metadata uses the view
+        self.seen.read += inputs if reads else []
+        if outputs:
+            fixed = [each for each in inputs if id(each) not in self.from_x and memory(each) not in self.sources]
+            if len(fixed) < len(inputs):
+                self.from_x.update(map(id, outputs))
+            line = calling_line(sys._getframe(1), self.watch)
+            plain = [each if isinstance(each, (str, int, float)) else None for each in args]
+            named = {key: each for key, each in kwargs.items() if isinstance(each, (str, int, float))}
+            shapes = before, tuple(tuple(each.shape) for each in outputs)
+            drew = self.drawing and not torch.equal(state, torch.get_rng_state())
+            made, varies = outputs[0].clone(), id(outputs[0]) in self.from_x
+            cuts = any(each.requires_grad for each in inputs) and not made.requires_grad and made.dtype != torch.bool
+            operation = Operation(name, line, plain, named, [*inputs], made, shapes, varies, fixed, drew, cuts)
+            self.seen.operations.append(operation)
+            self.judge(operation, getter, outputs, objects, storages)
+            if name in AGAIN:
+                self.finder.add(AGAIN[name](*args, **kwargs), operation)
+            self.finder.watch(operation, outputs[0])
+        return result
+
+    def use(self, found):
+        self.last_read.update(dict.fromkeys(found, len(self.seen.operations)))
+
+    def judge(self, operation, getter, outputs, objects, storages):
+        """Note how to follow the outputs, and their new memory."""
+        views = {weakref.ref(each) for each in outputs if storage(each) in storages} - objects
+        written = {storage(each) for each in outputs if weakref.ref(each) not in views}
+        # a property returns what already exists: we may not have seen x.grad before, but this call didn't make it
+        new = set() if getter else written - self.last_read.keys()
+        self.follow.append(views | written)
+        self.created |= views | new
+        operation.bytes = sum(reference().nbytes() for reference in new)
+        operation.note = "view" if views and not new else "" if new else "no new memory"
+
+    def finish(self, result):
+        """Find the results that were never read and that nobody holds."""
+        objects, storages = references(result)
+        self.use(objects | storages)
+        self.seen.read = [each for each in self.seen.read + result if storage(each) not in self.created]
+        for each in self.seen.operations:  # what's older than the call may stay, as parameters
+            for parts in each.inputs, each.fixed:
+                parts[:] = [part.clone() if storage(part) in self.created else part for part in parts]
+        self.kept.clear()
+        self.finder.tables.clear()
+        for number, (operation, followed) in enumerate(zip(self.seen.operations, self.follow, strict=True)):
+            read = any(each not in self.created or self.last_read.get(each, -1) > number for each in followed)
+            operation.unused = not read and all(reference() is None for reference in followed)
+
+
+def operation_name(func):
+    """What a learner would call the operation: matmul for __matmul__, T for the property T."""
+    name = getattr(func, "__name__", type(func).__name__)
+    if name == "__get__":
+        return operation_name(func.__self__)
+    return name.strip("_") if name.startswith("__") else name
+
+
+def tensors_in(tree):
+    """All tensors in nested tuples, lists, dicts, slices and dataclasses."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif isinstance(tree, slice):
+        tree = (tree.start, tree.stop, tree.step)
+    elif is_dataclass(tree):
+        tree = vars(tree).values()
+    elif not isinstance(tree, (tuple, list)):
+        return []
+    return [tensor for part in tree for tensor in tensors_in(part)]
+
+
+def storage(tensor):
+    """A weak reference to the memory that all views of a tensor share."""
+    return weakref.ref(tensor.untyped_storage())
+
+
+def references(tensors):
+    """Weak references to tensors, and to their memory."""
+    return {weakref.ref(each) for each in tensors}, {storage(each) for each in tensors}

@@ -1,0 +1,202 @@
+"""What happens in training: leaks, numbers that aren't finite, dropout in a wrong place, and gradients that are cut."""
+
+from contextlib import contextmanager, suppress
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from attention_helpers.probes import max_difference, perturbation_influence, rounding
+from attention_helpers.state import keep_state
+
+from .lines import failure
+from .maps import FUSED, is_table
+from .recorder import operation_name, record
+from .verdicts import Verdict
+
+
+class DropoutOf(TorchFunctionMode):
+    """While active, torch's functions drop with this probability where they'd drop at all."""
+
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is functional.dropout:
+            args = (args[0], self.p, *args[2:]) if len(args) > 1 else args
+            kwargs = kwargs | {"p": self.p} if len(args) < 2 else kwargs
+        elif operation_name(func) == FUSED and kwargs.get("dropout_p"):
+            kwargs = kwargs | {"dropout_p": self.p}
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def training(call, p=None):
+    """The layer in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
+    with keep_state(call.layer, training=True):
+        for part in call.parts if p is not None else []:
+            for name, value in vars(part).items():
+                known = ("drop" in name or name == "p") and isinstance(value, (int, float))
+                if known and not isinstance(value, bool) and 0 <= value < 1:
+                    vars(part)[name] = float(p)
+        if p is None:
+            yield
+        else:
+            with DropoutOf(p):
+                yield
+
+
+def in_training(call, p=None, **options):
+    """The record of a call in training mode, or None if it fails."""
+    with training(call, p), suppress(Exception):
+        torch.default_generator.manual_seed(0)
+        return record(call, call.x.clone(), **options)
+
+
+def on_training(call, causal):
+    """The first fault that shows only in training mode, with dropout at values above 0; None if there's none."""
+    dropped, plain = in_training(call, 0.2, drawing=True), in_training(call, 1e-9)
+    call.gap = training_gap(call, plain)
+    if dropped is None or plain is None:
+        return None
+    alike = call.gap == 0 and not dropped.used.triu(1).any()
+    verdict = leak_in_training(call) if causal and not alike else None
+    if not verdict and dropped.first(lambda each: each.drew):
+        verdict = on_dropped_scores(plain, dropped) or on_lost_numbers(call) or on_scaled(dropped)
+    return verdict
+
+
+def leak_in_training(call):
+    """A row that reads the future if each call draws the same; None if there's none, or calls differ all the same."""
+
+    def output(x):
+        torch.default_generator.manual_seed(0)
+        return call.output(x.clone())
+
+    with training(call, 0.2), suppress(Exception):
+        moved = perturbation_influence(output, call.x, 1.0).triu(1)
+        limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
+        for row, token in (moved > limit).nonzero().tolist()[: int(torch.equal(output(call.x), output(call.x)))]:
+            words = f"{call.said('row', row)} moves by {moved[row, token]:.2g} when {call.said('token', token)} changes"
+            return Verdict("✗", "In training, it reads the future", words, cause_in_training(call))
+    return None
+
+
+def cause_in_training(call):
+    """What lets the future in, in words."""
+    watched = in_training(call, 0.2)
+    if norm := watched.first(lambda each: each.name == "batch_norm"):
+        return f"{norm.where} averages all tokens"
+    unmasked = (f"{each.made.where} has no mask" for each in watched.maps if each.used.triu(1).any())
+    return next(unmasked, "though not in eval mode")
+
+
+def on_dropped_scores(plain, dropped):
+    """On scores that dropout made 0 (or NaN, if they were infinite) on their way to softmax."""
+    for before, after in zip(plain.maps, dropped.maps, strict=False):
+        if before.scores is None or after.scores is None:
+            continue
+        lost = (after.scores == 0) & (before.scores != 0) | after.scores.isnan() & ~before.scores.isnan()
+        if lost.any():
+            drew = dropped.first(lambda each: each.drew and is_table(each.made, dropped.num_tokens))
+            nan = ", and makes -inf NaN" if after.scores.isnan().any() else ""
+            where = drew.where if drew else "dropout"
+            words = f"{where} sets scores to 0, which hides nothing{nan}: drop weights, after softmax"
+            return Verdict("✗", "In training, it drops scores", words)
+    return None
+
+
+def on_lost_numbers(call):
+    """On rows that aren't finite while dropout is on."""
+    with training(call, 0.5):
+        for seed in range(3):
+            torch.default_generator.manual_seed(seed)
+            rows = call.rows_of(call(call.x.clone()))
+            if not rows.isfinite().all():
+                torch.default_generator.manual_seed(seed)
+                return on_nan(call, rows, record(call, call.x.clone()), "In training with dropout, ")
+    return None
+
+
+def on_scaled(dropped):
+    """On dropout with p = 0.2 that doesn't divide what's left by 1 - p = 0.8."""
+    made, used = dropped.made, dropped.used
+    left = used[(used > 0) & (made > 0)] / made[(used > 0) & (made > 0)]
+    if not len(left) or not ((used == 0) & (made > 1e-3)).any() or (left - left[0]).abs().max() > 1e-3 * left[0]:
+        return None
+    for factor, how in (1.0, "aren't divided by 1 - p"), (5.0, "are divided by p, not by 1 - p"):
+        if abs(left[0] / factor - 1) < 1e-3:
+            words = f"the weights that are left {how}, so their mean isn't what it is in eval mode"
+            return Verdict("✗", "In training, its weights have another scale", words)
+    return None
+
+
+def on_nan(call, rows, watched, mode=""):
+    """On rows with NaN or infinity, and what made the first."""
+    first = watched.first(lambda each: each.varies and each.made.is_floating_point() and each.made.isnan().any())
+    why = ", because all that it sums over is hidden" if first and first.name == "softmax" else ""
+    said = call.said("row", (~rows.isfinite()).any(dim=-1).nonzero()[0].item())
+    what = "NaN" if rows.isnan().any() else "infinite"
+    words = f"{first.where} makes the first NaN{why}" if first else "no operation that we saw made it"
+    return Verdict("✗", f"{mode}{said if mode else said[0].upper() + said[1:]} is {what}", words)
+
+
+def training_gap(call, watched):
+    """How far rows in training differ from those in eval mode if nothing is dropped; infinity if we can't tell."""
+    if watched is None:
+        return torch.inf
+    gap = max_difference(call.rows, call.rows_of(watched.result))
+    return 0.0 if gap <= rounding(call.rows[None]).item() else gap
+
+
+def measure_gradients(call):
+    """Gradients of one number made of all rows, for each parameter that wants one and for "x"; None if none reached.
+
+    If a step of training fails, its error instead.
+    """
+    named = {name: each for name, each in call.parameters if each.requires_grad and each.is_floating_point()}
+    with torch.enable_grad():
+        x = call.x.clone().requires_grad_()
+        try:
+            return gradients_of(call.rows_of(call(x.clone())), named if call.other_name else named | {"x": x})
+        except Exception as error:
+            return error
+
+
+def gradients_of(rows, named):
+    """The gradient of a fixed mixture of all rows, for each of the named tensors; None where none arrives."""
+    if not rows.requires_grad:
+        return dict.fromkeys(named)
+    weights = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0)).to(rows)
+    grads = torch.autograd.grad((rows * weights).sum(), [*named.values()], allow_unused=True)
+    return dict(zip(named, grads, strict=True))
+
+
+@torch.no_grad()
+def moves_rows(call, parameter, part=slice(None)):
+    """Whether the rows change with a parameter, or with a part of it."""
+    step = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)).to(parameter)
+    with keep_state(call.layer, training=False):
+        parameter.data[part] = (parameter + 0.1 * step * parameter.abs().max().clamp(min=0.1))[part]
+        gap = max_difference(call.rows, call.rows_of(call(call.x.clone())))
+        return gap > 4 * rounding(call.rows[None]).item()
+
+
+def on_gradients(call):
+    """On parameters whose change moves the rows, though no gradient reaches them; None if there are none."""
+    if isinstance(call.grads, Exception):
+        return Verdict("✗", "A step of training fails", failure(call.grads))
+    lost = []
+    for name, each in call.parameters:
+        grad = call.grads.get(name)
+        if name in call.grads and (grad is None or not grad.any()):
+            lost += [name] if moves_rows(call, each) else []
+    if not lost:
+        return None
+    cut = record(call, call.x.clone(), grad=True).first(lambda each: each.cuts)
+    where = f"{cut.where} cuts it off" if cut else "some step's slope is 0 everywhere"
+    names = ", ".join(lost)
+    words = f"{names} move the rows, but training can't change them: {where}"
+    return Verdict("✗", "A parameter gets no gradient", words, f"{where}, so {names} can't learn")

@@ -1,0 +1,73 @@
+"""The controls of explorers: how they are made, and which values they take."""
+
+import ipywidgets as widgets
+from traitlets import TraitError
+
+
+def slider(name, value, low, high, tooltip, step=None):
+    """A slider for whole numbers, or for floats if a step is given."""
+    kind, more = (widgets.FloatSlider, {"step": step}) if step else (widgets.IntSlider, {})
+    return kind(value, min=low, max=high, description=name, tooltip=tooltip, **more)
+
+
+class Stops(widgets.SelectionSlider):
+    """A slider whose options can become fewer while the page, a moment behind, still moves among the former ones."""
+
+    def set_state(self, sync_data):
+        try:
+            super().set_state(sync_data)
+        except TraitError:  # there's no such option any more: the page learns what there is
+            self.send_state()
+
+
+def stops(name, options, value, tooltip):
+    """A slider for the given options, or for pairs of a label and an option."""
+    made = Stops(options=options, description=name, tooltip=tooltip)
+    made.value = value  # set afterwards, or the first option would have no label
+    return made
+
+
+def seed(value):
+    return slider("seed", value, 0, 999, "From which everything random is drawn")
+
+
+def dropout(name="dropout", value=0.0):
+    return slider(name, value, 0, 0.9, "The chance that a weight is dropped", step=0.05)
+
+
+def answer_quietly(control):
+    """Handle a control's messages without triggering the events that mark the end of a cell.
+
+    ipykernel triggers them after each message, on the message's thread, and at a cell's end matplotlib's inline backend
+    closes all pyplot figures. A cell that is drawing with pyplot at that moment would lose its figure.
+    """
+    if control.comm is not None:
+        control.comm.handle_msg = control._handle_msg
+
+
+def check_value(name, control, value, options=None):
+    """ValueError for a value that a control can't take; a slider itself would silently clip it.
+
+    options: those of a control that others give them; by default the control's own.
+    """
+    if options is None and hasattr(control, "options"):
+        options = [option for _, option in control._options_full]
+    if options is not None:
+        fits = type(value) in map(type, options) and value in options  # True == 1, too
+        rule = f"one of {', '.join(map(str, options))}"
+        if isinstance(options, range):
+            rule = f"from {options[0]} to {options[-1]} in steps of {options.step}"
+    elif hasattr(control, "min"):
+        kinds = (int,) if isinstance(control.value, int) else (int, float)
+        fits = type(value) in kinds and control.min <= value <= control.max
+        rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
+    else:
+        kind = type(control.value)
+        fits, rule = type(value) is kind, "a string" if kind is str else "True or False"
+    if not fits:
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def nearest(options, value):
+    """The largest option that isn't above a value, or else the first."""
+    return max((option for option in options if option <= value), default=options[0])

@@ -1,0 +1,73 @@
+"""Notebook 15: a suspect's attention map and its influence map, in both modes."""
+
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import torch
+
+from attention_course import real_bugs
+from attention_course.build import build_layer
+from attention_helpers.layers import causal_mask
+from attention_helpers.probes import attention_maps, perturbation_influence
+
+from .base import Explorer
+from .ink import head_ink, largest
+from .svg import LEFT, TOP, beside, number, text
+from .svg_maps import Entries, heatmap, influence_map
+
+TOKENS = [f"token {n}" for n in range(1, 7)]
+LAYERS = {"none": real_bugs.Heads} | {each.__name__[-1]: each for each in real_bugs.FIRST}
+SIDE = 230  # of a map
+
+
+class SuspectState(NamedTuple):
+    """What a layer with two heads does with six random tokens."""
+
+    head: int
+    training: bool
+    maps: torch.Tensor  # (2, 6, 6), attention weights before dropout
+    moves: torch.Tensor  # (6, 6), how far each row moves with each token
+
+
+class SuspectsExplorer(Explorer):
+    """Choose one of the first six suspects or a layer without a bug, a mode, and the head whose map is shown.
+
+    Dropout is 0 here, so that nothing is random.
+    """
+
+    def make_controls(self):
+        training = {"description": "mode", "tooltip": "Which mode the layer is in"}
+        heads = {"description": "map of", "tooltip": "Whose attention weights are shown"}
+        suspects = {"description": "suspect", "tooltip": "Whose attention this is"}
+        return {
+            "suspect": widgets.ToggleButtons(options=[*LAYERS], **suspects),
+            "training": widgets.ToggleButtons(options={"eval": False, "training": True}, **training),
+            "head": widgets.ToggleButtons(options={"head 1": 0, "head 2": 1}, **heads),
+        }
+
+    def compute(self, suspect, training, head):
+        layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2).train(training)
+        x = 2 * torch.randn(1, 6, 8, generator=torch.Generator().manual_seed(1))
+
+        def rows(x):
+            output = layer(x)
+            return output[0] if isinstance(output, tuple) else output  # without a cache
+
+        return SuspectState(head, training, attention_maps(layer, x)[0][0], perturbation_influence(rows, x, 1.0))
+
+    def picture(self, state):
+        of = Entries(head_ink(state.head))
+        weights = heatmap(state.maps[state.head], TOKENS, TOKENS, f"weights of head {state.head + 1}", of, side=SIDE)
+        moves = influence_map(state.moves, TOKENS, side=SIDE, limit=largest(state.moves))
+        name = f"influence in {'training' if state.training else 'eval'} mode"
+        title = text(LEFT + SIDE / 2, TOP - 12, f"{name}, red: the future", size=13, font_weight="bold")
+        return [[beside(weights, moves._replace(svg=title + moves.svg, words=f"{name}, {moves.words}"))]]
+
+    def headline(self, state):
+        future = causal_mask(len(TOKENS))
+        ahead, past = state.moves[future].max(), state.moves[~future]
+        sums = state.maps.sum(dim=-1)
+        unread = (past < 1e-6).sum().item()
+        low, high = number(sums.min()), number(sums.max())
+        rows = "all rows of weights sum to" if low == high else f"rows of weights sum to {low} to"
+        return f"Later tokens move rows by up to {number(ahead)}, {unread} of 21 other influences are 0, {rows} {high}"
