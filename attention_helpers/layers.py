@@ -1,7 +1,7 @@
-"""The layers of notebooks 02 to 06, word for word as those pages build them; each changes one thing.
+"""The layers of notebooks 02 to 06, word for word as those pages build them; each builds on the one before.
 
 Names: d_in is the width of a token, d_out of its context vector, head_dim = d_out / num_heads of one head's part; b
-counts sentences, num_tokens their tokens. Queries, keys and values are called W_query(x), W_key(x) and W_value(x).
+counts sentences, num_tokens their tokens.
 """
 
 import torch

@@ -82,7 +82,7 @@ def leaks(f, x):
     for j in range(len(x)):
         changed = x.clone()
         changed[j] += torch.randn(x.shape[1])
-        moved = (f(changed) - f(x)).abs().amax(dim=-1)  # (num_tokens,)
+        moved = (f(changed) - f(x)).abs()  # (num_tokens, d_out)
         if (moved[:j] > 1e-5).any():
             return True
     return False
@@ -104,10 +104,15 @@ def attention(*holes, start_centred=False, end_centred=False):
     return f
 
 
+def rounds(x):
+    """x itself, but for rounding, which depends on all tokens."""
+    return (x + 10 * x.mean(dim=0)) - 10 * x.mean(dim=0)
+
+
 def sound_and_leaky_functions(generator):
-    """Causal functions, one of them for a single token; some with a hole, and one that leaks after its weights."""
+    """Causal functions, one for a single token and one that rounds; some with a hole, and one that leaks at its end."""
     holes = (attention((2, 3)), 6), (attention((1, 4)), 6), (attention((1, 4), start_centred=True), 6)
-    functions = (attention(), 6), *holes, (attention(end_centred=True), 4), (attention(), 1)
+    functions = (attention(), 6), *holes, (attention(end_centred=True), 4), (attention(), 1), (rounds, 5)
     return [(f, torch.randn(n, 3, generator=generator)) for f, n in functions]
 
 

@@ -7,7 +7,7 @@ from .base import Exercise, Progress, normal
 
 
 def weights_for_query(query, inputs):
-    """Attention weights (n,) of one query (d,) over the rows of inputs (n, d)."""
+    """Weights (n,) of one query (d,) over the rows of inputs (n, d)."""
     scores = inputs @ query  # (n,)
     exponentials = scores.exp()
     return exponentials / exponentials.sum()
@@ -47,7 +47,7 @@ one_query = Exercise(
 
 
 def all_contexts(inputs):
-    """Context vectors (n, d) of all tokens of inputs (n, d), which are queries, keys and values."""
+    """Context vectors (n, d) of all tokens of inputs (n, d)."""
     return torch.softmax(inputs @ inputs.T, dim=-1) @ inputs
 
 
@@ -88,7 +88,7 @@ contexts_at_once = Exercise(
 
 
 def digits_that_it_reads(inputs):
-    """What the last token reads of the digits 1, 2 and 3, (3,), of lookup tokens inputs (n, 7)."""
+    """What the last token of inputs (n, 7) reads of 1, 2 and 3: (3,)."""
     scores = inputs @ inputs[-1]  # (n,)
     weights = torch.softmax(scores, dim=0)  # (n,)
     context = weights @ inputs  # (7,)

@@ -7,7 +7,10 @@ from .base import Exercise, Progress, normal
 
 
 def key_matrix(num_letters, num_digits, strength):
-    """W_key (num_letters + num_digits + 1, num_letters); its rows are the letters, the digits, and `?`."""
+    """W_key (num_letters + num_digits + 1, num_letters).
+
+    Its rows are the letters, the digits, and `?`.
+    """
     W_key = torch.zeros(num_letters + num_digits + 1, num_letters)
     W_key[:num_letters] = strength * torch.eye(num_letters)
     W_key[-1] = -strength
@@ -19,7 +22,7 @@ keys_by_hand = Exercise(
     title="Write W_key by hand",
     prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, then the digits, then `?`, "
     "and a key has one entry per letter. A letter should add `strength` to its own entry, a digit nothing, and `?` "
-    "should take `strength` off every entry.",
+    "should subtract `strength` from every entry.",
     solution=key_matrix,
     cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
     mistakes={
@@ -48,7 +51,10 @@ keys_by_hand = Exercise(
 
 
 def scaled_weights(queries, keys):
-    """Weights (num_tokens, num_tokens) from queries and keys, each (num_tokens, d_k): row i belongs to query i."""
+    """Weights (num_tokens, num_tokens) of queries and keys (num_tokens, d_k).
+
+    Row i belongs to query i.
+    """
     scores = queries @ keys.T / keys.shape[-1] ** 0.5
     return torch.softmax(scores, dim=-1)
 
@@ -91,7 +97,7 @@ weights_that_are_scaled = Exercise(
 
 
 def one_step(W, loss_of, rate):
-    """The matrix W after one gradient step; loss_of(W) is the loss of a matrix."""
+    """W after one gradient step; loss_of(W) is the loss of a matrix."""
     W = W.clone().requires_grad_()
     loss_of(W).backward()  # fills W.grad
     return W.detach() - rate * W.grad
@@ -114,8 +120,8 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Write the step of *How does training find a matrix?* as a function. Return the matrix `W` after one step, "
-    "and leave `W` itself as it is: mark a copy of it.",
+    prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Return the matrix "
+    "`W` after one step, and leave `W` itself as it is: mark a copy of it.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,

@@ -78,7 +78,7 @@ class LookupModel(nn.Module):
 def qk_circuit(model):
     """What each head of a LookupModel matches: scores (num_heads, questions, letters, letters).
 
-    Row: a letter in the question; column: a letter in a pair. Scores are those that enter softmax. Source: Elhage
+    Row: a letter in the question; column: a letter in a pair. Scores are scaled; the digit and the blank are left out. Source: Elhage
     et al. 2021, "A Mathematical Framework for Transformer Circuits", where it's W_E^T W_QK W_E.
     """
     task, attention = model.task, model.attention
@@ -101,7 +101,7 @@ def ov_circuit(model):
         raise ValueError("model must have a linear output layer, or its logits aren't a sum over heads")
     digits = model.embed.weight[3 * task.letters : task.blank]  # (digits, width)
     values = attention.split_heads(attention.W_value(digits[None]))  # (1, num_heads, digits, head_dim)
-    to_logits = model.output_layer.weight @ attention.out_proj.weight  # (questions * digits, width)
+    to_logits = model.output_layer.weight @ attention.out_proj.weight  # (questions * digits, d_out)
     to_logits = attention.split_heads(to_logits[None])  # (1, num_heads, questions * digits, head_dim)
     logits = (values @ to_logits.mT)[0]  # (num_heads, digits, questions * digits)
     return logits.unflatten(-1, (task.questions, task.digits)).transpose(1, 2)

@@ -17,7 +17,7 @@ class Snapshot(NamedTuple):
     step: int
     loss: float  # on a separate batch, the same for all snapshots
     accuracy: torch.Tensor  # (questions,), on that batch
-    state: dict  # the model's parameters by name
+    state: dict  # the model's state_dict
     maps: torch.Tensor  # (examples, num_heads, num_tokens, num_tokens)
 
 

@@ -101,7 +101,7 @@ def with_solution(cell, number):
     if cell["id"].startswith(TURN):
         return [cell]
     exercise = getattr(practice(number), name[1])
-    code = show_source(exercise.solution).data.split("\n\n", 1)[1]
+    code = show_source(exercise.solution).data
     return [cell, {**markdown(cell, SOLUTION.format(code=code, why=exercise.why)), "id": f"{cell['id']}-solution"}]
 
 
