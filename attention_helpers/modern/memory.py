@@ -120,8 +120,8 @@ def linear_attention(queries, keys, values, decay=None):
     """Each query reads a running sum of its past: state = decay * state + key value^T, read by query @ state.
 
     queries, keys: (..., num_tokens, d_k); values: (..., num_tokens, d_v); decay: (..., num_tokens), 0 to 1, how much of
-    the state is kept at each token, or None for all. Returns (..., num_tokens, d_v). Without decay, it equals (queries @ keys^T, lower
-    triangle) @ values: attention without softmax.
+    the state is kept at each token, or None for all. Returns (..., num_tokens, d_v). Without decay, it equals
+    (queries @ keys^T, lower triangle) @ values: attention without softmax.
     Source: Katharopoulos et al. 2020, "Transformers are RNNs" (arXiv 2006.16236), section 3.3; with decay: Sun et al.
     2023, "Retentive Network" (arXiv 2307.08621), section 2.
     """
