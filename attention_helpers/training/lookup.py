@@ -79,8 +79,7 @@ def qk_circuit(model):
     """What each head of a LookupModel matches: scores (num_heads, questions, letters, letters).
 
     Row: a letter in the question; column: a letter in a pair. Scores are scaled; the digit and the blank are left out.
-    Source: Elhage
-    et al. 2021, "A Mathematical Framework for Transformer Circuits", where it's W_E^T W_QK W_E.
+    Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", where it's W_E^T W_QK W_E.
     """
     task, attention = model.task, model.attention
     letters = model.embed.weight[: (1 + task.questions) * task.letters].unflatten(0, (-1, task.letters))
