@@ -23,7 +23,8 @@ def attention_maps(layer, x):
 
     A map is what a softmax over square scores returns, (..., num_tokens, num_tokens). So MultiHeadAttention makes one,
     (b, num_heads, num_tokens, num_tokens), and the wrapper makes one per head. F.scaled_dot_product_attention and
-    nn.MultiheadAttention keep theirs to themselves, so they're computed once more.
+    nn.MultiheadAttention keep theirs to themselves, so they're computed once more. A softmax that's written out by hand,
+    with exp and a sum, isn't noticed: without any other, the list is empty.
     layer: any module or function, which stays in its mode; x: what it takes. Errors: what the layer raises.
     """
     with _MapRecorder() as recorder:
@@ -125,10 +126,10 @@ class Leak(NamedTuple):
 def find_leak(layer, x):
     """Look for a row of layer(x) that reads a later token, in eval mode: change later tokens, and watch the rows.
 
-    Each token, alone and together with all after it, is set to zero and moved by five sizes in several directions. The
-    rows before it must stay as they are, except for rounding. The same tokens are replaced in random sentences 30 and
-    1000 times as large, because a mask of -100 hides the future only from rows whose own scores are larger. A leak that
-    takes yet another change isn't found, so finding none doesn't prove that a layer is causal.
+    Each token but the first, alone and together with all after it, is set to zero and moved by five sizes in several
+    directions. The rows before it must stay as they are, except for rounding. The same tokens are replaced in random
+    sentences 30 and 1000 times as large, because a mask of -100 hides the future only from rows whose own scores are
+    larger. A leak that takes yet another change isn't found, so finding none doesn't prove that a layer is causal.
     layer, x, errors: as in `influence`; ValueError, too, if x has only one token. If it's (1, num_tokens, d_in), the
     layer gets many changed copies at once, as a batch. Returns a Leak, false if no row moved. Overflows don't count.
     """
@@ -138,13 +139,14 @@ def find_leak(layer, x):
         if x.shape[-2] < 2:
             raise ValueError(f"x must hold at least 2 tokens: a single one has no future, got {tuple(x.shape)}")
         words, start, changed, near = perturbations(x)
-        before = all_rows(layer, x, start)
+        batched = takes_batches(layer, x, changed)
+        before = all_rows(layer, start, x.shape, batched)
         near = near * before.abs().amax(dim=(1, 2)).nan_to_num(torch.inf)
         place = torch.arange(x.shape[-2], device=x.device)[:, None]
         for j in range(1, x.shape[-2]):  # no row comes before token 0
             for how, now in ("is", place == j), ("and all after it are", place >= j):
                 sentences = changed.where(now, start)
-                after = all_rows(layer, x, sentences)
+                after = all_rows(layer, sentences, x.shape, batched)
                 change = (after - before)[:, :j].abs().amax(dim=-1).nan_to_num(torch.inf, torch.inf)  # (tries, j)
                 # 0 times infinity is NaN in a causal layer, too
                 overflows = ~after[:, j:].isfinite().all(dim=-1).all(dim=1)
@@ -174,18 +176,28 @@ def perturbations(x):
     return words, torch.cat((x.expand_as(moved), large)), torch.cat((moved, large.roll(1, 0))), near
 
 
-def all_rows(layer, x, sentences):
-    """The rows of layer for each of the sentences, (b, num_tokens, d_out); x is one that it takes.
+def takes_batches(layer, x, others):
+    """Whether layer makes the same rows of x, (1, num_tokens, d_in), in a batch with others, (b, num_tokens, d_in).
 
-    They go through the layer as a batch, unless x's rows differ there, at a third of it: then it mixes the sentences.
+    False, too, for a layer that only takes one sentence at a time, or mixes the sentences of a batch.
     """
-    if x.ndim == 3:
-        n, expected = len(sentences) // 3, rows(layer, x)
-        with suppress(Exception):  # the layer may only take one sentence at a time
-            made = layer(torch.cat((sentences[:n], x, sentences[n:]))).reshape(len(sentences) + 1, *expected.shape)
-            if max_difference(expected, made[n]) <= rounding(x, expected[None]):
-                return torch.cat((made[:n], made[n + 1 :]))
-    return torch.stack([rows(layer, sentence.reshape(x.shape)) for sentence in sentences])
+    if x.ndim == 2:
+        return False
+    alone, n = rows(layer, x), len(others) // 3
+    with suppress(Exception):
+        made = layer(torch.cat((others[:n], x, others[n:])))[n]
+        return bool(max_difference(alone, made.reshape(alone.shape)) <= rounding(x, alone[None]))
+    return False
+
+
+def all_rows(layer, sentences, like, batched):
+    """The rows of layer for each of the sentences, (b, num_tokens, d_out), in one call if batched, or one by one.
+
+    like: the shape in which the layer gets one sentence.
+    """
+    if batched:
+        return layer(sentences).reshape(*sentences.shape[:2], -1)
+    return torch.stack([rows(layer, sentence.reshape(like)) for sentence in sentences])
 
 
 def rounding(*batches):
@@ -213,8 +225,8 @@ def check_judgeable(layer, x):
     gap = max_difference(before, rows(layer, given))
     if not gap <= rounding(before[None]):  # NaN isn't
         raise ValueError(
-            f"layer must return the same for the same x, but two calls are {gap:.2g} apart: it draws or counts "
-            "something. A module inside a function keeps its mode: call its eval() first"
+            f"layer must return the same for the same x, but two calls are {gap:.2g} apart: does it use dropout, or "
+            "keep something between calls? If layer is a function, call eval() of the module inside it first"
         )
     return given
 

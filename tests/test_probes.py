@@ -109,7 +109,7 @@ def with_dropout(x):
 
 
 UNJUDGED = {
-    "dropout out of reach": (with_dropout, "the same .* call its eval"),
+    "dropout out of reach": (with_dropout, "the same .* does it use dropout"),
     "writes into x": (add_in_place, "leave x as it is"),
     "whole numbers": (lambda x: x.argsort(), "real .* got torch.int64"),
     "too few rows": (lambda x: x[:2], r"3 in all, got \(2, 2\)"),
@@ -125,6 +125,14 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
     with pytest.raises(ValueError, match=said):
         probe(layer, x)
     assert torch.equal(x, torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("neighbour", [-1, 1])
+def test_a_layer_that_mixes_the_sentences_of_a_batch_is_not_said_to_leak(neighbour):
+    def mixing(x):
+        return x.cumsum(dim=1) + x.cumsum(dim=1).roll(neighbour, 0)
+
+    assert not find_leak(mixing, torch.rand(1, 4, 3))
 
 
 def test_a_result_that_is_cut_off_from_the_gradient_is_judged_too():
