@@ -23,8 +23,8 @@ def attention_maps(layer, x):
 
     A map is what a softmax over square scores returns, (..., num_tokens, num_tokens). So MultiHeadAttention makes one,
     (b, num_heads, num_tokens, num_tokens), and the wrapper makes one per head. F.scaled_dot_product_attention and
-    nn.MultiheadAttention keep theirs to themselves, so they're computed once more. A softmax that's written out by hand,
-    with exp and a sum, isn't noticed: without any other, the list is empty.
+    nn.MultiheadAttention keep theirs to themselves, so they're computed once more. A softmax written out by hand, with
+    exp and a sum, isn't noticed: without any other, the list is empty.
     layer: any module or function, which stays in its mode; x: what it takes. Errors: what the layer raises.
     """
     with _MapRecorder() as recorder:

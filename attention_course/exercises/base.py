@@ -19,9 +19,9 @@ import torch
 from attention_helpers.state import keep_state
 
 from . import record
-from .compare import alike, finding
+from .compare import find_fault, same_outcomes
 from .reply import Progress, Reply
-from .source import edited, is_stub, stub_of
+from .source import is_stub, stub_of, with_change
 
 SEED = 20
 
@@ -85,7 +85,7 @@ class Exercise:
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
         return [
-            Mistake(name, wrong[0] if len(wrong) == 1 else edited(self.solution, *wrong), " ".join(reply.split()))
+            Mistake(name, wrong[0] if len(wrong) == 1 else with_change(self.solution, *wrong), " ".join(reply.split()))
             for (name, *wrong), reply in self.mistakes.items()
         ]
 
@@ -151,7 +151,7 @@ class Exercise:
     def first_difference(self, given, expected):
         """What the first call that went wrong shows, and how to get its input, in words, or ""."""
         for n, (got, right) in enumerate(zip(given, expected, strict=True)):
-            if found := finding(right, got, self.tolerance):
+            if found := find_fault(right, got, self.tolerance):
                 return f"{found} This was on input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`."
         return ""
 
@@ -162,10 +162,10 @@ class Exercise:
         """
         for calls in [True] * len(expected), [right.error is None for right in expected]:
             got, right = list(compress(given, calls)), list(compress(expected, calls))
-            if alike(got, right, right, self.tolerance):
+            if same_outcomes(got, right, right, self.tolerance):
                 break  # only an error is missing
             for mistake in self.known_mistakes:
-                if alike(compress(self.outcomes(mistake.wrong), calls), got, right, self.tolerance):
+                if same_outcomes(compress(self.outcomes(mistake.wrong), calls), got, right, self.tolerance):
                     return mistake.reply
         return ""
 

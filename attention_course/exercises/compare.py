@@ -8,34 +8,34 @@ import torch
 from ..any_layer.lines import error_line, first_line
 
 
-def finding(expected, got, tolerance):
+def find_fault(expected, got, tolerance):
     """What's wrong with an outcome of a call, in one sentence, or ""."""
     if expected.error is not None:
-        return error_finding(type(expected.error), got.error)
+        return find_error_fault(type(expected.error), got.error)
     if got.error is not None:
-        return own_line(got.error)
+        return name_line(got.error)
     changed = difference(got.before, got.after, 0.0)
     if changed and not difference(expected.before, expected.after, 0.0):
         return "Your code changes an argument in place: work on a copy, the caller still needs it."
     return difference(expected.value, got.value, tolerance)
 
 
-def error_finding(expected, got):
+def find_error_fault(expected, got):
     """What's wrong with an answer's error, or with None, where one of the type `expected` is asked for."""
     if got is None:
         return f"This call should raise a {expected.__name__}, but it returned something."
     if not isinstance(got, expected):
-        return f"This isn't the {expected.__name__} that the exercise asks for: {own_line(got)}"
+        return f"This isn't the {expected.__name__} that the exercise asks for: {name_line(got)}"
     return "" if str(got) else f"The {expected.__name__} is right, but its message is empty. Let it say what's wrong."
 
 
-def own_line(error):
+def name_line(error):
     """An error in one sentence, with the last line of the learner's own code that it passed through."""
     line, said = error_line(error), ": ".join(filter(None, [f"`{type(error).__name__}`", first_line(error)]))
     return f"Your code stopped in {line}, with {said}." if line else f"The call failed, not in a line of yours: {said}."
 
 
-def alike(ones, others, expected, tolerance):
+def same_outcomes(ones, others, expected, tolerance):
     """Whether each of two lists of outcomes has the same values, errors and arguments afterwards.
 
     expected: the solution's outcomes. If one is an error, an error of its kind is the same in whichever words.
@@ -59,12 +59,12 @@ def difference(expected, got, tolerance, name="the result"):
     if isinstance(expected, torch.Tensor):
         return tensor_difference(expected, got, tolerance, name)
     if isinstance(expected, dict):
-        return first(difference(expected[key], got[key], tolerance, f"{name}'s {key}") for key in expected)
+        return first_finding(difference(expected[key], got[key], tolerance, f"{name}'s {key}") for key in expected)
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(expected) != len(got):
             return should_be(name, f"{len(expected)} things together", got)
         pairs = enumerate(zip(expected, got, strict=True), 1)
-        return first(difference(*pair, tolerance, f"part {n} of {name}") for n, pair in pairs)
+        return first_finding(difference(*pair, tolerance, f"part {n} of {name}") for n, pair in pairs)
     if isinstance(expected, Number):
         return number_difference(expected, got, tolerance, name)
     if type(expected) is not type(got):
@@ -76,12 +76,12 @@ def tensor_difference(expected, got, tolerance, name):
     if not isinstance(got, torch.Tensor):
         return should_be(name, "a tensor", got)
     if got.shape != expected.shape:
-        return sentence(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
+        return capitalize(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
     if got.dtype != expected.dtype:
-        return sentence(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
+        return capitalize(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
     lost = got.isnan() & ~expected.isnan()
     if lost.any():
-        return sentence(
+        return capitalize(
             f"{name} is NaN at {lost.nonzero()[0].tolist()}, where ours is {in_digits(expected[lost][0].item(), 4)}."
         )
     far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -101,11 +101,11 @@ def number_difference(expected, got, tolerance, name):
     return "" if same else yours_and_ours(f"{name} is", got, expected)
 
 
-def first(findings):
+def first_finding(findings):
     return next(filter(None, findings), "")
 
 
-def sentence(text):
+def capitalize(text):
     return text[0].upper() + text[1:]
 
 
@@ -113,7 +113,7 @@ def yours_and_ours(start, got, expected):
     """A sentence with both, in as many digits as it takes to tell them apart."""
     pairs = [(in_digits(got, digits), in_digits(expected, digits)) for digits in (4, 10, 17)]
     yours, ours = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
-    return sentence(f"{start} {yours}, and ours is {ours}.")
+    return capitalize(f"{start} {yours}, and ours is {ours}.")
 
 
 def in_digits(value, digits):
@@ -124,7 +124,7 @@ def in_digits(value, digits):
 
 def should_be(name, wanted, got):
     found = "None: did you forget the `return`?" if got is None else f"{kind(got)}."
-    return sentence(f"{name} should be {wanted}, but is {found}")
+    return capitalize(f"{name} should be {wanted}, but is {found}")
 
 
 def kind(thing):

@@ -18,7 +18,7 @@ def stub_of(function):
     return f"{head}{doc}\n    ...  # your code"
 
 
-def edited(solution, old, new):
+def with_change(solution, old, new):
     """The solution, a function or class, with `old` replaced by `new` everywhere in its source.
 
     Errors: ValueError if `old` isn't in the source.
@@ -31,7 +31,7 @@ def edited(solution, old, new):
     return names[solution.__name__]
 
 
-def compiled(text, name):
+def run_stub(text, name):
     """What a stub calls `name`, with torch and nn at hand, as in the notebooks. Errors: the stub's own."""
     namespace = {"__name__": "exercise", "torch": torch, "nn": torch.nn}
     exec(text, namespace)
@@ -41,7 +41,7 @@ def compiled(text, name):
 def is_stub(answer, stub, name):
     """Whether an answer does what the stub does: the learner ran the cell as it was shipped."""
     try:
-        return any(essence(answer) == essence(compiled(imports + stub, name)) for imports in IMPORTS)
+        return any(essence(answer) == essence(run_stub(imports + stub, name)) for imports in IMPORTS)
     except Exception:  # a stub that isn't a complete program
         return False
 

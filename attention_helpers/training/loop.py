@@ -21,7 +21,7 @@ class Snapshot(NamedTuple):
     maps: torch.Tensor  # (examples, num_heads, num_tokens, num_tokens)
 
 
-def worth_keeping(step):
+def is_kept(step):
     """Which steps a run keeps: all up to 30, every 10th up to 100, then every 50th."""
     return step <= 30 or step % (10 if step <= 100 else 50) == 0
 
@@ -34,7 +34,7 @@ class Training:
 
     model: has outputs = model(x). task: has batch(generator), loss and accuracy. The batch and dropout masks of a step
     depend only on seed and step, so an interrupted and resumed run ends exactly where an uninterrupted one does. keep:
-    whether to keep snapshots, see Snapshot; examples: the x for their maps, never trained on. Losses are in nats.
+    whether to keep snapshots, see Snapshot; examples: the x for their maps, a batch of its own. Losses are in nats.
     Errors: ValueError if the learning rate isn't above 0, or if the model doesn't fit the task.
     """
 
@@ -51,7 +51,7 @@ class Training:
         self.accuracies = []
         self.snapshots = []
         self.optimizer = torch.optim.AdamW(model.parameters(), learning_rate)
-        self.examples, self.answers = self.drawn(2**31)  # no run takes that many steps
+        self.examples, self.answers = self.draw_batch(2**31)  # no run takes that many steps
         self.check_fit()
         if keep:
             self.keep_snapshot()
@@ -65,14 +65,14 @@ class Training:
             said = f"{type(error).__name__}: {error}"
             raise ValueError(f"model must fit the task's x and answers, but with them came {said}") from error
 
-    def drawn(self, step):
+    def draw_batch(self, step):
         """The batch of a step, the same one each time."""
         self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch uses only these 32 bits
         return self.task.batch(self.generator)
 
     def take_step(self):
         """One complete training step."""
-        x, answers = self.drawn(self.step)
+        x, answers = self.draw_batch(self.step)
         self.optimizer.zero_grad()
         outputs = self.model.train()(x)
         loss = self.task.loss(outputs, answers)
@@ -86,13 +86,13 @@ class Training:
         """Take `steps` more steps. Returns self. An interrupt stops between two of them; call run again to continue."""
         from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
 
-        self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
+        self.snapshots = [snapshot for snapshot in self.snapshots if is_kept(snapshot.step)]
         with held_interrupt() as interrupted, tqdm(total=steps, desc=name) as bar:
             for _ in range(steps):
                 if interrupted():
                     break
                 self.take_step()
-                if self.keep and worth_keeping(self.step):
+                if self.keep and is_kept(self.step):
                     self.keep_snapshot()
                 bar.update()
                 bar.set_postfix(loss=f"{self.losses[-1]:.3f}", refresh=False)
