@@ -9,14 +9,13 @@ from .layers import (
     SelfAttention_v2,
     causal_mask,
 )
-from .probes import Influence, Leak, attention_maps, find_leak, influence, max_difference
+from .probes import Leak, attention_maps, find_leak, influence, max_difference
 from .sentences import Sentence, load_sentence
 from .source import show_source
 
 __all__ = [
     "CausalAttention",
     "Dropout",
-    "Influence",
     "Leak",
     "MultiHeadAttention",
     "MultiHeadAttentionWrapper",

@@ -60,21 +60,15 @@ def sdpa_weights(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fal
     return F.scaled_dot_product_attention(query, key, units, attn_mask, 0.0, is_causal, **options)
 
 
-class Influence(NamedTuple):
-    """How strongly token j (column) moves context vector i (row), (num_tokens, num_tokens)."""
-
-    perturbation: torch.Tensor  # largest change of context_i when x_j is moved
-
-
 def influence(layer, x, size=1.0):
-    """Measure which token of x moves which row of layer(x), in eval mode.
+    """How strongly token j of x (column) moves row i of layer(x), (num_tokens, num_tokens), in eval mode.
 
     A causal layer has zeros above the diagonal, but they don't prove that it's causal: see find_leak.
     layer: a module or function from x to (..., num_tokens, d_out), the rows in the order of the tokens.
     x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). size: how far each token is moved, in units of x,
     along one fixed random direction.
-    Returns Influence(perturbation), (num_tokens, num_tokens), in units of the output. The layer's mode and torch's
-    global random numbers stay as they were.
+    Returns each row's largest change, in units of the output. The layer's mode and torch's global random numbers stay
+    as they were.
     Errors: TypeError or ValueError unless the layer can be called, x is one finite sentence and size is a finite number
     other than 0; ValueError for a layer that doesn't return one row of finite numbers per token, the same ones each
     time, or that writes into x.
@@ -83,7 +77,7 @@ def influence(layer, x, size=1.0):
         raise ValueError(f"size must not be 0, got {size!r}")
     with keep_state(layer, training=False):
         x = check_judgeable(layer, x)
-        return Influence(perturbation_influence(layer, x, size))
+        return perturbation_influence(layer, x, size)
 
 
 @torch.no_grad()

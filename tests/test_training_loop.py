@@ -107,7 +107,7 @@ def test_a_run_is_the_textbooks_loop():
     torch.manual_seed(1)
     model, losses, accuracies = LookupModel(task, width=4), [], []
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    for x, answers in map(training.drawn, range(4)):
+    for x, answers in map(training.draw_batch, range(4)):
         optimizer.zero_grad()
         outputs = model(x)
         loss = task.loss(outputs, answers)
