@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import all_rows, perturbations
+from attention_helpers.probes import all_rows, perturbations, takes_batches
 
 from .leaks import near_one, over_queries, unusual_softmax
 from .lines import error_line, failure, memory, with_line
@@ -86,7 +86,8 @@ def unread_tokens(call):
     place = torch.arange(call.x.shape[-2])[:, None]
     for j in still.any(dim=0).nonzero().flatten().tolist():
         with suppress(Exception):
-            after = all_rows(call.output, call.x, changed.where(place == j, call.x))  # (pokes, num_tokens, width)
+            batched = takes_batches(call.output, call.x, changed)
+            after = all_rows(call.output, changed.where(place == j, call.x), call.x.shape, batched)
             change = (after - call.rows).abs().amax(dim=-1).nan_to_num(torch.inf)
             limit = 16 * torch.finfo(after.dtype).eps * call.rows.abs().max()  # what a batch rounds differently
             still[:, j] &= ~(change > limit).any(dim=0)
