@@ -1,6 +1,6 @@
 """Kernels for tests that need not load torch: each is a fork of one process that has it, and has run no cell.
 
-Where a process can't be forked (Windows), kernels start as ever.
+Where a process can't be forked (Windows, macOS), kernels start as ever.
 """
 
 import multiprocessing
