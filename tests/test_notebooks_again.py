@@ -25,13 +25,6 @@ def toy(*cells):
     return refreshing.nbformat.v4.new_notebook(cells=list(cells))
 
 
-def test_a_refresh_takes_the_notebooks_that_are_named():
-    assert refreshing.chosen([]) == [path for path in PATHS if path.parent == FOLDER] + SOLUTIONS
-    assert refreshing.chosen(["02"]) == [LESSONS[1], SOLUTIONS[1]]
-    with pytest.raises(SystemExit, match="no notebook begins with 77"):
-        refreshing.chosen(["01", "77"])
-
-
 @pytest.mark.slow
 @each_lesson
 def test_every_cell_run_twice_in_a_row_says_the_same(path):
@@ -115,15 +108,6 @@ def test_an_output_that_differs_fails_and_is_told_with_notebook_and_cell(tmp_pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "01_toy.ipynb::Cell 1" in done.stdout
-
-
-@pytest.mark.slow
-def test_a_notebook_whose_cell_fails_is_left_as_it_was(tmp_path):
-    broken = tmp_path / "01_toy.ipynb"
-    refreshing.nbformat.write(toy(new_cell("1 / 0")), broken)
-    before = broken.read_bytes()
-    assert "ZeroDivisionError" in refreshing.refresh(broken)
-    assert broken.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -77,14 +77,6 @@ def test_maps_of_torchs_functions_are_the_softmax_of_their_scores(layer, expecte
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_maps_in_half_precision(dtype):
-    q, k, v = (part.to(dtype) for part in (Q, K, V))
-    [found] = attention_maps(lambda q: F.scaled_dot_product_attention(q, k, v, is_causal=True), q)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.float(), MASKED, atol=0.02, rtol=0)
-
-
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("training", [True, False])
 def test_maps_of_torchs_module_are_those_that_it_returns(training, asked):
@@ -125,12 +117,6 @@ def test_a_layer_that_cannot_be_judged_is_told_why(layer, said, probe):
     with pytest.raises(ValueError, match=said):
         probe(layer, x)
     assert torch.equal(x, torch.ones(3, 2))
-
-
-def test_a_result_that_is_cut_off_from_the_gradient_is_judged_too():
-    layer = torch.no_grad()(lambda x: x.cumsum(dim=0))
-    assert torch.equal(influence(layer, torch.ones(3, 2)).perturbation > 0, ~causal_mask(3))
-    assert not find_leak(layer, torch.ones(3, 2))
 
 
 # ---- find_leak
@@ -186,19 +172,6 @@ def test_a_leak_is_found_whatever_poke_it_takes(name):
     assert str(leak) == f"row 0 reads the future: it {leak.moves} when token {leak.token} {leak.what}"
 
 
-def test_the_first_row_that_reads_the_future_is_named_with_what_moved_it():
-    def layer(x):
-        y = x.cumsum(dim=0)
-        y[1] += F.relu(x[2, 1] - 50)
-        y[2] += x[3]
-        y[3] += x[0].sum()
-        return y
-
-    leak = find_leak(layer, tokens(4))
-    assert (leak.row, leak.token) == (1, 2)
-    assert leak.what.startswith("is moved by about ")
-
-
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
@@ -212,7 +185,3 @@ def test_max_difference(a, b, expected):
     assert isinstance(difference, float)
     assert difference == pytest.approx(expected, nan_ok=True)
     assert (difference < 1e-6) == (expected == 0.0)  # NaN never passes for equal
-
-
-def test_max_difference_of_half_precision_does_not_overflow():
-    assert max_difference(torch.tensor(60000.0).half(), torch.tensor(-60000.0).half()) == 120000.0

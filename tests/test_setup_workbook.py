@@ -131,22 +131,6 @@ def test_lost_record_is_told_once_and_loses_nothing(workbook, capsys):
     assert contents(workbook)[LESSON] == "mine"
 
 
-def test_an_old_copy_of_a_lesson_that_moved_stays_and_is_told_where_it_went(workbook, capsys):
-    name = "08_attention_at_scale.ipynb"
-    put(workbook.WORKBOOK / name, "mine")
-    workbook.fill()
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith(name)
-    assert all(place in line for place in ("09_the_big", "10_the_kv"))
-    assert contents(workbook)[name] == "mine"
-
-
-@pytest.mark.parametrize("name", ["", "9"])
-def test_unknown_notebook_lists_what_there_is(workbook, name):
-    with pytest.raises(SystemExit, match="00_start_here, 03_causal_masking"):
-        workbook.main(["reset", name])
-
-
 def test_solutions_keep_their_folder_and_never_stand_in_for_a_lesson(workbook, capsys):
     solutions, copy = (folder / "solutions/03_solutions.ipynb" for folder in (workbook.NOTEBOOKS, workbook.WORKBOOK))
     put(solutions, "course's solutions")

@@ -57,7 +57,3 @@ def test_written_in_chunks_of_any_length_it_predicts_as_at_once():
     torch.testing.assert_close(torch.cat(parts, dim=1), model(text)[0], atol=1e-4, rtol=1e-4)
     with pytest.raises(ValueError, match="can have 128 characters, got 129"):
         model(text[:, :1], past, caches)
-
-
-def test_a_text_comes_back_from_its_token_ids():
-    assert TASK.text(TASK.token_ids("Anna gave")[0]) == "Anna gave"

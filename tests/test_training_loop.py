@@ -118,12 +118,3 @@ def test_a_run_is_the_textbooks_loop():
     assert training.losses == losses
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), model.parameters(), strict=True))
-
-
-def test_a_batch_depends_on_seed_and_step_alone():
-    task = LookupTask(batch_size=2)
-    runs = [Training(LookupModel(task, width=4), task, seed=seed, keep=False) for seed in (0, 1, 2, 2**32 - 1)]
-    batches = [run.drawn(step)[0] for run in runs for step in range(4)] + [run.examples for run in runs]
-    assert len({tuple(x.flatten().tolist()) for x in batches}) == 20  # no batch repeats
-    assert torch.equal(runs[1].drawn(2)[0], batches[6])
-    assert torch.equal(trained(task, 3, seed=1).drawn(2)[0], batches[6])  # regardless of earlier batches
