@@ -91,9 +91,9 @@ format: ## let ruff mend and format code and notebooks
 	$(BIN)/python -m ruff check --fix
 	$(BIN)/python -m ruff format
 
-mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson, EXPLORER=causal_masking for what an explorer says)
+mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants.$(if $(EXPLORER),explorer_mutants $(EXPLORER),exercise_mutants $(ARGS))
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants $(ARGS)
 
 course: ## write what notebooks/course.toml says into README, docs/teaching.md and the notebooks
 	$(ENSURE) test

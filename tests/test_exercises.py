@@ -86,8 +86,8 @@ def test_the_notebooks_hold_the_exercises_as_they_are():
 @each_exercise
 def test_machine_made_mutants_are_caught(exercise):
     """All but a few: no input can tell some of them from the solution."""
-    from tools.mutants import exercise_mutants
+    from tools import mutants
 
-    total, lived = exercise_mutants.survivors(exercise, every=3)
+    total, lived = mutants.survivors(exercise, every=3)
     assert total > 5
     assert len(lived) <= 1 + 0.08 * total, lived
