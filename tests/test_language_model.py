@@ -8,7 +8,7 @@ import torch
 from attention_helpers import max_difference
 from attention_helpers.language_model.heads import mean_contexts
 from attention_helpers.language_model.model import generate, load_model
-from tools.reference.random_models import CONTROL, config_of, drawn_tensors, write_gguf
+from tools.random_models import CONTROL, config_of, drawn_tensors, write_gguf
 
 CONFIG, TEXT = config_of("tiny"), "the cat on the mat"
 LAYERS, HEADS, HEAD_DIM = CONFIG.num_layers, CONFIG.num_heads, CONFIG.head_dim

@@ -6,7 +6,7 @@ import pytest
 from attention_helpers.language_model import model_file as model_files
 from attention_helpers.language_model.model import load_model
 from attention_helpers.language_model.model_file import read_model
-from tools.reference.random_models import config_of, drawn_tensors, write_family, write_gguf
+from tools.random_models import config_of, drawn_tensors, write_family, write_gguf
 
 CONFIG = config_of("tiny")
 
