@@ -12,7 +12,7 @@ from sphinx.util import logging
 from attention_course.exercises import practice
 from attention_helpers import show_source
 
-from .formulas import in_a
+from .formulas import write_in
 from .live_block import block
 from .live_pages import PLAYGROUND
 from .manifest import COURSE
@@ -151,5 +151,5 @@ def describe(app, pagename, templatename, context, doctree):
 def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
-    app.add_html_math_renderer("drawn", in_a("span"), in_a("div"))
+    app.add_html_math_renderer("drawn", write_in("span"), write_in("div"))
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
