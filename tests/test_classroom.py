@@ -4,7 +4,7 @@ import ast
 
 import nbformat
 import pytest
-from needs import needs_posix_shell
+from checkouts import needs_posix_shell
 
 from attention_course.exercises import MODULES
 

@@ -11,8 +11,7 @@ from sysconfig import get_path
 
 import json5
 import pytest
-from checkouts import ROOT
-from needs import needs_posix_shell
+from checkouts import ROOT, needs_posix_shell
 
 
 def text(name):

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from checkouts import ROOT, copy_of_checkout, outside_make
+from checkouts import ROOT, copy_of_checkout, needs_make, needs_posix_shell, outside_make
 from course import FOLDER, printed_in
-from needs import needs_make, needs_posix_shell
 
 from tools.notebooks.lab import PRIVATE, TOKEN, address_of
 from tools.setup.ensure_venv import LEVELS

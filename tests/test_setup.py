@@ -7,8 +7,17 @@ import sys
 import tomllib
 
 import pytest
-from checkouts import FILES, REQUIREMENTS, ROOT, copy_of_checkout, load, outside_make, program
-from needs import needs_make, needs_posix_shell
+from checkouts import (
+    FILES,
+    REQUIREMENTS,
+    ROOT,
+    copy_of_checkout,
+    load,
+    needs_make,
+    needs_posix_shell,
+    outside_make,
+    program,
+)
 
 SETTINGS = ["share/jupyter/lab/settings/overrides.json5", "etc/ipython/ipython_kernel_config.py"]  # in .venv
 PIN = re.search(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)[1]
