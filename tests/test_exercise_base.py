@@ -83,8 +83,6 @@ def nan_once(x, flip):
         (lambda x, flip: x.mul_(0.5).flip(0) if flip else x.mul_(0.5), "The caller still needs x."),
         (lambda x, flip: None, "did you forget the `return`"),
         (lambda x, flip: halves(x, flip).numpy(), "a tensor, but is a numpy.ndarray"),
-        (lambda x, flip: halves(x, flip)[None], "the shape (2, 3), and has (1, 2, 3)"),
-        (lambda x, flip: halves(x, flip).double(), "torch.float32, and is of torch.float64"),
         (nan_once, "NaN at [1, 0], where ours is "),
         (lambda x, flip: halves(x, flip) + 1, "6 of 6 entries of the result differ. At [0, 0], yours is"),
         (lambda x, flip: 0, "input 1 of 2, `practice.halving.inputs()[0]`."),
@@ -92,7 +90,6 @@ def nan_once(x, flip):
         (lambda x: x, "not in a line of yours: `TypeError`"),
         (helper_fails, """`raise KeyError("no head 3")`, with `KeyError`"""),
         (lambda x, flip: nn.functional.softmax(x, dim=7), "softmax(x, dim=7)"),  # the learner's line, not torch's
-        (7, "`halves` must be a function or class"),
     ],
 )
 def test_wrong_answers_and_what_is_said(exercise, answer, said):
@@ -104,19 +101,6 @@ def test_wrong_answers_and_what_is_said(exercise, answer, said):
     assert reply.shown == (not named and callable(answer))
     assert reply.text.endswith("\n\nHint 1 of 2: Half.") == bool(reply.shown)
     assert not exercise.done
-
-
-def filled(rows):
-    """Every row becomes 1; there's nothing to return."""
-    for row in rows:
-        row.fill_(1)
-
-
-def test_what_changes_in_a_list_of_arguments_is_compared_unless_the_solution_changes_it_too():
-    exercise = Exercise(name="filled", solution=filled, cases=lambda g: [([ONE / 2, 2 * ONE],)])
-    assert exercise.check(lambda rows: [row.fill_(1) for row in rows] and None).right is True
-    exercise = Exercise(name="sum", solution=sum, cases=lambda g: [([ONE, 2 * ONE],)], stub="def sum(rows):")
-    assert "changes an argument" in exercise.check(lambda rows: rows[0] + rows[1] + 0 * rows[1].add_(1e-6)).text
 
 
 def test_the_cell_as_shipped_is_not_attempted(exercise):
@@ -166,8 +150,6 @@ def refuses_silently(p):
     ("answer", "said"),
     [
         (lambda p: p, "This call should raise a ValueError"),
-        (lambda p: [][1] if p >= 1 else p, "the ValueError that the exercise asks for: Your code stopped"),
-        (lambda p: float("x") if p < 1 else refuses(p), "with `ValueError`: could not convert"),
         (refuses_silently, "its message is empty"),
         (doubles, "You double."),  # whichever words its error has
         (lambda p: 2 * p, "You double."),  # and if it has none
@@ -182,30 +164,15 @@ def test_an_error_that_was_asked_for(answer, said):
     assert said in reply.text
 
 
-def test_a_print_shows_for_the_first_case_alone(exercise, capsys):
-    def answer(x, flip):
-        print("shape", tuple(x.shape))
-        return halves(x, flip)
-
-    assert exercise.check(answer).right
-    assert capsys.readouterr().out == "shape (2, 3)\n"
-
-
 @pytest.mark.parametrize(
     ("expected", "got", "found"),
     [
         (10**9, 10**9 + 1, "is 1000000001, and ours is 1000000000"),
-        (1179648, 1769472.0, "is 1769472, and ours is 1179648"),  # from a division
-        (1e6 * ONE, 1e6 * ONE + 1, ""),
         (0 * ONE, 1e-6 * ONE, ""),
-        (3, torch.ones(2), "an int, but is a Tensor"),
         (None, 3, "None, but is an int"),
-        ("a", "b", "is 'b', and ours is 'a'"),
         ((ONE, 2), (ONE, 2, 3), "2 things together, but is a tuple of 3"),
         ((ONE, 2), (ONE, 3), "Part 2 of the result is 3, and ours is 2"),
         ({"a": ONE}, {"a": 2 * ONE}, "the result's a differ. At [0], yours is 2, and ours is 1"),
-        (ONE > 0, ONE < 0, "is False, and ours is True"),
-        (torch.tensor([1, 2]), torch.tensor([1, 1769472]), "1 of 2 entries of the result differ. At [1], yours is 17"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),
     ],
 )

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from attention_course import exercises
-from attention_course.exercises import dot_product_scores, record
+from attention_course.exercises import record
 from attention_course.exercises.base import Exercise, Progress
 
 
@@ -43,13 +42,6 @@ def test_what_was_right_once_is_known_to_the_next_kernel(workbook):
     assert Progress([exercise(), exercise("another")])().text == "**1 of 2 done.** ✓ Halving · ○ Halving"
     first.check(halves)
     assert re.fullmatch(r"\nhalving \d{4}-\d\d-\d\d", (workbook / record.FILE).read_text())
-
-
-def test_the_help_page_shows_how_far_each_lesson_is(workbook, monkeypatch):
-    for one in dot_product_scores.EXERCISES:
-        monkeypatch.setattr(one, "right_answer", None)
-    record.note("contexts_at_once")
-    assert f"| 01 | 1 of {len(dot_product_scores.EXERCISES)} |" in exercises.progress().text.splitlines()
 
 
 def test_outside_a_workbook_nothing_is_written(folder):

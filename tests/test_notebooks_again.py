@@ -108,17 +108,3 @@ def test_an_output_that_differs_fails_and_is_told_with_notebook_and_cell(tmp_pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "01_toy.ipynb::Cell 1" in done.stdout
-
-
-@pytest.mark.slow
-def test_two_refreshes_write_the_same_bytes_and_say_so(tmp_path, capsys):
-    path, written = tmp_path / LESSONS[1].name, []
-    shutil.copy(LESSONS[1], path)
-    for _ in range(2):
-        assert refreshing.refresh(path) is None
-        written.append(path.read_bytes())
-    assert written[0] == written[1]
-    assert capsys.readouterr().out.endswith(f"{path.name}: no output changed\n")
-    path.write_text(path.read_text().replace("print(", "print(7, ", 1))
-    refreshing.refresh(path)
-    assert " changed: " in capsys.readouterr().out

@@ -36,17 +36,6 @@ def test_a_window_reaches_twice_through_two_layers_and_positions_do_not_count(wi
     assert max_difference(model(TEXT[:, 1 - reach :])[0, -1], complete) > 1e-9
 
 
-def test_changed_frequencies_reach_every_layer_and_without_positions_order_does_not_count():
-    model = load("rotary")
-    halved = model.blocks[0].attention.frequencies / 2
-    assert all(block.attention.frequencies is halved for block in model.change(frequencies=halved).blocks)
-    assert max_difference(model(TEXT), load("rotary")(TEXT)) > 0.1
-    plain = load("no positions").double()
-    turned = torch.cat((TEXT[:, :-1].flip(1), TEXT[:, -1:]), dim=1)
-    first, last = ((plain.blocks[0](plain.embed(text))[0][0, -1]) for text in (TEXT, turned))
-    assert max_difference(first, last) < 1e-10  # one layer reads its past as a set
-
-
 def test_written_in_chunks_of_any_length_it_predicts_as_at_once():
     model, text, parts = load("writing"), TASK.held_out[None, :LONGEST], []
     past, caches = 0, (None, None)
