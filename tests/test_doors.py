@@ -9,7 +9,6 @@ import subprocess
 import sys
 import urllib.request
 import venv
-from contextlib import contextmanager
 from pathlib import Path
 from sysconfig import get_path
 
@@ -63,9 +62,8 @@ def course(tmp_path):
     return checkout
 
 
-@contextmanager
-def opened(command, course, tmp_path):
-    """A Lab that `command` starts; yields the first cell of the start page that it serves."""
+def first_cell(command, course, tmp_path):
+    """The first cell of the start page, as a Lab that `command` starts serves it."""
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     private = {name: str(tmp_path / name.lower()) for name in PRIVATE} | {"JUPYTER_RUNTIME_DIR": str(runtime)}
@@ -73,13 +71,13 @@ def opened(command, course, tmp_path):
         process = subprocess.Popen(
             command, cwd=course, env=outside_make(**private), stdout=log, stderr=log, start_new_session=True
         )
-        try:
-            page = f"{address_of(process, runtime)}/api/contents/00_start_here.ipynb?token={TOKEN}"
-            with urllib.request.urlopen(page) as answer:
-                yield json.load(answer)["content"]["cells"][0]["source"]
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
+    try:
+        page = f"{address_of(process, runtime)}/api/contents/00_start_here.ipynb?token={TOKEN}"
+        with urllib.request.urlopen(page) as answer:
+            return json.load(answer)["content"]["cells"][0]["source"]
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
 
 
 QUIET = ["--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}"]
@@ -91,8 +89,7 @@ QUIET = ["--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}"]
 def test_make_lab_opens_the_course(course, tmp_path):
     # PYTHON: in place of the installation, which make test has done.
     settings = ["PYTHON=true", f"BIN={Path(sys.executable).parent}", f"ARGS={' '.join(QUIET)}"]
-    with opened(["make", "lab", *settings], course, tmp_path) as cell:
-        assert cell.startswith("# 0. ")
+    assert first_cell(["make", "lab", *settings], course, tmp_path).startswith("# 0. ")
 
 
 @pytest.mark.slow  # starts JupyterLab
@@ -102,8 +99,7 @@ def test_the_commands_without_make_open_the_course(course, tmp_path):
         [sys.executable, *command.split()[1:]] for command in commands() if "fill" in command or "jupyterlab" in command
     )
     subprocess.run(fill, cwd=course, check=True, env=os.environ | {"JUPYTER_DATA_DIR": str(tmp_path / "data")})
-    with opened([*lab, *QUIET], course, tmp_path) as cell:
-        assert cell.startswith("# 0. ")
+    assert first_cell([*lab, *QUIET], course, tmp_path).startswith("# 0. ")
 
 
 def text(name):

@@ -1,4 +1,4 @@
-"""What the set-up does in Lab: its server stores an explorer as its picture, and its kernels load torch at the start."""
+"""What the set-up does in Lab: its server stores an explorer as its picture, its kernels load torch as they start."""
 
 import copy
 import shutil
