@@ -32,7 +32,7 @@ def token_ids():
 
 
 def test_a_head_that_is_off_gives_the_last_projection_nothing(model, token_ids):
-    """Logits without ablation are compared with another implementation's in test_language_model_families."""
+    """Logits without ablation are compared with another implementation's in test_language_model_figures."""
     without, ablate = deepcopy(model), [(1, 3), (0, 0), (1, 2)]
     for layer, head in ablate:
         without.blocks[layer].attention.out_proj.weight[:, head * HEAD_DIM : (head + 1) * HEAD_DIM] = 0
