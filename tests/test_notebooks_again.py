@@ -12,13 +12,21 @@ from itertools import takewhile
 
 import pytest
 from course import FOLDER, FREE, LESSONS, PATHS, ROOT, at, code_cells, tags, text_of, without_measured
+from jupyter_client.provisioning import local_provisioner
 
 from attention_course import exercises
 from tools.notebooks import refresh_notebooks as refreshing
+from tools.notebooks.forked_kernels import fork_kernels
 
 SOLUTIONS = [path for path in PATHS if path.parent != FOLDER]
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 new_cell, new_output = refreshing.nbformat.v4.new_code_cell, refreshing.nbformat.v4.new_output
+
+
+@pytest.fixture(autouse=True)
+def fast_kernels(monkeypatch):
+    monkeypatch.setattr(local_provisioner, "launch_kernel", local_provisioner.launch_kernel)  # and back
+    fork_kernels()
 
 
 def toy(*cells):

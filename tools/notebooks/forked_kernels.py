@@ -7,10 +7,11 @@ import multiprocessing
 import os
 import sys
 
+from jupyter_client.provisioning import local_provisioner
+
 PATH = [*sys.path]  # before pytest adds the folder of tests
 PRELOADED = ["ipykernel.kernelapp", "torch._dynamo", "matplotlib.backends.backend_agg"]
 PRELOADED += ["attention_course.explorers", "attention_course.exercises"]
-can_fork = sys.platform == "linux"  # macOS's own libraries don't survive it
 
 
 def run_kernel(started, arguments, folder, environment, path):
@@ -50,3 +51,9 @@ class ForkedKernel:
 
     def send_signal(self, number):
         os.kill(self.pid, number)
+
+
+def fork_kernels():
+    """Have the kernels of this process be forks from now on. (macOS's own libraries don't survive a fork.)"""
+    if sys.platform == "linux":
+        local_provisioner.launch_kernel = ForkedKernel

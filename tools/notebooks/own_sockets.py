@@ -37,10 +37,8 @@ class AsyncKernelManager(OwnSockets, jupyter_client.AsyncKernelManager):
 
 def pytest_configure():
     import nbval.kernel  # here: refresh needs none of it
-    from jupyter_client.provisioning import local_provisioner
 
-    from .forked_kernels import ForkedKernel, can_fork
+    from .forked_kernels import fork_kernels
 
     nbval.kernel.KernelManager = KernelManager
-    if can_fork:
-        local_provisioner.launch_kernel = ForkedKernel
+    fork_kernels()
