@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn.utils import parameters_to_vector
 
 from attention_course.build import build_layer
-from attention_course.explorers import dropout, lookup_models, past_the_training_length
-from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, dropping, right, stored
+from attention_course.explorers import dropout, past_the_training_length
+from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, stored
 from attention_course.explorers.playground.runs import prefix_losses
 from attention_helpers import max_difference
 from attention_helpers.training.characters import Characters, load_text
@@ -95,18 +94,6 @@ def test_a_stored_model_with_one_question_learns_it_unless_it_is_one_wide(d_out)
 def test_a_stored_model_with_two_questions_learns_both_with_two_heads_at_least_two_wide(d_out, num_heads):
     less = accuracy(stored(2, d_out, num_heads)).min()
     assert less >= 0.99 if num_heads > 1 and d_out >= 2 * num_heads else less <= 0.6
-
-
-def test_explorers_show_a_stored_model_as_it_is_and_dropout_leaves_nothing_behind():
-    model = stored(2, 4, 2)
-    with np.load(lookup_models.FILE) as sets:
-        [row] = sets["2 questions, d_out 4, 2 heads"]
-    assert torch.equal(parameters_to_vector(model.parameters()), torch.from_numpy(row).float())
-    assert right(model, 0.5).float().mean() < 0.7 < right(model).float().mean()
-    with dropping(model.attention, 0.5, 0):
-        assert model.attention.training
-    assert not model.attention.training
-    assert torch.equal(right.__wrapped__(model), right(model))
 
 
 def trained(questions, d_out, num_heads, seed):

@@ -80,15 +80,6 @@ def test_a_snapshot_is_the_model_as_it_stood():
     assert not any(part.requires_grad for part in (snapshot.maps, snapshot.accuracy, *snapshot.state.values()))
 
 
-def test_the_last_snapshot_is_where_a_run_stands_and_goes_when_it_goes_on():
-    task = LookupTask(batch_size=2)
-    training = Training(LookupModel(task, width=4), task).run(33)
-    assert [s.step for s in training.snapshots] == [*range(31), 33]
-    training.run(9)
-    assert [s.step for s in training.snapshots] == [*range(31), 40, 42]
-    assert Training(LookupModel(task, width=4), task, keep=False).run(2).snapshots == []
-
-
 def test_a_run_is_the_textbooks_loop():
     task = LookupTask(questions=2, batch_size=8)
     torch.manual_seed(1)

@@ -1,10 +1,14 @@
-"""The checks' own behaviour, on an exercise small enough to get wrong in every way."""
+"""A check on an exercise that is small enough to get wrong in every way; and progress, which outlives a kernel."""
+
+import os
+import re
 
 import pytest
 import torch
 from torch import nn
 
-from attention_course.exercises.base import Exercise
+from attention_course.exercises import record
+from attention_course.exercises.base import Exercise, Progress
 from attention_course.exercises.compare import difference
 
 ONE = torch.ones(1)
@@ -163,3 +167,45 @@ def test_an_error_that_was_asked_for(answer, said):
 def test_a_difference_in_words(expected, got, found):
     said = difference(expected, got, 1e-5)
     assert found in said if found else not said
+
+
+def new_exercise(name="halving"):
+    """As in a new kernel."""
+    return Exercise(name=name, title="Halving", solution=halves, cases=lambda g: [(1.0,), (3.0,)])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def workbook(folder):
+    (folder / record.MARK).write_text("{}")
+    return folder
+
+
+def test_what_was_right_once_is_known_to_the_next_kernel(workbook):
+    first = new_exercise()
+    assert first.check(abs).right is False
+    assert not first.done
+    assert first.check(halves).text == "✓ **Right.** Checked on 2 inputs."
+    assert new_exercise().done
+    assert not new_exercise("another").done
+    assert new_exercise().check(abs).right is False
+    assert Progress([new_exercise(), new_exercise("another")])().text == "**1 of 2 done.** ✓ Halving · ○ Halving"
+    first.check(halves)
+    assert re.fullmatch(r"\nhalving \d{4}-\d\d-\d\d", (workbook / record.FILE).read_text())
+
+
+def test_outside_a_workbook_nothing_is_written(folder):
+    assert new_exercise().check(halves).right
+    assert not new_exercise().done
+    assert os.listdir(folder) == []
+
+
+def test_a_file_that_somebody_edited_loses_nothing(workbook):
+    (workbook / record.FILE).write_text("another 2026-01-01\n\nno end of line")
+    assert new_exercise("mine").check(halves).right
+    assert record.done() == {"another", "no", "mine"}
