@@ -19,7 +19,7 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models trained-models overfitting long-texts figures upgrade clean
+	refresh lookup-models trained-models overfitting long-texts upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -91,9 +91,9 @@ format: ## let ruff mend and format code and notebooks
 	$(BIN)/python -m ruff check --fix
 	$(BIN)/python -m ruff format
 
-mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson, EXPLORER=causal_masking for what an explorer says)
+mutants: ## break the exercises' solutions in many ways, and see that each check notices (ARGS=03 for one lesson)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants.$(if $(EXPLORER),explorer_mutants $(EXPLORER),exercise_mutants $(ARGS))
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants $(ARGS)
 
 course: ## write what notebooks/course.toml says into README, docs/teaching.md and the notebooks
 	$(ENSURE) test
@@ -124,11 +124,6 @@ overfitting: ## train data/overfitting.npz again, whose losses notebook 04 shows
 long-texts: ## measure data/long_texts.npz again, which notebook 11's explorer shows (half a minute)
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.make_data long_texts
-
-figures: ## have transformers compute what tests of the language model and of modern layers compare with (network, 100 MB)
-	$(ENSURE) test
-	$(BIN)/python -m pip install --quiet --prefix build/reference -c constraints.txt -r tools/reference/requirements.txt
-	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 PYTHONPATH=$$(echo build/reference/lib/python*/site-packages) $(BIN)/python -m tools.reference.make_figures
 
 REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt classroom/requirements.txt
 

@@ -1,14 +1,18 @@
-"""Copies of the checkout, on which tests let the tools loose."""
+"""Copies of the checkout, on which tests let the tools loose; and what a test needs of the machine."""
 
 import importlib.util
 import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-model.txt"]
 REQUIREMENTS += ["docs/requirements.txt", "classroom/requirements.txt"]
 FILES = ["Makefile", *REQUIREMENTS, "constraints.txt", "pyproject.toml"]
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed here")
+needs_posix_shell = pytest.mark.skipif(os.name == "nt", reason="Windows does not run a shell script as a program")
 
 
 def copy_of_checkout(folder):

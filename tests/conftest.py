@@ -25,16 +25,6 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.slow)
 
 
-def pytest_assertrepr_compare(op, left, right):
-    """Where two long things differ, in a few lines: a picture has 100 kB, and CI would print all of it."""
-    texts = repr(left), repr(right)
-    if op != "==" or max(map(len, texts)) < 2000:
-        return None
-    here = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
-    shown = [text[max(0, here - 60) : here + 60] for text in texts]
-    return [f"{type(left).__name__} == {type(right).__name__}, first differing at character {here}:", *shown]
-
-
 @pytest.fixture(scope="session")
 def language_model():
     """SmolLM2-135M-Instruct, decoded at the first run on a machine: some seconds, later ones less than one."""

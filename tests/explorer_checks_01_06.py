@@ -126,7 +126,7 @@ def check_chart(e, losses, level, title):
 
 
 def check_dropout(e, step, p):
-    """What is stored is shown; test_stored_numbers.py trains it again."""
+    """What is stored is shown; test_stored_models.py trains it again."""
     with np.load(dropout.FILE) as runs:
         losses, maps, always_0 = (torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0"))
     run, place = dropout.RATES.index(p), step // 5

@@ -11,7 +11,7 @@ from attention_course.explorers.head_roles import weight_at
 from attention_helpers import max_difference
 from attention_helpers.language_model.heads import best_heads, mean_contexts, repeated_tokens
 from attention_helpers.language_model.model import generate, load_model
-from tools.reference.random_models import drawn_texts, write_family
+from tools.random_models import drawn_texts, write_family
 
 INDUCTION = [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]
 SOURCE = (16, 0)  # the previous-token head

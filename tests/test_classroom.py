@@ -4,7 +4,7 @@ import ast
 
 import nbformat
 import pytest
-from needs import needs_posix_shell
+from checkouts import needs_posix_shell
 
 from attention_course.exercises import MODULES
 
@@ -46,13 +46,6 @@ def test_marks_of_ones_own_are_taken_away_and_a_missing_check_is_decided_at_the_
     notebook = marks.with_marks(nbformat.v4.new_notebook(cells=[own]), exercises)
     assert "nbgrader" not in notebook.cells[0].metadata
     assert [cell.source for cell in notebook.cells[1:]] == [marks.graded(exercise) for exercise in exercises]
-
-
-@pytest.mark.parametrize("text", ["", '{"cells": 3}'])
-def test_what_is_no_notebook_is_not_handed_in_and_stops_nobody_else(marks, tmp_path, capsys, text):
-    marks.take(tmp_path, "03", "ada", text)
-    assert "ada" in capsys.readouterr().out
-    assert not [*tmp_path.rglob("*.ipynb")]
 
 
 def test_a_folder_that_keeps_learners_out_is_found_and_the_model_is_not_one(set_up, tmp_path):

@@ -23,13 +23,6 @@ def test_masks_are_torchs_own(shape, dtype):
         assert ours.dtype == dtype
 
 
-@pytest.mark.parametrize("layer", [Dropout(0), Dropout(0.5).eval()])
-def test_draws_nothing_at_zero_or_in_eval(layer):
-    x, before = torch.randn(3, 3), torch.get_rng_state()
-    assert torch.equal(layer(x), x)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_generator_is_reproducible_and_leaves_the_global_state_alone():
     x, before = torch.ones(50), torch.get_rng_state()
     first = Dropout(0.5, torch.Generator().manual_seed(7))
@@ -38,13 +31,6 @@ def test_generator_is_reproducible_and_leaves_the_global_state_alone():
     assert torch.equal(a, twin(x))
     assert not torch.equal(a, b)  # the generator moves on
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_gradient_passes_where_the_entry_survived():
-    x = torch.ones(100, requires_grad=True)
-    y = Dropout(0.25)(x)
-    y.sum().backward()
-    assert torch.equal(x.grad, y.detach())
 
 
 @pytest.mark.parametrize("training", [True, False])

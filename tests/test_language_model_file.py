@@ -6,7 +6,7 @@ import pytest
 from attention_helpers.language_model import model_file as model_files
 from attention_helpers.language_model.model import load_model
 from attention_helpers.language_model.model_file import read_model
-from tools.reference.random_models import config_of, drawn_tensors, write_family, write_gguf
+from tools.random_models import config_of, drawn_tensors, write_family, write_gguf
 
 CONFIG = config_of("tiny")
 
@@ -47,14 +47,9 @@ FOREIGN = {
     "another family": ({"family": "bert"}, "architecture must be one of llama, .* got 'bert'"),
     "unknown scaling": (key("llama.rope.scaling.type", "yarn"), "type must be 'none' or 'linear', got 'yarn'"),
     "unknown key": (key("llama.attention.clamp_kqv", 8.0), r"the key llama\.attention\.clamp_kqv, which we don't know"),
-    "no size": (key("llama.embedding_length", None), "lacks embedding_length"),
-    "another tokenizer": (key("tokenizer.ggml.model", "bert"), "tokenizer must be 'gpt2' or 'llama', got 'bert'"),
     "another split": (key("tokenizer.ggml.pre", "default"), "split like those of gpt-2, .* got 'default'"),
-    "a layer less than it says": (key("llama.block_count", 3), r"Missing key\(s\) in state_dict: .*blocks\.2"),
     "missing tensor": (changed("blk.0.ffn_up.weight"), r"Missing key\(s\) in state_dict: .*blocks\.0\.W_up\.weight"),
     "unknown tensor": (changed(blk__0__ffn_new__weight=np.ones(2, "f")), r"holds blk\.0\.ffn_new\.weight, which our"),
-    "misshapen": (changed(output_norm__weight=np.ones(33, "f")), r"size mismatch for norm\.weight"),
-    "whole numbers": (changed(output_norm__weight=np.ones(32, np.int32)), "I32"),
 }
 
 
@@ -66,21 +61,13 @@ def test_what_cannot_be_read_is_named(tmp_path, tensors, change, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kept", [0, 2000, -1], ids=["empty", "cut in its header", "cut in its tensors"])
+@pytest.mark.parametrize("kept", [0, -1], ids=["empty", "cut in its tensors"])
 def test_an_incomplete_file_is_refused_in_one_sentence(tmp_path, tiny, kept):
     path = tmp_path / "damaged.gguf"
     path.write_bytes(tiny.read_bytes()[:kept])
     with pytest.raises(ValueError, match=r"damaged\.gguf cannot be read: ") as caught:
         load_model(path, tmp_path / "cache")
     assert "\n" not in str(caught.value)
-    path.write_bytes(b"PK" + bytes(100))
-    with pytest.raises(ValueError, match="cannot be read: GGUF magic invalid"):
-        load_model(path, tmp_path / "cache")
-
-
-def test_a_missing_file_is_missing_and_not_damaged(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no\.gguf"):
-        read_model(tmp_path / "no.gguf")
 
 
 def same(first, second):

@@ -1,8 +1,9 @@
-"""Scaled frequencies, LatentAttention and delta_rule are what transformers computes: see tools/reference."""
+"""Scaled frequencies, LatentAttention and delta_rule are what transformers 5.23 computed."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,6 @@ from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_fre
 from attention_helpers import max_difference
 from attention_helpers.modern.memory import LatentAttention, delta_rule
 from attention_helpers.modern.positions import rope_frequencies
-from tools.reference import layers_by_transformers
 
 CASES = json.loads((Path(__file__).parent / "modern_layers.json").read_text(encoding="utf-8"))
 EXACT = 2e-6  # relative, in float32
@@ -24,9 +24,11 @@ def of(*families):
 
 
 def drawn(case, *more):
-    """Tensors of the case's shapes and of `more`, as tools/reference drew them."""
+    """The tensors that transformers got, of the case's shapes and of `more`."""
     shapes = [*case["shapes"].values(), *more]
-    return [torch.from_numpy(array) for array in layers_by_transformers.drawn(case["seed"], shapes)]
+    arrays = map(np.random.default_rng(case["seed"]).standard_normal, shapes)
+    scaled = [array / array.shape[1] ** 0.5 if array.ndim == 2 else array for array in arrays]
+    return [torch.from_numpy(np.float32(array)) for array in scaled]
 
 
 def off(result, expected):

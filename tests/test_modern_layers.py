@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_course.build import build_layer
 from attention_helpers import influence, layers, max_difference
 from attention_helpers.modern.cached import CachedAttention
-from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention, delta_rule, linear_attention
+from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention, linear_attention
 from attention_helpers.modern.positions import RotaryAttention, rope_frequencies, rotate
 from attention_helpers.parallel.split import ParallelAttention, block
 from attention_helpers.training.characters import CharacterModel
@@ -160,17 +160,3 @@ def test_linear_attention_is_the_masked_matrix(num_tokens, width, forgets, seed)
     kept = decay.log().cumsum(dim=-1)  # from j to i, a product of decays: exp(kept_i - kept_j)
     matrix = (q @ k.mT * (kept[..., :, None] - kept[..., None, :]).exp()).tril()
     assert max_difference(linear_attention(q, k, v, decay if forgets else None), matrix @ v) < 1e-10
-
-
-def test_the_delta_rule_overwrites_what_a_key_returned_before():
-    keys, values = torch.eye(4).double()[[0, 1, 0, 2]], drawn(4, 3)
-    queries = torch.eye(4).double()[[0, 0, 0, 1]]
-    assert max_difference(delta_rule(queries, keys, values), values[[0, 0, 2, 1]]) < 1e-12
-
-
-def test_gated_delta_net_applies_the_delta_rule_between_its_projections():
-    layer, x = made(GatedDeltaNet, 5, 6, 2, 3, 4), drawn(1, 7, 5)
-    q, k, v, rate, decay, gate = layer.project(x)
-    read = delta_rule(q, k, v, rate[..., 0], decay[..., 0])  # (b, num_heads, num_tokens, d_value)
-    expected = layer.out_proj((layer.norm(read) * gate).transpose(1, 2).flatten(2))
-    assert max_difference(layer(x)[0], expected) < 1e-12

@@ -12,24 +12,25 @@ from itertools import takewhile
 
 import pytest
 from course import FOLDER, FREE, LESSONS, PATHS, ROOT, at, code_cells, tags, text_of, without_measured
+from jupyter_client.provisioning import local_provisioner
 
 from attention_course import exercises
 from tools.notebooks import refresh_notebooks as refreshing
+from tools.notebooks.forked_kernels import fork_kernels
 
 SOLUTIONS = [path for path in PATHS if path.parent != FOLDER]
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 new_cell, new_output = refreshing.nbformat.v4.new_code_cell, refreshing.nbformat.v4.new_output
 
 
+@pytest.fixture(autouse=True)
+def fast_kernels(monkeypatch):
+    monkeypatch.setattr(local_provisioner, "launch_kernel", local_provisioner.launch_kernel)  # and back
+    fork_kernels()
+
+
 def toy(*cells):
     return refreshing.nbformat.v4.new_notebook(cells=list(cells))
-
-
-def test_a_refresh_takes_the_notebooks_that_are_named():
-    assert refreshing.chosen([]) == [path for path in PATHS if path.parent == FOLDER] + SOLUTIONS
-    assert refreshing.chosen(["02"]) == [LESSONS[1], SOLUTIONS[1]]
-    with pytest.raises(SystemExit, match="no notebook begins with 77"):
-        refreshing.chosen(["01", "77"])
 
 
 @pytest.mark.slow
@@ -115,26 +116,3 @@ def test_an_output_that_differs_fails_and_is_told_with_notebook_and_cell(tmp_pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "01_toy.ipynb::Cell 1" in done.stdout
-
-
-@pytest.mark.slow
-def test_a_notebook_whose_cell_fails_is_left_as_it_was(tmp_path):
-    broken = tmp_path / "01_toy.ipynb"
-    refreshing.nbformat.write(toy(new_cell("1 / 0")), broken)
-    before = broken.read_bytes()
-    assert "ZeroDivisionError" in refreshing.refresh(broken)
-    assert broken.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_two_refreshes_write_the_same_bytes_and_say_so(tmp_path, capsys):
-    path, written = tmp_path / LESSONS[1].name, []
-    shutil.copy(LESSONS[1], path)
-    for _ in range(2):
-        assert refreshing.refresh(path) is None
-        written.append(path.read_bytes())
-    assert written[0] == written[1]
-    assert capsys.readouterr().out.endswith(f"{path.name}: no output changed\n")
-    path.write_text(path.read_text().replace("print(", "print(7, ", 1))
-    refreshing.refresh(path)
-    assert " changed: " in capsys.readouterr().out

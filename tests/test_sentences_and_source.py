@@ -16,19 +16,6 @@ def test_the_sentence_with_a_cat():
     assert (tokens[0], embeddings.shape, embeddings.dtype) == ("the", (3, 6), torch.float32)
 
 
-@pytest.mark.parametrize("name", ["lookup", "two_lookups"])
-def test_a_token_of_a_lookup_sentence_says_in_ones_what_its_name_says(name):
-    """One entry for each symbol: a pair's letter and digit, then `?` or the first and the second letter asked for."""
-    tokens, embeddings = load_sentence(name)
-    asked = ["?"] if name == "lookup" else ["first A", "first B", "first C", "second A", "second B", "second C"]
-    entries = ["A", "B", "C", "1", "2", "3", *asked]
-    said = [{entries[place] for place in row.nonzero()} for row in embeddings]
-    question = {"B", "?"} if name == "lookup" else {"first B", "second C"}
-    assert said == [*(set(token.split()) for token in tokens[:-1]), question]
-    assert embeddings.unique().tolist() == [0, 1]
-    assert embeddings.dtype == torch.float32
-
-
 SHOWN = [attention_helpers.SelfAttention_v1, MultiHeadAttention, causal_mask, MultiHeadAttention.forward]
 
 

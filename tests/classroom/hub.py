@@ -20,13 +20,12 @@ CONFIG = COURSE / "classroom" / "jupyterhub_config.py"
 GROUP = "attention-test"
 PUPILS = [f"attention-test-{number}" for number in range(1, 6)]
 OUTSIDER = "attention-test-0"  # an account of the machine's that is in no class
-PASSWORD, CULLER = secrets.token_urlsafe(), secrets.token_hex()  # others on this machine must not know them
+PASSWORD = secrets.token_urlsafe()  # others on this machine must not know it
 PATIENCE = 240  # seconds, of which a quiet machine needs few
 TRIAL = """
 load_subconfig({config!r})
 c.LocalAuthenticator.allowed_groups = {{{group!r}}}
 c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url = {urls}
-c.JupyterHub.services[0]["api_token"] = {token!r}
 """
 
 
@@ -108,11 +107,11 @@ def answers(process, address):
 
 @contextmanager
 def hub(homes):
-    """JupyterHub with the classroom's own settings, but for ports, the group, and a token that the test knows."""
+    """JupyterHub with the classroom's own settings, but for ports and the group."""
     folder = homes / "hub"
     folder.mkdir(mode=0o700)
     urls = free_addresses(3)
-    settings = {"config": str(CONFIG), "group": GROUP, "urls": urls, "token": CULLER}
+    settings = {"config": str(CONFIG), "group": GROUP, "urls": urls}
     (folder / "config.py").write_text(TRIAL.format(**settings))
     with open(folder / "log", "w") as log:
         command = [sys.executable, "-m", "jupyterhub", "--config", "config.py"]

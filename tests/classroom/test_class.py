@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hub import CULLER, OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
+from hub import OUTSIDER, PATIENCE, PUPILS, Pupil, accounts, hub, processes_of, wait_until
 from kernel import opened
 
 from classroom import marks, set_up
@@ -25,18 +25,11 @@ LESSON = "03_causal_masking.ipynb"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-class Day(NamedTuple):
-    """What one learner came away with."""
-
-    statuses: list  # of the notebook's cells
-    saved: int  # HTTP's status
-
-
 class Class(NamedTuple):
     hub: object
     homes: Path
     pupils: list
-    days: list
+    days: list  # of each, the statuses of the notebook's cells, and HTTP's status of saving
 
 
 def ready(pupil):
@@ -44,23 +37,15 @@ def ready(pupil):
     pupil.start()
 
 
-def run_whole(kernel, notebook):
-    """Run every cell, keep its outputs in the notebook, and return the cells' statuses."""
-    statuses = []
-    for cell in [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]:
-        status, cell["outputs"] = kernel.run(cell["source"])
-        statuses.append(status if "raises-exception" not in cell["metadata"].get("tags", []) else "ok")
-    return statuses
-
-
 def day_of(pupil):
     """Open notebook 03, run it, save."""
     place = f"{pupil.home}/api/contents/{LESSON}"
-    notebook = pupil.request("GET", place).json()["content"]
+    notebook, statuses = pupil.request("GET", place).json()["content"], []
     with opened(pupil, LESSON) as kernel:
-        statuses = run_whole(kernel, notebook)
-        saved = pupil.request("PUT", place, json={"type": "notebook", "content": notebook}).status_code
-        return Day(statuses, saved)
+        for cell in [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]:
+            status, cell["outputs"] = kernel.run(cell["source"])
+            statuses.append(status if "raises-exception" not in cell["metadata"].get("tags", []) else "ok")
+        return statuses, pupil.request("PUT", place, json={"type": "notebook", "content": notebook}).status_code
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +74,9 @@ def the_class(at_once):
 def test_five_at_once_run_the_notebook_and_save(the_class):
     lesson = json.loads((Path(__file__).parents[2] / "notebooks" / LESSON).read_text(encoding="utf-8"))
     count = sum(cell["cell_type"] == "code" for cell in lesson["cells"])
-    for day in the_class.days:
-        assert day.statuses == ["ok"] * count  # none is missing
-        assert day.saved == 200
+    for statuses, saved in the_class.days:
+        assert statuses == ["ok"] * count  # none is missing
+        assert saved == 200
 
 
 def test_what_was_saved_is_the_learners_own_and_without_dead_widgets(the_class):
@@ -149,19 +134,6 @@ def test_logging_out_stops_the_server_and_its_kernels(the_class):
         wait_until(lambda: not processes_of(one.name), "the server and its kernels end")
         page = one.browser.get(f"{one.home}/api/contents/{LESSON}", timeout=PATIENCE)
     assert "/hub/login" in page.url
-
-
-def test_the_culler_stops_idle_servers_and_what_was_saved_stays(the_class):
-    """Afterwards nobody has a server."""
-    api = {"JUPYTERHUB_API_TOKEN": CULLER, "JUPYTERHUB_API_URL": f"{the_class.hub.address}/hub/api"}
-    command = [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=1", "--cull-every=2"]
-    culler = subprocess.Popen(command, env=os.environ | api, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: not any(map(processes_of, PUPILS)), "all servers are stopped")
-    finally:
-        culler.terminate()
-        culler.wait()
-    assert all((the_class.homes / name / "workbook" / LESSON).exists() for name in PUPILS)
 
 
 def test_a_teacher_collects_what_a_learner_wrote_and_no_more_than_the_learner_may_read(the_class):

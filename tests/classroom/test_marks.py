@@ -33,10 +33,7 @@ ANSWERS = {
         "window_mask": RIGHT["window_mask"],
         "find_leaks": "def leaks(f, x)\n    return True",
     },
-    "dan": {  # one is right, another ends its kernel
-        "hide_the_future": RIGHT["hide_the_future"],
-        "window_mask": "import os\n\nos._exit(1)",
-    },
+    "dan": {"window_mask": "import os\n\nos._exit(1)"},  # it ends its kernel
 }
 KNOWN = {"ada": 3, "ben": 1, "dan": 0}
 

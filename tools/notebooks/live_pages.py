@@ -1,8 +1,13 @@
-"""The explorers as the reading site shows them: their states, which are computed here and shown by static/live.js."""
+"""The explorers as the reading site shows them: native controls, the picture of the first state, and all states.
+
+The states are computed here and shown by docs/static/live.js.
+"""
 
 import base64
+import html
 import io
 import itertools
+import json
 import re
 from functools import cache
 
@@ -11,7 +16,7 @@ from PIL import Image
 from . import trees
 from .run_cell import shown_by
 
-PLAYGROUND = ["from attention_course.explorers import Playground\nPlayground()"]
+PLAYGROUND = ("from attention_course.explorers import Playground\nPlayground()",)
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
 NOTEBOOKS_OWN = ' (data-touch|data-drag|data-write|xmlns)="[^"]*"'  # what the site's page needs none of
@@ -64,18 +69,16 @@ GRIDS = {
 }
 
 
-def values_of(control):
-    """A control's values, by the names that a page shows."""
-    if hasattr(control, "_options_full"):
-        return {str(label): value for label, value in control._options_full}
-    return {"no": False, "yes": True} if isinstance(control.value, bool) else {}
-
-
 def settings(name, values, controls):
-    """What a control of the site offers: by label, the values of the explorer's controls."""
+    """What a control of the site offers: by label, the values of the explorer's controls; nothing if it has none."""
     if isinstance(values, dict):
         return values
-    known = values_of(controls[name]) if name in controls else {}
+    control = controls.get(name)
+    if control is None:
+        return {str(value): {name: value} for value in values} if name == "step" else {}
+    known = {"no": False, "yes": True} if isinstance(control.value, bool) else {}
+    if hasattr(control, "_options_full"):
+        known = {str(label): value for label, value in control._options_full}
     labels = {value: label for label, value in known.items()}
     chosen = list(known.values())[values] if isinstance(values, slice) else values
     chosen = [value for value in chosen if not known or value in labels]  # with weights made by hand there are others
@@ -99,13 +102,7 @@ class Live:
         torch.set_num_threads(1)
         self.explorer = shown_by(codes)
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
-        grid = GRIDS[kind]
-        if kind == "LayerExplorer":
-            grid = {name: values for name, values in grid.items() if name in self.controls}
-        named = {name for name, values in grid.items() if not isinstance(values, dict)}
-        if unknown := [name for name in named if name not in self.controls and not self.trains]:
-            raise ValueError(f"GRIDS in live_pages.py must name controls of {kind}, got {', '.join(unknown)}")
-        grid = {name: settings(name, values, self.controls) for name, values in grid.items()}
+        grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
         self.grid = {name: offered for name, offered in grid.items() if len(offered) > 1}
 
     @property
@@ -165,7 +162,32 @@ class Live:
         return found | made.packed(), first, rest
 
 
+def native_control(each, index):
+    """A control of the site as HTML, at one of its values."""
+    name, values = html.escape(each["name"]), [html.escape(value) for value in each["values"]]
+    if each["list"]:
+        chosen = {index: " selected"}
+        options = [f'<option value="{n}"{chosen.get(n, "")}>{value}</option>' for n, value in enumerate(values)]
+        return f'<label>{name} <select autocomplete="off">{"".join(options)}</select></label>'
+    room = f'min="0" max="{len(values) - 1}" value="{index}" aria-valuetext="{values[index]}"'
+    return f'<label>{name} <input type="range" autocomplete="off" {room}><output>{values[index]}</output></label>'
+
+
+BUTTONS = """<button type="button" class="live-play">Play</button>
+<button type="button" class="live-remedy">Add a head</button>"""
+BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
+<div class="live-controls" hidden>{controls}</div>
+<p class="live-said" role="status"></p>
+{view}
+<script type="application/json">{states}</script>
+</div>"""
+
+
 @cache  # the playground is on two pages
-def states_of(codes, kind):
-    """What Live.states returns; codes: a tuple."""
-    return Live(codes, kind).states()
+def block(codes, kind):
+    """An explorer as HTML, and the controls that only the notebook's has. codes: a tuple."""
+    found, view, rest = Live(codes, kind).states()
+    controls = "\n".join(map(native_control, found["controls"], found["start"])) + BUTTONS * found["plays"]
+    name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind)
+    states = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")  # would end the script
+    return BLOCK.format(kind=kind, name=name, controls=controls, view=view, states=states), rest

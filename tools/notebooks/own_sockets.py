@@ -38,4 +38,7 @@ class AsyncKernelManager(OwnSockets, jupyter_client.AsyncKernelManager):
 def pytest_configure():
     import nbval.kernel  # here: refresh needs none of it
 
+    from .forked_kernels import fork_kernels
+
     nbval.kernel.KernelManager = KernelManager
+    fork_kernels()

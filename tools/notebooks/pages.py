@@ -12,9 +12,8 @@ from sphinx.util import logging
 from attention_course.exercises import practice
 from attention_helpers import show_source
 
-from .formulas import in_a
-from .live_block import block
-from .live_pages import PLAYGROUND
+from .formulas import write_in
+from .live_pages import PLAYGROUND, block
 from .manifest import COURSE
 from .place_exercises import TURN
 from .run_cell import code_for
@@ -83,7 +82,7 @@ def with_explorer(cell, cells):
     if not (found := explorer_of(cell, cells)):
         return [cell]
     cell["outputs"] = [output for output in cell["outputs"] if SVG not in output.get("data", {})]
-    made, rest = block(*found)
+    made, rest = block(tuple(found[0]), found[1])
     more = f"more can be moved ({', '.join(f'*{name}*' for name in rest)}), and " if rest else ""
     return [cell, markdown(cell, MOVES.format(block=made) + REST.format(more=more))]
 
@@ -151,5 +150,5 @@ def describe(app, pagename, templatename, context, doctree):
 def setup(app):
     app.connect("source-read", complete)
     app.connect("html-page-context", describe)
-    app.add_html_math_renderer("drawn", in_a("span"), in_a("div"))
+    app.add_html_math_renderer("drawn", write_in("span"), write_in("div"))
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-import tomllib
 from itertools import count
 from pathlib import Path
 
@@ -122,9 +121,6 @@ def fill() -> None:
             bring_it = f"make reset NOTEBOOK={name.split('_')[0]} brings it, and keeps yours if you changed a cell"
             print(f"{name}: the course {age}; {bring_it}.")
             versions.setdefault(name, newest)  # without a record it's said only once
-    for name, places in tomllib.loads((NOTEBOOKS / "course.toml").read_text(encoding="utf-8"))["moved"].items():
-        if (WORKBOOK / name).exists():
-            print(f"{name}: this lesson is now in {' and '.join(places)}; your copy stays, but some cells may fail.")
     bring(wanted, versions)
 
 

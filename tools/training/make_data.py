@@ -72,10 +72,10 @@ class Logits(small_models.WritingModel):
         return super().forward(token_ids)[0]
 
 
-def trained_models(path=small_models.FILE, steps=None, names=None, seed=0):
+def trained_models(path=small_models.FILE, names=None, seed=0):
     """The models that notebooks 08, 10 and 11 load (a minute).
 
-    For tests: the steps of each training, only some names, or another seed.
+    For tests: only some names, or another seed.
     """
     task, long_task = Characters(load_text()), Characters(load_text(), window=small_models.LONGEST, batch_size=8)
     size, sets = len(task.vocabulary), {}
@@ -87,9 +87,9 @@ def trained_models(path=small_models.FILE, steps=None, names=None, seed=0):
         "no positions": (partial(small_models.RotaryModel, size, base=None), task, 3e-3, 500),
     }
     for name in names or runs:
-        model, texts, learning_rate, usual = runs[name]
+        model, texts, learning_rate, steps = runs[name]
         torch.manual_seed(seed)
-        run = Training(model(), texts, learning_rate, seed, keep=False).run(steps or usual, name=name)
+        run = Training(model(), texts, learning_rate, seed, keep=False).run(steps, name=name)
         for part, parameter in run.model.named_parameters():
             sets[f"{name}: {part}"] = parameter.detach().half().numpy()
     np.savez(path, **sets)

@@ -21,10 +21,6 @@ FAMILIES = {
 }
 TINY = {"d_model": 32, "d_inner": 64, "head_dim": 8, "base": 500.0, "eps": 1e-5, "context_length": 40}
 SCALING = {"factor": 8.0, "original": 24, "low": 1.0, "high": 4.0}  # Llama 3's
-KINDS = ("F32", "Q8_0", "Q4_0", "K")
-# A K-quant's blocks: where its scales are, as half floats, and values with which weights are about 0.06 wide.
-SCALES = {"Q2_K": {80: 6e-3, 82: 9e-3}, "Q3_K": {108: 1.5e-3}, "Q4_K": {0: 3e-4, 2: 2e-3}, "Q5_K": {0: 1.5e-4, 2: 2e-3},
-          "Q6_K": {208: 5e-5}}  # fmt: skip
 PIECES = [
     "the", "The", "lighthouse", "don't", "WE'LL", "I'm", "naïve", "nai\u0308ve", "Größe", "e\u0301te\u0301", "café's",
     "東京", "は", "한국어", "мир", "🎉", "👩‍🚀", "🇧🇷", "\n", "\n\n", "\r\n", "\t", " ", "  ", "     ", "\u00a0",
@@ -77,21 +73,15 @@ def layout(config):
 
 
 def drawn_tensors(config, kind="F32", seed=0):
-    """Each tensor as an array and its kind, by its name: norms near 1, matrices compressed, all K-quants in turn."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quantize
+    """Each tensor as an array and its kind, by its name: norms near 1, matrices compressed as `kind` says."""
+    from gguf import GGMLQuantizationType, quantize
 
     chance, tensors = np.random.default_rng(seed), {}
-    for n, (name, shape) in enumerate(layout(config).items()):
-        code = GGMLQuantizationType["F32" if len(shape) == 1 else [*SCALES][n % len(SCALES)] if kind == "K" else kind]
-        if code.name in SCALES:
-            blocks = chance.integers(0, 256, (shape[0] * shape[1] // 256, GGML_QUANT_SIZES[code][1]), dtype=np.uint8)
-            for at, scale in SCALES[code.name].items():
-                blocks[:, at : at + 2] = np.array([scale], np.float16).view(np.uint8)
-            tensors[name] = blocks.reshape(shape[0], -1), code
-        else:
-            width = shape[-1] ** -0.5 if len(shape) == 2 else 0.125
-            array = (width * chance.standard_normal(shape) + ("norm" in name)).astype(np.float32)
-            tensors[name] = quantize(array, code), code
+    for name, shape in layout(config).items():
+        code = GGMLQuantizationType["F32" if len(shape) == 1 else kind]
+        width = shape[-1] ** -0.5 if len(shape) == 2 else 0.125
+        array = (width * chance.standard_normal(shape) + ("norm" in name)).astype(np.float32)
+        tensors[name] = quantize(array, code), code
     if config.divisors:
         tensors["rope_freqs.weight"] = np.array(config.divisors, np.float32), GGMLQuantizationType.F32
     return tensors
@@ -116,7 +106,7 @@ def write_gguf(path, config, tensors, fields=None, family=None):
 
 
 def write_family(path, name, kind="F32", seed=0):
-    """Write a small random model, always the same. name: as in config_of; kind: one of KINDS."""
+    """Write a small random model, always the same. name: as in config_of."""
     config = config_of(name)
     return write_gguf(path, config, drawn_tensors(config, kind, seed))
 

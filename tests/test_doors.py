@@ -1,0 +1,157 @@
+"""The ways into the course: what README and the pages name is there, and their commands open it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+import venv
+from pathlib import Path
+from sysconfig import get_path
+
+import json5
+import pytest
+from checkouts import ROOT, copy_of_checkout, needs_make, needs_posix_shell, outside_make
+from course import FOLDER, printed_in
+
+from tools.notebooks.lab import PRIVATE, TOKEN, address_of
+from tools.setup.ensure_venv import LEVELS
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES.append(ROOT / "classroom" / "README.md")
+
+
+def commands():
+    blocks = re.findall(r"^```\n(.*?)^```", README, flags=re.M | re.S)
+    return [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_target_and_file_that_a_page_names_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+    named = re.findall(r"(?:^|`)make ([a-z][\w-]*)", text, flags=re.M)
+    assert set(named) <= set(targets)
+    assert set(re.findall(r"ensure_venv\.py (\w+)", text)) <= set(LEVELS)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(((?:[^):#]*\.md)?)#([^)]+)\)", text):
+        there = (page.parent / target if target else page).read_text(encoding="utf-8")
+        headings = re.findall(r"^#+ (.+)$", there, flags=re.M)
+        assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    for path in re.findall(r"`((?:tools|tests|attention_helpers|notebooks|\.github)/[\w./]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_losses_in_the_readme_are_those_of_notebook_08():
+    [path] = FOLDER.glob("08_*.ipynb")
+    told = README.partition("## A loss")[2].partition("## Watch")[0]
+    assert {*re.findall(r"\d\.\d\d(?![\d.])", told)} <= printed_in(path) | {"3.87"}  # log 48
+
+
+@pytest.fixture
+def course(tmp_path):
+    checkout = copy_of_checkout(tmp_path)
+    for name in ("notebooks", "attention_helpers"):
+        left_out = shutil.ignore_patterns("__pycache__", ".*")
+        shutil.copytree(ROOT / name, checkout / name, ignore=left_out, dirs_exist_ok=True)
+    return checkout
+
+
+def first_cell(command, course, tmp_path):
+    """The first cell of the start page, as a Lab that `command` starts serves it."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    private = {name: str(tmp_path / name.lower()) for name in PRIVATE} | {"JUPYTER_RUNTIME_DIR": str(runtime)}
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(
+            command, cwd=course, env=outside_make(**private), stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        page = f"{address_of(process, runtime)}/api/contents/00_start_here.ipynb?token={TOKEN}"
+        with urllib.request.urlopen(page) as answer:
+            return json.load(answer)["content"]["cells"][0]["source"]
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+QUIET = ["--no-browser", "--allow-root", f"--IdentityProvider.token={TOKEN}"]
+
+
+@pytest.mark.slow  # starts JupyterLab
+@needs_make
+@needs_posix_shell
+def test_make_lab_opens_the_course(course, tmp_path):
+    # PYTHON: in place of the installation, which make test has done.
+    settings = ["PYTHON=true", f"BIN={Path(sys.executable).parent}", f"ARGS={' '.join(QUIET)}"]
+    assert first_cell(["make", "lab", *settings], course, tmp_path).startswith("# 0. ")
+
+
+@pytest.mark.slow  # starts JupyterLab
+@needs_posix_shell
+def test_the_commands_without_make_open_the_course(course, tmp_path):
+    fill, lab = (
+        [sys.executable, *command.split()[1:]] for command in commands() if "fill" in command or "jupyterlab" in command
+    )
+    subprocess.run(fill, cwd=course, check=True, env=os.environ | {"JUPYTER_DATA_DIR": str(tmp_path / "data")})
+    assert first_cell([*lab, *QUIET], course, tmp_path).startswith("# 0. ")
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+SERVER = """
+from jupyter_server.serverapp import ServerApp
+server = ServerApp()
+server.initialize(["--allow-root", "--port=0", "--no-browser"], find_extensions=False)
+print(server.contents_manager.pre_save_hook.__name__)
+"""
+
+
+@pytest.mark.slow  # makes an environment, and a server
+@needs_posix_shell
+def test_binders_last_step_fills_the_workbook_and_sets_lab_and_its_server_up(tmp_path):
+    its, copy = tmp_path / "its", tmp_path / "course"
+    venv.create(its, with_pip=False)
+    [packages] = its.glob("lib/*/site-packages")
+    (packages / "ours.pth").write_text(get_path("purelib"))  # with pip, and with what postBuild installs
+    for folder in ("tools", "notebooks", ".binder"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "requirements-model.txt", copy)
+    environment = os.environ | {"PATH": f"{its / 'bin'}{os.pathsep}{os.environ['PATH']}", "PIP_NO_INDEX": "1"}
+    subprocess.run(["bash", ".binder/postBuild"], cwd=copy, env=environment, check=True)
+    assert (copy / "workbook/00_start_here.ipynb").is_file()
+    settings = json5.loads((its / "share/jupyter/lab/settings/overrides.json5").read_text())
+    assert settings["@jupyterlab/apputils-extension:kernels-settings"]["commsOverSubshells"] == "disabled"
+    its_own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    its_own["JUPYTER_CONFIG_PATH"] = str(its / "etc/jupyter")
+    command = [sys.executable, "-c", SERVER]
+    server = subprocess.run(command, cwd=tmp_path, env=os.environ | its_own, capture_output=True, text=True)
+    assert server.stdout.split() == ["drop_dead_views"], server.stderr
+
+
+@pytest.mark.slow  # builds a wheel, and starts torch again
+def test_the_first_cell_for_colab_installs_a_package_that_works(tmp_path):
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT]
+    subprocess.run(build, check=True, cwd=tmp_path)
+    [wheel] = tmp_path.glob("*.whl")
+    cell = re.search(r"```python\n(.*?)```", text("docs/other_doors.md").partition("## Colab")[2], flags=re.S)[1]
+    # Tests have no network, and .venv has the other two.
+    cell = cell.replace("git+https://HOST/OWNER/NAME anywidget psygnal", str(wheel))
+    [example] = re.findall(r"```python\n(.*?)```", text("attention_helpers/README.md"), flags=re.S)
+    last = "from attention_course import explorers; explorers.MaskExplorer()"
+    (tmp_path / "cells.ipy").write_text(f"{cell}\n{example}\n{last}; print(explorers.__file__)\n")
+    elsewhere = {"PIP_TARGET": str(tmp_path / "its"), "PYTHONPATH": str(tmp_path / "its"), "PIP_NO_INDEX": "1"}
+    (tmp_path / "its").mkdir()
+    command = [sys.executable, "-m", "IPython", "--no-banner", "cells.ipy"]
+    result = subprocess.run(command, cwd=tmp_path, env=os.environ | elsewhere, capture_output=True, text=True)
+    *answers, file = result.stdout.splitlines()
+    expected = re.findall(r"^print.*  # (.*)$", example, flags=re.M)
+    assert answers[-len(expected) :] == expected, result.stdout + result.stderr
+    assert Path(file).is_relative_to(tmp_path / "its")
