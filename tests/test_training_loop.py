@@ -95,7 +95,7 @@ def test_a_run_is_the_textbooks_loop():
         optimizer.step()
         losses.append(loss.item())
         accuracies.append(task.accuracy(outputs, answers).tolist())
-    assert len({tuple(training.drawn(step)[0].flatten().tolist()) for step in range(9)}) == 9  # no batch repeats
+    assert len({tuple(training.draw_batch(step)[0].flatten().tolist()) for step in range(9)}) == 9  # no batch repeats
     assert training.losses == losses
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), model.parameters(), strict=True))
