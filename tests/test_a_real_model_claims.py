@@ -3,7 +3,6 @@
 import pytest
 import torch
 from course import FOLDER, code_cells, read
-from torch import nn
 from torch.nn import functional as F
 
 from attention_course.exercises import a_real_model as practice
@@ -11,6 +10,7 @@ from attention_course.explorers.head_roles import weight_at
 from attention_helpers import max_difference
 from attention_helpers.language_model.heads import best_heads, mean_contexts, repeated_tokens
 from attention_helpers.language_model.model import generate, load_model
+from attention_helpers.modern.positions import RotaryAttention, rotate
 from tools.random_models import drawn_texts, write_family
 
 INDUCTION = [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]
@@ -36,8 +36,8 @@ CELLS = {cell.id: cell.source for cell in code_cells(read(FOLDER / "13_a_real_mo
 
 def defined(model):
     """What the notebook's cells define for a model, as attributes."""
-    names = {"torch": torch, "nn": nn, "F": F, "practice": practice, "grouped_context": practice.grouped_context}
-    names["model"] = model
+    names = {"torch": torch, "F": F, "practice": practice, "grouped_context": practice.grouped_context, "model": model}
+    names |= {"RotaryAttention": RotaryAttention, "rotate": rotate}
     for cell in ("own-class", "own-model", "own-write", "losses", "wrote", "cut"):
         exec(CELLS[cell], names)
     return names
@@ -55,26 +55,26 @@ def test_the_pages_class_is_the_attention_of_a_small_model_with_and_without_a_ca
     model = load_model(write_family(tmp_path / "random.gguf", "llama"), tmp_path)
     page, config = defined(model), model.config
     width = config.num_heads * config.head_dim
-    layers = [page["GroupedAttention"](width, width, 4, config.num_kv_heads, config.base) for _ in model.blocks]
+    layers = [page["GroupedAttention"](width, width, 4, config.num_kv_heads, base=config.base) for _ in model.blocks]
     for layer, block in zip(layers, model.blocks, strict=True):
         layer.load_state_dict(block.attention.state_dict())
     for text in drawn_texts():
         token_ids, caches = torch.tensor([text]), None
-        whole = page["run"](token_ids, layers)[0]
+        whole = page["run_model"](token_ids, layers)[0]
         assert max_difference(whole, model(token_ids)) < 1e-4
         for part in token_ids.split(3, dim=1):
-            logits, caches, _ = page["run"](part, layers, caches)
+            logits, caches, _ = page["run_model"](part, layers, caches)
         assert max_difference(logits[:, -1], whole[:, -1]) < 1e-4
     page["attend"] = lambda queries, keys, values: torch.zeros_like(queries)  # another answer of the reader's
-    assert max_difference(page["run"](token_ids, layers)[0], whole) > 1e-2
+    assert max_difference(page["run_model"](token_ids, layers)[0], whole) > 1e-2
 
 
 @slow
 @each_text
 def test_the_pages_class_gives_the_models_logits_and_text(language_model, page, text):
     token_ids = language_model.encode(text)
-    assert max_difference(page["run"](token_ids, page["layers"])[0], language_model(token_ids)) < 1e-4
-    assert page["write"](text, page["layers"], 8) == text + generate(language_model, text, 8)
+    assert max_difference(page["run_model"](token_ids, page["layers"])[0], language_model(token_ids)) < 1e-4
+    assert page["continue_text"](text, page["layers"], 8) == text + generate(language_model, text, 8)
 
 
 @slow
@@ -82,9 +82,9 @@ def test_40_tokens_are_the_same_with_and_without_a_cache(language_model, page):
     text = "Your journey starts with one step"
     token_ids = language_model.encode(text)
     for _ in range(40):
-        logits, *_ = page["run"](token_ids, page["layers"])
+        logits, *_ = page["run_model"](token_ids, page["layers"])
         token_ids = torch.cat((token_ids, logits[:, -1:].argmax(dim=-1)), dim=1)
-    assert page["write"](text, page["layers"], 40) == language_model.decode(token_ids)
+    assert page["continue_text"](text, page["layers"], 40) == language_model.decode(token_ids)
 
 
 @slow
@@ -97,7 +97,7 @@ def test_the_five_are_the_same_for_four_texts(language_model, seed):
 @slow
 @each_seed
 def test_only_without_one_heads_path_to_their_keys_the_five_do_not_find_their_tokens(language_model, page, seed):
-    _, _, stream = page["run"](repeated_tokens(language_model, seed=seed), page["layers"])
+    _, _, stream = page["run_model"](repeated_tokens(language_model, seed=seed), page["layers"])
 
     def scores(source, side):
         weights = torch.stack([page["weights_without"](stream, source, side, *head) for head in INDUCTION])
@@ -123,7 +123,7 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
     others = [(17, head) for head in drawn[0][:3]] + [(18, head) for head in drawn[1][:2]]
     tokens = repeated_tokens(language_model, seed=seed)[:, :32]
     ablated = [{head: replaced[head] for head in heads} for heads in ((), INDUCTION, others)]
-    [intact], [without], [controls] = (page["losses_after"](tokens, tokens, heads) for heads in ablated)
+    [intact], [without], [controls] = (page["both_losses"](tokens, heads)[1] for heads in ablated)
     assert without > intact + 5
     assert controls < intact + 2
 
@@ -131,10 +131,8 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
 @slow
 @each_text
 def test_on_an_ordinary_text_the_five_are_missed_only_when_it_comes_again(language_model, page, text):
-    said, before = language_model.encode(text), language_model.encode(ORDINARY[ORDINARY.index(text) - 1])
-    new, again = (
-        [page["losses_after"](first, said, heads)[0] for heads in ((), INDUCTION)] for first in (before, said)
-    )
+    said = language_model.encode(text)
+    new, again = zip(*(page["both_losses"](said, heads) for heads in ((), INDUCTION)), strict=True)
     assert abs(new[1] - new[0]) < 0.15
     assert again[0] < new[0] / 2
     assert again[1] > again[0] + 0.5

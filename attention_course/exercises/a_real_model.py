@@ -7,12 +7,15 @@ from .base import Exercise, Progress, normal
 
 
 def grouped_context(queries, keys, values):
-    """queries (num_heads, num_new, head_dim), keys and values (num_kv_heads, num_tokens, head_dim)."""
+    """queries (num_heads, num_new, head_dim); keys and values (num_kv_heads,
+    num_tokens, head_dim)."""
     group, past = len(queries) // len(keys), keys.shape[1] - queries.shape[1]
-    keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)
-    scores = queries @ keys.mT / queries.shape[2] ** 0.5  # (num_heads, num_new, num_tokens)
+    keys = keys.repeat_interleave(group, dim=0)
+    values = values.repeat_interleave(group, dim=0)
+    scores = queries @ keys.mT / queries.shape[2] ** 0.5
     future = torch.ones(scores.shape[1:], dtype=torch.bool).triu(past + 1)
-    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=2) @ values
+    scores = scores.masked_fill(future, -torch.inf)
+    return torch.softmax(scores, dim=2) @ values
 
 
 grouped = Exercise(
@@ -36,7 +39,7 @@ grouped = Exercise(
             query's own?""",
         ("hides its own token", "triu(past + 1)", "triu(past)"): """
             You hide each query's own token. Which tokens are later than it?""",
-        ("shows the future", "scores.masked_fill(future, -torch.inf)", "scores"): """
+        ("shows the future", "scores = scores.masked_fill(future, -torch.inf)", "scores = scores"): """
             Your tokens read the future. Which scores should softmax never see?""",
         ("scales by all heads' width", "queries.shape[2] ** 0.5", "(len(queries) * queries.shape[2]) ** 0.5"): """
             You scale by the width of all heads together. How wide are the two vectors in a single dot product?""",
@@ -64,8 +67,9 @@ def drawn_maps(generator, lengths=(6, 2, 9)):
 
 
 def induction_scores(maps, period):
-    """From maps (num_layers, num_heads, num_tokens, num_tokens), each head's score, (num_layers, num_heads)."""
-    came_next = maps.diagonal(1 - period, dim1=-2, dim2=-1)  # of the tokens from period - 1 on
+    """Each head's score, (num_layers, num_heads); maps (num_layers, num_heads,
+    num_tokens, num_tokens)."""
+    came_next = maps.diagonal(1 - period, dim1=-2, dim2=-1)  # from period - 1
     return came_next[..., 1:].mean(dim=-1)
 
 
@@ -105,8 +109,9 @@ induction = Exercise(
 
 
 def without_heads(context, heads, num_heads):
-    """A copy of context (b, num_tokens, d_model) in which the parts of some heads are 0."""
-    parts = context.unflatten(-1, (num_heads, -1)).clone()  # (b, num_tokens, num_heads, head_dim)
+    """A copy of context (b, num_tokens, d_model), some heads' parts 0."""
+    # (b, num_tokens, num_heads, head_dim)
+    parts = context.unflatten(-1, (num_heads, -1)).clone()
     parts[:, :, heads] = 0.0
     return parts.flatten(2)
 

@@ -1,4 +1,4 @@
-"""Exercises of notebook 11: rotary positions, their scaling, and a penalty for distance."""
+"""Exercises of notebook 11: rotary positions and their scaling."""
 # After a change: make exercises, then make refresh NOTEBOOK=11
 
 import torch
@@ -9,11 +9,11 @@ from .base import Exercise, Progress
 
 
 def rotate_pairs(x, positions, base):
-    """x (num_tokens, head_dim), its pairs rotated by their tokens' positions (num_tokens,)."""
+    """x (num_tokens, head_dim), rotated by their positions (num_tokens,)."""
     head_dim = x.shape[1]
     rotated = torch.empty_like(x)
     for pair in range(head_dim // 2):
-        angles = positions * base ** (-2 * pair / head_dim)  # (num_tokens,), radians
+        angles = positions * base ** (-2 * pair / head_dim)  # (num_tokens,)
         a, b = x[:, 2 * pair], x[:, 2 * pair + 1]
         rotated[:, 2 * pair] = a * angles.cos() - b * angles.sin()
         rotated[:, 2 * pair + 1] = a * angles.sin() + b * angles.cos()
@@ -70,8 +70,8 @@ turning = Exercise(
 
 
 def scale_frequencies(frequencies, factor, original, low, high):
-    """New frequencies (pairs,), in radians per token; the other arguments are numbers."""
-    turns = original * frequencies / (2 * torch.pi)  # in a text of the original length
+    """New frequencies (pairs,), radians per token; the rest are numbers."""
+    turns = original * frequencies / (2 * torch.pi)  # in the original length
     keep = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * (keep + (1 - keep) / factor)
 
@@ -116,57 +116,5 @@ scaled_frequencies = Exercise(
 )
 
 
-def alibi(queries, keys):
-    """Weights (num_heads, num_tokens, num_tokens); queries and keys (num_heads, num_tokens, head_dim)."""
-    num_heads, num_tokens, head_dim = queries.shape
-    n = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that isn't above num_heads
-    heads = torch.cat((torch.arange(1, n + 1), torch.arange(1, num_heads - n + 1) - 0.5))
-    slopes = 2.0 ** (-8 * heads / n)  # (num_heads,)
-    positions = torch.arange(num_tokens)
-    distances = positions[:, None] - positions  # (num_tokens, num_tokens), below 0 in the future
-    scores = queries @ keys.transpose(1, 2) / head_dim**0.5  # scaled first
-    scores = scores - slopes[:, None, None] * distances
-    return torch.softmax(scores.masked_fill(distances < 0, -torch.inf), dim=-1)
-
-
-distance_bias = Exercise(
-    name="distance_bias",
-    title="A penalty for distance",
-    prompt="ALiBi ([Press et al. 2021](https://arxiv.org/abs/2108.12409)) subtracts a slope times the distance from "
-    "each *scaled* score. The first n heads, with n the largest power of two that isn't above their number, have the "
-    "slopes `2 ** (-8 * h / n)` for h = 1 to n. If there are more heads, their h are 0.5, 1.5, 2.5 and so on, in the "
-    "same formula. Return the causal weights.",
-    solution=alibi,
-    cases=lambda g: [
-        tuple(2 * torch.randn(2, *shape, generator=g))
-        for shape in ((2, 5, 4), (8, 6, 3), (1, 4, 2), (4, 1, 5), (3, 4, 3), (6, 3, 2))
-    ],
-    mistakes={
-        ("scales the penalty too", " * distances", " * distances / head_dim**0.5"): """
-            Your penalty is divided by the root of head_dim, like the scores. Which comes first, scaling or
-            subtracting?""",
-        ("takes n heads for any number", "n = 2 ** (num_heads.bit_length() - 1)", "n = num_heads"): """
-            Right for 1, 2, 4 or 8 heads. What's n for 6 heads, and which slopes do heads 5 and 6 get?""",
-        ("adds the penalty", "scores - slopes", "scores + slopes"): """
-            You add slope times distance, so your heads prefer tokens that are far away. Which should get less?""",
-        ("shows the future", "scores.masked_fill(distances < 0, -torch.inf)", "scores"): """
-            Your tokens read the future, where distances are negative. What should softmax get there?""",
-        ("forgets to scale", " / head_dim**0.5", ""): """
-            The penalty is right, but your scores aren't scaled. What are they divided by?""",
-    },
-    hints=[
-        "There are three steps: scaled scores, minus slope times distance, then mask and softmax.",
-        "`positions[:, None] - positions` has all distances, and slopes need the shape (num_heads, 1, 1). For n, "
-        "`num_heads.bit_length()` helps.",
-        "`queries @ keys.transpose(1, 2) / head_dim**0.5 - slopes[:, None, None] * distances`, then hide where "
-        "`distances < 0`.",
-    ],
-    why="The penalty is part of what softmax gets, so each token of distance divides a weight by e ** slope before "
-    "the row is normalized.",
-    moral="Steep heads look nearby and flat heads far, without any rotation. `attention_weights(scores + bias, mask, "
-    "scale)` would scale the bias, too.",
-)
-
-
-EXERCISES = [turning, scaled_frequencies, distance_bias]
+EXERCISES = [turning, scaled_frequencies]
 progress = Progress(EXERCISES)

@@ -1,4 +1,4 @@
-"""Exercises of notebook 14: the one sum, the merge of two blocks, an order that evens the work, and bytes."""
+"""Exercises of notebook 14: the one sum, the merge of two blocks, and an order that evens the work."""
 # After a change: make exercises, then make refresh NOTEBOOK=14
 
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +10,9 @@ from .base import Exercise, Progress, normal
 
 
 def finish(context, columns, all_reduce):
-    """The complete output, from some heads' context (num_tokens, width) and their columns of W_out, (d_out, width)."""
-    output = context @ columns.T  # (num_tokens, d_out): this process's summand
+    """The complete output; context (num_tokens, width) of some heads, and
+    their columns of W_out, (d_out, width)."""
+    output = context @ columns.T  # (num_tokens, d_out): a summand
     all_reduce(output)
     return output
 
@@ -59,7 +60,7 @@ placing = Exercise(
             should they add up?""",
         (
             "sums the context vectors",
-            "    output = context @ columns.T  # (num_tokens, d_out): this process's summand\n    all_reduce(output)",
+            "    output = context @ columns.T  # (num_tokens, d_out): a summand\n    all_reduce(output)",
             "    all_reduce(context)\n    output = context @ columns.T",
         ): """
             You add up the context vectors of different heads, which belong side by side. After which step do all
@@ -82,9 +83,11 @@ placing = Exercise(
 
 
 def merge(context, log_total, new_context, new_log_total):
-    """Context vectors, and logs of the sums of exponentials, of two blocks of keys together, from those of each."""
-    both = torch.logaddexp(log_total, new_log_total)  # the log of the sum of the two sums
-    return context * torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both), both
+    """What `block` returns, for the keys of two blocks together."""
+    both = torch.logaddexp(log_total, new_log_total)
+    old = torch.exp(log_total - both) * context
+    new = torch.exp(new_log_total - both) * new_context
+    return old + new, both
 
 
 def two_blocks(generator):
@@ -105,19 +108,17 @@ merging_blocks = Exercise(
     solution=merge,
     cases=two_blocks,
     mistakes={
-        ("averages", "context * torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both)",
-         "(context + new_context) / 2"): """
+        ("averages", "old + new", "(context + new_context) / 2"): """
             You average the two, as if both blocks mattered alike. But a block with larger exponentials gets more of a
             query's weight. Which share of the complete sum does each have?""",
-        ("adds", "context * torch.exp(log_total - both) + new_context * torch.exp(new_log_total - both)",
-         "context + new_context"): """
+        ("adds", "old + new", "context + new_context"): """
             You add the two, but both are complete averages already, with weights that sum to 1. By which share should
             you multiply each?""",
         ("overflows", "both = torch.logaddexp(log_total, new_log_total)", "a, b = log_total.exp(), "
          "new_log_total.exp()\n    return (a * context + b * new_context) / (a + b), torch.log(a + b)"): """
             That's right until the exponentials overflow. Which function adds them without computing them?""",
-        ("forgets the maximum in the logarithm", "- both), both",
-         "- both), both - torch.maximum(log_total, new_log_total)"): """
+        ("forgets the maximum in the logarithm", "new, both",
+         "new, both - torch.maximum(log_total, new_log_total)"): """
             You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
             back?""",
         ("adds the logarithms", "torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): """
@@ -137,7 +138,7 @@ merging_blocks = Exercise(
 
 # Source: Llama team 2024, "The Llama 3 Herd of Models" (arXiv 2407.21783), section 3.3.2.
 def zigzag(rank, processes):
-    """Which two chunks a process holds, as a tuple of their numbers, if the tokens are cut into two per process."""
+    """The numbers of the two chunks that a process holds, as a tuple."""
     return rank, 2 * processes - 1 - rank
 
 
@@ -169,44 +170,5 @@ zigzagging = Exercise(
 )
 
 
-def bytes_of_layer(split, processes, num_tokens, num_heads, num_kv_heads, head_dim):
-    """Bytes that each process sends in a forward pass, with 2 bytes per number; split: "heads" or "tokens"."""
-    width = (num_heads if split == "heads" else num_kv_heads) * head_dim
-    return 2 * (processes - 1) * num_tokens * width * 2 // processes
-
-
-sending = Exercise(
-    name="sending",
-    title="The bytes of one layer",
-    prompt="How many bytes does each of `processes` processes send in one layer's forward pass? `split` is `'heads'`, "
-    "with one sum of the output, num_heads * head_dim wide, or `'tokens'`, with keys and values in a ring. Numbers "
-    "have 2 bytes each. Return a whole number.",
-    solution=bytes_of_layer,
-    cases=lambda _: [(split, processes, 64, 8, kv, 16) for split in ("heads", "tokens") for processes in (1, 2, 4)
-                     for kv in (2, 8)],
-    mistakes={
-        ("sends once more", "(processes - 1)", "processes"): """
-            With one process there's nobody to send to, yet yours sends something. How many times does each pass
-            something on?""",
-        ("sends everything each time", "// processes", "// 1"): """
-            You count the complete tensor each time. How much of it does one process pass on at a time?""",
-        ("goes round once", "return 2 *", "return"): """
-            Half of it is missing. By tokens, keys and values travel. And by heads, the pieces go round once to be
-            summed, and then?""",
-        ("takes all heads for the ring", "(num_heads if split == \"heads\" else num_kv_heads)", "num_heads"): """
-            By heads that's right. But which heads travel if the split is by tokens?""",
-        ("takes the KV heads for the sum", "(num_heads if split == \"heads\" else num_kv_heads)", "num_kv_heads"): """
-            By tokens that's right. But how wide is the output that's summed if the split is by heads?""",
-    },
-    hints=[
-        "Both formulas are 2 (P − 1) / P times a number of bytes. Of which tensor?",
-        "By heads it's the output, num_tokens * num_heads * head_dim numbers; by tokens, keys of num_kv_heads heads.",
-        "`2 * (processes - 1) * num_tokens * width * 2 // processes`, with the right `width` for each split.",
-    ],
-    why="Each process passes on a share of 1 / P at a time, P − 1 times to add up and P − 1 times to pass the results "
-    "on, or P − 1 times for keys and values in a ring.",
-    moral="So the splits cost the same with as many KV heads as heads, and the ring less with fewer KV heads.",
-)  # fmt: skip
-
-EXERCISES = [placing, merging_blocks, zigzagging, sending]
+EXERCISES = [placing, merging_blocks, zigzagging]
 progress = Progress(EXERCISES)

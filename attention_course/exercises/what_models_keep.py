@@ -7,10 +7,12 @@ from .base import Exercise, Progress, normal
 
 
 def absorbed_step(queries, latents, W_key, W_value):
-    """queries (num_heads, d_key), latents (num_tokens, d_latent), W_key (num_heads, d_key, d_latent), W_value
-    (num_heads, d_value, d_latent); returns (num_heads, d_latent) and (num_heads, d_value)."""
-    absorbed = torch.einsum("hk,hkc->hc", queries, W_key)  # (num_heads, d_latent)
-    weights = torch.softmax(absorbed @ latents.T / queries.shape[1] ** 0.5, dim=1)  # (num_heads, num_tokens)
+    """queries (num_heads, d_key), latents (num_tokens, d_latent),
+    W_key (num_heads, d_key, d_latent), W_value (num_heads, d_value, d_latent);
+    returns (num_heads, d_latent) and (num_heads, d_value)."""
+    absorbed = torch.einsum("hk,hkc->hc", queries, W_key)
+    scores = absorbed @ latents.T / queries.shape[1] ** 0.5
+    weights = torch.softmax(scores, dim=1)  # (num_heads, num_tokens)
     mixed = weights @ latents  # (num_heads, d_latent)
     return absorbed, torch.einsum("hvc,hc->hv", W_value, mixed)
 
@@ -52,9 +54,9 @@ absorbed_matrices = Exercise(
 
 
 def delta_step(state, key, value, rate, decay):
-    """The state (d_k, d_v) after one more token, with key (d_k,) and value (d_v,); rate and decay are numbers."""
+    """The new state (d_k, d_v); key (d_k,), value (d_v,), and two numbers."""
     faded = decay * state
-    missing = value - key @ faded  # (d_v,), what the key doesn't return yet
+    missing = value - key @ faded  # (d_v,), not returned yet
     return faded + rate * key[:, None] * missing
 
 

@@ -70,7 +70,7 @@ class GatedDeltaNet(nn.Module):
     """A layer whose heads each keep one state, overwritten by the delta rule and decaying; a gate scales what's read.
 
     x: only the new tokens, (b, num_new, d_in); state: what the previous call returned, or None. Returns (b, num_new,
-    d_out), and the state (b, num_heads, d_key, d_value), of the same size however many tokens came.
+    d_out), and the state (b, num_heads, d_key, d_value), however many tokens came, in float32 at least.
     Source: Yang et al. 2024, "Gated Delta Networks" (arXiv 2412.06464), section 3, without its convolution.
     """
 
@@ -101,7 +101,10 @@ class GatedDeltaNet(nn.Module):
         return queries, keys, values, rates, decays, gates
 
     def forward(self, x, state=None):  # only new tokens, (b, num_new, d_in)
-        queries, keys, values, rates, decays, gates = self.project(x)
+        *parts, gates = self.project(x)
+        # float32 at least: in bfloat16, many small changes would be lost
+        wide = torch.promote_types(x.dtype, torch.float32)
+        queries, keys, values, rates, decays = (part.to(wide) for part in parts)
         if state is None:  # (b, num_heads, d_key, d_value)
             state = torch.zeros_like(keys[:, :, :1].mT @ values[:, :, :1])
         reads = []
@@ -112,7 +115,7 @@ class GatedDeltaNet(nn.Module):
             state = state + rates[:, :, n : n + 1] * key.mT @ missing
             reads.append(queries[:, :, n : n + 1] @ state)
         # (b, num_heads, num_new, d_value)
-        context = self.norm(torch.cat(reads, dim=2)) * gates
+        context = self.norm(torch.cat(reads, dim=2).to(x.dtype)) * gates
         return self.out_proj(context.transpose(1, 2).flatten(2)), state
 
 
