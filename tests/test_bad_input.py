@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import torch
 from torch import ones
 
 from attention_course import plots
@@ -22,7 +21,7 @@ from attention_helpers import (
 from attention_helpers.modern.positions import rope_frequencies
 from attention_helpers.parallel.split import bytes_held
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
-from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
+from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 from attention_helpers.training.small_models import load
 
@@ -40,8 +39,6 @@ def refused(call, exception, *parts):
 FLAT = SelfAttention_v2(3, 2)
 TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
 LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(len(TEXT.vocabulary), TEXT.window, width=16)
-NOT_LINEAR = LookupModel(TASK, width=4, d_out=4)
-NOT_LINEAR.output_layer = torch.nn.Sequential(torch.nn.GELU())
 AX = plots.new_figure()[1][0]
 CALLS = [  # call, exception, argument, the value it got, the rule
     (lambda: Dropout(1), ValueError, "p must", "got 1", SHARE),
@@ -58,7 +55,6 @@ CALLS = [  # call, exception, argument, the value it got, the rule
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 2)(ones(2, 7, 3)), ValueError, "x can have 6 tokens", "got 7"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
     (lambda: LookupTask(questions=3), ValueError, "1 or 2 questions", "got questions=3", "pairs <= letters"),
-    (lambda: ov_circuit(NOT_LINEAR), ValueError, "model", "must have a linear output layer"),
     (lambda: Characters("a" * 99, held_out=32), ValueError, "text", "got 67 and 32", "longer than window=32"),
     (lambda: generate_text(WRITER, TEXT, "Zoë", 5, None), ValueError, "start", "got 'Zoë'", "some characters of"),
     (

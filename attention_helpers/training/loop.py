@@ -87,7 +87,7 @@ class Training:
         from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
 
         self.snapshots = [snapshot for snapshot in self.snapshots if worth_keeping(snapshot.step)]
-        with held_interrupt() as interrupted, tqdm(total=steps, desc=name) as bar:
+        with held_interrupt() as interrupted, tqdm(total=steps, desc=name, delay=10) as bar:
             for _ in range(steps):
                 if interrupted():
                     break
