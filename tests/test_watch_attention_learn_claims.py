@@ -38,7 +38,7 @@ def stored(cell):
 def test_another_seed_stands_where_the_first_one_did(path):
     sources = [cell.source for cell in code_cells(read(path))]
     changed = [source for source in sources if with_seed(source, 7) != source]
-    assert len(changed) >= 3
+    assert len(changed) >= 2
     assert not [source for source in sources if re.search(r"seed=\d", source)]
 
 
