@@ -1,7 +1,6 @@
 """Malformed calls: each error names the argument, the value it got, and the rule."""
 
 import pytest
-import torch
 from torch import ones
 
 from attention_course import plots
@@ -17,7 +16,7 @@ from attention_helpers import (
 )
 from attention_helpers.modern.positions import rope_frequencies
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
-from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit
+from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 from attention_helpers.training.small_models import load
 
@@ -32,8 +31,6 @@ def refused(call, exception, *parts):
 FLAT = SelfAttention_v2(3, 2)
 TASK, TEXT = LookupTask(letters=4, digits=3, pairs=2), Characters(load_text())
 LOOKUP, WRITER = LookupModel(TASK, width=4), CharacterModel(len(TEXT.vocabulary), TEXT.window, width=16)
-NOT_LINEAR = LookupModel(TASK, width=4, d_out=4)
-NOT_LINEAR.output_layer = torch.nn.Sequential(torch.nn.GELU())
 AX = plots.new_figure()[1][0]
 CALLS = [  # call, exception, argument, the value it got, the rule
     (lambda: Dropout(1), ValueError, "p must", "got 1", "at least 0 and below 1"),

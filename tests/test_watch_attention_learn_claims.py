@@ -3,7 +3,6 @@
 import contextlib
 import io
 import re
-import sys
 
 import pytest
 from course import FREE, LESSONS, code_cells, read, tags, without_measured
@@ -38,7 +37,6 @@ def differing(path, seed, monkeypatch):
     """Triples of a cell, what it claims with another seed, and what is stored, where the two differ."""
     captions, names, differ = [], {}, []
     monkeypatch.setattr(plots, "show_figure", lambda figure, caption: captions.append(f"{caption}"))
-    monkeypatch.setattr(sys, "stderr", io.StringIO())  # progress bars
     for cell in code_cells(read(path)):
         captions.clear()
         with contextlib.redirect_stdout(io.StringIO()) as printed:

@@ -1,4 +1,4 @@
-"""Exercises of notebook 09: softmax block by block, what a layer costs, and a gradient without stored weights."""
+"""Exercises of notebook 09: softmax block by block, and a gradient without stored weights."""
 # After a change: make exercises, then make refresh NOTEBOOK=09
 
 import torch
@@ -7,7 +7,10 @@ from .base import Exercise, Progress
 
 
 def context_of_blocks(blocks):
-    """A query's context (head_dim,); each of the blocks has scores (size,) and values (size, head_dim)."""
+    """A query's context (head_dim,).
+
+    blocks: pairs of scores (size,) and values (size, head_dim).
+    """
     largest, total, context = -torch.inf, 0, 0
     for scores, values in blocks:
         raised = max(largest, scores.max())
@@ -100,55 +103,11 @@ block_by_block = Exercise(
 )
 
 
-def layer_costs(b, num_tokens, d_in, d_out, num_heads):
-    """Two whole numbers: the FLOPs of one forward pass, and the parameters."""
-    matrices = 3 * d_in * d_out + d_out**2
-    tables = 2 * num_tokens**2 * d_out
-    return 2 * b * (num_tokens * matrices + tables), matrices + d_out
-
-
-counting = Exercise(
-    name="counting",
-    title="What a layer costs",
-    prompt="A `MultiHeadAttention` without `qkv_bias` gets `x`, (b, num_tokens, d_in). Return two numbers: the FLOPs "
-    "of a forward pass, then the parameters. Count nothing but matrix products, including the scores that the mask "
-    "hides, and remember that `out_proj` has a bias. You may not need every argument.",
-    solution=layer_costs,
-    cases=lambda g: [(2, 6, 3, 4, 2), (1, 1, 5, 2, 1), (3, 7, 4, 6, 3), (8, 1024, 768, 768, 12)],
-    mistakes={
-        ("forgets the factor 2", "return 2 * b", "return b"): """
-            The parameters are right. But you count each term of a product once. Which two operations does it take?""",
-        ("multiplies everything by the heads", "return 2", "return num_heads * 2"): """
-            You multiply all FLOPs by num_heads. If there are more heads, how wide is each of them?""",
-        ("forgets the FLOPs of out_proj", "num_tokens * matrices", "num_tokens * 3 * d_in * d_out"): """
-            The parameters are right, but one more product comes after the heads. Which layer is the last?""",
-        # It's in the matrices and in the parameters.
-        ("forgets out_proj altogether", " + d_out", " + 0 * d_out"): """
-            You stop at the heads. Which layer comes after them, with FLOPs and parameters of its own?""",
-        ("leaves out what the mask hides", "2 * num_tokens**2", "num_tokens * (num_tokens + 1)"): """
-            You count only the pairs that the mask shows. What does the prompt say about the hidden ones?""",
-        ("forgets scores and context", "matrices + tables", "matrices"): """
-            You count the four layers. Which two products in between have no parameters, but take FLOPs?""",
-        ("counts one sentence", "2 * b", "2"): "These are the FLOPs of one sentence. How many sentences does `x` have?",
-        ("forgets the bias of out_proj", "matrices + d_out", "matrices"): """
-            The FLOPs are right. Which trainable numbers does `out_proj` have besides its matrix?""",
-    },
-    hints=[
-        "The product of an (n, k) and a (k, m) matrix has n * m entries. Each is a sum of k terms, so how many FLOPs "
-        "does the product take?",
-        "Each sentence takes six products: queries, keys, values, scores, context, out_proj. Which shapes meet in "
-        "each? Take all heads together, since num_heads times head_dim is d_out.",
-        "Each matrix of m parameters takes `2 * b * num_tokens * m` FLOPs, and scores and context take `2 * b * "
-        "num_tokens**2 * d_out` each. The parameters are the four matrices and d_out biases.",
-    ],
-    why="Each token meets each entry of the four matrices once, with a multiplication and an addition, and because "
-    "all heads together are d_out wide, num_heads cancels from scores and context.",
-    moral="If d_in = d_out, scores and context take as many FLOPs as the four matrices once num_tokens is 2 * d_out.",
-)
-
-
 def block_gradient(queries, keys, start, log_total, grad_context):
-    """The gradient of a block's values (size, head_dim); its keys belong to the tokens from `start` on."""
+    """The gradient of a block's values (size, head_dim).
+
+    Its keys belong to the tokens from `start` on.
+    """
     scores = queries @ keys.T / queries.shape[1] ** 0.5  # (num_tokens, size)
     positions = start + torch.arange(len(keys))
     future = positions > torch.arange(len(queries))[:, None]
@@ -201,5 +160,5 @@ block_again = Exercise(
 )
 
 
-EXERCISES = [block_by_block, counting, block_again]
+EXERCISES = [block_by_block, block_again]
 progress = Progress(EXERCISES)

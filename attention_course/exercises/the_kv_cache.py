@@ -1,4 +1,4 @@
-"""Exercises of notebook 10: one step with a KV cache, a window in chunks, and padding."""
+"""Exercises of notebook 10: one step with a KV cache, and a window in chunks."""
 # After a change: make exercises, then make refresh NOTEBOOK=10
 
 import torch
@@ -8,7 +8,10 @@ from .base import Exercise, Progress
 
 
 def cached_step(queries, keys, values, cached_keys, cached_values):
-    """The new token's context, (b, num_heads, 1, head_dim), all keys so far, and all values so far."""
+    """The new token's context, all keys so far, and all values so far.
+
+    Each is (b, num_heads, tokens, head_dim), the context with one token.
+    """
     keys = torch.cat((cached_keys, keys), dim=2)
     values = torch.cat((cached_values, values), dim=2)
     context = F.scaled_dot_product_attention(queries, keys, values)
@@ -66,13 +69,17 @@ step_with_cache = Exercise(
 
 
 def windowed_step(queries, keys, values, cached_keys, cached_values, window):
-    """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
+    """Context of the new tokens (new, head_dim).
+
+    And the keys and values that the next token may see.
+    """
     keys = torch.cat((cached_keys, keys))  # (past + new, head_dim)
     values = torch.cat((cached_values, values))
     positions = torch.arange(len(keys))
     distances = positions[len(cached_keys) :, None] - positions  # (new, past + new)
     scores = queries @ keys.T / keys.shape[1] ** 0.5
-    scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
+    hidden = (distances < 0) | (distances >= window)
+    scores = scores.masked_fill(hidden, -torch.inf)
     context = torch.softmax(scores, dim=-1) @ values
     start = max(0, len(keys) - (window - 1))
     return context, keys[start:], values[start:]
@@ -89,19 +96,24 @@ def chunks(generator):
 mended_window = Exercise(
     name="mended_window",
     title="Fix the window in chunks",
-    prompt="This step of one head is right for one new token, but wrong for several. Fix it. Return the context, and "
-    "the keys and values that the next token can still see.",
+    prompt="When several tokens arrive at once, as in chunks of a long prompt, it's easy to forget too early. This "
+    "step of one head is right for one new token, but wrong for several. Fix it. Return the context, and the keys and "
+    "values that the next token can still see.",
     solution=windowed_step,
     cases=chunks,
     stub='''
 def windowed_step(queries, keys, values, cached_keys, cached_values, window):
-    """Context of the new tokens (new, head_dim); keys and values that the next token may see."""
+    """Context of the new tokens (new, head_dim).
+
+    And the keys and values that the next token may see.
+    """
     keys = torch.cat((cached_keys, keys))[-window:]
     values = torch.cat((cached_values, values))[-window:]
     positions = torch.arange(len(keys))
     distances = positions[len(keys) - len(queries) :, None] - positions
     scores = queries @ keys.T / keys.shape[1] ** 0.5
-    scores = scores.masked_fill((distances < 0) | (distances >= window), -torch.inf)
+    hidden = (distances < 0) | (distances >= window)
+    scores = scores.masked_fill(hidden, -torch.inf)
     start = max(0, len(keys) - (window - 1))
     return torch.softmax(scores, dim=-1) @ values, keys[start:], values[start:]
 ''',
@@ -138,64 +150,5 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
 )
 
 
-def pad_left(texts):
-    """A batch (b, longest, width) of texts (length, width), and its mask (b, longest, longest)."""
-    longest = max(map(len, texts))
-    batch = torch.zeros(len(texts), longest, texts[0].shape[1])
-    hide = torch.ones(longest, longest, dtype=torch.bool).triu(1).repeat(len(texts), 1, 1)
-    for n, text in enumerate(texts):
-        start = longest - len(text)
-        batch[n, start:] = text
-        hide[n, :, :start] = True
-    return batch, hide & ~torch.eye(longest, dtype=torch.bool)
-
-
-def unequal_texts(generator):
-    shapes = [((2, 4, 1), 3), ((3, 3), 2), ((1, 5), 4)]
-    return [([torch.randn(n, width, generator=generator) for n in lengths],) for lengths, width in shapes]
-
-
-left_padding = Exercise(
-    name="left_padding",
-    title="Pad on the left",
-    prompt="In a batch, all texts need the same length, so short ones get **padding**. `pad_sequence` puts it on the "
-    "right by default, but the next token is predicted from the last row, so each text should end there. Return a "
-    "batch with zeros before short texts, and a boolean mask that hides the future and the padding.\n\nIn this mask, "
-    "True hides a key, unlike in `scaled_dot_product_attention`. Let every token see itself, even padding, because "
-    "softmax turns a row in which everything is hidden into NaN.",
-    solution=pad_left,
-    cases=unequal_texts,
-    mistakes={
-        (
-            "pads on the right",
-            "[n, start:] = text\n        hide[n, :, :start]",
-            "[n, : len(text)] = text\n        hide[n, :, len(text) :]",
-        ): """
-            That's right padding, the default of `pad_sequence`: your texts come first, and the zeros after them. Which
-            row would the next token be predicted from?""",
-        ("leaves rows empty", " & ~torch.eye(longest, dtype=torch.bool)", ""): """
-            The first rows of your short texts have every key hidden. What's the softmax of such a row, and what does it
-            do to gradients?""",
-        ("shows the padding", "\n        hide[n, :, :start] = True", ""): """
-            The future is hidden, but your texts see the zeros before them. What weight does a key of zeros get?""",
-        ("shows the future", "torch.ones(longest", "torch.zeros(longest"): """
-            The padding is hidden, but your texts see their own future. Which keys does a causal mask hide?""",
-        ("hides the rows, not the columns", "hide[n, :, :start]", "hide[n, :start]"): """
-            You hide the rows of the padding, but its keys can still be seen. Which dimension of the mask are the
-            keys?""",
-        ("takes True for keep", "hide & ~", "~hide | "): """
-            Your mask is upside down, as `scaled_dot_product_attention` would like it. What does True mean here?""",
-    },
-    hints=[
-        "How many zeros come before a text? So where does it start?",
-        "Start with the mask of the future, once per text. Then hide the columns before the text's start.",
-        "`hide[n, :, :start] = True`, and at the end `hide & ~torch.eye(longest, dtype=torch.bool)`.",
-    ],
-    why="The columns of padding are hidden from all other rows, and with the zeros first, the last row of every text "
-    "is its last token.",
-    moral="Now `context[:, -1]` is the row from which each text's next token is predicted.",
-)
-
-
-EXERCISES = [step_with_cache, mended_window, left_padding]
+EXERCISES = [step_with_cache, mended_window]
 progress = Progress(EXERCISES)

@@ -10,10 +10,16 @@ from .base import Exercise, Progress
 
 
 def reads_ahead(model, x):
-    """True if cutting off the end of x, token ids (b, num_tokens), changes logits of a token before the cut."""
+    """True if cutting off the end of x changes logits before the cut.
+
+    x: token ids (b, num_tokens).
+    """
     complete = model(x)  # (b, num_tokens, characters)
-    changes = [(model(x[:, :n]) - complete[:, :n]).abs().max() for n in range(1, x.shape[1])]
-    return max(changes).item() > 1e-4
+    largest = 0.0
+    for n in range(1, x.shape[1]):
+        change = (model(x[:, :n]) - complete[:, :n]).abs().max()
+        largest = max(largest, change.item())
+    return largest > 1e-4
 
 
 def leaks_of(size, first, last):
@@ -76,11 +82,15 @@ cut_the_future = Exercise(
 
 
 def too_low_by(model, x, targets):
-    """By how many nats the usual loss is lower than the honest one; x, targets (b, num_tokens)."""
+    """By how many nats the usual loss is lower than the honest one.
+
+    x, targets: token ids (b, num_tokens).
+    """
     usual = F.cross_entropy(model(x).flatten(0, 1), targets.flatten())
     honest = 0.0
     for n in range(1, x.shape[1] + 1):
-        honest = honest + F.cross_entropy(model(x[:, :n])[:, -1], targets[:, n - 1])
+        logits = model(x[:, :n])[:, -1]
+        honest = honest + F.cross_entropy(logits, targets[:, n - 1])
     return (honest / x.shape[1] - usual).item()
 
 
@@ -110,7 +120,7 @@ how_much_too_low = Exercise(
         ("hides the future behind zeros", "x[:, :n])[:, -1]", "x * (torch.arange(x.shape[1]) < n))[:, n - 1]"): """
             You put the token id 0 where the future was. But 0 is a character too, and a leaky model reads it. Can you
             leave the future out altogether?""",
-        ("averages over the whole prefix", "[:, -1], targets[:, n - 1]", ".mT, targets[:, :n]"): """
+        ("averages over the whole prefix", "logits, targets[:, n - 1]", "model(x[:, :n]).mT, targets[:, :n]"): """
             You take the loss at all positions of each prefix, but all except the last can see the character that comes
             next. Which one can't?""",
         (
@@ -141,7 +151,10 @@ how_much_too_low = Exercise(
 
 
 def windows_and_targets(token_ids, window):
-    """x and targets, (count, window) each, of token_ids (n,): consecutive windows, and the token after each token."""
+    """Consecutive windows x, and the token after each token, targets.
+
+    token_ids: (n,). Returns two tensors (count, window).
+    """
     count = (len(token_ids) - 1) // window
     x = token_ids[: count * window].view(count, window)
     targets = token_ids[1 : count * window + 1].view(count, window)

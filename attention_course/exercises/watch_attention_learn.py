@@ -1,4 +1,4 @@
-"""Exercises of notebook 07: a map, what digits become, a control, and too few heads."""
+"""Exercises of notebook 07: a map, what digits become, and a control."""
 # After a change: make exercises, then make refresh NOTEBOOK=07
 
 import inspect
@@ -11,15 +11,17 @@ from attention_helpers.training.lookup import LookupTask
 from .base import Exercise, Progress
 
 
-def question_row(x, answers, letters):
-    """Weights (b, num_tokens) of the question, from x (b, num_tokens, 2) of a LookupTask."""
+def question_row(x, letters):
+    """The question's weights (b, num_tokens).
+
+    x: symbols (b, num_tokens, 2) of a LookupTask with that many letters.
+    """
     return (x[:, :, 0] == x[:, -1:, 0] - letters).float()
 
 
 def lookups(generator):
     for letters, digits, pairs, b in ((10, 10, 6, 5), (8, 2, 8, 6), (26, 3, 4, 3), (5, 4, 1, 2)):
-        x, answers = LookupTask(1, letters, digits, pairs, b).batch(generator)
-        yield x, answers, letters
+        yield LookupTask(1, letters, digits, pairs, b).batch(generator)[0], letters
 
 
 map_to_come = Exercise(
@@ -27,16 +29,13 @@ map_to_come = Exercise(
     title="The map to come",
     prompt="Write the row of weights that a perfect head gives to the question: 1.0 for the pair asked for, and 0.0 "
     "for all other tokens. A letter is a symbol below `letters` (here 4) in a pair, and `letters` higher in a "
-    "question. You don't need every argument.",
+    "question.",
     solution=question_row,
     cases=lookups,
     mistakes={
         ("takes the question's letter for the same symbol", " - letters", ""): """
             Your question finds only itself, because the same letter is a different symbol in a pair. How far apart are
             the two?""",
-        ("looks for the answer", "x[:, :, 0] == x[:, -1:, 0] - letters", "x[:, :, 1] == answers + 3 * letters"): """
-            You look for the answer's digit, which can be in several pairs. A head can't look for what it doesn't know
-            yet. What does the question hold?""",
         ("leaves the question out", ".float()", ".float()[:, :-1]"): """
             The pairs' weights are right, but a row has a weight for every token. Which one is missing?""",
         ("returns the position of the pair", ".float()", ".float().argmax(dim=1)"): """
@@ -58,7 +57,10 @@ map_to_come = Exercise(
 
 
 def digits_to_logits(digit, W_value, out_proj, output_layer):
-    """Logits (n, answers) that digits add through a head, from embeddings (n, width) and three nn.Linear."""
+    """Logits (n, answers) that digits add through a head.
+
+    digit: embeddings (n, width); W_value, out_proj, output_layer: nn.Linear.
+    """
     return W_value(digit) @ out_proj.weight.T @ output_layer.weight.T
 
 
@@ -74,7 +76,8 @@ ov_table = Exercise(
     name="ov_table",
     title="What does a digit become?",
     prompt="Return a table with one row per digit, the logits that it adds: its embedding passes through `W_value`, "
-    "`out_proj` and `output_layer`. Leave out their biases, which are the same for every digit.",
+    "`out_proj` and `output_layer`. Leave out the biases of the last two, which add the same to every row. "
+    "(`W_value` has none.)",
     solution=digits_to_logits,
     cases=heads_with_output_layers,
     mistakes={
@@ -108,9 +111,10 @@ ov_table = Exercise(
 
 
 def control_batch(task, generator):
-    """x and answers of a LookupTask whose letters no longer say which digit is right."""
+    """x and answers of a LookupTask whose letters no longer predict digits."""
     x, answers = task.batch(generator)
-    order = torch.rand(len(x), task.pairs, generator=generator).argsort(dim=1)  # (b, pairs)
+    shape = len(x), task.pairs
+    order = torch.rand(shape, generator=generator).argsort(dim=1)
     x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)
     return x, answers
 
@@ -156,67 +160,5 @@ control_run = Exercise(
 )
 
 
-def right_answers(shares, digits, values, output_layer):
-    """The accuracy of each answer, (2,); shares (num_heads, 2), digits (b, 2)."""
-    contexts = shares @ values[digits]  # (num_heads, 2) @ (b, 2, width) -> (b, num_heads, width)
-    logits = output_layer(contexts.flatten(1)).view(len(digits), 2, -1)
-    return (logits.argmax(dim=-1) == digits).float().mean(dim=0)
-
-
-def output_layers(generator):
-    """One head and more, with random output layers, and then with the identity."""
-    for num_heads, b, n, width in ((1, 60, 4, 3), (2, 50, 3, 5), (3, 40, 5, 2), (1, 5, 1, 2)):
-        output_layer = nn.Linear(num_heads * width, 2 * n)
-        for parameter in output_layer.parameters():
-            parameter.data = torch.randn(parameter.shape, generator=generator)
-        digits = torch.randint(n, (b, 2), generator=generator)
-        shares = torch.rand(num_heads, 2, generator=generator)
-        yield shares, digits, torch.randn(n, width, generator=generator), output_layer
-    for shares in ([[0.7, 0.3]], [[1.0, 0.0], [0.0, 1.0]]):
-        output_layer = nn.Linear(6 * len(shares), 12)
-        output_layer.weight.data = torch.eye(6).repeat(2, 1) if len(shares) == 1 else torch.eye(12)
-        output_layer.bias.data = torch.linspace(0, 0.01, 12)  # so that no logits are equal
-        digits = torch.cartesian_prod(torch.arange(6), torch.arange(6))
-        yield torch.tensor(shares), digits, torch.eye(6), output_layer
-
-
-too_few_heads = Exercise(
-    name="too_few_heads",
-    title="Too few heads",
-    prompt="Each row of `digits` holds the two digits that a sentence asks for. All heads use the same `values`, "
-    "(n, width), with one row per digit, and differ only in their weights: head h gives the two values the weights "
-    "`shares[h]`. `output_layer` takes the heads' context vectors side by side, and returns n logits for the first "
-    "answer, then n for the second. What's the accuracy of each answer?",
-    solution=right_answers,
-    cases=output_layers,
-    mistakes={
-        ("passes on the values without averaging", "shares @ values", "values"): """
-            You give the output layer both values, side by side. How many vectors does a head pass on?""",
-        ("exchanges heads and pairs", "shares @", "shares.T @"): """
-            You use a column of `shares` for a head. What do the two entries of a row mean?""",
-        ("alternates between the heads", "contexts.flatten(1)", "contexts.transpose(1, 2).flatten(1)"): """
-            In your context vectors the heads alternate. Which head's entries should come first?""",
-        ("alternates between the answers", "view(len(digits), 2, -1)", "view(len(digits), -1, 2).transpose(1, 2)"): """
-            You alternate between the answers. Which of the 2n logits belong to the first answer?""",
-        ("counts sentences with both right", ".float().mean(dim=0)", ".all(dim=1).float().mean()"): """
-            You count sentences in which both answers are right. How would you count each answer by itself?""",
-        ("averages over everything", "mean(dim=0)", "mean()"): """
-            A single number hides what this is about: which of the two answers gets lost? Return one number for
-            each.""",
-    },
-    hints=[
-        "`values[digits]` has the shape (b, 2, width). Which product averages its two rows, once for each head?",
-        "`shares @ values[digits]` is (b, num_heads, width). `flatten(1)` puts the heads side by side.",
-        "`output_layer(...).view(len(digits), 2, -1).argmax(dim=-1)` are the answers. Compare them with `digits`, "
-        "then average.",
-    ],
-    why="One head returns a single weighted average of two values, so if the first digit's share is the larger one, "
-    "no linear output layer that's right for (a, a) and (b, b) gets the second answer right for both (a, b) and "
-    "(b, a).",
-    moral="Ask for all pairs of digits with one head, `[[0.7, 0.3]]`. With any values and any linear output layer, "
-    "some answer is wrong. With two heads, `torch.eye(2)`, all can be right.",
-)
-
-
-EXERCISES = [map_to_come, ov_table, control_run, too_few_heads]
+EXERCISES = [map_to_come, ov_table, control_run]
 progress = Progress(EXERCISES)

@@ -40,11 +40,15 @@ class CachedAttention(nn.Module):
             values = torch.cat((cache[1], values), dim=2)
         num_new, num_keys = x.shape[1], keys.shape[2]
         window = self.window or num_keys
-        positions = torch.arange(num_keys, device=x.device)
-        # (num_new, num_keys), from each query back to each key
-        distances = positions[-num_new:, None] - positions
-        sees = (distances >= 0) & (distances < window)
-        context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=sees, enable_gqa=True)
+        # one new token sees all keys, a prompt within the window is causal
+        causal = num_new == num_keys <= window
+        sees = None
+        if num_new > 1 and not causal:
+            positions = torch.arange(num_keys, device=x.device)
+            # (num_new, num_keys), from each query back to each key
+            distances = positions[-num_new:, None] - positions
+            sees = (distances >= 0) & (distances < window)
+        context = F.scaled_dot_product_attention(queries, keys, values, sees, is_causal=causal, enable_gqa=True)
         output = self.out_proj(context.transpose(1, 2).flatten(2))
         # attend first, forget afterwards
         start = max(0, num_keys - (window - 1)) if self.window else 0

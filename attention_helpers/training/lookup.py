@@ -72,36 +72,3 @@ class LookupModel(nn.Module):
         context = self.attention(tokens)[:, -1]  # (b, d_out): the question's
         logits = self.output_layer(context)  # (b, questions * digits)
         return logits.view(len(x), self.task.questions, self.task.digits)
-
-
-@torch.no_grad()
-def qk_circuit(model):
-    """What each head of a LookupModel matches: scores (num_heads, questions, letters, letters).
-
-    Row: a letter in the question; column: a letter in a pair. Scores are scaled; the digit and the blank are left out.
-    Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", where it's W_E^T W_QK W_E.
-    """
-    task, attention = model.task, model.attention
-    letters = model.embed.weight[: (1 + task.questions) * task.letters].unflatten(0, (-1, task.letters))
-    queries = attention.split_heads(attention.W_query(letters[1:]))  # (questions, num_heads, letters, head_dim)
-    keys = attention.split_heads(attention.W_key(letters[:1]))  # (1, num_heads, letters, head_dim)
-    return (queries @ keys.mT).transpose(0, 1) / attention.head_dim**0.5
-
-
-@torch.no_grad()
-def ov_circuit(model):
-    """What each head of a LookupModel passes on: logits (num_heads, questions, digits, digits).
-
-    Row: the digit in a pair; column: the answer whose logit it raises if the head gives the pair all its weight. We
-    leave out the biases, which are the same for every digit. ValueError if the output layer isn't linear, because then
-    logits don't add up. Source: Elhage et al. 2021, where it's W_U W_OV W_E.
-    """
-    task, attention = model.task, model.attention
-    if not isinstance(model.output_layer, nn.Linear):
-        raise ValueError("model must have a linear output layer, or its logits aren't a sum over heads")
-    digits = model.embed.weight[3 * task.letters : task.blank]  # (digits, width)
-    values = attention.split_heads(attention.W_value(digits[None]))  # (1, num_heads, digits, head_dim)
-    to_logits = model.output_layer.weight @ attention.out_proj.weight  # (questions * digits, d_out)
-    to_logits = attention.split_heads(to_logits[None])  # (1, num_heads, questions * digits, head_dim)
-    logits = (values @ to_logits.mT)[0]  # (num_heads, digits, questions * digits)
-    return logits.unflatten(-1, (task.questions, task.digits)).transpose(1, 2)

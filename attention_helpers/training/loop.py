@@ -82,20 +82,16 @@ class Training:
         self.accuracies.append(self.task.accuracy(outputs, answers))
         self.step += 1
 
-    def run(self, steps, name="training"):
+    def run(self, steps):
         """Take `steps` more steps. Returns self. An interrupt stops between two of them; call run again to continue."""
-        from tqdm.auto import tqdm  # a widget in a notebook, a line in a terminal
-
         self.snapshots = [snapshot for snapshot in self.snapshots if is_kept(snapshot.step)]
-        with held_interrupt() as interrupted, tqdm(total=steps, desc=name) as bar:
+        with held_interrupt() as interrupted:
             for _ in range(steps):
                 if interrupted():
                     break
                 self.take_step()
                 if self.keep and is_kept(self.step):
                     self.keep_snapshot()
-                bar.update()
-                bar.set_postfix(loss=f"{self.losses[-1]:.3f}", refresh=False)
         if self.keep and self.snapshots[-1].step != self.step:
             self.keep_snapshot()
         if interrupted():

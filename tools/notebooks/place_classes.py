@@ -44,7 +44,7 @@ PAGES = {  # number of the notebook, id of the cell
     SPLIT: Page("layers", ["MultiHeadAttention"], CAUSAL),
     ("07", "model-class"): Page("training.lookup", ["LookupModel"]),
     ("08", "model-class"): Page("training.characters", ["CharacterModel"]),
-    CACHED: Page("modern.cached", ["CachedAttention"], SPLIT),
+    CACHED: Page("modern.cached", ["CachedAttention"]),
     ("11", "whole-class"): Page("modern.positions", ["rotate", "RotaryAttention"], CACHED),
     ("12", "latent-class"): Page("modern.memory", ["LatentAttention"]),
     ("12", "state-class"): Page("modern.memory", ["GatedDeltaNet"]),

@@ -89,7 +89,7 @@ def trained_models(path=small_models.FILE, names=None, seed=0):
     for name in names or runs:
         model, texts, learning_rate, steps = runs[name]
         torch.manual_seed(seed)
-        run = Training(model(), texts, learning_rate, seed, keep=False).run(steps, name=name)
+        run = Training(model(), texts, learning_rate, seed, keep=False).run(steps)
         for part, parameter in run.model.named_parameters():
             sets[f"{name}: {part}"] = parameter.detach().half().numpy()
     np.savez(path, **sets)
