@@ -55,7 +55,7 @@ LAYERS = {  # for each layer: how many maps, its signs except ✓, and what its 
     "LastRowEmptied": (2, "✗•", "Tokens miss part of their past: token 3 never reads tokens 0.*3$"),
     "HeadsAsTokens": (0, "✗?", "only itself: .*; softmax in line .* runs over the heads of each token"),
     "TokensFirst": (2, "•", WHOLE + " with the tokens first$"),
-    "OnlyItself": (2, "✗•", r"Each token reads only itself: \d+ perturbations of other tokens moved no row$"),
+    "OnlyItself": (2, "✗•", r"Each token reads only itself: no perturbation of another token moves a row$"),
     "OverFeatures": (0, "✗?✗", "Each token reads only itself"),
     "Unscaled": (2, "✗", SCALE(0.707)),
     "Exchanged": (2, "✗", "Queries and keys are exchanged: with `queries @ keys.T`, it would match Mul.*per$"),

@@ -42,13 +42,3 @@ def first_line(error):
 def failure(error):
     """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of its message."""
     return ": ".join(filter(None, [error_line(error), type(error).__name__, first_line(error)]))
-
-
-def with_line(name, line, code=False):
-    """An operation and its line: "softmax in line 12"; or with its code: "softmax in line 12, `scores.softmax(-1)`"."""
-    return f"{name} in {line if code else line.partition(',')[0]}" if line else name
-
-
-def memory(tensor):
-    """Which memory a tensor shares with its views."""
-    return tensor.untyped_storage().data_ptr()

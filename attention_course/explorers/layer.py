@@ -10,7 +10,7 @@ import torch
 
 from attention_helpers.state import keep_state
 
-from ..any_layer.calling import Taking, Unsuited, learners_code
+from ..any_layer.calling import Call, Unsuited, learners_code
 from ..any_layer.inspection import compare, look_at
 from ..any_layer.sizes import kinds_of, name_of, with_sizes
 from ..any_layer.verdicts import headline
@@ -101,7 +101,7 @@ class LayerExplorer(SentenceExplorer):
         """Whether a layer of these sizes can be made and called."""
         with suppress(ValueError), learners_code(), torch.no_grad():
             layer = self.layer_of(False, 0, attention, x.shape[1], **values)
-            call = Taking(layer, x)
+            call = Call(layer, x)
             with keep_state(layer, training=False):
                 call.start(0)
             return True
