@@ -66,10 +66,7 @@ class Call:
             )
         self.other_name = next((name for name, role in self.roles.items() if role == "other"), "")
         self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
-        # what may decide which parameters are used
-        own = [vars(each).items() for each in self.parts if not type(each).__module__.startswith("torch.")]
-        flags = {name for part in own for name, value in part if isinstance(value, bool)} - {"training"}
-        self.switches = [name for name in options if "mask" not in name] + sorted(flags)
+        self.switches = [name for name in options if "mask" not in name]  # they may decide what's used
 
     def start(self, seed):
         """Find out what it takes, record a call, and measure whether it draws random numbers, or keeps something."""
@@ -119,11 +116,17 @@ class Call:
         seed_all(seed)
         return [each.clone() for each in tensors_in(self(x))], torch.get_rng_state()
 
+    def of(self, layer):
+        """The same call of another layer."""
+        other = copy.copy(self)
+        other.layer = Call(layer, self.sentence).layer  # lazy parameters have their shapes then
+        other.parts = [*layer.modules()]
+        return other
+
     def changes(self):
         """The names of what a call changes among all that the layer's parts hold, besides parameters."""
-        fresh = copy.copy(self)
-        fresh.layer, fresh.isolated = self.copied(), False
-        held = []
+        fresh, held = self.of(self.copied()), []
+        fresh.isolated = False
         for _ in range(2):
             parts = [vars(each) | each._buffers for each in fresh.layer.modules()] if self.parts else []
             held.append({name: repr(each) for part in parts for name, each in part.items() if name[0] != "_"})

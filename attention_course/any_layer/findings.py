@@ -176,8 +176,7 @@ def on_unused(call):
     Where `forward` has other arguments, or the layer a switch, that we leave as they are, only its author can tell.
     """
     if call.dead:
-        words = "; ".join(f"{each.name} in {each.line}" if each.line else each.name for each in call.dead)
-        return Verdict("✗", "A result is never used", words)
+        return Verdict("✗", "A result is never used", "; ".join(f"{each.name} in {each.line}" for each in call.dead))
     unused = {memory(each): name for name, each in call.parameters.items() if each.numel()}
     for look in (lambda: call.watched), call.dropped:
         read = {memory(tensor) for tensor in (look().read if unused and look() else [])}
@@ -238,10 +237,10 @@ def on_scale(call):
             f"1/{width}": 1 / width,
             f"√{width}": width**0.5,
         }
-        for formula, guess in guesses.items():
-            if width > 1 and abs(factor * width**0.5 - 1) > 1e-3 and abs(factor / guess - 1) < 1e-3:
-                is_now = f"queries @ keys.T are multiplied by {factor:.3g}, which is {formula}"
-                return Verdict("?", "Is the scores' scale right?", f"{is_now}, not by 1/√{width} = {width**-0.5:.3g}")
+        near = [formula for formula, guess in guesses.items() if abs(factor / guess - 1) < 1e-3]
+        if near and width > 1 and abs(factor * width**0.5 - 1) > 1e-3:
+            words = f"queries @ keys.T are multiplied by {factor:.3g}, which is {near[0]}"
+            return Verdict("?", "Is the scores' scale right?", f"{words}, not by 1/√{width} = {width**-0.5:.3g}")
     return None
 
 

@@ -1,6 +1,5 @@
 """Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
-import copy
 from functools import cache
 from typing import NamedTuple
 
@@ -66,17 +65,6 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
     )
 
 
-def compare(layer, x, seed):
-    """Only the verdict on whether a layer with a mask computes what one of the course's does, or None."""
-    with learners_code():
-        call = Call(layer, x)
-        with keep_state(layer, training=False):
-            call.start(seed)
-            call.grads, call.mixing, call.unmasked = measure_gradients(call), None, False
-            on_training(call, causal=False)
-            return on_the_course(call)
-
-
 def size_of(call):
     """What goes in and out, of several results the one that's judged, and how many parameters, in words."""
     given, results = call.x.transpose(0, 1) if call.tokens_first else call.x, tensors_in(call.watched.result)
@@ -93,10 +81,8 @@ def judge(call, twin):
     sound = not call.random and bool(call.rows.isfinite().all())
     call.batch = findings.on_a_batch(call) if sound else None
     future = on_the_future(call) if sound else None
-    judged = sound and "can't be judged" not in future.words  # else there's nothing to compare with
-    call.unmasked = judged and future.sign in "•?"
+    call.unmasked = sound and future.sign == "•"
     call.grads = measure_gradients(call) if sound and call.parts else {}
-    in_dropout = with_dropout(call, twin)
     said = {
         "returned": findings.on_returned_weights(call),
         "unregistered": findings.on_unregistered(call),
@@ -105,16 +91,15 @@ def judge(call, twin):
         "nan": None if call.random or sound else on_nan(call, call.rows, call.watched),
         "future": future,
         "twice": findings.on_second_softmax(call),
-        "training": on_training(in_dropout, future.sign == "✓") if sound and future.sign in "✓•" else None,
-        "past": findings.on_the_past(call) if judged else None,
+        "training": on_training(call, twin, future.sign == "✓") if sound and future.sign != "✗" else None,
+        "past": findings.on_the_past(call) if sound else None,
         "summed": findings.on_summed_heads(call),
         "sums": None if call.random else findings.on_row_sums(call),
         "unused": findings.on_unused(call),
         "gradients": on_gradients(call) if sound else None,
     }
-    compares = judged and not call.returns_weights
+    compares = sound and not call.returns_weights
     if compares and not said["training"] and not said["gradients"]:
-        call.gap = in_dropout.gap
         said["course"] = on_the_course(call)
     if compares and (not said.get("course") or said["course"].claim == OTHER):
         said["mixed"] = findings.on_mixed_rows(call)
@@ -122,15 +107,5 @@ def judge(call, twin):
         said["projections"] = None if said["gradients"] else findings.on_projections(call)
     said["first"] = findings.on_tokens_first(call)
     said["fewer"] = findings.on_fewer_tokens(call)
-    said["batch"] = call.batch if judged else None
+    said["batch"] = call.batch
     return {topic: verdict for topic, verdict in said.items() if verdict}
-
-
-def with_dropout(call, twin):
-    """The call of the layer's twin with dropout, if there's one: it's judged in training."""
-    if not isinstance(twin, torch.nn.Module):
-        return call
-    other = copy.copy(call)
-    other.layer = Call(twin, call.sentence).layer  # lazy parameters have their shapes then
-    other.parts = [*other.layer.modules()]
-    return other

@@ -31,7 +31,7 @@ def on_the_future(call):
     try:
         leak = find_leak(call.output if call.batch.sign == "✓" else alone, call.x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
-        return Verdict("?", "Does it read the future?", f"can't be judged: {error}", f"can't be judged: {error}")
+        return Verdict("?", "Does it read the future?", f"can't be judged: {error}")
     if not leak and call.other_name:
         words = "which is the same sentence here; perturbing x moved no earlier row"
         return Verdict("✓", f"It reads all of {call.other_name}", words)

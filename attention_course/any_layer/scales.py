@@ -1,7 +1,5 @@
 """By which number does a layer multiply queries @ keys.T? We compare the numbers before and after its operations."""
 
-import torch
-
 from .maps import FUSED, PRODUCTS
 
 

@@ -48,21 +48,22 @@ def in_training(call, p, **options):
         return record(call, call.x.clone(), **options)
 
 
-def on_training(call, causal):
+def on_training(call, twin, causal):
     """The first fault that shows only in training mode, with dropout at values above 0; None if there's none.
 
-    It leaves in call.gap how far rows in training differ from those in eval mode if nothing is dropped.
+    twin: the layer with dropout, or None. It leaves in call.gap how far rows in training differ from those in eval mode
+    if nothing is dropped.
     """
-    dropped, plain = in_training(call, 0.2, drawing=True), in_training(call, 1e-9)
-    call.gap = torch.inf  # we can't tell
-    if plain:
-        gap = max_difference(call.rows, call.rows_of(plain.result))
-        call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
+    other = call.of(twin) if isinstance(twin, torch.nn.Module) else call
+    dropped, plain = in_training(other, 0.2, drawing=True), in_training(other, 1e-9)
     if dropped is None or plain is None:
+        call.gap = torch.inf  # we can't tell
         return None
-    verdict = leak_in_training(call, dropped) if causal and (call.gap or dropped.used.triu(1).any()) else None
+    gap = max_difference(call.rows, call.rows_of(plain.result))
+    call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
+    verdict = leak_in_training(other, dropped) if causal and (call.gap or dropped.used.triu(1).any()) else None
     if not verdict and dropped.first(lambda each: each.drew):
-        verdict = on_dropped_scores(plain, dropped) or on_lost_numbers(call) or on_scaled(dropped)
+        verdict = on_dropped_scores(plain, dropped) or on_lost_numbers(other) or on_scaled(dropped)
     return verdict
 
 
