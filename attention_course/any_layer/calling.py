@@ -107,9 +107,8 @@ class Call:
             second, state = self.seeded_call(x.clone(), seed)
         with keep_state(self.layer):
             other, end = self.seeded_call(x.clone(), seed + 1)
-        seeded = torch.default_generator.manual_seed(seed + 1).get_state()
-        drew = not torch.equal(end, seeded) and not torch.equal(end, state)  # in one state it ends if it seeds itself
-        self.random = drew or not same(second, other)
+        unmoved = torch.default_generator.manual_seed(seed + 1).get_state(), state  # or it set a seed itself
+        self.random = not any(torch.equal(end, each) for each in unmoved) or not same(second, other)
 
     def seeded_call(self, x, seed):
         """The numbers of a call, and the state of torch's generator after it."""

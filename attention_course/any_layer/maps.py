@@ -51,16 +51,20 @@ class MapFinder:
     def watch(self, operation, output):
         """Note what an operation does to the map among its inputs, or that its output is a new map."""
         known = [self.tables[id(each)] for each in operation.inputs if id(each) in self.tables]
-        if not known or (known[0].constant and operation.varies and operation.name not in PRODUCTS):
+        product = operation.name in PRODUCTS
+        learns = any(each.requires_grad for each in operation.inputs)
+        if not known or (known[0].constant and operation.varies and not product):
             if self.sums_to_one(output):
                 self.tables[id(output)] = self.add(output, operation)
-        elif known[0] is not known[-1] or (
-            operation.name not in PRODUCTS and any(each.requires_grad for each in operation.inputs)
-        ):
+        elif known[0] is not known[-1] or (learns and not product):
             for each in known:
                 each.mixed = True  # two maps, or learned numbers, are mixed, as talking heads do: no fault, and no map
-        elif not known[0].mixed:
-            self.follow(known[0], operation, output)
+        elif product and not known[0].mixed:
+            self.average(known[0], operation)
+        elif not known[0].mixed and output.numel() == known[0].used.numel():
+            self.tables[id(output)] = known[0]
+            if is_table(output, self.num_tokens):
+                self.follow(known[0], operation, output)
 
     def add(self, weights, operation):
         weights = weights.clone()
@@ -70,29 +74,25 @@ class MapFinder:
         return self.maps[-1]
 
     def follow(self, found, operation, output):
-        if operation.name in PRODUCTS:
-            self.average(found, operation)
-        elif output.numel() == found.used.numel():
-            self.tables[id(output)] = found
-            if is_table(output, self.num_tokens):
-                found.used = operation.made
-                if self.sums_to_one(output):
-                    found.again = operation if operation.name == "softmax" else found.again
-                    if operation.name in TRANSPOSES and torch.equal(output, found.weights.mT):
-                        found.turned = None if found.turned else operation
-                    found.weights = operation.made
+        """The map's weights are changed, or transposed, on their way to the product."""
+        found.used = operation.made
+        if self.sums_to_one(output):
+            found.again = operation if operation.name == "softmax" else found.again
+            if operation.name in TRANSPOSES and torch.equal(output, found.weights.mT):
+                found.turned = None if found.turned else operation
+            found.weights = operation.made
 
     def average(self, found, operation):
         """A product averages the values by a map's weights: over the keys, or over the queries by mistake."""
         place = [id(each) in self.tables for each in operation.inputs].index(True)
         found.mixed, found.used = True, operation.inputs[place].clone()
         turned = place > 0 and place == len(operation.inputs) - 1  # as in values.mT @ weights.mT
-        if operation.name == "einsum":
-            terms, _, kept = operation.args[0].replace(" ", "").partition("->")
+        if isinstance(equation := operation.options.get(0), str):  # of einsum
+            terms, _, kept = equation.replace(" ", "").partition("->")
             terms = terms.split(",")
             turned = terms[place][-1] in kept
             for term, each in zip(terms, operation.inputs, strict=True):
-                lost = [letter for letter in term.strip(".") if operation.args[0].count(letter) == 1]
+                lost = [letter for letter in term.strip(".") if equation.count(letter) == 1 and term != terms[place]]
                 times = math.prod(each.shape[term.index(letter) - len(term)] for letter in lost)
                 self.summed = self.summed or ((operation, times) if times > 1 else ())
         if turned and is_table(found.used, self.num_tokens):

@@ -3,6 +3,7 @@
 The maps of attention weights are found in the same record: see maps.
 """
 
+import re
 import sys
 import weakref
 from dataclasses import dataclass, field, is_dataclass
@@ -15,6 +16,7 @@ from .maps import AGAIN, MapFinder, is_table
 
 # These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
 METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
+PLAIN = str, int, float
 
 
 @dataclass
@@ -24,8 +26,7 @@ class Operation:
     number: int
     name: str
     line: str  # where it was called, with its code
-    args: list  # without tensors
-    kwargs: dict  # without tensors
+    options: dict  # its arguments that aren't tensors, by name or place
     inputs: list  # all tensors among its arguments
     made: torch.Tensor  # a copy of its first result, which later operations can't change
     shapes: tuple  # of its inputs, and of its results
@@ -46,7 +47,7 @@ class Operation:
 
     @property
     def dim(self):
-        return self.kwargs.get("dim", [*self.args, None, None][1])
+        return self.options.get("dim", self.options.get(1))
 
     @property
     def varies(self):  # whether it comes from the sentence
@@ -85,17 +86,17 @@ class Record:
         return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
 
     def __str__(self):
-        rows = [("   row", "operation", "inputs", "output", "bytes", "note")]
+        rows, dead = [("   row", "operation", "inputs", "output", "bytes", "note")], []
         for number, each in enumerate(self.operations, 1):
             before, after = each.shapes
-            mark, note = ("-> ", "never used") if each.unused else ("   ", "")
-            note = ", ".join(filter(None, [note, each.note]))
             output = str(after[0] if len(after) == 1 else after)
-            rows.append((f"{mark}{number}", each.name, ", ".join(map(str, before)), output, str(each.bytes), note))
+            note = ", ".join(["never used"] * each.unused + [each.note] * bool(each.note))
+            row = f"{'-> ' if each.unused else '   '}{number}"
+            rows.append((row, each.name, ", ".join(map(str, before)), output, str(each.bytes), note))
+            dead += [f"row {number} ({each.name})"] * each.unused
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        dead = ", ".join(f"row {n} ({each.name})" for n, each in enumerate(self.operations, 1) if each.unused)
-        end = f"Never used: {dead}." if dead else "Every result was used."
+        end = f"Never used: {', '.join(dead)}." if dead else "Every result was used."
         total = sum(each.bytes for each in self.operations)
         return "\n".join([*lines, f"{len(self.operations)} operations, {total} bytes of new memory. {end}"])
 
@@ -172,13 +173,12 @@ class Recorder(TorchFunctionMode):
             if len(fixed) < len(inputs):
                 self.from_x.update(map(id, outputs))
             line = calling_line(sys._getframe(1), self.watch)
-            plain = [each if isinstance(each, (str, int, float)) else None for each in args]
-            named = {key: each for key, each in kwargs.items() if isinstance(each, (str, int, float))}
+            options = {key: each for key, each in [*enumerate(args), *kwargs.items()] if isinstance(each, PLAIN)}
             shapes = before, tuple(tuple(each.shape) for each in outputs)
             drew = self.drawing and not torch.equal(state, torch.get_rng_state())
             made, number = outputs[0].clone(), len(self.seen.operations)
             cuts = any(each.requires_grad for each in inputs) and not made.requires_grad and made.dtype != torch.bool
-            operation = Operation(number, name, line, plain, named, [*inputs], made, shapes, fixed, drew, cuts)
+            operation = Operation(number, name, line, options, [*inputs], made, shapes, fixed, drew, cuts)
             self.seen.operations.append(operation)
             self.follow_memory(operation, getter, outputs, objects, storages)
             if name in AGAIN and is_table(weights := AGAIN[name](*args, **kwargs), self.seen.num_tokens):
@@ -218,24 +218,18 @@ class Recorder(TorchFunctionMode):
 def operation_name(func):
     """What a learner would call the operation: matmul for __matmul__, T for the property T."""
     name = getattr(func, "__name__", type(func).__name__)
-    if name == "__get__":
-        return operation_name(func.__self__)
-    return name.strip("_") if name.startswith("__") else name
+    return operation_name(func.__self__) if name == "__get__" else re.sub("^__|__$", "", name)
 
 
 def tensors_in(tree):
     """All tensors in nested tuples, lists, dicts, slices and dataclasses."""
     if isinstance(tree, torch.Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif isinstance(tree, slice):
-        tree = (tree.start, tree.stop, tree.step)
-    elif is_dataclass(tree):
-        tree = vars(tree).values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [tensor for part in tree for tensor in tensors_in(part)]
+    if isinstance(tree, slice):
+        tree = tree.start, tree.stop, tree.step
+    elif isinstance(tree, dict) or is_dataclass(tree):
+        tree = [*(tree if isinstance(tree, dict) else vars(tree)).values()]
+    return [each for part in tree for each in tensors_in(part)] if isinstance(tree, (tuple, list)) else []
 
 
 def memory(tensor):

@@ -22,7 +22,7 @@ def scales_of(operations):
             continue
         width, later = operands[0].shape[-1], operations[len(before) : end][::-1]
         if product.name == FUSED:
-            factor = product.kwargs.get("scale") or width**-0.5
+            factor = product.options.get("scale") or width**-0.5
         else:
             factor = next(filter(None, (ratio(each.made, product.made) for each in later)), 1.0)
         for operand in operands:
