@@ -41,15 +41,16 @@ def on_state(call):
 
 
 def on_the_past(call):
-    """Whether each row depends on its own token and all earlier ones (all tokens, if unmasked); a window is named."""
+    """Whether each row depends on its own token and all earlier ones; a window is named."""
     if call.other_name or call.returns_weights:
         return None
     watched, mixing, tokens = call.watched, call.mixing, torch.arange(len(call.rows))
     unread = unread_tokens(call)
-    if not unread.any() and call.unmasked:
-        return Verdict("✓", "Each token reads all tokens", "perturbing it moves all rows")
     if not unread.any():
-        return Verdict("✓", "Each token reads its whole past", "perturbing it moves its own row and all later ones")
+        rows, moved = (
+            ("all tokens", "all rows") if call.unmasked else ("its whole past", "its own row and all later ones")
+        )
+        return Verdict("✓", f"Each token reads {rows}", f"perturbing it moves {moved}")
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     reads_future = bool(call.moved.triu(1).any())
@@ -89,16 +90,14 @@ def on_row_sums(call):
     """Whether each row of the weights that average the values sums to 1; rows of NaN have a verdict of their own."""
     watched = call.watched
     maps, used, made, near = watched.maps, watched.used, watched.made, max(NEAR, watched.eps)
-    unusual = unusual_softmax(watched)
-    if not maps and "across" in unusual:
-        why = f"{unusual['across'].where} runs over neither keys nor queries; over the keys, it would be dim=-1"
-        return Verdict("✗", "Rows don't sum to 1", why)
-    if not maps and "more" in unusual:
-        more = unusual["more"]
-        return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
     if not maps:
-        shape = f"(..., {watched.num_tokens}, {watched.num_tokens})"
-        words = f"no map found: no operation made attention weights {shape} from the tokens"
+        unusual, n = unusual_softmax(watched), watched.num_tokens
+        if across := unusual.get("across"):
+            why = f"{across.where} runs over neither keys nor queries; over the keys, it would be dim=-1"
+            return Verdict("✗", "Rows don't sum to 1", why)
+        if more := unusual.get("more"):
+            return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
+        words = f"no map found: no operation made attention weights (..., {n}, {n}) from the tokens"
         return Verdict("?", "Do rows sum to 1?", words)
     sums = used.sum(dim=-1)
     if sums.isnan().any():
@@ -155,15 +154,15 @@ def mixing_view(watched):
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
     same product as before. We leave out tables of tokens by tokens, which relative positions shift by such views.
     """
+    num_tokens = watched.num_tokens
 
     def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
         return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
 
-    num_tokens = watched.num_tokens
     for each in watched.operations:
         if each.varies and each.name in VIEWS:
-            shape, after = tuple(each.inputs[0].shape), tuple(each.made.shape)
-            before, behind, ends = places(shape), places(after), {*shape[-2:]}
+            shape = tuple(each.inputs[0].shape)
+            before, behind, ends = places(shape), places(each.made.shape), {*shape[-2:]}
             table = len(shape) > 1 and min(ends) >= num_tokens and ends & {num_tokens, num_tokens + 1}
             if before and behind and not before & behind and not (table and ends != {num_tokens, shape[-1]}):
                 return each
@@ -171,10 +170,7 @@ def mixing_view(watched):
 
 
 def on_unused(call):
-    """On operations whose results nobody used, and on parameters that no operation read in either mode.
-
-    Where `forward` has other arguments, or the layer a switch, that we leave as they are, only its author can tell.
-    """
+    """On operations whose results nobody used, and on parameters that no operation read in either mode."""
     if call.dead:
         return Verdict("✗", "A result is never used", "; ".join(f"{each.name} in {each.line}" for each in call.dead))
     unused = {memory(each): name for name, each in call.parameters.items() if each.numel()}

@@ -57,10 +57,7 @@ def without_mask(call, moved):
 
 
 def cause_of_leak(leak, call):
-    """What lets the future in, in words: "" if nothing shows it; NO_MASK if it's the whole future.
-
-    Results that nobody used, a view that mixes rows, and the weights above the diagonal show it.
-    """
+    """What lets the future in, in words: "" if nothing shows it; NO_MASK if it's the whole future."""
     watched, used, made = call.watched, call.watched.used, call.watched.made
     for each in call.dead:
         if is_table(each.made, watched.num_tokens) and each.name in MASKING:
@@ -70,9 +67,9 @@ def cause_of_leak(leak, call):
             return f"{across.where} runs over neither keys nor queries"
         return NO_MASK if call.moved.all() else first_mixer(call)
     if over_queries(made):
-        turned = watched.maps[0].turned
-        runs = f"{watched.maps[0].made.where} runs over the queries, not the keys"
-        return f"its weights are transposed by {turned.where}" if turned else runs
+        first = watched.maps[0]
+        runs = f"{first.made.where} runs over the queries, not the keys"
+        return f"its weights are transposed by {first.turned.where}" if first.turned else runs
     again = next((each.again for each in watched.maps if each.again), None)
     if again and (again.inputs[0] == 0).triu(1).any():
         return f"{again.where} runs on weights that softmax has already made, so those that were 0 aren't"
@@ -144,16 +141,13 @@ def unusual_softmax(watched):
     """Operations that sum to 1 over something else than the tokens: "across" neither keys nor queries, over the
     "heads" of each token, or over tokens and "more" keys.
     """
-    found, num_tokens = {}, watched.num_tokens
-    for each in watched.operations:
-        shape, ndim, dim = each.made.shape, each.made.ndim, each.dim
-        if each.name == FUSED:
-            found |= {"heads": each} if ndim > 2 and shape[-3] == num_tokens != shape[-2] else {}
-        elif each.name == "softmax" and ndim > 2:
-            if is_table(each.made, num_tokens):
-                found |= {"across": each} if dim is None or dim % ndim < ndim - 2 else {}
-            elif shape[-3] == num_tokens and shape[-2] == shape[-1]:
-                found["heads"] = each
-            elif shape[-2] == num_tokens < shape[-1] and dim in (-1, ndim - 1):
-                found["more"] = each
+    found, n = {}, watched.num_tokens
+    for each in (each for each in watched.operations if each.name in ("softmax", FUSED) and each.made.ndim > 2):
+        *_, before, height, width = each.made.shape
+        if is_table(each.made, n) and each.name == "softmax":
+            found |= {"across": each} if each.dim is None or each.dim % each.made.ndim < each.made.ndim - 2 else {}
+        elif before == n != height and (height == width or each.name == FUSED):
+            found["heads"] = each
+        elif height == n < width and each.name == "softmax":
+            found["more"] = each
     return found

@@ -3,7 +3,6 @@
 The maps of attention weights are found in the same record: see maps.
 """
 
-import re
 import sys
 import weakref
 from dataclasses import dataclass, field, is_dataclass
@@ -218,7 +217,9 @@ class Recorder(TorchFunctionMode):
 def operation_name(func):
     """What a learner would call the operation: matmul for __matmul__, T for the property T."""
     name = getattr(func, "__name__", type(func).__name__)
-    return operation_name(func.__self__) if name == "__get__" else re.sub("^__|__$", "", name)
+    if name == "__get__":
+        return operation_name(func.__self__)
+    return name.strip("_") if name.startswith("__") else name
 
 
 def tensors_in(tree):

@@ -9,8 +9,8 @@ from torch.overrides import TorchFunctionMode
 from attention_helpers.probes import max_difference, perturbation_influence, rounding
 from attention_helpers.state import keep_state
 
-from .maps import FUSED, is_table
-from .recorder import operation_name, record
+from .maps import is_table
+from .recorder import record
 from .verdicts import Verdict
 
 
@@ -25,7 +25,7 @@ class DropoutOf(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is functional.dropout:
             args, kwargs = (args[0], self.p, *args[2:]), {key: each for key, each in kwargs.items() if key != "p"}
-        elif operation_name(func) == FUSED and kwargs.get("dropout_p"):
+        elif func is functional.scaled_dot_product_attention and kwargs.get("dropout_p"):
             kwargs = kwargs | {"dropout_p": self.p}
         return func(*args, **kwargs)
 
@@ -55,15 +55,15 @@ def on_training(call, twin, causal):
     if nothing is dropped.
     """
     other = call.of(twin) if isinstance(twin, torch.nn.Module) else call
-    dropped, plain = in_training(other, 0.2, drawing=True), in_training(other, 1e-9)
-    if dropped is None or plain is None:
-        call.gap = torch.inf  # we can't tell
+    call.gap, dropped = torch.inf, in_training(other, 0.2, drawing=True)  # it stays infinite if a call fails
+    with training(other, 1e-9), suppress(Exception):
+        gap = max_difference(call.rows, other.rows_of(other(call.x.clone())))
+        call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
+    if dropped is None or call.gap == torch.inf:
         return None
-    gap = max_difference(call.rows, call.rows_of(plain.result))
-    call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
     verdict = leak_in_training(other, dropped) if causal and (call.gap or dropped.used.triu(1).any()) else None
     if not verdict and dropped.first(lambda each: each.drew):
-        verdict = on_dropped_scores(plain, dropped) or on_lost_numbers(other) or on_scaled(dropped)
+        verdict = on_dropped_scores(call.watched, dropped) or on_lost_numbers(other) or on_scaled(dropped)
     return verdict
 
 
