@@ -290,6 +290,7 @@ RIGHT = {  # what the headline says
     "a dataclass as its result": (variant(Causal, forward=lambda s, x: Output(Causal.forward(s, x))), WRAPPER),
     "parameters that are read through views": (Own, FINE),
     "talking heads": (TalkingHeads, FINE),
+    "two maps": (variant(Causal, weights=lambda _, s: s.softmax(-1) - (3 * s).softmax(-1) * 0.5), FINE),
     "a sink": (variant(Causal, weights=with_a_sink), WRAPPER.replace("Wrapper", "") + "|" + FINE),
     "a residual": (variant(Causal, forward=residual), FINE),
     "half precision inside": (variant(Causal, forward=in_half), WRAPPER),

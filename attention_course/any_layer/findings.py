@@ -251,7 +251,8 @@ def on_projections(call):
         if sum(each.numel() == matrix.numel() for each in whole) > 1:
             words = f"`{name}` is used {read[memory(matrix)]} times in a call"
             return Verdict("?", "Should one projection serve several times?", words)
-        for parts in [] if narrow or call.grads.get(name) is None else [2, 3, len(matrix)]:
+        tried = [2, 3] if matrix.shape[1:] == call.x.shape[-1:] else [len(matrix)] if matrix.ndim > 2 else []
+        for parts in [] if narrow or call.grads.get(name) is None else tried:
             live = [bool(part.any()) for part in call.grads[name].chunk(parts)]
             idle = torch.arange(len(matrix)) >= len(matrix) - len(matrix) // parts
             if len(live) == parts and live[0] and not live[-1] and not moves_rows(call, matrix, idle):

@@ -58,7 +58,7 @@ class MapFinder:
                 self.tables[id(output)] = self.add(output, operation)
         elif known[0] is not known[-1] or (learns and not product):
             for each in known:
-                each.mixed = True  # two maps, or learned numbers, are mixed, as talking heads do: no fault, and no map
+                each.mixed, each.used = True, each.weights  # with another map, or learned numbers: no fault
         elif product and not known[0].mixed:
             self.average(known[0], operation)
         elif not known[0].mixed and output.numel() == known[0].used.numel():
@@ -87,7 +87,8 @@ class MapFinder:
         place = [id(each) in self.tables for each in operation.inputs].index(True)
         found.mixed, found.used = True, operation.inputs[place].clone()
         turned = place > 0 and place == len(operation.inputs) - 1  # as in values.mT @ weights.mT
-        if isinstance(equation := operation.options.get(0), str):  # of einsum
+        equation = operation.options.get(0)
+        if isinstance(equation, str) and "->" in equation:  # of einsum
             terms, _, kept = equation.replace(" ", "").partition("->")
             terms = terms.split(",")
             turned = terms[place][-1] in kept

@@ -36,7 +36,7 @@ def training(call, p):
     with keep_state(call.layer, training=True), DropoutOf(p):
         for part in call.parts:
             for name, value in vars(part).items():
-                if ("drop" in name or name == "p") and type(value) in (int, float) and 0 <= value < 1:
+                if ("drop" in name or name in ("p", "rate")) and type(value) in (int, float) and 0 <= value < 1:
                     vars(part)[name] = float(p)
         yield
 
