@@ -30,9 +30,8 @@ class Unsuited(ValueError):
 class Call:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
-    The sentence is passed as x, query, key, value, and so on, in the order of `forward`; a required mask gets a causal
-    one, or None. If a layer returns several tensors, we judge the first with one row per token that isn't a table of
-    weights. tokens: the sentence's words. Errors: Unsuited for what we can't call or look into.
+    Of several tensors that it returns, we judge the first with one row per token that isn't a table of weights.
+    tokens: the sentence's words. Errors: Unsuited for what we can't call or look into.
     """
 
     def __init__(self, layer, x, tokens=()):
@@ -143,8 +142,8 @@ class Call:
         self.x = x
         self.watched = record(self, x.clone(), again=True)
         tensors, weights = tensors_in(self.watched.result), self.watched.weights
-        fits = (n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n])
-        self.place = next(fits, 0)
+        fits = [n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n]]
+        self.place = [*fits, 0][0]
         self.returns_weights = bool(self.watched.maps and tensors) and weights[self.place]
         self.rows = self.rows_of(self.watched.result)  # which checks that there is one row per token
 
@@ -198,8 +197,8 @@ class Call:
     def said(self, what, places):
         """Rows or tokens, by number or several in a list: “journey” (token 1), or only token 1 without the words."""
         places = places if isinstance(places, list) else [places]
-        numbers = f"{what}{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"
-        words = ", ".join(f"“{self.tokens[place]}”" for place in places) if self.tokens else ""
+        numbers = f"{what}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+        words = ", ".join(f"“{self.tokens[place]}”" for place in places if self.tokens)
         return f"{words} ({numbers})" if words else numbers
 
 

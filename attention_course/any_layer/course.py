@@ -29,8 +29,8 @@ def projections(call):
     """What a layer of the course would have: matrices for queries, keys and values, of all heads; and one after them.
 
     They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
-    Returns ([queries, keys, values], None or a matrix, the names' letters), each matrix as (weight, bias); ([], None,
-    []) if the layer has other parameters, or other shapes.
+    Returns ([queries, keys, values], None or a matrix, the names' letters), each matrix as (weight, bias); the first
+    list is empty if the layer has other parameters, or other shapes.
     """
     named, found = {name: widened(each) for name, each in call.parameters.items()}, {}
     for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
@@ -72,9 +72,8 @@ def computed(x, qkv, last, num_heads, causal, factor=1.0, change=""):
 def on_the_course(call):
     """Whether a layer computes the same as one of the course's with the same weights; None if it has other parameters.
 
-    A layer whose maps hide nothing is compared with the course's layer without its mask. If it doesn't compute the
-    same, we look in the maps for a factor by which its scores are too large, and compute the course's layer with such
-    scores, and with each of CHANGES, to see whether that's the only difference.
+    If it doesn't, we compute the course's layer with each of CHANGES, and with the factor by which the layer's scores
+    are too large, to see whether that's the only difference.
     """
     x, result, watched = widened(call.x.flatten(0, -2)), widened(call.rows), call.watched
     qkv, last, letters = projections(call)

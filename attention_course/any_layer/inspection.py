@@ -36,8 +36,8 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
     tokens: the sentence's words, for the verdicts. twin: the same layer made with dropout, if this one has none.
-    Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
-    real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
+    Errors: ValueError for an error in the learner's code, with its line, and for rows that aren't one per token and
+    real; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
     with learners_code():
         seed_all(seed)

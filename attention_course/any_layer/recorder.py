@@ -36,21 +36,10 @@ class Operation:
     note: str = ""
     unused: bool = False  # nobody read the result, and nothing that outlives the call holds it
 
-    @property
-    def place(self):
-        return self.line.partition(",")[0] or "it"
-
-    @property
-    def where(self):
-        return f"{self.name} in {self.place}" if self.line else self.name
-
-    @property
-    def dim(self):
-        return self.options.get("dim", self.options.get(1))
-
-    @property
-    def varies(self):  # whether it comes from the sentence
-        return len(self.fixed) < len(self.inputs)
+    place = property(lambda self: self.line.partition(",")[0] or "it")
+    where = property(lambda self: f"{self.name} in {self.place}" if self.line else self.name)
+    varies = property(lambda self: len(self.fixed) < len(self.inputs))  # whether it comes from the sentence
+    dim = property(lambda self: self.options.get("dim", self.options.get(1)))
 
 
 @dataclass
@@ -124,11 +113,10 @@ def record(layer, x, again=False, drawing=False, grad=False):
 
 
 class Recorder(TorchFunctionMode):
-    """Records what every operation reads and writes.
+    """Follows a new result by its memory, because it can be used through a view, and a view by its tensor object.
 
-    We follow a new result by its memory, because it can be used through a view, and a view by its tensor object. All
-    tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell what
-    somebody else holds.
+    All tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell
+    what somebody else holds.
     """
 
     def __init__(self, num_tokens, drawing=False):
