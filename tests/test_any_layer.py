@@ -283,7 +283,9 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fault_is_named_with_its_cause(name):
     base, steps, said = WRONG[name]
-    assert re.search(said, said_of(make_layer(variant(base, **steps))))
+    verdicts = verdicts_on(make_layer(variant(base, **steps)))
+    assert re.search(said, headline(verdicts, "Mine"))
+    assert not {("future", "✗"), ("course", "✓")} <= {(topic, each.sign) for topic, each in verdicts.items()}
 
 
 HIDDEN = {"the past": lambda n: ~future(n), "all": lambda n: future(n, -n), "the diagonal": lambda n: future(n, 0)}

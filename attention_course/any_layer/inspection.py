@@ -100,7 +100,8 @@ def judge(call, twin):
     }
     compares = sound and not call.returns_weights
     if compares and not said["training"] and not said["gradients"]:
-        said["course"] = on_the_course(call)
+        course = on_the_course(call)
+        said["course"] = None if course and course.sign == "✓" and future.sign == "✗" else course
     if compares and (not said.get("course") or said["course"].claim == OTHER):
         said["mixed"] = findings.on_mixed_rows(call)
         said["scale"] = findings.on_scale(call)
