@@ -1,20 +1,14 @@
 """Layers that are not the course's: as others write them, right and wrong. Each is made by (d_in, d_out, num_heads)."""
 
 import math
+from dataclasses import dataclass
+from operator import itemgetter
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from attention_course.build import build_layer
-
-SIZES = {"d_in": 4, "d_out": 4, "num_heads": 2, "context_length": 4, "dropout": 0.0}
-
-
-def made(layer_class, seed=0, **more):
-    """A layer with SIZES, as far as its class takes them."""
-    names = layer_class.__init__.__code__.co_varnames[1 : layer_class.__init__.__code__.co_argcount]
-    return build_layer(layer_class, seed, **{name: size for name, size in (SIZES | more).items() if name in names})
 
 
 def future(n, diagonal=1):
@@ -24,9 +18,9 @@ def future(n, diagonal=1):
 class Causal(nn.Module):
     """Attention by the book, in steps; most of the layers below change one of them."""
 
-    def __init__(self, d_in, d_out, num_heads=1):
+    def __init__(self, d_in, d_out, num_heads=2):
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.p = num_heads, 0.0  # of dropout, as an attribute
         self.to_q = nn.Linear(d_in, d_out)
         self.to_k = nn.Linear(d_in, d_out)
         self.to_v = nn.Linear(d_in, d_out)
@@ -44,8 +38,14 @@ class Causal(nn.Module):
     def hidden(self, n):
         return future(n)
 
+    def masked(self, scores):
+        return scores.masked_fill(self.hidden(scores.shape[-1]), -torch.inf)
+
     def weights(self, scores):
         return scores.softmax(-1)
+
+    def mix(self, weights, values):
+        return weights @ values
 
     def join(self, context):
         return context.transpose(1, 2).flatten(2)
@@ -53,8 +53,7 @@ class Causal(nn.Module):
     def forward(self, x):
         q, k, v = self.heads(x)
         scores = self.scaled(q @ k.transpose(-2, -1), q.shape[-1])
-        weights = self.weights(scores.masked_fill(self.hidden(x.shape[1]), -torch.inf))
-        return self.join(weights @ v)
+        return self.join(self.mix(self.weights(self.masked(scores)), v))
 
 
 def variant(base, **steps):
@@ -62,9 +61,12 @@ def variant(base, **steps):
     return type("Variant", (base,), steps)
 
 
-class Unmasked(Causal):
-    def hidden(self, n):
-        return torch.zeros(n, n, dtype=torch.bool)
+def make_layer(layer_class, width=8, num_heads=2, seed=0):
+    """A layer with as many outputs as inputs."""
+    return build_layer(layer_class, seed, width, width, num_heads)
+
+
+Unmasked = variant(Causal, hidden=lambda s, n: torch.zeros(n, n, dtype=torch.bool))
 
 
 # Right ones, written in other ways.
@@ -74,16 +76,12 @@ class Einsum(Causal):
     def forward(self, x):
         q, k, v = self.heads(x)
         scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
-        weights = scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1)
-        return torch.einsum("b h q k, b h k d -> b q h d", weights, v).flatten(2)
+        return torch.einsum("b h q k, b h k d -> b q h d", self.masked(scores).softmax(-1), v).flatten(2)
 
 
-class ByHand(Causal):
-    """exp, divided by its sum."""
-
-    def weights(self, scores):
-        shares = torch.exp(scores - scores.amax(-1, keepdim=True))
-        return shares / shares.sum(-1, keepdim=True)
+def exp_by_hand(_, scores):
+    shares = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return shares / shares.sum(-1, keepdim=True)
 
 
 class Dropping(Causal):
@@ -109,16 +107,11 @@ class WeightsFirst(Causal):
         return self.kept.mean(1), output
 
 
-WeightsLast = variant(WeightsFirst, forward=lambda self, x: WeightsFirst.forward(self, x)[::-1])
-
-
-class OverQueriesAndBack(Causal):
+def over_queries_and_back(self, x):
     """keys @ queries.T, softmax over the queries, and the weights transposed: right all the same."""
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = self.scaled(k @ q.mT, q.shape[-1]).masked_fill(future(x.shape[1]).mT, -torch.inf)
-        return self.join(scores.softmax(-2).mT @ v)
+    q, k, v = self.heads(x)
+    scores = self.scaled(k @ q.mT, q.shape[-1]).masked_fill(future(x.shape[1]).mT, -torch.inf)
+    return self.join(scores.softmax(-2).mT @ v)
 
 
 class InOne(Causal):
@@ -133,52 +126,52 @@ class InOne(Causal):
         return q, k, v
 
 
-class FusedCausal(Causal):
-    def attended(self, x, **options):
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), **options))
+class Fused(Causal):
+    options = {"is_causal": True}  # noqa: RUF012
 
     def forward(self, x):
-        return self.attended(x, is_causal=True)
+        return self.join(functional.scaled_dot_product_attention(*self.heads(x), **self.options))
 
 
-class Renamed(FusedCausal):
+class Renamed(Fused):
     """The usual names of a published model's projections, and keys first."""
 
     def __init__(self, d_in, d_out, num_heads=2):
         nn.Module.__init__(self)
         self.num_heads = num_heads
-        self.k_proj = nn.Linear(d_in, d_out, bias=False)
-        self.q_proj = nn.Linear(d_in, d_out, bias=False)
-        self.v_proj = nn.Linear(d_in, d_out, bias=False)
+        self.k_proj, self.q_proj, self.v_proj = (nn.Linear(d_in, d_out, bias=False) for _ in range(3))
         self.o_proj = nn.Linear(d_out, d_out, bias=False)
 
     def parts(self, x):
         return self.q_proj(x), self.k_proj(x), self.v_proj(x)
 
-    def forward(self, x):
-        return self.o_proj(self.attended(x, is_causal=True))
+    def join(self, context):
+        return self.o_proj(super().join(context))
 
 
 class TorchModule(nn.Module):
-    """torch's own, all tokens seen."""
+    """torch's own with a boolean mask; context and mean weights are both returned."""
 
-    def __init__(self, d_in, num_heads):
+    def __init__(self, d_in, d_out, num_heads):
         super().__init__()
         self.attention = nn.MultiheadAttention(d_in, num_heads, batch_first=True)
-
-    def forward(self, x):
-        return self.attention(x, x, x, need_weights=False)[0]
-
-
-class TorchModuleMasked(TorchModule):
-    """torch's own with a boolean mask; context and mean weights are both returned."""
 
     def forward(self, x):
         return self.attention(x, x, x, attn_mask=future(x.shape[1]))
 
 
-class Grouped(FusedCausal):
+class TokensFirst(TorchModule):
+    """torch's own takes (num_tokens, b, d_in) if nobody says otherwise: its rows are another sentence's."""
+
+    def forward(self, x):
+        self.attention.batch_first = False
+        return self.attention(x, x, x, attn_mask=future(len(x)))
+
+
+class Grouped(Fused):
     """Two query heads share each key head."""
+
+    options = {"is_causal": True, "enable_gqa": True}  # noqa: RUF012
 
     def __init__(self, d_in, d_out, num_heads):
         super().__init__(d_in, d_out, num_heads)
@@ -188,14 +181,8 @@ class Grouped(FusedCausal):
         head_dim = self.to_q.out_features // self.num_heads
         return [part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in self.parts(x)]
 
-    def forward(self, x):
-        return self.attended(x, is_causal=True, enable_gqa=True)
 
-
-# Those that read the future.
-
-
-class HalfLook(Unmasked):
+class OneSentence(Unmasked):
     """For one sentence alone, (num_tokens, d_in): T on the keys."""
 
     def forward(self, x):
@@ -205,173 +192,116 @@ class HalfLook(Unmasked):
         return (q @ k.T / k.shape[-1] ** 0.5).softmax(-1) @ v
 
 
-class MaskThrownAway(Unmasked):
-    """masked_fill without its underscore, result unused."""
+class Own(Causal):
+    """Its matrices are parameters without nn.Linear, which forward reads through views."""
 
-    def weights(self, scores):
-        scores.masked_fill(future(scores.shape[-1]), -torch.inf)
-        return torch.softmax(scores, dim=-1)
+    def __init__(self, d_in, d_out, num_heads):
+        nn.Module.__init__(self)
+        self.num_heads, self.qkv = num_heads, nn.Parameter(torch.randn(3 * d_out, d_in) / 4)
+        self.position, self.gain = nn.Parameter(torch.randn(1, 9, d_in) / 9), nn.Parameter(torch.ones(d_out))
+        self.sharpness = nn.Parameter(torch.ones(()))
 
+    def parts(self, x):
+        x = x + self.position[:, : x.shape[1]]
+        return [x @ part.T for part in self.qkv.chunk(3)]
 
-# tril after softmax, and no division.
-MaskedAfterwards = variant(Unmasked, weights=lambda self, scores: scores.softmax(-1).tril())
-
-
-class Renormalised(Unmasked):
-    """tril after softmax, and the division."""
-
-    def weights(self, scores):
-        weights = torch.softmax(scores, dim=-1).tril()
-        return weights / weights.sum(dim=-1, keepdim=True)
-
-
-# Each token sees the next one, too.
-OneTooLate = variant(Causal, hidden=lambda self, n: future(n, 2))
-
-
-class OneHeadMasked(Causal):
-    """The mask's dimension for heads is filled for the first only."""
-
-    def hidden(self, n):
-        hide = torch.zeros(self.num_heads, n, n, dtype=torch.bool)
-        hide[0] = future(n)
-        return hide
-
-
-class FusedWrongWay(FusedCausal):
-    """The mask of a course where True hides: here it keeps, so only the future is seen."""
-
-    def forward(self, x):
-        hide = future(x.shape[1])
-        hide[-1, -1] = True  # or its last row would be empty
-        return self.attended(x, attn_mask=hide)
-
-
-class OverTime(Unmasked):
-    """softmax over the queries."""
-
-    def weights(self, scores):
-        return torch.softmax(scores, dim=-2)
-
-
-# weights.T @ values.
-WeightsTurned = variant(Causal, weights=lambda self, scores: scores.softmax(-1).transpose(-2, -1))
-
-
-class HeadsMixed(Causal):
-    """Heads joined without transposing back: a row gets numbers of other tokens."""
+    def scaled(self, scores, head_dim):
+        return scores * head_dim**-0.5 * self.sharpness
 
     def join(self, context):
-        return context.reshape(len(context), context.shape[2], -1)
+        return super().join(context) * self.gain.unsqueeze(0)
 
 
-class Convolution(nn.Module):
-    """Each token and its two neighbours."""
+class TalkingHeads(Causal):
+    """A learned mixture of the heads' weights, whose rows don't sum to 1."""
 
-    def __init__(self, d_in, d_out):
-        super().__init__()
-        self.conv = nn.Conv1d(d_in, d_out, 3, padding=1)
-
-    def forward(self, x):
-        return self.conv(x.transpose(1, 2)).transpose(1, 2)
-
-
-# Those that miss some of the past.
-
-
-class ViewWithoutTranspose(HeadsMixed):
-    """Heads cut by view only: their "tokens" are pieces of a few tokens, and the last never reads the first."""
-
-    def heads(self, x):
-        return [part.view(x.shape[0], self.num_heads, x.shape[1], -1) for part in self.parts(x)]
-
-
-class LastRowEmptied(Causal):
-    """Sound views, but the last row is thrown away."""
-
-    def join(self, context):
-        return super().join(context) * torch.tensor([[1.0]] * (context.shape[2] - 1) + [[0.0]])
-
-
-class HeadsAsTokens(Unmasked):
-    """No transpose after the view: each token's heads attend to each other, and no token to another."""
-
-    def forward(self, x):
-        q, k, v = (part.transpose(1, 2) for part in self.heads(x))  # (b, num_tokens, num_heads, head_dim)
-        return (self.scaled(q @ k.transpose(-2, -1), q.shape[-1]).softmax(-1) @ v).flatten(2)
-
-
-class TokensFirst(TorchModuleMasked):
-    """torch's own takes (num_tokens, b, d_in) if nobody says otherwise: its rows are another sentence's."""
-
-    def __init__(self, d_in, num_heads):
-        super().__init__(d_in, num_heads)
-        self.attention.batch_first = False
-
-    def forward(self, x):
-        return self.attention(x, x, x, attn_mask=future(len(x)))
-
-
-# A mask of torch.eye, whose rows sum to 1, too.
-OnlyItself = variant(Causal, hidden=lambda self, n: ~torch.eye(n).bool())
-# No table of tokens, though of the shape of one.
-OverFeatures = variant(Causal, forward=lambda self, x: self.to_v(x).softmax(-1))
-
-
-# Those whose weights or scale are wrong.
-
-Unscaled = variant(Causal, scaled=lambda self, scores, head_dim: scores)
-# keys @ queries.T.
-Exchanged = variant(Causal, parts=lambda self, x: (self.to_k(x), self.to_q(x), self.to_v(x)))
-ExchangedUnscaled = variant(Exchanged, scaled=lambda self, scores, head_dim: scores)
-DividedAfterwards = variant(Unscaled, weights=lambda self, scores: scores.softmax(-1) / math.sqrt(2))
-
-
-class Fading(Causal):
-    """softmax, then less for what's far away: nothing is 0."""
+    def __init__(self, d_in, d_out, num_heads):
+        super().__init__(d_in, d_out, num_heads)
+        self.blend = nn.Conv2d(num_heads, num_heads, 1, bias=False)
 
     def weights(self, scores):
-        places = torch.arange(scores.shape[-1])
-        return scores.softmax(-1) * 0.9 ** (places[:, None] - places).abs()
+        return self.blend(scores.softmax(-1))
 
 
-# The queries' dim of one head's scores.
-OverHeads = variant(Unmasked, weights=lambda self, scores: torch.softmax(scores, dim=1))
-NoSoftmax = variant(Causal, weights=lambda self, scores: scores.tril().nan_to_num())
+def with_a_sink(_, scores):
+    sink = torch.zeros(*scores.shape[:-1], 1)
+    return torch.cat((scores, sink), -1).softmax(-1)[..., :-1]
 
 
-class HidesTooMuch(Causal):
-    """A token is hidden from itself, too, and the first row has nothing left: NaN."""
-
-    def hidden(self, n):
-        return future(n, 0)
+@torch.autocast("cpu", dtype=torch.bfloat16)
+def in_half(layer, x):
+    return Causal.forward(layer, x).float()
 
 
-# And those with another fault.
+def residual(layer, x):
+    return x + Causal.forward(layer, functional.layer_norm(x, x.shape[-1:]))
 
 
-class ReturnsWeights(WeightsFirst):
-    """The heads' mean weights alone."""
-
-    def forward(self, x):
-        return super().forward(x)[0]
+def fill(value):
+    return {"masked": lambda s, scores: scores.where(~future(scores.shape[-1]), value)}
 
 
-# Rows as long as the sentence, but no weights.
-SoftmaxOfOutput = variant(Causal, join=lambda self, c: Causal.join(self, c).softmax(-1))
-ProjectionForgotten = variant(Renamed, forward=lambda self, x: self.attended(x, is_causal=True))
+def values_first(self, x):
+    q, k, v = self.heads(x)
+    return self.join((v.mT @ self.weights(self.masked(q @ k.mT / q.shape[-1] ** 0.5)).mT).mT)
 
 
-class AlwaysDropping(Causal):
-    """functional.dropout without training=self.training: it drops in eval, too."""
-
-    def weights(self, scores):
-        return functional.dropout(scores.softmax(-1), 0.01)
+@dataclass
+class Output:
+    last_hidden_state: torch.Tensor
 
 
-FusedDropping = variant(FusedCausal, forward=lambda self, x: self.attended(x, is_causal=True, dropout_p=0.1))
-# Noise that's on in eval mode.
-Noisy = variant(Dropping, parts=lambda self, x: Causal.parts(self, x + torch.randn_like(x)))
+def rotate_heads(self, x):
+    """Queries and keys turned by complex numbers, as rotary positions often are."""
+    q, k, v = Causal.heads(self, x)
+    turn = torch.polar(torch.ones(x.shape[1], 1), torch.arange(x.shape[1])[:, None] * torch.ones(1))
+    turned = (torch.view_as_complex(each.unflatten(-1, (-1, 2)).contiguous()) * turn for each in (q, k))
+    return *(torch.view_as_real(each).flatten(-2) for each in turned), v
+
+
+def half_dropping(s, scores):
+    return functional.dropout(scores.softmax(-1), s.p, s.training)
+
+
+WRAPPER, WHOLE = (
+    "computes what the course's MultiHeadAttentionWrapper",
+    "computes what the course's MultiHeadAttention ",
+)
+FINE = "^No fault found: it reads only the past, each token reads its whole past, rows sum to 1"
+RIGHT = {  # what the headline says
+    "by the book": (Causal, WRAPPER),
+    "einsum": (Einsum, WRAPPER),
+    "exp by hand": (variant(Causal, weights=exp_by_hand), WRAPPER),
+    "dropout": (Dropping, WRAPPER),
+    "dropout by attribute": (variant(Causal, weights=half_dropping), WRAPPER),
+    "weights first": (WeightsFirst, WRAPPER),
+    "weights last": (variant(WeightsFirst, forward=lambda s, x: WeightsFirst.forward(s, x)[::-1]), WRAPPER),
+    "over queries and back": (variant(Causal, forward=over_queries_and_back), WRAPPER),
+    "one matrix": (InOne, WRAPPER),
+    "fused": (Fused, WRAPPER),
+    "renamed": (Renamed, WHOLE),
+    "torch's own": (TorchModule, WHOLE),
+    "tokens first": (TokensFirst, WHOLE + "computes with the tokens first$"),
+    "grouped": (Grouped, FINE),
+    "unmasked": (Unmasked, WRAPPER + " computes without its mask$"),
+    "one sentence": (OneSentence, "computes what the course's SelfAttention_v2 computes$"),
+    "values first": (variant(Causal, forward=values_first), WRAPPER),
+    "rotated": (variant(Causal, heads=rotate_heads), FINE),
+    "a dataclass as its result": (variant(Causal, forward=lambda s, x: Output(Causal.forward(s, x))), WRAPPER),
+    "parameters that are read through views": (Own, FINE),
+    "talking heads": (TalkingHeads, FINE),
+    "two maps": (variant(Causal, weights=lambda _, s: s.softmax(-1) - (3 * s).softmax(-1) * 0.5), FINE),
+    "a sink": (variant(Causal, weights=with_a_sink), WRAPPER.replace("Wrapper", "") + "|" + FINE),
+    "a residual": (variant(Causal, forward=residual), FINE),
+    "half precision inside": (variant(Causal, forward=in_half), WRAPPER),
+    "a rounded scale": (variant(Causal, scaled=lambda _, scores, n: scores * (1.0003 / n**0.5)), FINE),
+    "a mask of -1e9": (variant(Causal, **fill(-1e9)), WRAPPER),
+    "a mask of -1e9 that's added": (variant(Causal, masked=lambda _, s: s - 1e9 * future(s.shape[-1])), WRAPPER),
+    "a copy that's never used": (variant(Causal, join=lambda s, c: (c.clone(), Causal.join(s, c))[1]), WRAPPER),
+    "a softmax of the output": (variant(Causal, join=lambda s, c: Causal.join(s, c).softmax(-1)), FINE),
+}
+
+# Wrong ones.
 
 
 class HeadsInAList(nn.Module):
@@ -385,37 +315,91 @@ class HeadsInAList(nn.Module):
         return torch.cat([head(x) for head in self.heads], dim=-1)
 
 
-JoinedAsRows = variant(HeadsInAList, forward=lambda self, x: torch.cat([head(x) for head in self.heads], dim=1))
+class Convolution(nn.Module):
+    """Each token and its two neighbours."""
+
+    def __init__(self, d_in, d_out, num_heads):
+        super().__init__()
+        self.conv = nn.Conv1d(d_in, d_out, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x.transpose(1, 2)).transpose(1, 2)
 
 
-class FixedContext(Causal):
-    """Its mask is not cut to the sentence: no fewer tokens than context_length."""
-
-    def __init__(self, d_in, d_out, num_heads, context_length):
-        super().__init__(d_in, d_out, num_heads)
-        self.register_buffer("mask", future(context_length))
-
-    def hidden(self, n):
-        return self.mask
+def attend_within_tokens(self, x):
+    """No transpose after the view: each token's heads attend to each other, and no token to another."""
+    q, k, v = (part.transpose(1, 2) for part in self.heads(x))
+    return (self.scaled(q @ k.mT, q.shape[-1]).softmax(-1) @ v).flatten(2)
 
 
-class OneSentence(Causal):
-    """view(1, ...): right for a batch of one."""
-
-    def heads(self, x):
-        return [part.view(1, x.shape[1], self.num_heads, -1).transpose(1, 2) for part in self.parts(x)]
-
-
-class TakesOne(Causal):
+def take_one(self, x):
     """A batch of one, and no other: squeeze() takes its dimension away."""
-
-    def forward(self, x):
-        queries, keys, values = (part.squeeze() for part in self.parts(x))
-        scores = torch.mm(queries, keys.transpose(0, 1)) / math.sqrt(keys.shape[-1])
-        return (scores.masked_fill(future(x.shape[1]), -torch.inf).softmax(-1) @ values)[None]
+    q, k, v = (part.squeeze() for part in self.parts(x))
+    return (self.masked(torch.mm(q, k.mT) / math.sqrt(k.shape[-1])).softmax(-1) @ v)[None]
 
 
-class WritesIntoItsInput(Causal):
-    def forward(self, x):
-        x += 1.0
-        return super().forward(x)
+def write_into_input(self, x):
+    x += 1.0
+    return Causal.forward(self, x)
+
+
+def count_calls(self, x):
+    self.calls = getattr(self, "calls", 0) + 1
+    return Causal.parts(self, x * self.calls)
+
+
+def mask_one_head(self, n):
+    hide = torch.zeros(self.num_heads, n, n, dtype=torch.bool)
+    hide[0] = future(n)
+    return hide
+
+
+def hide_last(n, diagonal=1):
+    """Where True should have hidden; the last row isn't empty."""
+    hide = future(n, diagonal)
+    hide[-1, -1] = True
+    return hide
+
+
+def renormalise(_, scores):
+    weights = torch.softmax(scores, dim=-1).tril()
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def throw_away(_, scores):
+    scores.masked_fill(future(scores.shape[-1]), -torch.inf)
+    return scores.softmax(-1)
+
+
+def fade(_, scores):
+    """softmax, then less for what's far away: nothing is 0."""
+    places = torch.arange(scores.shape[-1])
+    return scores.softmax(-1) * 0.9 ** (places[:, None] - places).abs()
+
+
+def scramble(_, context):
+    return context.reshape(len(context), context.shape[2], -1)
+
+
+def cut_by_view(self, x):
+    return [part.view(x.shape[0], self.num_heads, x.shape[1], -1) for part in self.parts(x)]
+
+
+def drop(scores, p):
+    """0 with the probability p, else 1."""
+    return torch.rand_like(scores) > p if p else torch.ones_like(scores)
+
+
+def detach(*numbers):
+    """Queries, keys and values, some without gradients."""
+    parts = Causal.parts
+    return {"parts": lambda s, x: [each.detach() if n in numbers else each for n, each in enumerate(parts(s, x))]}
+
+
+def exchange(*order):
+    return {"parts": lambda s, x: itemgetter(*order)(Causal.parts(s, x))}
+
+
+def turn_along_heads(self, x):
+    q, k, v = Causal.heads(self, x)
+    return q * torch.tensor([[[1.0]], [[-1.0]]]), k * torch.tensor([[[1.0]], [[-1.0]]]), v

@@ -43,7 +43,6 @@ CALLS = [  # call, exception, argument, the value it got, the rule
     (lambda: MultiHeadAttention(3, 4, 6, 0.0, 2)(ones(2, 7, 3)), ValueError, "x can have 6 tokens", "got 7"),
     (lambda: rope_frequencies(3), ValueError, "head_dim", "got 3", "even"),
     (lambda: LookupTask(questions=3), ValueError, "1 or 2 questions", "got questions=3", "pairs <= letters"),
-    (lambda: ov_circuit(NOT_LINEAR), ValueError, "model", "must have a linear output layer"),
     (lambda: generate_text(WRITER, TEXT, "Zoë", 5, None), ValueError, "start", "got 'Zoë'", "some characters of"),
     (
         lambda: Training(LOOKUP, LookupTask()),

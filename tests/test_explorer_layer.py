@@ -1,18 +1,18 @@
-"""LayerExplorer, over layers that are not ours: its maps are theirs, its verdicts are right, errors are told."""
+"""LayerExplorer, over layers that are not ours: what it shows of a learner's class, and how errors are told."""
 
 import html
 import re
 import xml.etree.ElementTree as ET
 from functools import partial
 
-import other_layers
+import other_layers as other
 import pytest
 import torch
 from explorer_page import SVG, check_maps, figures, paths, told, tree_of, words_of
-from other_layers import made
+from other_layers import Causal, Unmasked, variant
 from torch import nn
+from torch.nn import functional
 
-from attention_course.any_layer.recorder import record
 from attention_course.any_layer.sizes import kinds_of
 from attention_course.any_layer.verdicts import headline
 from attention_course.explorers import LayerExplorer
@@ -20,58 +20,9 @@ from attention_course.plots import ABOVE
 from attention_helpers import Sentence
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
-X = SENTENCE.embeddings[None]  # (1, 4, 4): as many features as tokens, so that a shape alone proves nothing
-
-
-CAUSAL = "Einsum FusedCausal ByHand Renormalised Dropping"
-
-
-@pytest.mark.parametrize("name", CAUSAL.split())
-def test_the_maps_are_those_by_which_the_layer_mixes(name):
-    """All of them have the same projections, so one softmax by the book serves as the truth for all."""
-    layer, x = made(getattr(other_layers, name)).eval().double(), X.double()
-    queries, keys, _ = layer.heads(x)
-    scores = (queries @ keys.mT / 2**0.5).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
-    expected = torch.softmax(scores, dim=-1)[0].detach()
-    maps = record(layer, x, again=True).maps
-    torch.testing.assert_close(torch.cat([found.used for found in maps]), expected)
-
-
-def test_weights_that_are_changed_in_place_are_followed():
-    def layer(x):
-        weights = (x @ x.mT).softmax(-1)
-        weights[:, torch.ones(4, 4).triu(1).bool()] = 0
-        weights /= weights.sum(-1, keepdim=True)
-        return weights @ x
-
-    [found] = record(layer, X, again=True).maps
-    expected = (X @ X.mT).softmax(-1).tril()
-    torch.testing.assert_close(found.used, expected / expected.sum(-1, keepdim=True))
-
-
-def test_weights_that_no_token_moves_are_a_map_only_if_they_average_something():
-    [found] = record(lambda x: shares(torch.ones(x.shape[-2], x.shape[-2]).tril()) @ x, X, again=True).maps
-    assert found.made.name == "div"
-    [found] = record(lambda x: ((x @ x.mT) - 9 * torch.eye(x.shape[-2])).softmax(-1) @ x, X, again=True).maps
-    assert found.made.name == "softmax"
-
-
-def shares(table, total=1.0):
-    return total * table / table.sum(-1, keepdim=True)
-
-
-NO_MAPS = {
-    "numbers below 0, though its rows sum to 1": lambda x: shares(x @ x.mT) @ x,
-    "rows that sum to 1.01": lambda x: shares((x @ x.mT).exp(), 1.01) @ x,
-    "NaN all over": lambda x: (torch.nan * (x @ x.mT)).softmax(-1) @ x,
-}
-
-
-def test_what_is_no_map():
-    assert [name for name, layer in NO_MAPS.items() if record(layer, X, again=True).maps] == []
-
-
-# What a learner may type, and what they are told.
+Random = variant(Causal, weights=lambda s, t: functional.dropout(t.softmax(-1), 0.01))
+HidesTooMuch = variant(Causal, hidden=lambda s, n: other.future(n, 0))
+ThrowsAway = variant(Unmasked, weights=other.throw_away)
 
 
 class Mine(nn.Module):
@@ -104,12 +55,11 @@ def test_controls_come_from_the_constructor():
     assert e.values["dropout"] == 0.1
     named = LayerExplorer(nn.MultiheadAttention, SENTENCE, batch_first=True, add_bias_kv=False)
     assert list(named.controls) == ["num_heads", "dropout", "bias", "add_zero_attn", "training", "seed"]
-    assert len(named.arrays.maps) == 2
+    assert (len(named.arrays.maps), named.message) == (2, "")
     narrow = Sentence(["a", "b"], torch.ones(2, 3))  # two heads can't share its width
     assert LayerExplorer(nn.MultiheadAttention, narrow, batch_first=True).values["num_heads"] == 3
-    joined = LayerExplorer(other_layers.JoinedAsRows, SENTENCE)
-    assert "4 in all, got" in joined.message  # with one head, its fault wouldn't show
-    assert named.message == ""
+    joined = variant(other.HeadsInAList, forward=lambda s, x: torch.cat([head(x) for head in s.heads], dim=1))
+    assert "4 in all, got" in LayerExplorer(joined, SENTENCE).message  # with one head, its fault wouldn't show
 
 
 def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
@@ -133,8 +83,7 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
 )
 def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
     e = LayerExplorer(Mine, SENTENCE, fault=fault)
-    message = html.unescape(e.message)
-    assert re.search(rf"⚠ {said}.*\. Fix it, and run the cell again", message)
+    assert re.search(rf"⚠ {said}.*\. Fix it, and run the cell again", html.unescape(e.message))
     assert e.said == "Mine has no picture yet"
     e.controls["seed"].value = 5
     e.children[1].children[0].click()  # Reset
@@ -146,10 +95,9 @@ def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
 def test_nothing_is_printed_and_no_random_number_moves(capsys):
     torch.manual_seed(99)  # another than the learner's own
     random_state = torch.get_rng_state()
-    e = LayerExplorer(Mine, SENTENCE)
-    e.set(d_out=8, training=False)
+    LayerExplorer(Mine, SENTENCE).set(d_out=8, training=False)
     assert capsys.readouterr().out == ""
-    LayerExplorer(other_layers.AlwaysDropping, SENTENCE).set(seed=7)
+    LayerExplorer(Random, SENTENCE).set(seed=7)
     LayerExplorer(partial(nn.MultiheadAttention, dropout=0.5), SENTENCE, batch_first=True).set(seed=7)
     assert torch.equal(torch.get_rng_state(), random_state)
 
@@ -157,7 +105,7 @@ def test_nothing_is_printed_and_no_random_number_moves(capsys):
 @pytest.mark.parametrize(
     ("attention", "more", "said"),
     [
-        (other_layers.Einsum, {"window": 3}, r"Einsum takes d_in, d_out, num_heads, got window=3"),
+        (Causal, {"window": 3}, r"Causal takes d_in, d_out, num_heads, got window=3"),
         (lambda d_in, window: None, {}, r"needs window, .*: write LayerExplorer\(<lambda>, sentence, window=4\)"),
         (nn.Linear(4, 4), {}, r"must be a class that makes a layer, got an object of class Linear: write Linear"),
     ],
@@ -182,25 +130,18 @@ def test_a_sentence_without_a_future_is_refused_and_a_class_that_makes_no_layer(
     assert "&lt;lambda&gt; must make a layer that can be called, got 4" in message
 
 
-@pytest.mark.parametrize("name", ["Convolution", "HidesTooMuch", "AlwaysDropping"])
-def test_the_picture_has_one_size_whatever_the_layer(name):
-    e, other = LayerExplorer(getattr(other_layers, name), SENTENCE), LayerExplorer(Mine, SENTENCE)
-    e.set(d_out=24)
-    assert sizes_of(e) == sizes_of(other)
+@pytest.mark.parametrize("attention", [other.Convolution, HidesTooMuch, Random])
+def test_the_picture_has_one_size_whatever_the_layer(attention):
+    e, mine = LayerExplorer(attention, SENTENCE), LayerExplorer(Mine, SENTENCE, d_out=24)
+    boxes = [[part.get("viewBox") for part in tree_of(each).iter(f"{SVG}svg")] for each in (e, mine)]
+    assert boxes[0] == boxes[1]
     assert "nan" not in re.sub("NaN", "", e.svg + e.readout)
-    assert ("no attention map was found" in e.svg) == (name == "Convolution")
+    assert ("no attention map was found" in e.svg) == (attention is other.Convolution)
 
 
-def sizes_of(explorer):
-    return [part.get("viewBox") for part in tree_of(explorer).iter(f"{SVG}svg")]
-
-
-# What the picture shows.
-
-
-@pytest.mark.parametrize("name", ["Causal", "MaskThrownAway", "AlwaysDropping"])
-def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(name):
-    e = LayerExplorer(getattr(other_layers, name), SENTENCE)
+@pytest.mark.parametrize("attention", [Causal, ThrowsAway, Random])
+def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(attention):
+    e = LayerExplorer(attention, SENTENCE)
     verdicts = e.arrays.verdicts.values()
     signs = [(part.text, part.get("fill") == ABOVE) for part in tree_of(e).iter(f"{SVG}text") if part.text in {*"✓✗?•"}]
     assert signs == [(verdict.sign, verdict.sign == "✗") for verdict in verdicts]  # a fault is red
@@ -208,29 +149,27 @@ def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(na
     for sign, claim, words, *_ in verdicts:
         assert f"{claim}: {words}".replace("`", "") in tooltips
         assert f"{sign} {claim}: {words}." in e.alt
-    assert e.said == headline(e.arrays.verdicts, name)
+    assert e.said == headline(e.arrays.verdicts, attention.__name__)
 
 
 def test_a_cross_marks_each_weight_that_dropout_took_and_what_only_one_head_hides_is_shown():
-    e = LayerExplorer(other_layers.Dropping, SENTENCE, num_heads=2)
+    e = LayerExplorer(other.Dropping, SENTENCE, num_heads=2)
     dropped = (e.arrays.shown == 0) & torch.ones(4, 4).tril().bool()
     assert paths(tree_of(e), stroke_width="1.5") == dropped.sum(dim=(1, 2)).tolist()
-    e = LayerExplorer(other_layers.OneHeadMasked, SENTENCE, num_heads=2)
+    e = LayerExplorer(variant(Causal, hidden=other.mask_one_head), SENTENCE, num_heads=2)
     check_maps(e, e.arrays.shown, SENTENCE.tokens, limit=1)
 
 
 def test_the_readout_says_what_goes_in_and_out():
-    e = LayerExplorer(other_layers.WeightsFirst, SENTENCE, d_out=6, num_heads=2)
+    e = LayerExplorer(other.WeightsFirst, SENTENCE, d_out=6, num_heads=2)
     summary = re.search("<summary>(.*)</summary>2 attention maps<pre>", e.readout)[1]
-    parameters = str(3 * (4 * 6 + 6))
-    assert figures(summary) == [*"144", *"146", *"22", parameters]  # result 2 of 2
+    assert figures(summary) == [*"144", *"146", *"22", str(3 * (4 * 6 + 6))]  # result 2 of 2
 
 
 def test_what_was_not_measured_or_is_not_a_number_is_not_drawn_as_zero():
-    e = LayerExplorer(other_layers.HidesTooMuch, SENTENCE)
-    random = LayerExplorer(other_layers.AlwaysDropping, SENTENCE)
-    assert "not drawn: a row is NaN" in words_of(tree_of(e))
-    for each, why in (e, "a row is NaN"), (random, "it's random in eval mode"):
+    hiding, random = LayerExplorer(HidesTooMuch, SENTENCE), LayerExplorer(Random, SENTENCE)
+    assert "not drawn: a row is NaN" in words_of(tree_of(hiding))
+    for each, why in (hiding, "a row is NaN"), (random, "it's random in eval mode"):
         assert {"not measured, because", why} <= {*words_of(tree_of(each))}
         assert "red: the future" not in words_of(tree_of(each))
         assert "erturbing d" not in each.alt + each.svg
@@ -238,13 +177,13 @@ def test_what_was_not_measured_or_is_not_a_number_is_not_drawn_as_zero():
 
 def test_of_many_heads_the_first_twelve_are_shown():
     wide = Sentence(["a", "b"], torch.randn(2, 16, generator=torch.Generator().manual_seed(0)))
-    e = LayerExplorer(other_layers.Causal, wide, d_out=32, num_heads=16)
+    e = LayerExplorer(Causal, wide, d_out=32, num_heads=16)
     assert len(e.arrays.maps) == 16
     assert "16 attention maps, the first 12 are shown<pre>" in e.readout
     check_maps(e, e.arrays.shown[:12], wide.tokens, hidden=torch.ones(2, 2).triu(1).bool(), limit=1)
 
 
 def test_an_input_that_the_layer_writes_into_is_the_same_for_its_next_call():
-    e = LayerExplorer(other_layers.WritesIntoItsInput, SENTENCE)
+    e = LayerExplorer(variant(Causal, forward=other.write_into_input), SENTENCE)
     e.set(seed=5)
     assert torch.equal(e.embeddings, SENTENCE.embeddings)

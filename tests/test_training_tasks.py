@@ -1,8 +1,5 @@
 """The two tasks that are trained and their models: letters looked up, and characters of a text."""
 
-import copy
-import itertools
-
 import pytest
 import torch
 from torch import nn
@@ -10,7 +7,7 @@ from torch import nn
 from attention_course.explorers.playground.runs import prefix_losses
 from attention_helpers import max_difference
 from attention_helpers.training.characters import CharacterModel, Characters, generate_text, load_text
-from attention_helpers.training.lookup import LookupModel, LookupTask, ov_circuit, qk_circuit
+from attention_helpers.training.lookup import LookupTask
 from attention_helpers.training.loop import Training
 
 
@@ -38,37 +35,6 @@ def test_a_question_asks_for_letters_that_are_there_and_the_answer_is_their_digi
         assert len(set(asked)) == questions
         places |= {(n, list(digit_of).index(letter)) for n, letter in enumerate(asked)}
     assert len(places) == 4 * questions  # every pair is asked for, by each question
-
-
-@pytest.mark.parametrize(("questions", "num_heads"), [(1, 1), (2, 4)])
-@torch.no_grad()
-def test_the_qk_circuit_is_the_layers_score_of_one_letter_for_another(questions, num_heads):
-    torch.manual_seed(3)
-    task = LookupTask(questions, letters=5, digits=4, pairs=2)
-    model = LookupModel(task, 8, num_heads, d_out=8)
-    circuit = qk_circuit(model)
-    assert circuit.shape == (num_heads, questions, 5, 5)
-    for n, asked, letter in itertools.product(range(questions), range(5), range(5)):
-        x = model.embed.weight[[letter, 5 * (n + 1) + asked]]  # (2, width): a pair's letter, then the question's
-        key, question = model.attention.W_key(x[0]), model.attention.W_query(x[1])
-        scores = (key * question).view(num_heads, -1).sum(dim=1) / (8 / num_heads) ** 0.5
-        torch.testing.assert_close(circuit[:, n, asked, letter], scores)
-
-
-@pytest.mark.parametrize(("questions", "num_heads"), [(1, 1), (2, 4)])
-@torch.no_grad()
-def test_the_ov_circuit_is_what_a_digit_adds_to_the_logits_through_one_head(questions, num_heads):
-    torch.manual_seed(3)
-    task = LookupTask(questions, letters=5, digits=4, pairs=2)
-    model = LookupModel(task, 8, num_heads, d_out=8)
-    circuit, digits = ov_circuit(model), model.embed.weight[15:19, None]  # (4, 1, width): one token has weight 1
-    assert circuit.shape == (num_heads, questions, 4, 4)
-    for head in range(num_heads):
-        only = copy.deepcopy(model)
-        rows = only.attention.W_value.weight.view(num_heads, -1, 8)
-        rows[torch.arange(num_heads) != head] = 0  # the other heads pass on nothing
-        added = only.output_layer(only.attention(digits)) - only.output_layer(only.attention(0 * digits))
-        torch.testing.assert_close(circuit[head].transpose(0, 1), added.view(4, questions, 4), atol=1e-6, rtol=1e-5)
 
 
 TEXT = load_text()

@@ -1,1 +1,5 @@
-"""Any layer that computes attention, also one that isn't ours: its attention maps, and what can be said of it."""
+"""Look into a layer that somebody else wrote, and say what was measured.
+
+To add a finding, write a function that takes a Call and returns a Verdict or None, give it a topic in
+inspection.judge, at the place of its weight, and put a layer that needs it into WRONG of tests/test_any_layer.py.
+"""

@@ -18,58 +18,46 @@ from attention_helpers.state import keep_state
 from .lines import error_line, first_line
 from .recorder import record, tensors_in
 
-# Arguments of `forward` that get the sentence: its queries, keys and values; or another text, which is the same here.
-OURS = re.compile(r"(x|q|k|v|kv|qkv|quer(y|ies)|keys?|values?|inputs?|inp|hidden|tokens|embeddings?|tgt|target|src)")
-OTHER = re.compile(r"context|ctx|mem(ory)?|cond|y|enc(oder)?|cross")
-ENDS = re.compile(
-    r"^(x_?|hidden_?|in_?)(?=[qkv])|(_?(input|state|tensor|layer|in|x|seq|hidden_states|output|outputs|out))s?$"
-)
-COMPILED = {  # folders of torch whose work happens where no recorder sees it
-    "nn/attention/flex_attention": "flex_attention",
-    "_dynamo": "torch.compile",
-    "_functorch": "torch.vmap",
-}
+# Arguments of `forward`, besides the first, that get the sentence; or another text, which is the same here.
+OURS = re.compile(r"(\w+_)?(x|q|k|v|kv|quer(y|ies)|keys?|values?)(_|$)", re.IGNORECASE)
+OTHER = re.compile(r"context|ctx|mem|cond|enc|cross|y$", re.IGNORECASE)
 
 
 class Unsuited(ValueError):
     """A layer that isn't wrong, but that we can't examine."""
 
 
-class Taking:
+class Call:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
-    The sentence is passed as x, query, key, value, and so on, in the order of `forward`; a required mask gets a causal
-    one, or None. If a layer returns several tensors, we judge the first with one row per token that isn't a table of
-    weights. tokens: the sentence's words. Errors: Unsuited for what we can't call or look into.
+    Of several tensors that it returns, we judge the first with one row per token that isn't a table of weights.
+    tokens: the sentence's words. Errors: Unsuited for what we can't call or look into.
     """
 
     def __init__(self, layer, x, tokens=()):
         self.layer = layer = getattr(layer, "_orig_mod", layer)  # of torch.compile
-        self.tokens = tokens
+        self.sentence, self.tokens, self.given_mask = x, tokens, None
         self.parts = [*layer.modules()] if isinstance(layer, torch.nn.Module) else []
         if any(isinstance(each, torch.jit.ScriptModule) for each in self.parts):
             raise Unsuited("LayerExplorer can't look inside a scripted or traced module; `find_leak` can")
-        self.sentence = x
-        self.given_mask = None
-        self.gap = 0.0  # of the rows in training and in eval mode; see on_training
         self.tokens_first = self.isolated = self.writes = False
+        self.gap = 0.0  # of the rows in training and in eval mode; see on_training
         self.read_signature()
         if self.parts and any(map(is_lazy, layer.parameters())):
             with torch.no_grad():
                 self(x[None])  # which gives them their shapes
         module = layer if self.parts else torch.nn.Module()
-        self.parameters = [*module.named_parameters()]
-        self.buffers = [*module.named_buffers()]
-        kinds = [each.dtype for _, each in self.parameters + self.buffers if each.is_floating_point()]
+        self.parameters = dict(module.named_parameters())
+        kinds = [each.dtype for each in (*self.parameters.values(), *module.buffers()) if each.is_floating_point()]
         if kinds and x.dtype not in kinds:
             self.sentence = x.to(kinds[0])
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""
         parameters = signature_of(getattr(self.layer, "forward", self.layer))
-        needed = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
+        needed = [each.name for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
         options = [each.name for each in parameters if each.default is not each.empty]
-        self.roles = {each.name: role_of(each.name, first=not n) for n, each in enumerate(needed)}
+        self.roles = {name: role_of(name, first=not n) for n, name in enumerate(needed)}
         if unknown := ", ".join(name for name, role in self.roles.items() if not role):
             raise Unsuited(
                 f"LayerExplorer calls `forward(x)`, but {type(self.layer).__name__}'s forward also needs {unknown}: "
@@ -77,28 +65,18 @@ class Taking:
             )
         self.other_name = next((name for name, role in self.roles.items() if role == "other"), "")
         self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
-        self.switches = [name for name in options if "mask" not in name] + self.flags()
-
-    def flags(self):
-        """What may decide which parameters are used: attributes of its parts that are True or False, not torch's."""
-        own = [vars(each).items() for each in self.parts if not type(each).__module__.startswith("torch.")]
-        return sorted({name for part in own for name, value in part if isinstance(value, bool)} - {"training"})
+        self.switches = [name for name in options if "mask" not in name]  # they may decide what's used
 
     def start(self, seed):
         """Find out what it takes, record a call, and measure whether it draws random numbers, or keeps something."""
-        self.with_a_batch(lambda x: self.first_call(x, seed))
-
-    def with_a_batch(self, call):
-        x = self.sentence.clone()  # the layer may write into it
         try:
-            return call(x[None])
+            self.begin(self.sentence.clone()[None], seed)  # it may write into it
         except Exception as error:
             with suppress(Exception):
-                return call(self.sentence.clone())
+                return self.begin(self.sentence.clone(), seed)
             raise error from None  # it takes neither, so the learner sees what's wrong with the batch
 
-    def first_call(self, x, seed):
-        """A required mask is the one that hides the most."""
+    def begin(self, x, seed):
         if "mask" in self.roles.values():
             self.given_mask = min(masks(x), key=lambda mask: self.future_weight(x, mask))
         self.repeat(x, seed)
@@ -125,34 +103,33 @@ class Taking:
         self.writes = not same([given], [x])
         self.keeps = self.isolated = not same(first, second)
         if self.keeps:
-            self.kept = self.changed_by_a_call(x.clone())
             second, state = self.seeded_call(x.clone(), seed)
         with keep_state(self.layer):
             other, end = self.seeded_call(x.clone(), seed + 1)
-        drew = not torch.equal(end, torch.default_generator.manual_seed(seed + 1).get_state()) and not torch.equal(
-            end, state
-        )
-        self.random = drew or not same(second, other)  # if both end in one state, it set a seed itself
+        unmoved = torch.default_generator.manual_seed(seed + 1).get_state(), state  # or it set a seed itself
+        self.random = not any(torch.equal(end, each) for each in unmoved) or not same(second, other)
 
     def seeded_call(self, x, seed):
         """The numbers of a call, and the state of torch's generator after it."""
         seed_all(seed)
         return [each.clone() for each in tensors_in(self(x))], torch.get_rng_state()
 
-    def changed_by_a_call(self, x):
-        """The names of what the layer's parts hold, besides parameters, and hold otherwise after a call."""
+    def of(self, layer):
+        """The same call of another layer."""
+        other = copy.copy(self)
+        other.layer = Call(layer, self.sentence).layer  # lazy parameters have their shapes then
+        other.parts = [*layer.modules()]
+        return other
 
-        def held():
-            parts = self.layer.modules() if self.parts else []
-            pairs = (pair for part in parts for pair in (vars(part) | part._buffers).items())
-            return {name: repr(each) for name, each in pairs if name[0] != "_"}
-
-        before, self.isolated = held(), False
-        with keep_state(self.layer):
-            self(x)
-            after = held()
-        self.isolated = True
-        return [name for name, each in after.items() if before.get(name) != each]
+    def changes(self):
+        """The names of what a call changes among all that the layer's parts hold, besides parameters."""
+        fresh, held = self.of(self.copied()), []
+        fresh.isolated = False
+        for _ in range(2):
+            parts = [vars(each) | each._buffers for each in fresh.layer.modules()] if self.parts else []
+            held.append({name: repr(each) for part in parts for name, each in part.items() if name[0] != "_"})
+            fresh(self.x.clone())
+        return [name for name, each in held[1].items() if held[0].get(name) != each]
 
     def copied(self):
         """A copy of the layer that shares its parameters; the layer itself if it can't be copied."""
@@ -165,8 +142,8 @@ class Taking:
         self.x = x
         self.watched = record(self, x.clone(), again=True)
         tensors, weights = tensors_in(self.watched.result), self.watched.weights
-        fits = (n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n])
-        self.place = next(fits, 0)
+        fits = [n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n]]
+        self.place = [*fits, 0][0]
         self.returns_weights = bool(self.watched.maps and tensors) and weights[self.place]
         self.rows = self.rows_of(self.watched.result)  # which checks that there is one row per token
 
@@ -199,13 +176,8 @@ class Taking:
         return layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else layer(x)
 
     def output(self, x):
+        """The rows of a sentence or batch, in its layout."""
         return self.output_of(self(x))
-
-    def alone(self, x):
-        """The output for one sentence. Errors: ValueError for a batch of several."""
-        if x.ndim == 3 and len(x) > 1:
-            raise ValueError("the sentences of a batch don't stay apart")
-        return self.output(x)
 
     def output_of(self, result):
         tensors = tensors_in(result)
@@ -225,8 +197,8 @@ class Taking:
     def said(self, what, places):
         """Rows or tokens, by number or several in a list: “journey” (token 1), or only token 1 without the words."""
         places = places if isinstance(places, list) else [places]
-        numbers = f"{what}{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"
-        words = ", ".join(f"“{self.tokens[place]}”" for place in places) if self.tokens else ""
+        numbers = f"{what}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+        words = ", ".join(f"“{self.tokens[place]}”" for place in places if self.tokens)
         return f"{words} ({numbers})" if words else numbers
 
 
@@ -246,10 +218,7 @@ def role_of(name, first):
     """What an argument of `forward` gets: our sentence, another text (the same sentence), or a mask; "" if unknown."""
     if "mask" in name:
         return "mask" if is_mask(name) else "none"
-    stem = ENDS.sub("", name.lower().strip("_"))
-    if first or not stem or all(OURS.fullmatch(part) for part in stem.split("_") if part):
-        return "ours"
-    return "other" if OTHER.match(stem) and (len(stem) > 1 or stem == "y") else ""
+    return "ours" if first or OURS.match(name) else "other" if OTHER.match(name) else ""
 
 
 def masks(x):
@@ -262,9 +231,7 @@ def masks(x):
 def same(ones, others):
     """Whether two lists hold equal tensors; NaN is like NaN."""
     pairs = zip(ones, others, strict=False)
-    return len(ones) == len(others) and all(
-        one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs
-    )
+    return len(ones) == len(others) and all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
 
 
 def seed_all(seed):
@@ -287,16 +254,12 @@ def learners_code():
     except Unsuited:
         raise
     except Exception as error:
-        if compiled := compiled_by(error):
-            raise Unsuited(f"LayerExplorer can't look inside {compiled}; `find_leak` can") from error
+        passed = " ".join(traceback.format_exception(error)).replace("\\", "/")
+        if re.search("torch/(_dynamo|_functorch|nn/attention/flex_attention)", passed):
+            words = "LayerExplorer can't look inside flex_attention, torch.compile or vmap; `find_leak` can"
+            raise Unsuited(words) from error
         if line := error_line(error):
             raise ValueError(f"your layer fails in {line}: {type(error).__name__}: {first_line(error)}") from error
         if isinstance(error, ValueError):
             raise ValueError(first_line(error)) from error
         raise Unsuited(f"{type(error).__name__}: {first_line(error)}") from error
-
-
-def compiled_by(error):
-    """Which function that torch compiles an error comes from, as far as we can tell; "" if none."""
-    passed = " ".join(traceback.format_exception(error))
-    return next((said for name, said in COMPILED.items() if f"torch/{name}" in passed.replace("\\", "/")), "")

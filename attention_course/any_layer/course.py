@@ -15,42 +15,6 @@ from .training import gradients_of
 from .verdicts import Verdict
 
 ROLE = re.compile("(?:^|[._]|w)([qkv])", re.IGNORECASE)  # W_query, q_proj, to_q, wq, heads.0.key, ...
-
-
-def matrices(call):
-    """Each matrix of a layer by its name: (weight, bias), as F.linear takes them; none if it has other parameters."""
-    named, found = {name: widened(each) for name, each in call.parameters}, {}
-    for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
-        weight = named.pop(name)
-        weight = weight if name.endswith("weight") else weight.mT  # of x @ W, without nn.Linear
-        found[name] = weight, named.pop(f"{name.removesuffix('weight')}bias", weight.new_zeros(len(weight)))
-    return {} if named else found
-
-
-def projections(found, d_in):
-    """What a layer of the course would have: matrices for queries, keys and values, of all heads; and one after them.
-
-    They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
-    found: see matrices. Returns ([queries, keys, values], None or a matrix), each (weight, bias); ([], None) if the
-    layer has other parameters, or other shapes.
-    """
-    for count in (len(found), len(found) - 1):
-        names, last = [*found][:count], [found[name] for name in [*found][count:]]
-        first = [found[name] for name in sorted(names, key=lambda name: "qkv".find(role(name) or "?"))]
-        d_out = sum(len(weight) for weight, _ in first) // 3
-        fits = count == 1 or (count > 0 and count % 3 == 0)
-        shapes = all(weight.shape == (3 * d_out // count, d_in) for weight, _ in first)
-        if fits and shapes and all(weight.shape[1] == d_out for weight, _ in last):
-            weights, biases = (torch.cat(stack).chunk(3) for stack in zip(*first, strict=True))
-            return list(zip(weights, biases, strict=True)), last[0] if last else None
-    return [], None
-
-
-def role(name):
-    """ "q", "k" or "v"; "" if the name doesn't say it."""
-    return "".join(ROLE.findall(name)[-1:]).lower()
-
-
 OTHER = "Not as in the course"
 CHANGES = {  # what else can be different: the claim, and what would be right
     "": ("The scores' scale is wrong", ""),
@@ -59,6 +23,31 @@ CHANGES = {  # what else can be different: the claim, and what would be right
     "cut": ("Its heads are cut from several tokens", "a transpose after the view"),
     "joined": ("Its heads are joined without a transpose", "a transpose before the view"),
 }
+
+
+def projections(call):
+    """What a layer of the course would have: matrices for queries, keys and values, of all heads; and one after them.
+
+    They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
+    Returns ([queries, keys, values], None or a matrix, the names' letters), each matrix as (weight, bias); the first
+    list is empty if the layer has other parameters, or other shapes.
+    """
+    named, found = {name: widened(each) for name, each in call.parameters.items()}, {}
+    for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
+        weight = named.pop(name)
+        weight = weight if name.endswith("weight") else weight.mT  # of x @ W, without nn.Linear
+        found[name] = weight, named.pop(f"{name.removesuffix('weight')}bias", weight.new_zeros(len(weight)))
+    letters = {name: "".join(ROLE.findall(name)[-1:]).lower() for name in found}
+    for count in () if named else (len(found), len(found) - 1):
+        names, last = [*found][:count], [found[name] for name in [*found][count:]]
+        first = [found[name] for name in sorted(names, key=lambda name: "qkv".find(letters[name] or "?"))]
+        d_out = sum(len(weight) for weight, _ in first) // 3
+        fits = count == 1 or (count > 0 and count % 3 == 0)
+        shapes = all(weight.shape == (3 * d_out // count, call.x.shape[-1]) for weight, _ in first)
+        if fits and shapes and all(weight.shape[1] == d_out for weight, _ in last):
+            weights, biases = (torch.cat(stack).chunk(3) for stack in zip(*first, strict=True))
+            return list(zip(weights, biases, strict=True)), last[0] if last else None, {*letters.values()}
+    return [], None, set()
 
 
 def computed(x, qkv, last, num_heads, causal, factor=1.0, change=""):
@@ -80,16 +69,14 @@ def computed(x, qkv, last, num_heads, causal, factor=1.0, change=""):
     return functional.linear(context, *last) if last else context
 
 
-def on_the_course(call, mixing, unmasked):
+def on_the_course(call):
     """Whether a layer computes the same as one of the course's with the same weights; None if it has other parameters.
 
-    A layer whose maps hide nothing is compared with the course's layer without its mask. If it doesn't compute the
-    same, we look in the maps for a factor by which its scores are too large, and compute the course's layer with such
-    scores, and with each of CHANGES, to see whether that's the only difference.
+    If it doesn't, we compute the course's layer with each of CHANGES, and with the factor by which the layer's scores
+    are too large, to see whether that's the only difference.
     """
     x, result, watched = widened(call.x.flatten(0, -2)), widened(call.rows), call.watched
-    found = matrices(call)
-    qkv, last = projections(found, x.shape[-1])
+    qkv, last, letters = projections(call)
     num_heads = sum(len(each.weights) for each in watched.maps)
     if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return None
@@ -103,11 +90,10 @@ def on_the_course(call, mixing, unmasked):
         if result.shape != expected.shape:
             return None
         if max_difference(result, expected) <= near:
-            ours = change in ("qk", "kv") and not {*change} <= {*map(role, found)}  # their order is the author's choice
-            if factor == 1 and (ours or not change):
-                return as_in_the_course(call, name, (num_heads, causal, 1.0, change), unmasked)
-            change = "" if ours else change
-            return matching(change, factor, name, len(qkv[0][0]) // num_heads, mixing)
+            free = change in ("qk", "kv") and not {*change} <= letters  # their order is the author's choice
+            if factor == 1 and (free or not change):
+                return as_in_the_course(call, name, num_heads, causal, change)
+            return matching(call, "" if free else change, factor, name, len(qkv[0][0]) // num_heads)
         usual = expected if usual is None else usual
         gap = max_difference(result, usual)
         if gap <= 8 * near:
@@ -115,7 +101,7 @@ def on_the_course(call, mixing, unmasked):
     return Verdict("•", OTHER, f"its parameters fit {name}, but the numbers differ by {gap:.2g}")
 
 
-def as_in_the_course(call, name, sizes, unmasked):
+def as_in_the_course(call, name, num_heads, causal, change):
     """On a layer with the same rows in eval mode: in training it must have them, too, and the same gradients."""
     if call.gap:
         words = f"in training, without dropout, rows differ by {call.gap:.2g} from eval mode's, which are as in {name}"
@@ -123,22 +109,19 @@ def as_in_the_course(call, name, sizes, unmasked):
     if call.grads and call.watched.eps < 1e-5:
         with torch.enable_grad():
             x = call.x.flatten(0, -2).clone().requires_grad_()
-            qkv, last = projections(matrices(call), x.shape[-1])
-            named = dict(call.parameters) | {"x": x}
-            ours = gradients_of(computed(x, qkv, last, *sizes), {each: named[each] for each in call.grads})
-        wrong = [each for each, grad in call.grads.items() if not alike(grad, ours[each])]
-        if wrong:
+            qkv, last, _ = projections(call)
+            named = call.parameters | {"x": x}
+            rows = computed(x, qkv, last, num_heads, causal, change=change)
+            ours = gradients_of(rows, {each: named[each] for each in call.grads})
+        if wrong := [each for each, grad in call.grads.items() if not alike(grad, ours[each])]:
             words = f"the numbers are as in {name}, but the gradients of {', '.join(wrong)} aren't"
             return Verdict("✗", "Its gradients are wrong", words)
     if placed := call.watched.first(multiplies_by_place):
-        words = (
-            f"{placed.where} multiplies by numbers that differ from place to place, though its rows are as in {name}"
-        )
-        return Verdict("?", "Do its positions count?", f"{words}, which knows no positions")
+        how = "multiplies by numbers that differ from place to place, though its rows are as in"
+        return Verdict("?", "Do its positions count?", f"{placed.where} {how} {name}, which knows no positions")
     without = ""
-    if not sizes[1] and not name.startswith("SelfAttention"):
-        unasked = f": `forward` got no `{call.mask}`" if unmasked and call.mask else ""
-        without = f" without its mask{unasked}"
+    if not causal and not name.startswith("SelfAttention"):
+        without = " without its mask" + (f": `forward` got no `{call.mask}`" if call.unmasked and call.mask else "")
     words = f"with the same weights, {name}{without} returns the same numbers"
     return Verdict("✓", "As in the course", words, f"computes what the course's {name} computes{without}")
 
@@ -156,7 +139,7 @@ def alike(grad, ours):
     return max_difference(grad.reshape(ours.shape), ours) <= 1e-4 * max(1.0, ours.abs().max().item())
 
 
-def matching(change, factor, name, head_dim, mixing):
+def matching(call, change, factor, name, head_dim):
     """On a layer that is like `name` but for one of CHANGES, and for scores that are too large by `factor`."""
     claim, right = CHANGES[change]
     if not change:
@@ -165,9 +148,8 @@ def matching(change, factor, name, head_dim, mixing):
         cause = f"times {1 / factor:.3g}, they would match {name}"
         return Verdict("✗", claim, f"{cause}: {how} by √{head_dim} = {head_dim**0.5:.3g}", cause)
     times = "" if factor == 1 else f" times {1 / factor:.3g}"
-    right = right.replace("keys.T`", f"keys.T`{times}")
-    where = f"; it's the {mixing.where}" if mixing and change in ("cut", "joined") else ""
-    return Verdict("✗", claim, f"with {right}, it would match {name}{where}")
+    where = f"; it's the {call.mixing.where}" if call.mixing and change in ("cut", "joined") else ""
+    return Verdict("✗", claim, f"with {right.replace('keys.T`', f'keys.T`{times}')}, it would match {name}{where}")
 
 
 def name_of(call, last, num_heads, causal):

@@ -1,6 +1,6 @@
 """What a layer reads, what it wastes, what it can't take: each function measures one thing and returns a Verdict.
 
-`call` is a Taking in eval mode: one sentence x, what was recorded of a call with it, and its rows (num_tokens, width).
+`call` is a Call in eval mode: one sentence x, what was recorded of a call with it, and its rows (num_tokens, width).
 """
 
 import math
@@ -9,14 +9,14 @@ from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import all_rows, perturbations, takes_batches
+from attention_helpers.probes import perturbation_influence
 
 from .leaks import near_one, over_queries, unusual_softmax
-from .lines import error_line, failure, memory, with_line
+from .lines import error_line, failure
 from .maps import NEAR, PRODUCTS
-from .recorder import record
+from .recorder import memory, record
 from .scales import scales_of
-from .training import in_training, moves_rows
+from .training import moves_rows
 from .verdicts import Verdict
 
 VIEWS = {"view", "reshape", "flatten", "unflatten"}
@@ -35,37 +35,36 @@ def on_state(call):
         return Verdict("✗", "It writes into its input", "x is another after the call: begin with `x = x.clone()`")
     if not call.keeps:
         return None
-    kept = f": `{'`, `'.join(call.kept)}`" if call.kept else ""
-    words = f"a second call with the same x returns other rows, because of what the first has left{kept}"
-    return Verdict("✗", "It keeps something between calls", words)
+    kept = ", ".join(f"`{name}`" for name in call.changes())
+    words = "a second call with the same x returns other rows, because of what the first has left"
+    return Verdict("✗", "It keeps something between calls", f"{words}: {kept}" if kept else words)
 
 
-def on_the_past(call, unmasked, mixing):
-    """Whether each row depends on its own token and all earlier ones (all tokens, if unmasked); a window is named."""
-    if call.other_name:
+def on_the_past(call):
+    """Whether each row depends on its own token and all earlier ones; a window is named."""
+    if call.other_name or call.returns_weights:
         return None
-    watched, tokens = call.watched, torch.arange(len(call.rows))
-    unread, tried = unread_tokens(call)
+    watched, mixing, tokens = call.watched, call.mixing, torch.arange(len(call.rows))
+    unread = unread_tokens(call)
     if not unread.any():
-        if unmasked:
-            return Verdict("✓", "Each token reads all tokens", "perturbing it moves all rows")
-        return Verdict("✓", "Each token reads its whole past", "perturbing it moves its own row and all later ones")
+        rows, moved = (
+            ("all tokens", "all rows") if call.unmasked else ("its whole past", "its own row and all later ones")
+        )
+        return Verdict("✓", f"Each token reads {rows}", f"perturbing it moves {moved}")
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     reads_future = bool(call.moved.triu(1).any())
     if torch.equal(read, distance == 0) and not reads_future:
         heads = unusual_softmax(watched).get("heads")
         why = f"; {heads.where} runs over the heads of each token" if heads else ""
-        words = f"{tried} perturbations of other tokens moved no row{why}"
+        words = f"no perturbation of another token moves a row{why}"
         return Verdict("✗", "Each token reads only itself", words)
     window, row = int(distance.where(read, -1).max()) + 1, int(unread.any(dim=1).nonzero().max())
     missed = unread[row].nonzero().flatten().tolist()
     weighs = bool((watched.used[:, row, missed] > 0).any())
     if not weighs and (window > 1 or not reads_future) and torch.equal(read, (distance >= 0) & (distance < window)):
-        before = "token" if window == 2 else f"{window - 1} tokens"
-        return Verdict(
-            "•", f"It has a sliding window of {window}", f"each token reads itself and the {before} before it"
-        )
+        words = f"each token reads itself and the {'token' if window == 2 else f'{window - 1} tokens'} before it"
+        return Verdict("•", f"It has a sliding window of {window}", words)
     if watched.eps > 1e-3 and not mixing and (weighs or not watched.maps):
         return None  # half precision is too coarse to tell
     words = f"{call.said('token', row)} never reads {call.said('token', missed)}"
@@ -76,54 +75,44 @@ def on_the_past(call, unmasked, mixing):
 
 
 def unread_tokens(call):
-    """Which token (column) moves which row after it in no way, (num_tokens, num_tokens), and how many ways we tried.
+    """Which token (column) moves which row after it in no way, (num_tokens, num_tokens).
 
-    A sharp softmax can make a small perturbation's effect smaller than rounding, so we try all that find_leak tries.
+    A sharp softmax can make a small perturbation's effect smaller than rounding, so we try larger ones, too.
     """
-    still, tried = (call.moved == 0).tril(), 0
-    _, start, changed, _ = perturbations(call.x)
-    changed = changed[(start == call.x).all(dim=-1).all(dim=-1)]  # in this sentence
-    place = torch.arange(call.x.shape[-2])[:, None]
-    for j in still.any(dim=0).nonzero().flatten().tolist():
+    still = (call.moved == 0).tril()
+    for size in (-1, 10, -10, 100, -100, 1e3, -1e3) if still.any() else ():
         with suppress(Exception):
-            batched = takes_batches(call.output, call.x, changed)
-            after = all_rows(call.output, changed.where(place == j, call.x), call.x.shape, batched)
-            change = (after - call.rows).abs().amax(dim=-1).nan_to_num(torch.inf)
-            limit = 16 * torch.finfo(after.dtype).eps * call.rows.abs().max()  # what a batch rounds differently
-            still[:, j] &= ~(change > limit).any(dim=0)
-            tried += len(changed)
-    return still, tried
+            still &= perturbation_influence(lambda x: call.output(x.clone()), call.x, size) == 0  # nor is NaN
+    return still
 
 
 def on_row_sums(call):
     """Whether each row of the weights that average the values sums to 1; rows of NaN have a verdict of their own."""
     watched = call.watched
     maps, used, made, near = watched.maps, watched.used, watched.made, max(NEAR, watched.eps)
-    unusual = unusual_softmax(watched)
-    if not maps and "across" in unusual:
-        why = f"{unusual['across'].where} runs over neither keys nor queries; over the keys, it would be dim=-1"
-        return Verdict("✗", "Rows don't sum to 1", why)
-    if not maps and "more" in unusual:
-        more = unusual["more"]
-        return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
     if not maps:
-        shape = f"(..., {watched.num_tokens}, {watched.num_tokens})"
-        words = f"no map found: no operation made attention weights {shape} from the tokens"
-        return Verdict("?", "Do rows sum to 1?", words)
-    if joined := next((each.joined for each in maps if each.joined), None):
-        words = f"{joined.where} puts two maps together: each has rows that sum to 1, but we don't see what they give"
+        unusual, n = unusual_softmax(watched), watched.num_tokens
+        if across := unusual.get("across"):
+            why = f"{across.where} runs over neither keys nor queries; over the keys, it would be dim=-1"
+            return Verdict("✗", "Rows don't sum to 1", why)
+        if more := unusual.get("more"):
+            return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
+        words = f"no map found: no operation made attention weights (..., {n}, {n}) from the tokens"
         return Verdict("?", "Do rows sum to 1?", words)
     sums = used.sum(dim=-1)
     if sums.isnan().any():
         return None
     if near_one(sums, near):
         return Verdict(
-            "✓", "Rows sum to 1", "in its only map" if len(used) == 1 else f"in each of its {len(used)} maps"
+            "✓", "Rows sum to 1", f"in {'its only map' if len(used) == 1 else f'each of its {len(used)} maps'}"
         )
     why = "after softmax some weights are changed"
     if over_queries(made):
-        why = "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1"
-        why = f"the columns do, since {maps[0].turned.where} transposed the weights" if maps[0].turned else why
+        turned, why = (
+            maps[0].turned,
+            "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1",
+        )
+        why = f"the columns do, since {turned.where} transposed the weights" if turned else why
     elif ((sums.abs() < near) | ((sums - 1).abs() < near)).all():
         why = "where all keys are hidden, all weights are 0"
     elif (used - sums.max() * made).abs().nan_to_num().max() < near:
@@ -131,38 +120,32 @@ def on_row_sums(call):
     return Verdict("✗", "Rows don't sum to 1", f"from {sums.min():.2f} to {sums.max():.2f}: {why}", why)
 
 
-def on_second_softmax(watched):
-    """On a softmax of weights that a softmax has already made."""
-    again = next((each.again for each in watched.maps if each.again), None)
+def on_second_softmax(call):
+    again = next((each.again for each in call.watched.maps if each.again), None)
     words = "runs on weights that softmax has already made: where they are 0, it makes them larger than 0"
     return Verdict("✗", "Softmax runs twice", f"{again.where} {words}") if again else None
 
 
 def on_returned_weights(call):
-    if not call.returns_weights:
-        return None
-    where = call.watched.maps[0].made.where
-    return Verdict("✗", "It returns its attention weights", f"{where} makes them; return them times the values")
+    words = "makes them; return them times the values"
+    weights = call.returns_weights and call.watched.maps[0].made
+    return Verdict("✗", "It returns its attention weights", f"{weights.where} {words}") if weights else None
 
 
-def on_summed_heads(watched):
-    if not watched.summed:
-        return None
-    operation, times = watched.summed
-    words = f"{operation.where} adds the values of {times} heads, each with the same weights"
-    return Verdict("✗", "A product sums too much", words)
+def on_summed_heads(call):
+    operation, times = call.watched.summed or (None, 0)
+    words = f"adds the values of {times} heads, each with the same weights"
+    return Verdict("✗", "A product sums too much", f"{operation.where} {words}") if operation else None
 
 
-def on_mixed_rows(mixing):
-    words = f"the {mixing.where} joins numbers of several tokens" if mixing else ""
-    return Verdict("?", "Do its rows stay apart?", words) if mixing else None
+def on_mixed_rows(call):
+    words = f"the {call.mixing.where} joins numbers of several tokens" if call.mixing else ""
+    return Verdict("?", "Do its rows stay apart?", words) if call.unmasked and words else None
 
 
 def on_tokens_first(call):
-    words = (
-        "(num_tokens, b, d_in), as nn.MultiheadAttention without batch_first=True; else each token reads only itself"
-    )
-    return Verdict("•", "It takes the tokens first", words) if call.tokens_first else None
+    words = "as nn.MultiheadAttention without batch_first=True; else each token reads only itself"
+    return Verdict("•", "It takes the tokens first", f"(num_tokens, b, d_in), {words}") if call.tokens_first else None
 
 
 def mixing_view(watched):
@@ -171,34 +154,30 @@ def mixing_view(watched):
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
     same product as before. We leave out tables of tokens by tokens, which relative positions shift by such views.
     """
+    num_tokens = watched.num_tokens
 
     def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
         return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
 
-    num_tokens = watched.num_tokens
     for each in watched.operations:
         if each.varies and each.name in VIEWS:
-            shape, after = tuple(each.inputs[0].shape), tuple(each.made.shape)
-            before, behind, ends = places(shape), places(after), {*shape[-2:]}
+            shape = tuple(each.inputs[0].shape)
+            before, behind, ends = places(shape), places(each.made.shape), {*shape[-2:]}
             table = len(shape) > 1 and min(ends) >= num_tokens and ends & {num_tokens, num_tokens + 1}
             if before and behind and not before & behind and not (table and ends != {num_tokens, shape[-1]}):
                 return each
     return None
 
 
-def on_unused(call, dead):
-    """On operations whose results nobody used, `dead`, and on parameters that no operation read in either mode.
-
-    Where `forward` has other arguments, or the layer a switch, that we leave as they are, only its author can tell.
-    """
-    if dead:
-        words = "; ".join(with_line(each.name, each.line, code=True) for each in dead)
-        return Verdict("✗", "A result is never used", words)
-    names = {memory(each): name for name, each in call.parameters if each.numel()}
-    for look in (lambda: call.watched, lambda: in_training(call)):
-        read = {memory(tensor) for tensor in (look().read if names and look() else []) if tensor.numel()}
-        names = {key: name for key, name in names.items() if key not in read}  # a view, such as W.T, has the same
-    names = ", ".join(names.values())
+def on_unused(call):
+    """On operations whose results nobody used, and on parameters that no operation read in either mode."""
+    if call.dead:
+        return Verdict("✗", "A result is never used", "; ".join(f"{each.name} in {each.line}" for each in call.dead))
+    unused = {memory(each): name for name, each in call.parameters.items() if each.numel()}
+    for look in (lambda: call.watched), call.dropped:
+        read = {memory(tensor) for tensor in (look().read if unused and look() else [])}
+        unused = {key: name for key, name in unused.items() if key not in read}  # a view, such as W.T, has the same
+    names = ", ".join(unused.values())
     if not names:
         return Verdict("✓", "Every result is used", "and so is every parameter")
     if not call.switches:
@@ -209,24 +188,22 @@ def on_unused(call, dead):
 
 def on_unregistered(call):
     """On trainable numbers that were read, but aren't parameters."""
-    known = {memory(each) for _, each in call.parameters}
-    leaves = (each for each in call.watched.read if each.numel() and each.is_leaf and each.requires_grad)
+    known = {memory(each) for each in call.parameters.values()}
+    leaves = (each for each in call.watched.read if each.is_leaf and each.requires_grad)
     loose = {memory(each): each for each in leaves if memory(each) not in known}
     numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
-    if not numbers or not call.parts:
-        return None
     words = f"`parameters()` lacks {numbers} trainable numbers, as with layers in a list, not an nn.ModuleList"
-    return Verdict("✗", "Parameters aren't registered", words)
+    return Verdict("✗", "Parameters aren't registered", words) if numbers and call.parts else None
 
 
-def on_fewer_tokens(call, causal):
+def on_fewer_tokens(call):
     """Whether the layer accepts a shorter sentence, as a text model must."""
     error, num_tokens = call.watched.fewer, call.watched.num_tokens
     if not error:
         return Verdict("✓", "It accepts shorter inputs", f"{num_tokens - 1} tokens instead of {num_tokens}")
+    if call.unmasked:
+        return None
     words = f"with {num_tokens - 1}, {failure(error)}"
-    if not causal:
-        return Verdict("•", "It takes one number of tokens", words)
     cause = f"{error_line(error).partition(',')[0] or 'it'} raises {type(error).__name__}"
     return Verdict("✗", "It fails on fewer tokens", words, cause)
 
@@ -246,45 +223,39 @@ def on_a_batch(call):
     return Verdict("✓", "Sentences of a batch stay apart", "next to three others, a sentence has the same rows")
 
 
-def on_scale(watched):
+def on_scale(call):
     """A scale of the scores that's the root of something else than the queries' width; None if it isn't."""
-    scaled, num_tokens = scales_of(watched.operations), watched.num_tokens
+    scaled = scales_of(call.watched.operations)
     for factor, width, heads in scaled:
-        heads = sum(each for *_, each in scaled) if heads == 1 else heads
+        all_width = width * (sum(each for *_, each in scaled) if heads == 1 else heads)
         guesses = {
-            f"1/√{width * heads}, the root of all heads' width": (width * heads) ** -0.5,
+            f"1/√{all_width}, the root of all heads' width": all_width**-0.5,
             f"1/{width}": 1 / width,
             f"√{width}": width**0.5,
-            f"1/√{num_tokens}, the root of the number of tokens": num_tokens**-0.5,
-            f"1/√{heads}, the root of the number of heads": heads**-0.5,
         }
-        for formula, guess in guesses.items():
-            odd = width > 1 and abs(factor * width**0.5 - 1) > 1e-3 and guess != 1
-            if odd and abs(factor / guess - 1) < 1e-3:
-                is_now = f"queries @ keys.T are multiplied by {factor:.3g}, which is {formula}"
-                return Verdict("?", "Is the scores' scale right?", f"{is_now}, not by 1/√{width} = {width**-0.5:.3g}")
+        near = [formula for formula, guess in guesses.items() if abs(factor / guess - 1) < 1e-3]
+        if near and width > 1 and abs(factor * width**0.5 - 1) > 1e-3:
+            words = f"queries @ keys.T are multiplied by {factor:.3g}, which is {near[0]}"
+            return Verdict("?", "Is the scores' scale right?", f"{words}, not by 1/√{width} = {width**-0.5:.3g}")
     return None
 
 
 def on_projections(call):
     """A projection that's used several times in a call, or whose last part has no effect; None if there's none."""
-    named = {memory(each): (name, each) for name, each in call.parameters if each.ndim > 1}
     products = [each for each in call.watched.operations if each.varies and each.name in PRODUCTS | {"linear"}]
-    read = [tensor for each in products for tensor in each.inputs if tensor.ndim > 1]
-    used = [(*named[memory(each)], each) for each in read if memory(each) in named]
-    for name, times in Counter(name for name, matrix, part in used if matrix.numel() == part.numel()).items():
-        if times > 1:
-            return Verdict(
-                "?", "Should one projection serve several times?", f"`{name}` is used {times} times in a call"
-            )
-    if any(width == 1 for _, width, _ in scales_of(call.watched.operations)):
-        return None  # a head of width 1 that's normed has no slope
-    for name, matrix, _ in used:
-        grad = call.grads.get(name)
-        for parts in [2, 3] if matrix.ndim < 3 else [len(matrix)]:  # or a matrix for each head
-            live = [bool(part.any()) for part in grad.chunk(parts)] if grad is not None else [False]
+    read = Counter(memory(each) for product in products for each in product.inputs if each.ndim > 1)
+    used = {name: each for name, each in call.parameters.items() if each.ndim > 1 and memory(each) in read}
+    narrow = any(width == 1 for _, width, _ in scales_of(call.watched.operations))  # such heads can have no slope
+    for name, matrix in used.items():
+        whole = [each for product in products for each in product.inputs if memory(each) == memory(matrix)]
+        if sum(each.numel() == matrix.numel() for each in whole) > 1:
+            words = f"`{name}` is used {read[memory(matrix)]} times in a call"
+            return Verdict("?", "Should one projection serve several times?", words)
+        tried = [2, 3] if matrix.shape[1:] == call.x.shape[-1:] else [len(matrix)] if matrix.ndim > 2 else []
+        for parts in [] if narrow or call.grads.get(name) is None else tried:
+            live = [bool(part.any()) for part in call.grads[name].chunk(parts)]
             idle = torch.arange(len(matrix)) >= len(matrix) - len(matrix) // parts
-            if len(matrix) % parts == 0 and live[0] and not live[-1] and not moves_rows(call, matrix, idle):
+            if len(live) == parts and live[0] and not live[-1] and not moves_rows(call, matrix, idle):
                 words = f"{live.count(False)} of {parts} parts of `{name}` have no effect"
                 return Verdict("?", f"Should all of `{name}` be used?", words)
     return None

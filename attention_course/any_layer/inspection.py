@@ -1,6 +1,6 @@
 """Examine a layer that somebody else wrote, whatever it does: its attention maps, its influence, and our verdicts."""
 
-import copy
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -8,12 +8,12 @@ import torch
 from attention_helpers.state import keep_state
 
 from . import findings
-from .calling import Taking, learners_code, seed_all
+from .calling import Call, learners_code, seed_all
 from .course import OTHER, on_the_course
 from .leaks import on_the_future
 from .maps import widened
 from .recorder import record, tensors_in
-from .training import measure_gradients, on_gradients, on_nan, on_training
+from .training import in_training, measure_gradients, on_gradients, on_nan, on_training
 
 # Nobody misses what these make.
 IDLE = {"clone", "detach", "contiguous", "to", "float", "cpu", "mean", "arange", "zeros", "ones", "empty", "type_as"}
@@ -36,12 +36,12 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
     tokens: the sentence's words, for the verdicts. twin: the same layer made with dropout, if this one has none.
-    Errors: ValueError with the line for an error in the learner's code, and for a layer that doesn't return one row of
-    real numbers per token; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
+    Errors: ValueError for an error in the learner's code, with its line, and for rows that aren't one per token and
+    real; Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
     with learners_code():
         seed_all(seed)
-        call = Taking(layer, x, tokens)
+        call = Call(layer, x, tokens)
         with keep_state(layer, training=False):
             call.start(seed)
             call.settle()
@@ -60,76 +60,53 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
         influence=torch.zeros(call.moved.shape) if unmeasured else widened(call.moved),
         unmeasured=unmeasured,
         verdicts=verdicts,
-        size=sizes(call),
+        size=size_of(call),
         operations=str(call.watched),
     )
 
 
-def compare(layer, x, seed):
-    """Only the verdict on whether a layer with a mask computes what one of the course's does, or None."""
-    with learners_code():
-        call = Taking(layer, x)
-        with keep_state(layer, training=False):
-            call.start(seed)
-            call.grads = measure_gradients(call)
-            on_training(call, causal=False)
-            return on_the_course(call, findings.mixing_view(call.watched), unmasked=False)
-
-
-def sizes(call):
+def size_of(call):
     """What goes in and out, of several results the one that's judged, and how many parameters, in words."""
     given, results = call.x.transpose(0, 1) if call.tokens_first else call.x, tensors_in(call.watched.result)
     which = f" (result {call.place + 1} of {len(results)})" if len(results) > 1 else ""
-    parameters = sum(parameter.numel() for _, parameter in call.parameters)
+    parameters = sum(each.numel() for each in call.parameters.values())
     return f"{tuple(given.shape)} in, {tuple(results[call.place].shape)} out{which}, {parameters} parameters"
 
 
 def judge(call, twin):
     """All Verdicts on a layer by topic, the weightiest first."""
-    watched = call.watched
-    dead = [each for each in watched.operations if each.unused and each.name not in IDLE]
-    mixing = findings.mixing_view(watched)
+    call.dead = [each for each in call.watched.operations if each.unused and each.name not in IDLE]
+    call.mixing = findings.mixing_view(call.watched)
+    call.dropped = cache(lambda: in_training(call, 0.2))
     sound = not call.random and bool(call.rows.isfinite().all())
-    batch = findings.on_a_batch(call) if sound else None
-    future = on_the_future(call, dead, mixing, batch.sign == "✓") if sound else None
-    judged = sound and "can't be judged" not in future.words  # else there's nothing to compare with
-    unmasked = judged and future.sign in "•?"
+    call.batch = findings.on_a_batch(call) if sound else None
+    future = on_the_future(call) if sound else None
+    call.unmasked = sound and future.sign == "•"
     call.grads = measure_gradients(call) if sound and call.parts else {}
-    in_training = trained(call, twin)
     said = {
         "returned": findings.on_returned_weights(call),
         "unregistered": findings.on_unregistered(call),
         "state": findings.on_state(call),
         "chance": findings.on_chance(call) if call.random else None,
-        "nan": None if call.random or sound else on_nan(call, call.rows, watched),
+        "nan": None if call.random or sound else on_nan(call, call.rows, call.watched),
         "future": future,
-        "twice": findings.on_second_softmax(watched),
-        "training": on_training(in_training, future.sign == "✓") if sound and future.sign in "✓•" else None,
-        "past": None if not judged or call.returns_weights else findings.on_the_past(call, unmasked, mixing),
-        "summed": findings.on_summed_heads(watched),
+        "twice": findings.on_second_softmax(call),
+        "training": on_training(call, twin, future.sign == "✓") if sound and future.sign != "✗" else None,
+        "past": findings.on_the_past(call) if sound else None,
+        "summed": findings.on_summed_heads(call),
         "sums": None if call.random else findings.on_row_sums(call),
-        "unused": findings.on_unused(call, dead),
+        "unused": findings.on_unused(call),
         "gradients": on_gradients(call) if sound else None,
     }
-    compares = judged and not call.returns_weights
+    compares = sound and not call.returns_weights
     if compares and not said["training"] and not said["gradients"]:
-        call.gap = in_training.gap
-        said["course"] = on_the_course(call, mixing, unmasked)
+        course = on_the_course(call)
+        said["course"] = None if course and course.sign == "✓" and future.sign == "✗" else course
     if compares and (not said.get("course") or said["course"].claim == OTHER):
-        said["mixed"] = findings.on_mixed_rows(mixing) if unmasked else None
-        said["scale"] = findings.on_scale(watched)
+        said["mixed"] = findings.on_mixed_rows(call)
+        said["scale"] = findings.on_scale(call)
         said["projections"] = None if said["gradients"] else findings.on_projections(call)
     said["first"] = findings.on_tokens_first(call)
-    said["fewer"] = findings.on_fewer_tokens(call, causal=not unmasked)
-    said["batch"] = batch if judged else None
+    said["fewer"] = findings.on_fewer_tokens(call)
+    said["batch"] = call.batch
     return {topic: verdict for topic, verdict in said.items() if verdict}
-
-
-def trained(call, twin):
-    """The layer that's judged in training: its twin with dropout, if there's one."""
-    if not isinstance(twin, torch.nn.Module):
-        return call
-    other = copy.copy(call)
-    other.layer = Taking(twin, call.sentence).layer  # lazy parameters have their shapes then
-    other.parts = [*other.layer.modules()]
-    return other

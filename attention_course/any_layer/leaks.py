@@ -1,6 +1,4 @@
-"""Does a layer read the future, and what lets it? `call` is a Taking in eval mode, as in findings."""
-
-import re
+"""Does a layer read the future, and what lets it? `call` is a Call in eval mode, as in findings."""
 
 import torch
 
@@ -8,7 +6,6 @@ from attention_helpers.probes import find_leak, rounding
 
 from .maps import FUSED, NEAR, is_table
 from .recorder import record
-from .training import in_training
 from .verdicts import Verdict
 
 MASKING = {"masked_fill", "where", "tril", "triu", "add", "sub", "mul", "masked_scatter"}
@@ -23,15 +20,18 @@ def over_queries(made):
     return near_one(made.sum(dim=-2)) and not near_one(made.sum(dim=-1))
 
 
-def on_the_future(call, dead, mixing, together):
-    """Whether an earlier row depends on a later token, as find_leak perturbs them, and why: see cause_of_leak.
+def on_the_future(call):
+    """Whether an earlier row depends on a later token, as find_leak perturbs them, and why: see cause_of_leak."""
 
-    together: whether the sentences of a batch stay apart, so that many can be tried at once.
-    """
+    def alone(x):
+        if len(x) > 1 and x.ndim == 3:
+            raise ValueError("the sentences of a batch don't stay apart")
+        return call.output(x)
+
     try:
-        leak = find_leak(call.output if together else call.alone, call.x)
+        leak = find_leak(call.output if call.batch.sign == "✓" else alone, call.x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
-        return Verdict("?", "Does it read the future?", f"can't be judged: {error}", f"can't be judged: {error}")
+        return Verdict("?", "Does it read the future?", f"can't be judged: {error}")
     if not leak and call.other_name:
         words = "which is the same sentence here; perturbing x moved no earlier row"
         return Verdict("✓", f"It reads all of {call.other_name}", words)
@@ -39,66 +39,47 @@ def on_the_future(call, dead, mixing, together):
         words = f"{leak.tried} perturbations of later tokens moved no earlier row"
         return Verdict("✓", "It reads only the past", words)
     moved = f"{call.said('row', leak.row)} {leak.moves} when {call.said('token', leak.token)} {leak.what}"
-    cause = cause_of_leak(leak, call, dead, mixing)
-    if cause == NO_MASK:
-        return without_mask(call, moved)
-    return Verdict("✗", "It reads the future", moved, cause)
+    cause = cause_of_leak(leak, call)
+    return without_mask(call, moved) if cause == NO_MASK else Verdict("✗", "It reads the future", moved, cause)
 
 
 def without_mask(call, moved):
     """On a layer in which each token reads all tokens: a fault only if something says that it should have a mask."""
-    trained = in_training(call)
+    watched, trained = call.watched, call.dropped()
     if trained and trained.maps and not trained.made.triu(1).any():
         return Verdict("✗", "In eval mode, it reads the future", "only in training, no weight is after the diagonal")
-    if added := call.watched.first(adds_zeros_and_ones):
+    if added := watched.first(adds_zeros_and_ones):
         cause = f"{added.where} adds its mask of 0 and 1 to the scores, where only a boolean mask hides"
         return Verdict("✗", "It reads the future", moved, cause)
-    if triangle := triangle_of(call):
-        cause = f"{triangle} makes a mask, but no weight after the diagonal is 0"
-        return Verdict("✗", "It reads the future", moved, cause)
-    if not call.watched.maps:
-        words = f"each token moves all rows; {moved}"
-        return Verdict("?", "Should it read the future?", words, f"has no map that we found, but {words}")
     unasked = f", and `forward` got no `{call.mask}`" if call.mask else ""
     words = f"no weight after the diagonal is 0{unasked}: each token reads all tokens"
-    name = type(call.layer).__name__
-    if re.search("(?<!non)(?<!non_)causal|(?<!un)masked|(?<!encoder)decoder", name, re.IGNORECASE):
-        return Verdict("?", "Should it have a mask?", words, f"has no mask: {words}")
-    return Verdict("•", "It has no mask", words)
+    return Verdict("•", "It has no mask", words if watched.maps else f"each token moves all rows; {moved}")
 
 
-def cause_of_leak(leak, call, dead, mixing):
-    """What lets the future in, in words: "" if nothing shows it; NO_MASK if it's the whole future.
-
-    dead: operations whose results nobody used; mixing: a view that mixes rows. Both, and the weights above the
-    diagonal, show it.
-    """
+def cause_of_leak(leak, call):
+    """What lets the future in, in words: "" if nothing shows it; NO_MASK if it's the whole future."""
     watched, used, made = call.watched, call.watched.used, call.watched.made
-    for each in dead:
+    for each in call.dead:
         if is_table(each.made, watched.num_tokens) and each.name in MASKING:
-            return f"{each.line.partition(',')[0] or 'it'} computes {each.name} and throws it away"
+            return f"{each.place} computes {each.name} and throws it away"
     if not watched.maps:
         if across := unusual_softmax(watched).get("across"):
             return f"{across.where} runs over neither keys nor queries"
         return NO_MASK if call.moved.all() else first_mixer(call)
     if over_queries(made):
-        turned = watched.maps[0].turned
-        return (
-            f"its weights are transposed by {turned.where}"
-            if turned
-            else (f"{watched.maps[0].made.where} runs over the queries, not the keys")
-        )
+        first = watched.maps[0]
+        runs = f"{first.made.where} runs over the queries, not the keys"
+        return f"its weights are transposed by {first.turned.where}" if first.turned else runs
     again = next((each.again for each in watched.maps if each.again), None)
     if again and (again.inputs[0] == 0).triu(1).any():
         return f"{again.where} runs on weights that softmax has already made, so those that were 0 aren't"
     limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-    future = used.triu(1)
-    if future.any() or not (call.moved.triu(1) > limit).any():
-        value = finite_score(watched)
-        if value is not None:
-            return f"it hides by a score of {value:.4g}, not far below others: fill with -inf"
-    if not future.any() and not made.triu(1).any() and leak.change < torch.inf:
-        return f"the {mixing.where} mixes the rows" if mixing else first_mixer(call)
+    future = used.triu(1).any()
+    value = finite_score(watched) if future or not (call.moved.triu(1) > limit).any() else None
+    if value is not None:
+        return f"it hides by a score of {value:.4g}, not far below others: fill with -inf"
+    if not future and not made.triu(1).any() and leak.change < torch.inf:
+        return f"the {call.mixing.where} mixes the rows" if call.mixing else first_mixer(call)
     return cause_by_pattern(used, made)
 
 
@@ -128,12 +109,12 @@ def first_mixer(call):
         before, after = first.made, second.made
         if before.shape != after.shape or not first.inputs or first.name in ("pad", "cat"):
             continue
-        largest = max((each.numel() for each in first.inputs), default=0)
+        largest = max(each.numel() for each in first.inputs)
         merged = before.numel() >= largest and any(size % num_tokens == 0 for size in before.shape)
-        known = num_tokens in before.shape
-        for dim in (dim for dim, size in enumerate(before.shape) if size == num_tokens):
+        places = [dim for dim, size in enumerate(before.shape) if size == num_tokens]
+        for dim in places:
             before, after = before.narrow(dim, 0, num_tokens - 1), after.narrow(dim, 0, num_tokens - 1)
-        if (known or not merged) and not torch.equal(before, after):
+        if (places or not merged) and not torch.equal(before, after):
             return f"{first.where} mixes later tokens into earlier rows"
     return ""
 
@@ -160,29 +141,13 @@ def unusual_softmax(watched):
     """Operations that sum to 1 over something else than the tokens: "across" neither keys nor queries, over the
     "heads" of each token, or over tokens and "more" keys.
     """
-    found, num_tokens = {}, watched.num_tokens
-    for each in watched.operations:
-        shape, ndim, dim = each.made.shape, each.made.ndim, each.dim
-        if each.name == FUSED:
-            found |= {"heads": each} if ndim > 2 and shape[-3] == num_tokens != shape[-2] else {}
-        elif each.name == "softmax" and ndim > 2:
-            if is_table(each.made, num_tokens):
-                found |= {"across": each} if dim is None or dim % ndim < ndim - 2 else {}
-            elif shape[-3] == num_tokens and shape[-2] == shape[-1]:
-                found["heads"] = each
-            elif shape[-2] == num_tokens < shape[-1] and dim in (-1, ndim - 1):
-                found["more"] = each
+    found, n = {}, watched.num_tokens
+    for each in (each for each in watched.operations if each.name in ("softmax", FUSED) and each.made.ndim > 2):
+        *_, before, height, width = each.made.shape
+        if is_table(each.made, n) and each.name == "softmax":
+            found |= {"across": each} if each.dim is None or each.dim % each.made.ndim < each.made.ndim - 2 else {}
+        elif before == n != height and (height == width or each.name == FUSED):
+            found["heads"] = each
+        elif height == n < width and each.name == "softmax":
+            found["more"] = each
     return found
-
-
-def triangle_of(call):
-    """What makes a triangle, as masks are made: a buffer, or a call; "" if nothing does."""
-    n = call.watched.num_tokens
-    keep = torch.ones(n, n, dtype=torch.bool).tril()
-    for name, buffer in call.buffers:
-        if buffer.ndim > 1 and is_table(table := buffer.detach()[..., :n, :n], n):
-            lower, upper = table[..., keep].unique(), table[..., ~keep].unique()
-            if len(lower) == len(upper) == 1 and lower != upper:
-                return f"its `{name}`"
-    cut = call.watched.first(lambda each: each.name in ("tril", "triu") and is_table(each.made, n))
-    return cut.where if cut else ""

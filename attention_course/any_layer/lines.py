@@ -1,6 +1,5 @@
 """Which line of the learner's code called an operation, or failed?"""
 
-import itertools
 import linecache
 import re
 import sys
@@ -15,22 +14,25 @@ HINTS = {  # what to add to an error's message
 NOT_THEIRS = {"attention_course", "attention_helpers", "torch", "numpy"} | sys.stdlib_module_names  # not __main__
 
 
-def own_lines(frames):
-    """The learner's lines among pairs (frame, line number), each as "line 12, `scores = queries @ keys`"."""
-    for frame, number in frames:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THEIRS:
-            yield f"line {number}, `{linecache.getline(frame.f_code.co_filename, number).strip()}`"
+def own_line(frame, number):
+    """A line of the learner's code as "line 12, `scores = queries @ keys`"; "" for anybody else's."""
+    if frame.f_globals.get("__name__", "").partition(".")[0] in NOT_THEIRS:
+        return ""
+    return f"line {number}, `{linecache.getline(frame.f_code.co_filename, number).strip()}`"
 
 
 def calling_line(frame, until):
     """The learner's line from which `frame` was called, below the call of `until`; "" if only others' code did."""
-    inside = itertools.takewhile(lambda pair: pair[0].f_code is not until.__code__, traceback.walk_stack(frame))
-    return next(own_lines(inside), "")
+    line = ""
+    while not line and frame and frame.f_code is not until.__code__:
+        line, frame = own_line(frame, frame.f_lineno), frame.f_back
+    return line
 
 
 def error_line(error):
     """The learner's last line that an error passed through, or ""."""
-    return ["", *own_lines(traceback.walk_tb(error.__traceback__))][-1]
+    lines = (own_line(*each) for each in traceback.walk_tb(error.__traceback__))
+    return ["", *filter(None, lines)][-1]
 
 
 def first_line(error):
@@ -42,13 +44,3 @@ def first_line(error):
 def failure(error):
     """An error in the learner's code as "line 12, `q @ k`: RuntimeError: ...", with the first line of its message."""
     return ": ".join(filter(None, [error_line(error), type(error).__name__, first_line(error)]))
-
-
-def with_line(name, line, code=False):
-    """An operation and its line: "softmax in line 12"; or with its code: "softmax in line 12, `scores.softmax(-1)`"."""
-    return f"{name} in {line if code else line.partition(',')[0]}" if line else name
-
-
-def memory(tensor):
-    """Which memory a tensor shares with its views."""
-    return tensor.untyped_storage().data_ptr()

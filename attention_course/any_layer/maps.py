@@ -5,7 +5,7 @@ divided by its sum, whatever their names. scaled_dot_product_attention and nn.Mu
 weights, so we compute those again from the arguments.
 """
 
-from contextlib import suppress
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,118 +23,90 @@ TRANSPOSES = {"T", "mT", "t", "transpose", "permute", "swapaxes", "swapdims", "a
 class AttentionMap:
     """The weights that one operation of a call made; a row for each query, a column for each key."""
 
-    number: int  # of the operation that made it, among all of the call
-    made: object  # this operation
+    made: object  # the operation that made it
     weights: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they came out of softmax or a similar operation
     used: torch.Tensor  # (num_maps, num_tokens, num_tokens), as they averaged the values: after dropout, or a mask
-    mixed: bool = False  # whether a product has averaged the values with them; what happens later changes nothing
-    constant: bool = False  # whether they're the same for any x: then they're a map only if they average something
-    scores: torch.Tensor | None = None  # (num_maps, num_tokens, num_tokens), what went into softmax
+    mixed: bool  # whether a product has averaged the values with them; what happens later changes nothing
+    constant: bool  # whether they're the same for any x: then they're a map only if they average something
+    scores: torch.Tensor | None  # (num_maps, num_tokens, num_tokens), what went into softmax
     turned: object = None  # the operation that transposed the weights since they were made
-    joined: object = None  # the operation that put it together with another map
     again: object = None  # a softmax of weights that a softmax had already made
 
-    def settled(self):
-        """With one dimension for its heads, in float32 at least."""
+    def settle(self):
+        """Give it one dimension for its heads, in float32 at least."""
         for name in ("weights", "used", "scores"):
             table = getattr(self, name)
             setattr(self, name, table if table is None else widened(table).reshape(-1, *table.shape[-2:]))
-        return self
 
 
 class MapFinder:
     """Follows each matrix of weights until it averages the values."""
 
-    def __init__(self, seen):
-        self.seen = seen  # the call's Record
+    def __init__(self, num_tokens):
+        self.num_tokens = num_tokens
+        self.maps = []
         self.tables = {}  # id of a tensor -> the map that it holds, perhaps reshaped or masked since
-
-    def is_weights(self, tensor):
-        return id(tensor) in self.tables or self.sums_to_one(tensor)
+        self.summed = ()  # (operation, how many): one that adds so many heads' values, each with the same weights
 
     def watch(self, operation, output):
         """Note what an operation does to the map among its inputs, or that its output is a new map."""
         known = [self.tables[id(each)] for each in operation.inputs if id(each) in self.tables]
-        if not known or (known[0].constant and operation.varies and operation.name not in PRODUCTS):
+        product = operation.name in PRODUCTS
+        learns = any(each.requires_grad for each in operation.inputs)
+        if not known or (known[0].constant and operation.varies and not product):
             if self.sums_to_one(output):
-                self.tables[id(output)] = self.add(output, operation, constant=not operation.varies)
-        elif known[0] is not known[-1]:
+                self.tables[id(output)] = self.add(output, operation)
+        elif known[0] is not known[-1] or (learns and not product):
             for each in known:
-                each.joined = operation
-                each.mixed = True
-                each.used = each.weights
-        elif not known[0].mixed:
-            self.follow(known[0], operation, output)
+                each.mixed, each.used = True, each.weights  # with another map, or learned numbers: no fault
+        elif product and not known[0].mixed:
+            self.average(known[0], operation)
+        elif not known[0].mixed and output.numel() == known[0].used.numel():
+            self.tables[id(output)] = known[0]
+            if is_table(output, self.num_tokens):
+                self.follow(known[0], operation, output)
 
-    def follow(self, found, operation, output):
-        if operation.name in PRODUCTS:
-            self.average(found, operation)
-        elif any(each.requires_grad for each in operation.inputs):
-            found.mixed = True  # learned numbers change the weights, as when heads are mixed: no fault, and no map
-        elif output.numel() == found.used.numel():
-            self.tables[id(output)] = found
-            if not is_table(output, self.seen.num_tokens):
-                return
-            found.used = operation.made
-            if self.sums_to_one(output):
-                if operation.name == "softmax":
-                    found.again = operation
-                if operation.name in TRANSPOSES and torch.equal(output, found.weights.mT):
-                    found.turned = None if found.turned else operation
-                found.weights = operation.made
-
-    def average(self, found, operation):
-        """A product averages the values by a map's weights: over the keys, or over the queries by mistake.
-
-        To see it, whatever the order of its dimensions, we repeat it with values of 1, and with weights that add up to
-        a row's number in each row, or in each column. So its result shows which entries each row's average is in.
-        """
-        place = [id(each) in self.tables for each in operation.inputs].index(True)
-        table = operation.inputs[place]
-        found.mixed = True
-        found.used = table.clone()
-        numbers = torch.arange(1.0, 1 + table[..., 0].numel(), dtype=torch.float64)
-        rows = (numbers.reshape(table.shape[:-1]) / table.shape[-1])[..., None].expand(table.shape)
-        for turned in (False, True)[: 1 + is_table(table, self.seen.num_tokens)]:
-            parts = [torch.ones(each.shape, dtype=torch.float64) for each in operation.inputs]
-            parts[place] = rows.mT if turned else rows
-            with suppress(RuntimeError, TypeError):
-                entries = repeated(operation, parts).flatten().sort()[0]
-                times = round(entries[0].item())
-                if times == 0 or entries.numel() % len(numbers):
-                    continue
-                entries = entries.reshape(len(numbers), -1) / times
-                if torch.allclose(entries, numbers[:, None].expand_as(entries)):
-                    self.seen.summed = self.seen.summed or ((operation, times) if times > 1 else ())
-                    if turned:
-                        found.used = found.used.mT
-                        found.weights = found.weights.mT
-                        found.turned = None if found.turned else operation
-                    return
-
-    def add(self, weights, operation, constant=False):
-        """A new map, found in the last operation."""
-        if not is_table(weights, self.seen.num_tokens):
-            return None
+    def add(self, weights, operation):
         weights = weights.clone()
         scores = operation.inputs[0].clone() if operation.name == "softmax" else None
-        mixed = operation.name in AGAIN
-        made = AttentionMap(len(self.seen.operations) - 1, operation, weights, weights, mixed, constant, scores)
-        self.seen.maps.append(made)
-        return made
+        mixed, constant = operation.name in AGAIN, not operation.varies
+        self.maps.append(AttentionMap(operation, weights, weights, mixed, constant, scores))
+        return self.maps[-1]
+
+    def follow(self, found, operation, output):
+        """The map's weights are changed, or transposed, on their way to the product."""
+        found.used = operation.made
+        if self.sums_to_one(output):
+            found.again = operation if operation.name == "softmax" else found.again
+            if operation.name in TRANSPOSES and torch.equal(output, found.weights.mT):
+                found.turned = None if found.turned else operation
+            found.weights = operation.made
+
+    def average(self, found, operation):
+        """A product averages the values by a map's weights: over the keys, or over the queries by mistake."""
+        place = [id(each) in self.tables for each in operation.inputs].index(True)
+        found.mixed, found.used = True, operation.inputs[place].clone()
+        turned = place > 0 and place == len(operation.inputs) - 1  # as in values.mT @ weights.mT
+        equation = operation.options.get(0)
+        if isinstance(equation, str) and "->" in equation:  # of einsum
+            terms, _, kept = equation.replace(" ", "").partition("->")
+            terms = terms.split(",")
+            turned = terms[place][-1] in kept
+            for term, each in zip(terms, operation.inputs, strict=True):
+                lost = [letter for letter in term.strip(".") if equation.count(letter) == 1 and term != terms[place]]
+                times = math.prod(each.shape[term.index(letter) - len(term)] for letter in lost)
+                self.summed = self.summed or ((operation, times) if times > 1 else ())
+        if turned and is_table(found.used, self.num_tokens):
+            found.used, found.weights = found.used.mT, found.weights.mT
+            found.turned = None if found.turned else operation
 
     def sums_to_one(self, tensor):
         """Whether a tensor holds weights that sum to 1. A row whose keys are all hidden is NaN; we judge the others."""
-        if not is_table(tensor, self.seen.num_tokens) or not tensor.is_floating_point() or (tensor < 0).any():
+        if not is_table(tensor, self.num_tokens) or not tensor.is_floating_point() or (tensor < 0).any():
             return False
         sums = [tensor.float().sum(dim=dim) for dim in (-1, -2)]
         near = max(NEAR, torch.finfo(tensor.dtype).eps)
         return any((total.isnan() | ((total - 1).abs() < near)).all() and not total.isnan().all() for total in sums)
-
-
-def repeated(product, operands):
-    """What a product of a call makes of other operands."""
-    return torch.einsum(product.args[0], *operands) if product.name == "einsum" else torch.matmul(*operands)
 
 
 def widened(tensor):

@@ -10,39 +10,36 @@ from dataclasses import dataclass, field, is_dataclass
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .lines import calling_line, memory, with_line
+from .lines import calling_line
 from .maps import AGAIN, MapFinder, is_table
 
 # These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
 METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
+PLAIN = str, int, float
 
 
 @dataclass
 class Operation:
     """One operation of a call."""
 
+    number: int
     name: str
-    line: str  # where it was called
-    args: list  # without tensors
-    kwargs: dict  # without tensors
+    line: str  # where it was called, with its code
+    options: dict  # its arguments that aren't tensors, by name or place
     inputs: list  # all tensors among its arguments
     made: torch.Tensor  # a copy of its first result, which later operations can't change
     shapes: tuple  # of its inputs, and of its results
-    varies: bool  # whether it comes from the sentence
-    fixed: list  # those of its inputs that don't
+    fixed: list  # those of its inputs that don't come from the sentence
     drew: bool  # whether it moved torch's random generator; only known if the recorder was asked to look
     cuts: bool  # whether it makes numbers without a gradient of some that have one
     bytes: int = 0  # new memory that the results took: 0 for a view and in place
     note: str = ""
     unused: bool = False  # nobody read the result, and nothing that outlives the call holds it
 
-    @property
-    def where(self):
-        return with_line(self.name, self.line)
-
-    @property
-    def dim(self):
-        return self.kwargs.get("dim", [*self.args, None, None][1])
+    place = property(lambda self: self.line.partition(",")[0] or "it")
+    where = property(lambda self: f"{self.name} in {self.place}" if self.line else self.name)
+    varies = property(lambda self: len(self.fixed) < len(self.inputs))  # whether it comes from the sentence
+    dim = property(lambda self: self.options.get("dim", self.options.get(1)))
 
 
 @dataclass
@@ -55,20 +52,20 @@ class Record:
     maps: list = field(default_factory=list)
     weights: list = field(default_factory=list)  # for each tensor in the result: is it a table of attention weights?
     read: list = field(default_factory=list)  # all tensors that were there before and that an operation read
-    summed: tuple = ()  # (operation, how many): one that adds so many heads' values, each with the same weights
+    summed: tuple = ()  # of MapFinder
     fewer: Exception | None = None  # what the call with one token fewer raised
 
     def first(self, condition):
         """The first operation for which a condition holds, or None."""
         return next(filter(condition, self.operations), None)
 
-    def joined(self, name):
+    def stacked(self, name):
         tables = [getattr(each, name) for each in self.maps]
         return torch.cat(tables) if tables else torch.zeros(0, self.num_tokens, self.num_tokens)
 
     # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them.
-    used = property(lambda self: self.joined("used"))
-    made = property(lambda self: self.joined("weights"))
+    used = property(lambda self: self.stacked("used"))
+    made = property(lambda self: self.stacked("weights"))
 
     @property
     def eps(self):
@@ -77,75 +74,71 @@ class Record:
         return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
 
     def __str__(self):
-        rows = [("row", "operation", "inputs", "output", "bytes", "note")]
+        rows, dead = [("   row", "operation", "inputs", "output", "bytes", "note")], []
         for number, each in enumerate(self.operations, 1):
             before, after = each.shapes
-            output = after[0] if len(after) == 1 else after
-            note = ", ".join(filter(None, ["never used" if each.unused else "", each.note]))
-            rows.append((str(number), each.name, ", ".join(map(str, before)), str(output), str(each.bytes), note))
+            output = str(after[0] if len(after) == 1 else after)
+            note = ", ".join(["never used"] * each.unused + [each.note] * bool(each.note))
+            row = f"{'-> ' if each.unused else '   '}{number}"
+            rows.append((row, each.name, ", ".join(map(str, before)), output, str(each.bytes), note))
+            dead += [f"row {number} ({each.name})"] * each.unused
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        marks = ["   ", *("-> " if each.unused else "   " for each in self.operations)]
-        lines = [mark + "  ".join(map(str.ljust, row, widths)) for mark, row in zip(marks, rows, strict=True)]
-        dead = ", ".join(f"row {n} ({each.name})" for n, each in enumerate(self.operations, 1) if each.unused)
-        end = f"Never used: {dead}." if dead else "Every result was used."
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        end = f"Never used: {', '.join(dead)}." if dead else "Every result was used."
         total = sum(each.bytes for each in self.operations)
-        lines.append(f"{len(self.operations)} operations, {total} bytes of new memory. {end}")
-        return "\n".join(map(str.rstrip, lines))
+        return "\n".join([*lines, f"{len(self.operations)} operations, {total} bytes of new memory. {end}"])
 
 
 def record(layer, x, again=False, drawing=False, grad=False):
     """Call layer(x) and return its Record. Errors: what layer raises on x.
 
-    x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). again: see without_features. drawing: note which
+    x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). again: call it with one token fewer, too, and leave
+    out maps that don't shrink then: a softmax over as many features as tokens looks like one. drawing: note which
     operations draw random numbers. We see nothing of what's computed outside torch, in other threads, or in scripts.
     """
-    watched = Recorder(x.shape[-2], drawing).watch(layer, x, grad)
-    return without_features(watched, layer, x) if again else watched
-
-
-def without_features(watched, layer, x):
-    """Without maps that don't shrink with one token fewer: a softmax over as many features as tokens looks like one."""
-    fewer = x.shape[-2] - 1
+    seen, fewer = Recorder(x.shape[-2], drawing).watch(layer, x, grad), x.shape[-2] - 1
+    if not again:
+        return seen
     try:
         shorter = Recorder(fewer).watch(layer, x[..., :-1, :])
     except Exception as error:  # the caller only asked about x
-        watched.fewer = error
-        return watched
+        seen.fewer = error
+        return seen
     theirs = shorter.operations
-    if (len(theirs), len(shorter.weights)) == (len(watched.operations), len(watched.weights)):
+    if (len(theirs), len(shorter.weights)) == (len(seen.operations), len(seen.weights)):
         shrinks = [n for n, each in enumerate(theirs) if each.name in AGAIN or is_table(each.made, fewer)]
-        watched.maps = [each for each in watched.maps if each.number in shrinks]
-        watched.weights = [all(both) for both in zip(watched.weights, shorter.weights, strict=True)]
-    return watched
+        seen.maps = [each for each in seen.maps if each.made.number in shrinks]
+        seen.weights = [all(both) for both in zip(seen.weights, shorter.weights, strict=True)]
+    return seen
 
 
 class Recorder(TorchFunctionMode):
-    """Records what every operation reads and writes.
+    """Follows a new result by its memory, because it can be used through a view, and a view by its tensor object.
 
-    We follow a new result by its memory, because it can be used through a view, and a view by its tensor object. All
-    tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell what
-    somebody else holds.
+    All tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell
+    what somebody else holds.
     """
 
     def __init__(self, num_tokens, drawing=False):
         super().__init__()
-        self.seen = Record(num_tokens)
-        self.finder = MapFinder(self.seen)
-        self.drawing = drawing
+        self.seen, self.finder, self.drawing = Record(num_tokens), MapFinder(num_tokens), drawing
         self.kept = []
         self.follow = []  # for each operation, the references by which to tell whether it was used
         self.created = set()  # what was made during the call; other memory outlives it
         self.last_read = {}  # reference -> how many operations there were when it was last read
 
     def watch(self, layer, x, grad=False):
-        seen = self.seen
+        seen, finder = self.seen, self.finder
         self.from_x = {id(x)}
         self.sources = {memory(x), memory(getattr(layer, "sentence", x))}
         with torch.set_grad_enabled(grad), self:
             seen.result = layer(x)
         tensors = tensors_in(seen.result)
-        seen.weights = [self.finder.is_weights(each) for each in tensors]
-        seen.maps = [each.settled() for each in seen.maps if each.mixed or not each.constant]
+        seen.weights = [id(each) in finder.tables or finder.sums_to_one(each) for each in tensors]
+        seen.maps = [each for each in finder.maps if each.mixed or not each.constant]
+        seen.summed = finder.summed
+        for each in seen.maps:
+            each.settle()
         self.finish(tensors)
         return seen
 
@@ -167,27 +160,26 @@ class Recorder(TorchFunctionMode):
             if len(fixed) < len(inputs):
                 self.from_x.update(map(id, outputs))
             line = calling_line(sys._getframe(1), self.watch)
-            plain = [each if isinstance(each, (str, int, float)) else None for each in args]
-            named = {key: each for key, each in kwargs.items() if isinstance(each, (str, int, float))}
+            options = {key: each for key, each in [*enumerate(args), *kwargs.items()] if isinstance(each, PLAIN)}
             shapes = before, tuple(tuple(each.shape) for each in outputs)
             drew = self.drawing and not torch.equal(state, torch.get_rng_state())
-            made, varies = outputs[0].clone(), id(outputs[0]) in self.from_x
+            made, number = outputs[0].clone(), len(self.seen.operations)
             cuts = any(each.requires_grad for each in inputs) and not made.requires_grad and made.dtype != torch.bool
-            operation = Operation(name, line, plain, named, [*inputs], made, shapes, varies, fixed, drew, cuts)
+            operation = Operation(number, name, line, options, [*inputs], made, shapes, fixed, drew, cuts)
             self.seen.operations.append(operation)
-            self.judge(operation, getter, outputs, objects, storages)
-            if name in AGAIN:
-                self.finder.add(AGAIN[name](*args, **kwargs), operation)
+            self.follow_memory(operation, getter, outputs, objects, storages)
+            if name in AGAIN and is_table(weights := AGAIN[name](*args, **kwargs), self.seen.num_tokens):
+                self.finder.add(weights, operation)
             self.finder.watch(operation, outputs[0])
         return result
 
     def use(self, found):
         self.last_read.update(dict.fromkeys(found, len(self.seen.operations)))
 
-    def judge(self, operation, getter, outputs, objects, storages):
+    def follow_memory(self, operation, getter, outputs, objects, storages):
         """Note how to follow the outputs, and their new memory."""
-        views = {weakref.ref(each) for each in outputs if storage(each) in storages} - objects
-        written = {storage(each) for each in outputs if weakref.ref(each) not in views}
+        views = {weakref.ref(each) for each in outputs if memory(each) in storages} - objects
+        written = {memory(each) for each in outputs if weakref.ref(each) not in views}
         # a property returns what already exists: we may not have seen x.grad before, but this call didn't make it
         new = set() if getter else written - self.last_read.keys()
         self.follow.append(views | written)
@@ -199,10 +191,10 @@ class Recorder(TorchFunctionMode):
         """Find the results that were never read and that nobody holds."""
         objects, storages = references(result)
         self.use(objects | storages)
-        self.seen.read = [each for each in self.seen.read + result if storage(each) not in self.created]
+        self.seen.read = [each for each in self.seen.read + result if memory(each) not in self.created]
         for each in self.seen.operations:  # what's older than the call may stay, as parameters
             for parts in each.inputs, each.fixed:
-                parts[:] = [part.clone() if storage(part) in self.created else part for part in parts]
+                parts[:] = [part.clone() if memory(part) in self.created else part for part in parts]
         self.kept.clear()
         self.finder.tables.clear()
         for number, (operation, followed) in enumerate(zip(self.seen.operations, self.follow, strict=True)):
@@ -222,22 +214,18 @@ def tensors_in(tree):
     """All tensors in nested tuples, lists, dicts, slices and dataclasses."""
     if isinstance(tree, torch.Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif isinstance(tree, slice):
-        tree = (tree.start, tree.stop, tree.step)
-    elif is_dataclass(tree):
-        tree = vars(tree).values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [tensor for part in tree for tensor in tensors_in(part)]
+    if isinstance(tree, slice):
+        tree = tree.start, tree.stop, tree.step
+    elif isinstance(tree, dict) or is_dataclass(tree):
+        tree = [*(tree if isinstance(tree, dict) else vars(tree)).values()]
+    return [each for part in tree for each in tensors_in(part)] if isinstance(tree, (tuple, list)) else []
 
 
-def storage(tensor):
-    """A weak reference to the memory that all views of a tensor share."""
+def memory(tensor):
+    """A weak reference to the memory that a tensor shares with its views."""
     return weakref.ref(tensor.untyped_storage())
 
 
 def references(tensors):
     """Weak references to tensors, and to their memory."""
-    return {weakref.ref(each) for each in tensors}, {storage(each) for each in tensors}
+    return {weakref.ref(each) for each in tensors}, {memory(each) for each in tensors}

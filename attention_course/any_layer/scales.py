@@ -1,8 +1,6 @@
 """By which number does a layer multiply queries @ keys.T? We compare the numbers before and after its operations."""
 
-import torch
-
-from .maps import FUSED, PRODUCTS, repeated
+from .maps import FUSED, PRODUCTS
 
 
 def scales_of(operations):
@@ -22,14 +20,14 @@ def scales_of(operations):
         operands = product.inputs[:2] if product.name == FUSED else product.inputs[-2:]
         if any(each.requires_grad or not each.is_floating_point() for each in operands):
             continue
+        width, later = operands[0].shape[-1], operations[len(before) : end][::-1]
         if product.name == FUSED:
-            width = operands[0].shape[-1]
-            factor = product.kwargs.get("scale") or width**-0.5
+            factor = product.options.get("scale") or width**-0.5
         else:
-            width = round(repeated(product, [torch.ones_like(each) for each in operands]).max().item())
-            factor = first(ratio(each.made, product.made) for each in operations[len(before) : end][::-1])
+            factor = next(filter(None, (ratio(each.made, product.made) for each in later)), 1.0)
         for operand in operands:
-            factor *= first(ratio(operand, each, True) for op in before for each in (*op.inputs, op.made))
+            made = (ratio(operand, each, True) for op in before for each in (*op.inputs, op.made))
+            factor *= next(filter(None, made), 1.0)
         found.append((factor, width, softmax.made.shape[:-2].numel()))
     return found
 
@@ -44,7 +42,3 @@ def ratio(after, before, in_any_order=False):
     ratios = (after / before).nan_to_num(0.0, 0.0, 0.0)
     near = (ratios - ratios.median()).abs() <= 1e-3 * ratios.median().abs()
     return ratios.median().item() if near.float().mean() > 0.5 else None
-
-
-def first(factors):
-    return next(filter(None, factors), 1.0)

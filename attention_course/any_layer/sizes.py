@@ -13,20 +13,17 @@ KINDS = {  # each argument's kind is the first whose pattern fits its whole name
     "num_heads": "h|(.*_)?n?heads?",
     "d_in": "d_in|(in|input|query)_(dim|size|features|channels)|(dim|d)_in(put)?|in_(dim|channels)",
     "d_out": "d_(out(put)?|attn)|(out|output|attn)_(dim|size|features|channels)|dim_out",
-    "width": "(num_|n_|d_|dim_)?(model|embd?|embed(ding)?|hidden|hiddens|hid|state|units|channels|width|dims?|input)"
-    "(_?(dims?|size|units))?",
-    "context_length": "(max_)?(context|ctx|seq|sequence|block|window)_?(len|length|size)|n_(ctx|positions)"
-    "|max_(len|length|tokens|seq_len|seq_length|position_embeddings|context_length|sequence_length|positions)",
+    "width": "(num_|n_|d_|dim_)?(model|emb.*|hid.*|state|units|channels|width|dims?|input)(_?(dims?|size|units))?",
+    "context_length": "(max_.*)?(context|ctx|seq|sequence|block|window)_?(len|length|size)|n_(ctx|positions)"
+    "|max_(.*_)?(len|length|tokens|embeddings|positions)",
 }
 CONFIGS = {"config", "cfg", "conf", "args", "hparams", "params", "hyperparameters"}
 FIRST = {"num_groups": 1, "num_heads": 2, "head_dim": 2, "dropout": 0.0, "flag": False, "context_length": 8}
 
 
 def kinds_of(attention, given):
-    """The kind of each of a class's arguments, as name -> (kind, default).
+    """The kind of each of a class's arguments, as name -> (kind, default); a list in `given` is of the kind "choice".
 
-    It leaves out the arguments in `given`, and those with a default whose kind we don't know; a list in `given` is of
-    the kind "choice", with its first value as the default.
     Errors: TypeError for anything but a class or function that makes a layer, for a given argument that it doesn't
     take, and for a required one whose kind we don't know.
     """
@@ -51,34 +48,29 @@ def kinds_of(attention, given):
     return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
 
 
+class Config(dict):
+    """A size under each usual name, as an attribute or an item: the sentence's width, or as in FIRST."""
+
+    def __init__(self, width, heads, **sizes):
+        super().__init__(sizes)
+        vars(self).update(_width=width, _heads=heads)
+
+    def __missing__(self, name):
+        kind = kind_of(name, "")
+        if not kind:
+            raise AttributeError(f"LayerExplorer's config has no {name!r}: pass your own")
+        self[name] = self._heads if kind == "num_heads" else FIRST.get(kind, self._width)
+        return self[name]
+
+    __getattr__ = dict.__getitem__
+
+
 def with_sizes(attention, width):
-    """A function of the sizes that a class asks of its only argument, a config; or else the class itself.
-
-    The config has a size under each usual name, as an attribute or an item: the sentence's width, or as in FIRST.
-    """
-    parameters = signature_of(attention)
-    if [each.name in CONFIGS and each.default is each.empty for each in parameters] != [True]:
+    """A function of the sizes that a class asks of its only argument, a config; or else the class itself."""
+    if [each.name in CONFIGS and each.default is each.empty for each in signature_of(attention)] != [True]:
         return attention
-
-    class Config(dict):
-        _first = FIRST
-
-        def __missing__(self, name):
-            kind = kind_of(name, "")
-            if not kind:
-                raise AttributeError(f"LayerExplorer's config has no {name!r}: pass your own")
-            self[name] = self._first.get(kind, width)
-            return self[name]
-
-        __getattr__ = dict.__getitem__
-
-    def make(**sizes):
-        return attention(Config(sizes))
-
-    make.__name__ = name_of(attention)
     for heads in [each for each in (2, 3, 5, 7, 1) if width % each == 0]:
-        Config._first = FIRST | {"num_heads": heads}
-        config = Config()
+        config = Config(width, heads)
         try:
             with learners_code():
                 attention(config)
@@ -86,9 +78,13 @@ def with_sizes(attention, width):
         except ValueError as error:
             if "LayerExplorer's config" in str(error):
                 raise
+
+    def make(**sizes):
+        return attention(Config(width, heads, **sizes))
+
     asked = {key: value for key, value in config.items() if kind_of(key, value) in FIRST}  # the widths are x's
-    parameters = [inspect.Parameter(key, 3, default=value) for key, value in asked.items()]
-    make.__signature__ = inspect.Signature(parameters)
+    make.__name__ = name_of(attention)
+    make.__signature__ = inspect.Signature([inspect.Parameter(key, 3, default=value) for key, value in asked.items()])
     return make
 
 

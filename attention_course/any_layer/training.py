@@ -9,9 +9,8 @@ from torch.overrides import TorchFunctionMode
 from attention_helpers.probes import max_difference, perturbation_influence, rounding
 from attention_helpers.state import keep_state
 
-from .lines import failure
-from .maps import FUSED, is_table
-from .recorder import operation_name, record
+from .maps import is_table
+from .recorder import record
 from .verdicts import Verdict
 
 
@@ -25,50 +24,50 @@ class DropoutOf(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is functional.dropout:
-            args = (args[0], self.p, *args[2:]) if len(args) > 1 else args
-            kwargs = kwargs | {"p": self.p} if len(args) < 2 else kwargs
-        elif operation_name(func) == FUSED and kwargs.get("dropout_p"):
+            args, kwargs = (args[0], self.p, *args[2:]), {key: each for key, each in kwargs.items() if key != "p"}
+        elif func is functional.scaled_dot_product_attention and kwargs.get("dropout_p"):
             kwargs = kwargs | {"dropout_p": self.p}
         return func(*args, **kwargs)
 
 
 @contextmanager
-def training(call, p=None):
+def training(call, p):
     """The layer in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
-    with keep_state(call.layer, training=True):
-        for part in call.parts if p is not None else []:
+    with keep_state(call.layer, training=True), DropoutOf(p):
+        for part in call.parts:
             for name, value in vars(part).items():
-                known = ("drop" in name or name == "p") and isinstance(value, (int, float))
-                if known and not isinstance(value, bool) and 0 <= value < 1:
+                if ("drop" in name or name in ("p", "rate")) and type(value) in (int, float) and 0 <= value < 1:
                     vars(part)[name] = float(p)
-        if p is None:
-            yield
-        else:
-            with DropoutOf(p):
-                yield
+        yield
 
 
-def in_training(call, p=None, **options):
+def in_training(call, p, **options):
     """The record of a call in training mode, or None if it fails."""
     with training(call, p), suppress(Exception):
         torch.default_generator.manual_seed(0)
         return record(call, call.x.clone(), **options)
 
 
-def on_training(call, causal):
-    """The first fault that shows only in training mode, with dropout at values above 0; None if there's none."""
-    dropped, plain = in_training(call, 0.2, drawing=True), in_training(call, 1e-9)
-    call.gap = training_gap(call, plain)
-    if dropped is None or plain is None:
+def on_training(call, twin, causal):
+    """The first fault that shows only in training mode, with dropout at values above 0; None if there's none.
+
+    twin: the layer with dropout, or None. It leaves in call.gap how far rows in training differ from those in eval mode
+    if nothing is dropped.
+    """
+    other = call.of(twin) if isinstance(twin, torch.nn.Module) else call
+    call.gap, dropped = torch.inf, in_training(other, 0.2, drawing=True)  # it stays infinite if a call fails
+    with training(other, 1e-9), suppress(Exception):
+        gap = max_difference(call.rows, other.rows_of(other(call.x.clone())))
+        call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
+    if dropped is None or call.gap == torch.inf:
         return None
-    alike = call.gap == 0 and not dropped.used.triu(1).any()
-    verdict = leak_in_training(call) if causal and not alike else None
+    verdict = leak_in_training(other, dropped) if causal and (call.gap or dropped.used.triu(1).any()) else None
     if not verdict and dropped.first(lambda each: each.drew):
-        verdict = on_dropped_scores(plain, dropped) or on_lost_numbers(call) or on_scaled(dropped)
+        verdict = on_dropped_scores(call.watched, dropped) or on_lost_numbers(other) or on_scaled(dropped)
     return verdict
 
 
-def leak_in_training(call):
+def leak_in_training(call, dropped):
     """A row that reads the future if each call draws the same; None if there's none, or calls differ all the same."""
 
     def output(x):
@@ -78,30 +77,23 @@ def leak_in_training(call):
     with training(call, 0.2), suppress(Exception):
         moved = perturbation_influence(output, call.x, 1.0).triu(1)
         limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-        for row, token in (moved > limit).nonzero().tolist()[: int(torch.equal(output(call.x), output(call.x)))]:
+        if (moved > limit).any() and torch.equal(output(call.x), output(call.x)):
+            row, token = (moved > limit).nonzero()[0].tolist()
             words = f"{call.said('row', row)} moves by {moved[row, token]:.2g} when {call.said('token', token)} changes"
-            return Verdict("✗", "In training, it reads the future", words, cause_in_training(call))
+            norm = dropped.first(lambda each: each.name == "batch_norm")
+            unmasked = (f"{each.made.where} has no mask" for each in dropped.maps if each.used.triu(1).any())
+            cause = f"{norm.where} averages all tokens" if norm else next(unmasked, "though not in eval mode")
+            return Verdict("✗", "In training, it reads the future", words, cause)
     return None
-
-
-def cause_in_training(call):
-    """What lets the future in, in words."""
-    watched = in_training(call, 0.2)
-    if norm := watched.first(lambda each: each.name == "batch_norm"):
-        return f"{norm.where} averages all tokens"
-    unmasked = (f"{each.made.where} has no mask" for each in watched.maps if each.used.triu(1).any())
-    return next(unmasked, "though not in eval mode")
 
 
 def on_dropped_scores(plain, dropped):
     """On scores that dropout made 0 (or NaN, if they were infinite) on their way to softmax."""
-    for before, after in zip(plain.maps, dropped.maps, strict=False):
-        if before.scores is None or after.scores is None:
-            continue
-        lost = (after.scores == 0) & (before.scores != 0) | after.scores.isnan() & ~before.scores.isnan()
-        if lost.any():
+    pairs = zip(plain.maps, dropped.maps, strict=False)
+    for before, after in ((a.scores, b.scores) for a, b in pairs if a.scores is not None and b.scores is not None):
+        if ((after == 0) & (before != 0) | after.isnan() & ~before.isnan()).any():
             drew = dropped.first(lambda each: each.drew and is_table(each.made, dropped.num_tokens))
-            nan = ", and makes -inf NaN" if after.scores.isnan().any() else ""
+            nan = ", and makes -inf NaN" if after.isnan().any() else ""
             where = drew.where if drew else "dropout"
             words = f"{where} sets scores to 0, which hides nothing{nan}: drop weights, after softmax"
             return Verdict("✗", "In training, it drops scores", words)
@@ -143,26 +135,12 @@ def on_nan(call, rows, watched, mode=""):
     return Verdict("✗", f"{mode}{said if mode else said[0].upper() + said[1:]} is {what}", words)
 
 
-def training_gap(call, watched):
-    """How far rows in training differ from those in eval mode if nothing is dropped; infinity if we can't tell."""
-    if watched is None:
-        return torch.inf
-    gap = max_difference(call.rows, call.rows_of(watched.result))
-    return 0.0 if gap <= rounding(call.rows[None]).item() else gap
-
-
 def measure_gradients(call):
-    """Gradients of one number made of all rows, for each parameter that wants one and for "x"; None if none reached.
-
-    If a step of training fails, its error instead.
-    """
-    named = {name: each for name, each in call.parameters if each.requires_grad and each.is_floating_point()}
+    """Gradients of one number made of all rows, for each parameter that wants one and for "x"; None if none reached."""
+    named = {name: each for name, each in call.parameters.items() if each.requires_grad and each.is_floating_point()}
     with torch.enable_grad():
         x = call.x.clone().requires_grad_()
-        try:
-            return gradients_of(call.rows_of(call(x.clone())), named if call.other_name else named | {"x": x})
-        except Exception as error:
-            return error
+        return gradients_of(call.rows_of(call(x.clone())), named if call.other_name else named | {"x": x})
 
 
 def gradients_of(rows, named):
@@ -175,28 +153,25 @@ def gradients_of(rows, named):
 
 
 @torch.no_grad()
-def moves_rows(call, parameter, part=slice(None)):
-    """Whether the rows change with a parameter, or with a part of it."""
+def moves_rows(call, parameter, part=slice(None), sizes=(0.1,)):
+    """Whether the rows change with a parameter, or with a part of it, when it moves by such shares of its largest."""
     step = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)).to(parameter)
-    with keep_state(call.layer, training=False):
-        parameter.data[part] = (parameter + 0.1 * step * parameter.abs().max().clamp(min=0.1))[part]
-        gap = max_difference(call.rows, call.rows_of(call(call.x.clone())))
-        return gap > 4 * rounding(call.rows[None]).item()
+    step *= parameter.abs().max().clamp(min=0.1)
+    for size in sizes:
+        with keep_state(call.layer, training=False):
+            parameter.data[part] += size * step[part]
+            gap = max_difference(call.rows, call.rows_of(call(call.x.clone())))
+        if gap > 4 * rounding(call.rows[None]).item():
+            return True
+    return False
 
 
 def on_gradients(call):
     """On parameters whose change moves the rows, though no gradient reaches them; None if there are none."""
-    if isinstance(call.grads, Exception):
-        return Verdict("✗", "A step of training fails", failure(call.grads))
-    lost = []
-    for name, each in call.parameters:
-        grad = call.grads.get(name)
-        if name in call.grads and (grad is None or not grad.any()):
-            lost += [name] if moves_rows(call, each) else []
-    if not lost:
-        return None
-    cut = record(call, call.x.clone(), grad=True).first(lambda each: each.cuts)
+    none = [name for name, grad in call.grads.items() if name != "x" and (grad is None or not grad.any())]
+    cut = record(call, call.x.clone(), grad=True).first(lambda each: each.cuts) if none else None
+    sizes = (0.1, 10.0) if cut else (0.1,)  # so much that an argmax moves
+    lost = ", ".join(name for name in none if moves_rows(call, call.parameters[name], sizes=sizes))
     where = f"{cut.where} cuts it off" if cut else "some step's slope is 0 everywhere"
-    names = ", ".join(lost)
-    words = f"{names} move the rows, but training can't change them: {where}"
-    return Verdict("✗", "A parameter gets no gradient", words, f"{where}, so {names} can't learn")
+    words = f"{lost} move the rows, but training can't change them: {where}"
+    return Verdict("✗", "A parameter gets no gradient", words, f"{where}, so {lost} can't learn") if lost else None

@@ -21,8 +21,6 @@ def headline(verdicts, name):
         if sign == "✗":
             return f"{claim}: {cause or words}"
     future, course, past = (verdicts.get(topic) for topic in ("future", "course", "past"))
-    if future and future.sign == "?":
-        return f"{name} {future.cause}"
     if course and course.sign == "✓":
         return f"{name} {course.cause}{turned}"
     for topic, (sign, _, words, cause) in verdicts.items():

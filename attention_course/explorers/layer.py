@@ -8,16 +8,14 @@ from contextlib import suppress
 import ipywidgets as widgets
 import torch
 
-from attention_helpers.state import keep_state
-
-from ..any_layer.calling import Taking, Unsuited, learners_code
-from ..any_layer.inspection import compare, look_at
+from ..any_layer.calling import Call, Unsuited, learners_code
+from ..any_layer.inspection import look_at
 from ..any_layer.sizes import kinds_of, name_of, with_sizes
 from ..any_layer.verdicts import headline
 from ..build import build_layer
 from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
-from .layer_picture import MOST_MAPS, attention_maps, influence, refusal, result, verdict_list
+from .layer_picture import MOST_MAPS, draw_influence, draw_maps, draw_refusal, draw_result, draw_verdicts
 from .svg import below, live
 from .words import Markup, marked
 
@@ -65,49 +63,44 @@ class LayerExplorer(SentenceExplorer):
                 controls[name] = dropout(name) if kind == "dropout" else slider(name, *SLIDERS[kind])
                 if isinstance(default, (int, float)) and default <= controls[name].max:
                     controls[name].value = default
-        controls["training"] = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
-        controls["seed"] = seed(123)
-        self.first_sizes(controls)
-        return controls
+        for name, value in self.first_sizes({name: each.value for name, each in controls.items()}).items():
+            controls[name].value = value
+        training = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
+        return controls | {"training": training, "seed": seed(123)}
 
     def named(self, *kinds):
         return [name for name, (kind, _) in self.kinds.items() if kind in kinds]
 
-    def first_sizes(self, controls):
+    def first_sizes(self, values):
         """Begin with two heads or the class's own number, or what divides the width; with others if it refuses those.
 
         Heads of width 1 would hide faults, because there each scale is right, and so would a single head. We only try
         others where what we chose ourselves may be refused: odd heads, and keys' heads that don't divide the others.
         """
-        values = {name: each.value for name, each in controls.items() if name not in ("training", "seed")}
         size = {kind: name for name, (kind, _) in self.kinds.items()}
         width = values.get(size.get("d_out"), self.embeddings.shape[1])
         heads = values.get(size.get("num_heads"), 1)
         if "num_heads" in size and "head_dim" not in size:
             fits = [n for n in range(heads, 1, -1) if width % n == 0 and n < width]
-            heads = next(iter(fits), width if 1 < width <= controls[size["num_heads"]].max else heads)
-            controls[size["num_heads"]].value = values[size["num_heads"]] = heads
+            heads = next(iter(fits), width if 1 < width <= 8 else heads)
+            values[size["num_heads"]] = heads
         head_dim = values.get(size.get("head_dim"), width / heads)
         if head_dim % 2 == 0 and heads % values.get(size.get("num_groups"), 1) == 0:
-            return
+            return values
         others = {"num_heads": [2, 1], "num_groups": [1], "head_dim": [2, 4], "d_out": [4, 8]}
         names = [size[kind] for kind in others if kind in size]
         options = [[values[name], *others[self.kinds[name][0]]] for name in names]
         tried = (values | dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*options))
-        for name, value in next((each for each in tried if self.runs(self.embeddings, each)), {}).items():
-            controls[name].value = value
+        return next((each for each in tried if self.runs(self.embeddings, each)), values)
 
     def runs(self, x, values, attention=None):
         """Whether a layer of these sizes can be made and called."""
         with suppress(ValueError), learners_code(), torch.no_grad():
-            layer = self.layer_of(False, 0, attention, x.shape[1], **values)
-            call = Taking(layer, x)
-            with keep_state(layer, training=False):
-                call.start(0)
+            Call(self.layer_of(0, attention, x.shape[1], **values), x).start(0)
             return True
         return False
 
-    def layer_of(self, training, seed, attention=None, width=None, **values):
+    def layer_of(self, seed, attention=None, width=None, **values):
         """The layer that the class makes from the controls' values."""
         widths = dict.fromkeys(self.named("d_in"), width or self.embeddings.shape[1])
         with learners_code():
@@ -122,27 +115,24 @@ class LayerExplorer(SentenceExplorer):
         width = min([values[name] for name in self.named("d_out")] or [self.embeddings.shape[1]])
         if heads and values[heads[0]] == width > 1 and course and course.sign == "✓":
             with suppress(ValueError):  # heads of width 1 are right with any scale, so we compare a single one, too
-                one = compare(self.layer_of(**values | {heads[0]: 1}), self.embeddings, values["seed"])
+                one = self.look(**values | {heads[0]: 1}).verdicts.get("course")
                 if one and one.sign in "✗?":
                     return state._replace(verdicts=state.verdicts | {"course": one})
         return state
 
-    def look(self, **values):
-        layer = self.layer_of(**values)
-        return look_at(layer, self.embeddings, values["seed"], values["training"], self.tokens, self.twin(values))
-
-    def twin(self, values):
-        """The same layer made with dropout, if the sliders have none; None if it can't be."""
-        names = [name for name in self.named("dropout") if values[name] == 0]
-        with suppress(Exception):
-            return self.layer_of(**values | dict.fromkeys(names, 0.5)) if names else None
+    def look(self, training, seed, **values):
+        layer, twin = self.layer_of(seed, **values), None
+        if names := [name for name in self.named("dropout") if values[name] == 0]:
+            with suppress(Exception):
+                twin = self.layer_of(seed, **values | dict.fromkeys(names, 0.5))
+        return look_at(layer, self.embeddings, seed, training, self.tokens, twin)
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
 
     def picture(self, state):
-        left = below(verdict_list(state.verdicts), attention_maps(state, self.tokens))
-        return [[left, below(influence(state, self.tokens), result(state, self.tokens))]]
+        left = below(draw_verdicts(state.verdicts), draw_maps(state, self.tokens))
+        return [[left, below(draw_influence(state, self.tokens), draw_result(state, self.tokens))]]
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
@@ -158,7 +148,7 @@ class LayerExplorer(SentenceExplorer):
         except ValueError as error:
             self.arrays, self.alt, self.readout = None, str(error), ""
             self.said = f"{name_of(self.attention)} has no picture yet"
-            self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
+            self._rows, self.svg = [[draw_refusal(str(error))]], live([], str(error))
             self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
             self.refuse(ValueError(self.advice(error)))
 
@@ -167,12 +157,12 @@ class LayerExplorer(SentenceExplorer):
         if isinstance(error, Unsuited):
             return str(error)
         wide = torch.randn(len(self.tokens), 8, generator=torch.Generator().manual_seed(0))
+        width = self.embeddings.shape[1]
+        first = {"num_heads": 2, "num_groups": 1, "head_dim": 4, "d_out": 8}
+        sizes = {name: each.value for name, each in self.controls.items() if name not in ("training", "seed")}
+        sizes |= {name: first[kind] for name, (kind, _) in self.kinds.items() if kind in first}
         with suppress(Exception):
             attention = self.attention if self.attention is self.typed else with_sizes(self.typed, 8)
-            sizes = {name: each.value for name, each in self.controls.items() if name not in ("training", "seed")}
-            first = {"num_heads": 2, "num_groups": 1, "head_dim": 4, "d_out": 8}
-            sizes |= {name: first[kind] for name, (kind, _) in self.kinds.items() if kind in first}
             if self.runs(wide, sizes, attention):
-                width = self.embeddings.shape[1]
                 return f"no sizes that we tried suit tokens of width {width}, but width 8 runs. At {width}, {error}"
         return f"{str(error).rstrip('.')}. Fix it, and run the cell again"

@@ -16,7 +16,7 @@ SIDE = 152  # of the maps
 ASIDE, RESULT = 170, 108  # the side of the influence map; the height of the result
 
 
-def verdict_list(verdicts):
+def draw_verdicts(verdicts):
     """The verdicts, each after its sign, on LINES lines; what doesn't fit is in the tooltips, with all other words."""
     shown = [*verdicts.values()][: LINES - 1]
     parts, y, spare = [], 1, LINES - len(shown)
@@ -40,7 +40,7 @@ def in_lines(lines, bold, x, y):
     return "".join(tag("text", words, x=x, y=y + PITCH * n, font_size=12) for n, words in enumerate([first, *others]))
 
 
-def attention_maps(state, tokens):
+def draw_maps(state, tokens):
     """The attention maps, the first MOST_MAPS of them."""
     maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
     if not len(maps):
@@ -50,7 +50,7 @@ def attention_maps(state, tokens):
     return head_maps(shown, tokens, 1.0, hidden, taken, WIDTH, height, names=names)._replace(height=height)
 
 
-def influence(state, tokens):
+def draw_influence(state, tokens):
     """How far perturbing each token moves each row, with the future outlined in red."""
     table = influence_map(state.influence, tokens, side=ASIDE, limit=largest(state.influence))
     title = text(LEFT, TOP - 12, "influence", "start", 13, font_weight="bold")
@@ -61,7 +61,7 @@ def influence(state, tokens):
     return table._replace(svg=table.svg + title + future, words=f"influence{table.words}")
 
 
-def result(state, tokens):
+def draw_result(state, tokens):
     """What the layer returned."""
     drawn = strip(state.result.nan_to_num(), tokens, None, "result", ASIDE, RESULT)
     if state.result.isnan().any():
@@ -69,7 +69,7 @@ def result(state, tokens):
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take
 
 
-def refusal(words):
+def draw_refusal(words):
     """Words in place of a picture."""
     lines = textwrap.wrap(words, LETTERS)
     return Drawing(in_lines(lines, 0, 2, 20), WIDTH, 40 + PITCH * len(lines))
