@@ -39,13 +39,13 @@ def models_table(models, columns=COLUMNS):
         largest = "—" if "learned_positions" in model else f"{many / 2**30:.1f}"
         totals = [f'[{model["name"]}]({model["link"]} "{model["source"]}")', f"{grows / 2**10:.1f}", largest]
         for layer in model["layers"]:
-            cells = dict(zip(COLUMNS, [totals[0], *described(layer, model), *totals[1:]], strict=True))
+            cells = dict(zip(COLUMNS, [totals[0], *describe_layer(layer, model), *totals[1:]], strict=True))
             lines.append([cells[name] for name in columns])
             totals = ["", "", ""]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def described(layer, model):
+def describe_layer(layer, model):
     """What a kind of layer has, in words, for four columns of the table."""
     special = layer.get("window") or layer.get("best")
     special = f" ({special:,})" if special else " (delta rule)" * layer.get("delta", False)

@@ -58,7 +58,7 @@ def quiet_profiler():
     return made
 
 
-def timed(functions, runs=7):
+def time_in_turns(functions, runs=7):
     """Seconds per call of functions by name: lists of `runs` timings, taken in turns so that conditions are equal."""
     seconds = {name: [] for name in functions}
     for run in range(runs + 1):

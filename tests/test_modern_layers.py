@@ -108,7 +108,7 @@ class SplitInOne(ParallelAttention):
         rows = torch.arange(x.shape[1], device=x.device)
         queries, keys, values = self.project(x[0])
         hidden = rows > rows[:, None]
-        return self.joined(block(queries, keys, values, hidden)[0])
+        return self.join_heads(block(queries, keys, values, hidden)[0])
 
 
 def output_of(layer, x):

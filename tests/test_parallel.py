@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from attention_helpers.costs import peak_bytes
 from attention_helpers.parallel.crew import Crew
-from attention_helpers.parallel.split import ParallelAttention, bytes_sent, bytes_written, tiled
+from attention_helpers.parallel.split import ParallelAttention, attend_in_tiles, bytes_sent, bytes_written
 
 JOBS = """
 def by_heads(layer, x):
@@ -72,7 +72,7 @@ def test_each_split_computes_what_one_process_computes(crew, page, seed):
 def test_scores_are_never_stored_completely():
     queries, keys, values = torch.randn(3, 1, 2048, 4)
     positions = torch.arange(2048)
-    peak = peak_bytes(tiled, queries, keys, values, positions, positions)
+    peak = peak_bytes(attend_in_tiles, queries, keys, values, positions, positions)
     assert peak < 2048**2 * 4 / 4  # the complete scores would take four times as much
 
 

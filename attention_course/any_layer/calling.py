@@ -96,7 +96,7 @@ class Call:
     def repeat(self, x, seed):
         """Call a copy twice with the same seed, and if the results differ, fresh copies; then with another seed."""
         layer, given = self.layer, x.clone()
-        self.layer = self.copied()
+        self.layer = self.copy_layer()
         first, _ = self.seeded_call(given, seed)
         second, state = self.seeded_call(x.clone(), seed)
         self.layer = layer
@@ -123,7 +123,7 @@ class Call:
 
     def changes(self):
         """The names of what a call changes among all that the layer's parts hold, besides parameters."""
-        fresh, held = self.of(self.copied()), []
+        fresh, held = self.of(self.copy_layer()), []
         fresh.isolated = False
         for _ in range(2):
             parts = [vars(each) | each._buffers for each in fresh.layer.modules()] if self.parts else []
@@ -131,7 +131,7 @@ class Call:
             fresh(self.x.clone())
         return [name for name, each in held[1].items() if held[0].get(name) != each]
 
-    def copied(self):
+    def copy_layer(self):
         """A copy of the layer that shares its parameters; the layer itself if it can't be copied."""
         if self.parts:
             with suppress(Exception):
@@ -172,7 +172,7 @@ class Call:
             if mask is not None:
                 mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
             gets |= {"none": None, "mask": mask}
-            layer = self.copied() if self.isolated else self.layer
+            layer = self.copy_layer() if self.isolated else self.layer
         return layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else layer(x)
 
     def output(self, x):

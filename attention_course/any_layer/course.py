@@ -9,7 +9,7 @@ from torch.nn import functional
 from attention_helpers.layers import causal_mask
 from attention_helpers.probes import max_difference
 
-from .maps import widened
+from .maps import widen
 from .scales import scales_of
 from .training import gradients_of
 from .verdicts import Verdict
@@ -32,7 +32,7 @@ def projections(call):
     Returns ([queries, keys, values], None or a matrix, the names' letters), each matrix as (weight, bias); the first
     list is empty if the layer has other parameters, or other shapes.
     """
-    named, found = {name: widened(each) for name, each in call.parameters.items()}, {}
+    named, found = {name: widen(each) for name, each in call.parameters.items()}, {}
     for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
         weight = named.pop(name)
         weight = weight if name.endswith("weight") else weight.mT  # of x @ W, without nn.Linear
@@ -50,7 +50,7 @@ def projections(call):
     return [], None, set()
 
 
-def computed(x, qkv, last, num_heads, causal, factor=1.0, change=""):
+def compute_like_course(x, qkv, last, num_heads, causal, factor=1.0, change=""):
     """Rows (num_tokens, width), as the course's layers compute them.
 
     last: a projection of all heads, or None. factor: by which the scores are too large. change: of CHANGES.
@@ -75,25 +75,25 @@ def on_the_course(call):
     If it doesn't, we compute the course's layer with each of CHANGES, and with the factor by which the layer's scores
     are too large, to see whether that's the only difference.
     """
-    x, result, watched = widened(call.x.flatten(0, -2)), widened(call.rows), call.watched
+    x, result, watched = widen(call.x.flatten(0, -2)), widen(call.rows), call.watched
     qkv, last, letters = projections(call)
     num_heads = sum(len(each.weights) for each in watched.maps)
     if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return None
     causal, usual = bool((watched.used == 0).any()), None
     near = max(1e-5, 4 * watched.eps * (watched.eps > 1e-5)) * max(1.0, result.abs().max().item())
-    name = name_of(call, last, num_heads, causal)
+    name = course_class(call, last, num_heads, causal)
     scales = [factor * width**0.5 for factor, width, _ in scales_of(watched.operations)]
     changes, factors = [*CHANGES][: None if num_heads > 1 else 3], dict.fromkeys([1.0, *scales[:1]])
     for change, factor in itertools.product(changes, factors):
-        expected = computed(x, qkv, last, num_heads, causal, factor, change)
+        expected = compute_like_course(x, qkv, last, num_heads, causal, factor, change)
         if result.shape != expected.shape:
             return None
         if max_difference(result, expected) <= near:
             free = change in ("qk", "kv") and not {*change} <= letters  # their order is the author's choice
             if factor == 1 and (free or not change):
                 return as_in_the_course(call, name, num_heads, causal, change)
-            return matching(call, "" if free else change, factor, name, len(qkv[0][0]) // num_heads)
+            return judge_match(call, "" if free else change, factor, name, len(qkv[0][0]) // num_heads)
         usual = expected if usual is None else usual
         gap = max_difference(result, usual)
         if gap <= 8 * near:
@@ -111,7 +111,7 @@ def as_in_the_course(call, name, num_heads, causal, change):
             x = call.x.flatten(0, -2).clone().requires_grad_()
             qkv, last, _ = projections(call)
             named = call.parameters | {"x": x}
-            rows = computed(x, qkv, last, num_heads, causal, change=change)
+            rows = compute_like_course(x, qkv, last, num_heads, causal, change=change)
             ours = gradients_of(rows, {each: named[each] for each in call.grads})
         if wrong := [each for each, grad in call.grads.items() if not alike(grad, ours[each])]:
             words = f"the numbers are as in {name}, but the gradients of {', '.join(wrong)} aren't"
@@ -139,7 +139,7 @@ def alike(grad, ours):
     return max_difference(grad.reshape(ours.shape), ours) <= 1e-4 * max(1.0, ours.abs().max().item())
 
 
-def matching(call, change, factor, name, head_dim):
+def judge_match(call, change, factor, name, head_dim):
     """On a layer that is like `name` but for one of CHANGES, and for scores that are too large by `factor`."""
     claim, right = CHANGES[change]
     if not change:
@@ -152,7 +152,7 @@ def matching(call, change, factor, name, head_dim):
     return Verdict("✗", claim, f"with {right.replace('keys.T`', f'keys.T`{times}')}, it would match {name}{where}")
 
 
-def name_of(call, last, num_heads, causal):
+def course_class(call, last, num_heads, causal):
     """Which of the course's classes has such parts."""
     if last or num_heads > 1:
         return "MultiHeadAttention" if last else "MultiHeadAttentionWrapper"

@@ -11,7 +11,7 @@ from . import findings
 from .calling import Call, learners_code, seed_all
 from .course import OTHER, on_the_course
 from .leaks import on_the_future
-from .maps import widened
+from .maps import widen
 from .recorder import record, tensors_in
 from .training import in_training, measure_gradients, on_gradients, on_nan, on_training
 
@@ -56,8 +56,8 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
     return LayerState(
         maps=shown.made.nan_to_num(0.0, 0.0, 0.0),  # a row that is hidden as a whole
         shown=shown.used.nan_to_num(0.0, 0.0, 0.0),
-        result=widened(result),
-        influence=torch.zeros(call.moved.shape) if unmeasured else widened(call.moved),
+        result=widen(result),
+        influence=torch.zeros(call.moved.shape) if unmeasured else widen(call.moved),
         unmeasured=unmeasured,
         verdicts=verdicts,
         size=size_of(call),

@@ -36,7 +36,7 @@ class AttentionMap:
         """Give it one dimension for its heads, in float32 at least."""
         for name in ("weights", "used", "scores"):
             table = getattr(self, name)
-            setattr(self, name, table if table is None else widened(table).reshape(-1, *table.shape[-2:]))
+            setattr(self, name, table if table is None else widen(table).reshape(-1, *table.shape[-2:]))
 
 
 class MapFinder:
@@ -109,7 +109,7 @@ class MapFinder:
         return any((total.isnan() | ((total - 1).abs() < near)).all() and not total.isnan().all() for total in sums)
 
 
-def widened(tensor):
+def widen(tensor):
     """Half precision as float32."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 

@@ -59,13 +59,13 @@ class Record:
         """The first operation for which a condition holds, or None."""
         return next(filter(condition, self.operations), None)
 
-    def stacked(self, name):
+    def stack(self, name):
         tables = [getattr(each, name) for each in self.maps]
         return torch.cat(tables) if tables else torch.zeros(0, self.num_tokens, self.num_tokens)
 
     # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them.
-    used = property(lambda self: self.stacked("used"))
-    made = property(lambda self: self.stacked("weights"))
+    used = property(lambda self: self.stack("used"))
+    made = property(lambda self: self.stack("weights"))
 
     @property
     def eps(self):

@@ -31,7 +31,7 @@ class DropoutOf(TorchFunctionMode):
 
 
 @contextmanager
-def training(call, p):
+def train_mode(call, p):
     """The layer in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
     with keep_state(call.layer, training=True), DropoutOf(p):
         for part in call.parts:
@@ -43,7 +43,7 @@ def training(call, p):
 
 def in_training(call, p, **options):
     """The record of a call in training mode, or None if it fails."""
-    with training(call, p), suppress(Exception):
+    with train_mode(call, p), suppress(Exception):
         torch.default_generator.manual_seed(0)
         return record(call, call.x.clone(), **options)
 
@@ -56,7 +56,7 @@ def on_training(call, twin, causal):
     """
     other = call.of(twin) if isinstance(twin, torch.nn.Module) else call
     call.gap, dropped = torch.inf, in_training(other, 0.2, drawing=True)  # it stays infinite if a call fails
-    with training(other, 1e-9), suppress(Exception):
+    with train_mode(other, 1e-9), suppress(Exception):
         gap = max_difference(call.rows, other.rows_of(other(call.x.clone())))
         call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
     if dropped is None or call.gap == torch.inf:
@@ -74,7 +74,7 @@ def leak_in_training(call, dropped):
         torch.default_generator.manual_seed(0)
         return call.output(x.clone())
 
-    with training(call, 0.2), suppress(Exception):
+    with train_mode(call, 0.2), suppress(Exception):
         moved = perturbation_influence(output, call.x, 1.0).triu(1)
         limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
         if (moved > limit).any() and torch.equal(output(call.x), output(call.x)):
@@ -102,7 +102,7 @@ def on_dropped_scores(plain, dropped):
 
 def on_lost_numbers(call):
     """On rows that aren't finite while dropout is on."""
-    with training(call, 0.5):
+    with train_mode(call, 0.5):
         for seed in range(3):
             torch.default_generator.manual_seed(seed)
             rows = call.rows_of(call(call.x.clone()))

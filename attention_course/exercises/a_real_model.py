@@ -59,7 +59,7 @@ grouped = Exercise(
 )
 
 
-def drawn_maps(generator, lengths=(6, 2, 9)):
+def draw_maps(generator, lengths=(6, 2, 9)):
     """Causal maps as a model has them, of several sizes."""
     sizes = zip(((3, 4), (1, 2), (2, 3)), lengths, strict=True)
     scores = [2 * torch.randn(*heads, n, n, generator=generator) for heads, n in sizes]
@@ -80,7 +80,7 @@ induction = Exercise(
     "reads the token that came next the first time. Return each head's mean weight on it in the second half, "
     "(num_layers, num_heads).",
     solution=induction_scores,
-    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in drawn_maps(generator, lengths=(6, 4, 10))],
+    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in draw_maps(generator, lengths=(6, 4, 10))],
     mistakes={
         ("reads the same token", "came_next[..., 1:]", "maps.diagonal(-period, dim1=-2, dim2=-1)"): """
             You score duplicate-token heads, which read the same token one period ago. Would that token help to predict
@@ -116,7 +116,7 @@ def without_heads(context, heads, num_heads):
     return parts.flatten(2)
 
 
-def drawn_contexts(generator):
+def draw_contexts(generator):
     sizes = [(2, 5, 4, 3, [1, 3]), (1, 9, 9, 2, [0]), (3, 6, 3, 4, [2, 0]), (2, 4, 2, 2, [])]
     return [(*normal(generator, (b, n, heads * width)), chosen, heads) for b, n, heads, width, chosen in sizes]
 
@@ -139,7 +139,7 @@ ablating = Exercise(
     "joins them. Return a copy in which the outputs of some heads are 0. `heads` is a list of their numbers, counted "
     "from 0. Don't change `context` itself.",
     solution=without_heads,
-    cases=drawn_contexts,
+    cases=draw_contexts,
     mistakes={
         ("takes tokens for heads", "parts[:, :, heads]", "parts[:, heads]"): """
             You set whole tokens to 0, in all heads. Which dimension of your tensor counts the heads?""",

@@ -95,7 +95,7 @@ def digits_that_it_reads(inputs):
     return context[3:6]
 
 
-def lookups(generator):
+def draw_lookup_sentences(generator):
     """Sentences with 2 to 5 pairs, a letter perhaps twice, and a question that asks for one of the letters."""
     for pairs in (3, 2, 5, 4):
         letters, digits = torch.randint(3, (2, pairs), generator=generator)
@@ -114,7 +114,7 @@ read_the_digit = Exercise(
     "(plain dot products, then softmax), and return its entries for the digits 1, 2 and 3. As above, the entries "
     "are A, B, C, 1, 2, 3 and `?`. But sentences can have any number of tokens.",
     solution=digits_that_it_reads,
-    cases=lookups,
+    cases=draw_lookup_sentences,
     mistakes={
         ("takes the first token as the query", "inputs[-1]", "inputs[0]"): """
             Your query is the first token. Where's the question?""",

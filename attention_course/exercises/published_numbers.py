@@ -17,7 +17,7 @@ def copy_matrices(v1, v2):
         v2.W_value.weight.copy_(v1.W_value.T)
 
 
-def copied(answer, x, *matrices):
+def run_both_versions(answer, x, *matrices):
     """What v2 and v1 return for x, (num_tokens, d_in), after an answer has copied these matrices of v1."""
     d_in, d_out = matrices[0].shape
     v1 = SelfAttention_v1(d_in, d_out)
@@ -28,7 +28,7 @@ def copied(answer, x, *matrices):
     return v2(x).detach(), v1(x).detach()
 
 
-def tokens_and_matrices(generator):
+def tokens_and_three_matrices(generator):
     """For each call x, (num_tokens, d_in), and three matrices (d_in, d_out); the first ones are square."""
     for num_tokens, d_in, d_out in ((6, 3, 3), (4, 2, 2), (6, 3, 2), (5, 2, 4), (3, 6, 1)):
         yield normal(generator, (num_tokens, d_in), *[(d_in, d_out)] * 3)
@@ -54,8 +54,8 @@ copying_matrices = Exercise(
     "matrix in `weight`. (`a.copy_(b)` writes b's numbers into a. If a is trained, write that below "
     "`with torch.no_grad():`.)",
     solution=copy_matrices,
-    cases=tokens_and_matrices,
-    call=copied,
+    cases=tokens_and_three_matrices,
+    call=run_both_versions,
     mistakes={
         ("forgets to transpose", ".T", ""): """
             You copy the matrices as they are. That's an error if d_in and d_out differ, but not for square matrices,

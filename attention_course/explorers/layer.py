@@ -15,7 +15,7 @@ from ..any_layer.verdicts import headline
 from ..build import build_layer
 from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
-from .layer_picture import MOST_MAPS, draw_influence, draw_maps, draw_refusal, draw_result, draw_verdicts
+from .layer_picture import MOST_MAPS, draw_influence_map, draw_maps, draw_refusal, draw_result, draw_verdicts
 from .svg import below, live
 from .words import Markup, marked
 
@@ -132,7 +132,7 @@ class LayerExplorer(SentenceExplorer):
 
     def picture(self, state):
         left = below(draw_verdicts(state.verdicts), draw_maps(state, self.tokens))
-        return [[left, below(draw_influence(state, self.tokens), draw_result(state, self.tokens))]]
+        return [[left, below(draw_influence_map(state, self.tokens), draw_result(state, self.tokens))]]
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""

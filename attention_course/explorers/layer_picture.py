@@ -50,7 +50,7 @@ def draw_maps(state, tokens):
     return head_maps(shown, tokens, 1.0, hidden, taken, WIDTH, height, names=names)._replace(height=height)
 
 
-def draw_influence(state, tokens):
+def draw_influence_map(state, tokens):
     """How far perturbing each token moves each row, with the future outlined in red."""
     table = influence_map(state.influence, tokens, side=ASIDE, limit=largest(state.influence))
     title = text(LEFT, TOP - 12, "influence", "start", 13, font_weight="bold")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 
-from attention_course.published import described, model_cache_bytes
+from attention_course.published import describe_layer, model_cache_bytes
 
 from .base import Explorer
 from .chart import Chart, key_of
@@ -65,7 +65,7 @@ class ModelsExplorer(Explorer):
         kept = {name: [model_cache_bytes(row, n) for n in lengths[name]] for name, row in self.models.items()}
         lit = {name for name, row in self.models.items() if kind == "all" or kind in kinds_of(row)}
         row = self.models[model]
-        layers = {described(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}
+        layers = {describe_layer(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}
         parts = {layer: model_cache_bytes(part, num_tokens) for layer, part in layers.items()}
         return ModelsState(num_tokens, model, kept, lit, parts)
 

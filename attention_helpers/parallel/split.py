@@ -27,7 +27,7 @@ def merge(context, log_total, new_context, new_log_total):
     return torch.exp(log_total - both) * context + torch.exp(new_log_total - both) * new_context, both
 
 
-def tiled(queries, keys, values, rows, columns, found=None):
+def attend_in_tiles(queries, keys, values, rows, columns, found=None):
     """Causal attention in tiles of 64 keys, merged into `found`; rows, columns: the positions of queries and keys."""
     for start in range(0, len(columns), 64):
         tile = slice(start, start + 64)
@@ -76,7 +76,7 @@ class ParallelAttention(nn.Module):
         keys = self.split_heads(self.W_key(x))
         return queries, keys, self.split_heads(self.W_value(x))
 
-    def joined(self, context):
+    def join_heads(self, context):
         context = context.permute(2, 0, 1, 3).flatten(1)
         return self.out_proj(context)  # (num_tokens, d_out)
 
@@ -94,8 +94,8 @@ class ParallelAttention(nn.Module):
 
     def by_heads(self, x):  # a part of the layer, all tokens, one sum
         positions = torch.arange(len(x), device=x.device)
-        context, _ = tiled(*self.project(x), positions, positions)
-        output = self.joined(context)
+        context, _ = attend_in_tiles(*self.project(x), positions, positions)
+        output = self.join_heads(context)
         distributed.all_reduce(output)
         return output
 
@@ -106,15 +106,15 @@ class ParallelAttention(nn.Module):
         positions = torch.arange(num_tokens, device=x.device).chunk(processes)
         queries, *own = self.project(x)
         rows = positions[rank]
-        found = tiled(queries, *own, rows, rows)
+        found = attend_in_tiles(queries, *own, rows, rows)
         travelling = torch.stack(own)  # keys and values in one tensor
         for step in range(1, processes):
             travelling = pass_on(travelling)
             owner = (rank - step) % processes  # whose keys and values have arrived
             columns = positions[owner]
             if owner < rank:  # otherwise, all of them come later in the text
-                found = tiled(queries, *travelling, rows, columns, found)
-        return self.joined(found[0])
+                found = attend_in_tiles(queries, *travelling, rows, columns, found)
+        return self.join_heads(found[0])
 
 
 def bytes_sent(processes, num_tokens, width, b=1, bytes_per_number=4):

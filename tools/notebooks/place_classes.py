@@ -49,7 +49,7 @@ PAGES = {  # number of the notebook, id of the cell
     ("12", "latent-class"): Page("modern.memory", ["LatentAttention"]),
     ("12", "state-class"): Page("modern.memory", ["GatedDeltaNet"]),
     ("14", "block"): Page("parallel.split", ["block"], given={"torch"}),
-    ("14", "split-class"): Page("parallel.split", ["pass_on", "ParallelAttention"], given={"tiled"}),
+    ("14", "split-class"): Page("parallel.split", ["pass_on", "ParallelAttention"], given={"attend_in_tiles"}),
 }
 WIDTH = 80
 FORMAT = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={WIDTH}", "-"]
