@@ -10,7 +10,6 @@ from attention_course.explorers import ink
 from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
 from attention_course.explorers.chart import Chart
-from attention_course.explorers.hatching import hatching, outline
 from attention_course.plots import HEAD_COLOURS, luminance
 from attention_helpers import causal_mask
 
@@ -20,7 +19,7 @@ TABLE = np.array([[0.0, 0.5, 1.0], [0.25, 0.25, 0.5], [0.1, 0.2, 0.7]])
 
 def parsed(piece):
     """A Drawing as a tree."""
-    return ET.fromstring(drawing.printed([[piece]], "words"))
+    return ET.fromstring(drawing.draw_still([[piece]], "words"))
 
 
 @pytest.mark.parametrize("value", [0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875])
@@ -63,7 +62,7 @@ def test_drawings_say_in_words_what_they_show():
     chart = Chart("loss", (0, 9, 0, 9), {0: "0", 2: "2"}, {0: "0", 1: "1"})
     chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
     bars = drawing.bars({"a": TABLE[0], "b": TABLE[1]}, NAMES, "two")
-    assert drawing.below(table, bars).words == (
+    assert drawing.in_column(table, bars).words == (
         "weights, Your → starts 1.00, journey → starts 0.50, starts → starts 0.70. "
         "two, a: Your: 0.00, journey: 0.50, starts: 1.00; b: Your: 0.25, journey: 0.25, starts: 0.50."
     )
@@ -81,8 +80,8 @@ def test_hidden_cells_are_hatched_and_hold_nothing():
     [hatched] = [path.get("d") for path in tree.iter(f"{SVG}path") if path.get("fill") == drawing.HATCHED]
     assert hatched == "M30.0 0.0h60.0v30.0H30.0zM60.0 30.0h30.0v30.0H60.0z"
     assert len([*tree.iter(f"{SVG}pattern")]) == 1
-    assert hatching(np.zeros((6, 6)), 9, 9) == ""
-    assert outline(causal_mask(3), 1, 1).count("M") == 8  # a staircase: three steps each way, two sides
+    assert cells.hatching(np.zeros((6, 6)), 9, 9) == ""
+    assert cells.outline(causal_mask(3), 1, 1).count("M") == 8  # a staircase: three steps each way, two sides
 
 
 def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():

@@ -12,11 +12,10 @@ from attention_helpers.language_model.heads import best_heads, repeated_tokens
 from .atlas import atlas
 from .base import Explorer
 from .controls import slider, stops
-from .hatching import hatching
 from .head_roles import after_opening, weight_at
 from .ink import HEADS
-from .svg import FRAME, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
-from .svg_maps import axis, masked_key, names_beside, pixels, reads
+from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
+from .svg_maps import axis, hatching, masked_key, names_beside, pixels, tell_largest
 from .words import plural
 
 MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
@@ -151,13 +150,13 @@ def one_map(state):
     n = len(words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
-    hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
-    told, room = reads(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
+    hatched = move(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
+    told, room = tell_largest(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
     says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
     look = [{"y": ABOVE + i * cell, "data_touch": f"token {i}", "fill": "transparent"} for i in range(n)]
     rows = [tag("rect", says=each, **room, **more) for each, more in zip(says, look, strict=True)]
     framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
-    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
+    title = move(draw_title(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
     hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
     svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
     said = f"In layer {state.layer}, head {state.head}, {says[state.token]}."
@@ -170,4 +169,4 @@ def names(words, state, cell):
     if cell >= SMALL:
         return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
     most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
-    return [text(LEFT - 5, row, shortened(words[state.token]), "end"), text(ends[most], y + 14, shortened(words[most]))]
+    return [text(LEFT - 5, row, shorten(words[state.token]), "end"), text(ends[most], y + 14, shorten(words[most]))]

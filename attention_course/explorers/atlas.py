@@ -7,7 +7,7 @@ from functools import lru_cache
 from torch.nn.functional import adaptive_max_pool2d
 
 from .ink import BLACK
-from .svg import FRAME, LEFT, PALE, Drawing, moved, tag, text, title_of
+from .svg import FRAME, LEFT, PALE, Drawing, draw_title, move, tag, text
 from .svg_maps import pixels
 
 TOP = 34  # above the tiles, for the title and the layers' numbers
@@ -32,7 +32,7 @@ def atlas(state):
     width, height, right = layers * tile, heads * tile, LEFT + layers * tile
     title = f"all {layers * heads} heads: click one to see it above"
     look = {"look": "auto" if n > tile / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
-    parts = [moved(title_of(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, TOP, width, height, **look)]
+    parts = [move(draw_title(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, TOP, width, height, **look)]
     across = "".join(f"M{LEFT} {TOP + row * tile}h{width}" for row in range(heads + 1))
     down = "".join(f"M{x} {TOP}v{height}" for x in range(LEFT, right + 1, tile))
     parts.append(tag("path", d=across + down, stroke_opacity=0.25, **FRAME))

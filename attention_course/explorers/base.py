@@ -13,7 +13,7 @@ from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
 from .controls import answer_quietly, check_value, nearest
-from .svg import live, printed
+from .svg import draw_live, draw_still
 from .words import marked, plain, table
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
@@ -229,14 +229,14 @@ class Explorer(widgets.VBox):
         self.said, rows, self.readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
         words = [part.words for row in rows for part in row if part.words]
         self.alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
-        self.svg = live(rows, self.alt)
+        self.svg = draw_live(rows, self.alt)
         self.arrays, self._rows = arrays, rows
         self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus a static picture on white and a line of text for places without widgets."""
         return super()._repr_mimebundle_(**kwargs) | {
-            "image/svg+xml": printed(self._rows, self.alt, plain(self.said)),
+            "image/svg+xml": draw_still(self._rows, self.alt, plain(self.said)),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
 

@@ -11,7 +11,7 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer
 from .controls import slider
 from .ink import SIGNED, WEIGHTS, largest
-from .svg import TOP, bars, beside, number
+from .svg import TOP, bars, in_row, number
 from .svg_maps import Entries, heatmap
 
 SIDE = 180  # of a map
@@ -58,7 +58,7 @@ class MaskExplorer(Explorer):
         scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", signed, **look)
         weights = heatmap(state.weights, tokens, tokens, "weights", Entries(decimals=3), beside=False, **look)
         room = {"width": 180, "height": TOP + SIDE, "colours": [WEIGHTS.above]}
-        return [[beside(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
+        return [[in_row(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
 
     def headline(self, state):
         row, pair = state.weights[state.place], state.tokens.index(PAIR)

@@ -10,7 +10,7 @@ from attention_course.plots import GREY, check_labels
 from .base import SentenceExplorer
 from .controls import stops
 from .ink import WEIGHTS, weight_limit
-from .svg import bars, bars_ends, below, beside, number, shortened, value_at
+from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
 from .svg_maps import Entries, colour_bar, heatmap
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
@@ -79,7 +79,7 @@ class ScoresExplorer(SentenceExplorer):
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
-        who, of = shortened(tokens[query]), Entries(limit=limit)
+        who, of = shorten(tokens[query]), Entries(limit=limit)
         touch = [f"query {n}" for n in range(len(tokens))]
         table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SIDE, touch=touch)
         room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
@@ -89,7 +89,7 @@ class ScoresExplorer(SentenceExplorer):
         room = {"width": 204, "height": HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
         bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[below(scores, weights), context, beside(table, bar)]]  # in the order in which they are computed
+        return [[in_column(scores, weights), context, in_row(table, bar)]]  # in the order in which they are computed
 
     def headline(self, state):
         row, who = state.weights[state.query].tolist(), self.tokens[state.query]

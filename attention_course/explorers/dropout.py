@@ -72,7 +72,7 @@ class DropoutExplorer(Explorer):
         chart.parts += [chart.across(state.always_0), level]
         for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
             chart.parts.append(chart.curve(zip(STEPS, losses, strict=False), name, 3, stroke_dasharray=dashes))
-        chart.parts += [chart.below("step"), key_of(CURVES, LEFT, chart.bottom + 46, WIDE)]
+        chart.parts += [chart.label_x("step"), key_of(CURVES, LEFT, chart.bottom + 46, WIDE)]
         return chart.drawn(WIDE, chart.bottom + 52)
 
     def headline(self, state):

@@ -18,7 +18,7 @@ from ..build import build_layer
 from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
 from .layer_picture import MOST_MAPS, attention_maps, influence, refusal, result, verdict_list
-from .svg import below, live
+from .svg import draw_live, in_column
 from .words import Markup, marked
 
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
@@ -141,8 +141,8 @@ class LayerExplorer(SentenceExplorer):
         return headline(state.verdicts, name_of(self.attention))
 
     def picture(self, state):
-        left = below(verdict_list(state.verdicts), attention_maps(state, self.tokens))
-        return [[left, below(influence(state, self.tokens), result(state, self.tokens))]]
+        left = in_column(verdict_list(state.verdicts), attention_maps(state, self.tokens))
+        return [[left, in_column(influence(state, self.tokens), result(state, self.tokens))]]
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
@@ -158,7 +158,7 @@ class LayerExplorer(SentenceExplorer):
         except ValueError as error:
             self.arrays, self.alt, self.readout = None, str(error), ""
             self.said = f"{name_of(self.attention)} has no picture yet"
-            self._rows, self.svg = [[refusal(str(error))]], live([], str(error))
+            self._rows, self.svg = [[refusal(str(error))]], draw_live([], str(error))
             self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
             self.refuse(ValueError(self.advice(error)))
 

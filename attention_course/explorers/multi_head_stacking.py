@@ -2,7 +2,7 @@
 
 from .ink import SIGNED, largest
 from .multi_head import HeadsExplorer, maps_and_planes, task
-from .svg import beside
+from .svg import in_row
 from .svg_maps import colour_bar, strip
 
 OFFERED = {  # by weights
@@ -28,7 +28,7 @@ class WrapperExplorer(HeadsExplorer):
         owners, trained = [column // (width // num_heads) for column in range(width)], state.accuracy is not None
         look = {"told": 2} if trained else {"label": "digit", "columns": [*"123"] * num_heads}
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **look)
-        both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
+        both = in_row(context, colour_bar(largest(state.context), SIGNED, height=95))
         maps, planes = maps_and_planes(state, *self.room)
         # room for the words below planes, and the same height with upright and with slanted numbers below the entries
         return [[maps, planes._replace(width=336)], [both._replace(height=167)]]

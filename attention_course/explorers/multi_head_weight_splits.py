@@ -10,7 +10,7 @@ from .controls import nearest
 from .ink import SIGNED, largest
 from .lookup_models import HEADS
 from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
-from .svg import LEFT, TOP, Drawing, beside, moved, number, tag, text, title_of
+from .svg import LEFT, TOP, Drawing, draw_title, in_row, move, number, tag, text
 from .svg_maps import colour_bar, names_beside, strip
 
 OFFERED = {  # by weights
@@ -47,8 +47,8 @@ class SplitExplorer(HeadsExplorer):
         owners, look = [column * num_heads // d_out for column in range(d_out)], {"beside": False}
         told = 4 if state.accuracy is None else 2
         context = strip(state.context, tokens, owners, "contexts, side by side", SIDE, HIGH, told=told, **look)
-        context = beside(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
-        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
+        context = in_row(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
+        return [[in_row(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
 
     def readouts(self, state):
         num_heads, d_out = len(state.weights), state.context.shape[1]
@@ -70,5 +70,5 @@ def cut_table(state, name, named):
         parts.append(tag("rect", says=says if by_hand else "", x=f"{x:.2f}", y=f"{y:.2f}", **look))
         if by_hand:
             parts.append(text(x + w / 2, y + h / 2 + 4, number(value, 0), pointer_events="none"))
-    title = moved(title_of(name, SIDE), left, 0)
+    title = move(draw_title(name, SIDE), left, 0)
     return Drawing("".join(parts) + title, left + SIDE, TOP + HIGH + 4)

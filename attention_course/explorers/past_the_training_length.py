@@ -133,5 +133,5 @@ def chart(title, xlabel, marks, spots, level=None):
     if level:
         drawn.parts.append(drawn.across(level, **AXIS, stroke_dasharray="4 3"))
         drawn.parts.append(text(LEFT + 4, drawn.y(level) - 5, "equal probabilities", "start", **PALE))
-    drawn.parts += [drawn.curve(spots, title), drawn.below(xlabel)]
+    drawn.parts += [drawn.curve(spots, title), drawn.label_x(xlabel)]
     return drawn.drawn(WIDE, drawn.bottom + 36)

@@ -7,7 +7,7 @@ import torch
 
 from attention_course.plots import head_colour
 
-from .svg import LEFT, PALE, SMALL, Drawing, line, moved, number, tag, text
+from .svg import LEFT, PALE, SMALL, Drawing, line, move, number, tag, text
 from .svg_maps import frame, head_at, places_of
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
@@ -202,7 +202,7 @@ def head_planes(planes, titles, width, height, grips=()):
     parts = [legend(planes[0], corners[-1][1] + side)]
     for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
         drawn = draw_plane(plane, head, side, grips[head] if grips else ())
-        parts += [head_at(x - LEFT, y, head, title), moved(drawn, x - LEFT, y)]
+        parts += [head_at(x - LEFT, y, head, title), move(drawn, x - LEFT, y)]
     return Drawing("".join(parts), width, height)
 
 

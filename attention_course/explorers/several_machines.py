@@ -10,7 +10,7 @@ from attention_helpers.parallel.split import bytes_held, bytes_sent
 from .base import Explorer
 from .chart import Chart
 from .controls import stops
-from .svg import Drawing, tag, text, title_of
+from .svg import Drawing, draw_title, tag, text
 from .words import listed, size_in_words
 
 SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
@@ -118,7 +118,7 @@ class MachinesExplorer(Explorer):
 
     def times(self, state):
         """A row for each process, and in it a frame for each step, filled for as long as it computes."""
-        unit, left, parts = 400 / state.processes, 60, [title_of("filled: computes; empty: waits", 460)]
+        unit, left, parts = 400 / state.processes, 60, [draw_title("filled: computes; empty: waits", 460)]
         for rank, own in enumerate(state.work):
             x, frame = left, {"y": 40 + ROW * rank, "height": ROW - 6, "stroke": "currentColor", "stroke_width": 0.5}
             parts.append(text(left - 8, 54 + ROW * rank, f"rank {rank}", "end"))

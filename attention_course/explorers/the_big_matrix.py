@@ -8,7 +8,7 @@ from attention_helpers.costs import flops
 from .base import Explorer
 from .chart import costs
 from .controls import stops
-from .svg import COLOURS, Drawing, tag, text, title_of
+from .svg import COLOURS, Drawing, draw_title, tag, text
 from .words import plural, size_in_words
 
 LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
@@ -110,7 +110,7 @@ def squares(state):
     table, cache, held = (math.sqrt(size) for size in parts.values())
     scale = min(SIDE / table, (SIDE - 40) / (cache + held))  # the other two are one above the other, with their names
     corners = [(0, 30), (SIDE + 14, 30), (SIDE + 14, 70 + scale * cache)]
-    drawn = [title_of("memory, to scale", ROOM)]
+    drawn = [draw_title("memory, to scale", ROOM)]
     for (name, size), (x, y), colour in zip(parts.items(), corners, (*COLOURS[:2], "none"), strict=True):
         side, words = scale * math.sqrt(size), f"{name}: {size_in_words(size)}"
         look = {"width": side, "height": side, "fill": colour, "stroke": "currentColor", "stroke_opacity": 0.5}

@@ -7,7 +7,7 @@ from attention_course.plots import GREY, head_colour
 from .base import Explorer
 from .chart import costs
 from .controls import stops
-from .svg import Drawing, below, line, moved, tag, text, title_of
+from .svg import Drawing, draw_title, in_column, line, move, tag, text
 from .the_big_matrix import BYTES, cache_bytes, rounded_size
 from .words import plural, size_in_words
 
@@ -58,7 +58,7 @@ class CacheExplorer(Explorer):
         return CacheState(num_tokens, num_kv_heads, window, first, bytes, kept, per_token, kept * per_token)
 
     def picture(self, state):
-        left = below(heads(state.num_kv_heads), text_so_far(state), gap=20)
+        left = in_column(heads(state.num_kv_heads), text_so_far(state), gap=20)
         return [[left, self.growth(state)]]
 
     def growth(self, state):
@@ -99,7 +99,7 @@ def kept_of(num_tokens, window, first):
 def heads(num_kv_heads):
     """Query heads in a row, each in the colour of the KV head below that it reads."""
     group, top = HEADS // num_kv_heads, 50
-    parts = [title_of("who shares what", WIDTH), text(0, top - 6, f"{HEADS} query heads", "start")]
+    parts = [draw_title("who shares what", WIDTH), text(0, top - 6, f"{HEADS} query heads", "start")]
     parts.append(text(0, top + 84, counted(num_kv_heads), "start"))
     for head in range(HEADS):
         owner, look = head // group, {"width": CELL - 2, "height": CELL, "fill": head_colour(head // group)}
@@ -113,7 +113,7 @@ def heads(num_kv_heads):
 
 def text_so_far(state):
     """The text as a bar, filled where the cache keeps its tokens."""
-    parts, top = [title_of("tokens that the cache keeps", WIDTH)], 30
+    parts, top = [draw_title("tokens that the cache keeps", WIDTH)], 30
     pixels = WIDTH / state.num_tokens
     last = state.kept - min(state.first, state.kept) * bool(state.window)
     spans = {"first": (0, state.kept - last), "last": (state.num_tokens - last, state.num_tokens)}
@@ -122,6 +122,6 @@ def text_so_far(state):
             width = max(2.0, (end - start) * pixels)
             place = {"x": float(min(start * pixels, WIDTH - width)), "y": top, "width": width, "height": 18}
             parts.append(tag("rect", says=f"{name} tokens kept: {end - start:,}", fill=GREY, **place))
-    parts.append(moved(tag("rect", width=WIDTH, height=18, fill="none", stroke="currentColor"), 0, top))
+    parts.append(move(tag("rect", width=WIDTH, height=18, fill="none", stroke="currentColor"), 0, top))
     parts.append(text(0, top + 34, "0", "start") + text(WIDTH, top + 34, f"{state.num_tokens:,}", "end"))
     return Drawing("".join(parts), WIDTH, top + 40)

@@ -11,7 +11,7 @@ from attention_helpers import attention_maps, causal_mask
 from .base import Explorer
 from .controls import stops
 from .ink import weight_limit
-from .svg import arcs, bars, below, scale_of
+from .svg import arcs, bars, in_column, scale_of
 from .svg_maps import colour_bar, head_maps
 
 FIRST, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
@@ -89,7 +89,7 @@ class TextExplorer(Explorer):
             maps = head_maps(
                 reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar, touch=touch
             )
-            left = below(arcs_of, self.expected(state, name))
+            left = in_column(arcs_of, self.expected(state, name))
             rows.append([left._replace(words=f"The {name} model: {left.words}"), maps])
         return rows
 

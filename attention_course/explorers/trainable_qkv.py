@@ -13,7 +13,7 @@ from .controls import seed, slider, stops
 from .ink import SIGNED, WEIGHTS, largest, weight_limit
 from .lookup_models import SIZES, STEPS, ask_again, examples, letters_of, shown, stored
 from .plane import Plane, by_letter, directions, drag, found, head_planes
-from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
+from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
 from .words import entropy_in_bits, joined, listed
 
@@ -84,7 +84,7 @@ class QKVExplorer(Explorer):
         weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
         room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}
         read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
-        return [[beside(queries, keys), beside(weights, read)], [self.matrices(state, entries)]]
+        return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
     def matrices(self, state, entries):
         """The three matrices, whose entries can be typed over."""
@@ -96,7 +96,7 @@ class QKVExplorer(Explorer):
             touch = [f"{name} {{}},{row}" for row in range(len(matrix))]
             look = {"side": 7 * LINE, "width": 120, "beside": not drawn, "touch": touch}
             drawn.append(heatmap(matrix, SYMBOLS, columns, name, of, **look))
-        return beside(*drawn, gap=24)
+        return in_row(*drawn, gap=24)
 
     def headline(self, state):
         pair, itself = state.weights[3, [1, 3]].tolist()
@@ -175,7 +175,7 @@ class KeyWidthExplorer(Explorer):
         weights = bars({"weight": state.weights}, state.tokens, title, **look)
         accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
         plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70, [("key {}", "query {}")])
-        return [[plane, below(weights, accuracy)]]
+        return [[plane, in_column(weights, accuracy)]]
 
     def readouts(self, state):
         if not state.by_hand:
@@ -233,7 +233,7 @@ class ScalingExplorer(Explorer):
         scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SIDE)
         weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SIDE, beside=False)
         bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[beside(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, NAMES))]]
+        return [[in_row(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, NAMES))]]
 
     def headline(self, state):
         what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
@@ -247,7 +247,7 @@ class ScalingExplorer(Explorer):
 def entropy_bars(entropy, names, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
     most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SIDE / len(names), width - 36
-    parts = [title_of("entropy in bits", width), line(0, TOP, 0, TOP + SIDE), line(room, TOP, room, TOP + SIDE)]
+    parts = [draw_title("entropy in bits", width), line(0, TOP, 0, TOP + SIDE), line(room, TOP, room, TOP + SIDE)]
     parts.append(text(room, TOP + SIDE + 14, f"even: {most:.2f}", **PALE))
     for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
         y, long = TOP + (n + 0.5) * each, room * bits / most

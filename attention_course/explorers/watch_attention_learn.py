@@ -9,8 +9,8 @@ from attention_helpers import causal_mask
 from .base import Explorer
 from .chart import Chart, key_of
 from .controls import slider, stops
-from .ink import HEADS, WEIGHTS, weight_limit
-from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, below, tag, text
+from .ink import HEADS, PAGE, WEIGHTS, weight_limit
+from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, in_column, tag, text
 from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
 from .words import plural
 
@@ -62,10 +62,10 @@ class LearningExplorer(Explorer):
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))
         asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
-        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else None, 199, more=limit < 1)
+        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else PAGE, 199, more=limit < 1)
         reads = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” reads", width=NOW, height=70)
         maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
-        return [[below(reads, maps), self.so_far(state, limit)]]
+        return [[in_column(reads, maps), self.so_far(state, limit)]]
 
     def so_far(self, state, limit):
         """The run from left to right: accuracy, and below it what the question reads by head; the step is framed."""

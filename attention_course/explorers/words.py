@@ -5,6 +5,8 @@ import re
 
 import torch
 
+LOOKS = "{} looks at {}"  # a token, and one that it gives weight to; it reads what comes out
+
 
 def entropy_in_bits(weights):
     """Entropy of each row of weights: 0 bits if one key has it all, log2(n) if n keys share equally. Shape: (...,)."""

@@ -6,8 +6,8 @@ import math
 from attention_course.plots import as_array
 
 from ..chart import Chart
-from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, moved, tag, text
-from ..svg_maps import CELLS_UP_TO, frame, head_at, heads_read, maps_at, masked_key, names_beside
+from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, move, tag, text
+from ..svg_maps import CELLS_UP_TO, frame, head_at, maps_at, masked_key, names_beside, tell_heads
 from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
@@ -39,7 +39,7 @@ def question_arcs(weights, tokens, asks, wanted):
         for n, opacity in enumerate("0.22" if n in wanted else "0.07" for n in range(len(tokens)))
     ]
     unused = TOP + 6  # where no arc comes
-    return Drawing(moved("".join(boxes) + drawn.svg, 0, -unused), WIDTH, top + 20 - unused)
+    return Drawing(move("".join(boxes) + drawn.svg, 0, -unused), WIDTH, top + 20 - unused)
 
 
 def answer(asked, predicted, answers):
@@ -72,7 +72,7 @@ def maps(weights, tokens, asks, hidden, limit):
     for head, (x, y) in enumerate(corners):
         parts.append(head_at(x, y + 1, head, f"head {head + 1}", SMALL))
         parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
-    return Drawing(moved("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2, heads_read(weights, tokens, asks))
+    return Drawing(move("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2, tell_heads(weights, tokens, asks))
 
 
 def chart(title, curves, written, until, high, learned=None):

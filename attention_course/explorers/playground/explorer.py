@@ -11,7 +11,7 @@ from attention_helpers.training.loop import held_interrupt
 
 from ..base import Explorer
 from ..controls import answer_quietly, seed, stops
-from ..svg import below
+from ..svg import in_column
 from .charts import answer, maps, measured_curves, question_arcs, sentence
 from .headline import SURE, asked, explained, headline, lacks_a_head
 from .runs import D_IN, NEXT, TASKS, Run
@@ -129,7 +129,11 @@ class Playground(Explorer):
         reads = question_arcs(state.weights[:, state.asks], state.tokens, state.asks, state.wanted)
         answered = answer(asked(state), state.predicted, state.answers)
         tables = maps(state.weights, state.tokens, state.asks, hidden, 0.5 if next_character else 1.0)
-        return [[below(*map(sentence, explained(state)), gap=0)], [reads, answered], [tables, measured_curves(state)]]
+        return [
+            [in_column(*map(sentence, explained(state)), gap=0)],
+            [reads, answered],
+            [tables, measured_curves(state)],
+        ]
 
     def headline(self, state):
         return headline(state, **state.values)
