@@ -62,7 +62,7 @@ class Chart:
         """What the x axis counts, at its right end."""
         return text(self.right, self.bottom + 30, f"{words} →", "end", **PALE)
 
-    def drawn(self, width, height):
+    def finish(self, width, height):
         return Drawing("".join(self.parts), width, height, f"{'; '.join(self.words)}.")
 
 
@@ -82,7 +82,7 @@ def costs(curves, lengths, title, here, *, ends, written, width, height):
         chart.parts.append(chart.curve(shown, name, stroke_dasharray=dashes, stroke=colours[name]))
     chart.parts += [chart.upright(here), text((chart.left + chart.right) / 2, chart.bottom + 30, "num_tokens")]
     chart.parts.append(key_of(curves, 4, chart.bottom + 46, width, colours))
-    return chart.drawn(width, chart.bottom + 68)  # with room for two rows of names
+    return chart.finish(width, chart.bottom + 68)  # with room for two rows of names
 
 
 def key_of(curves, x, y, width, colours=None):

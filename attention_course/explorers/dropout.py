@@ -73,7 +73,7 @@ class DropoutExplorer(Explorer):
         for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
             chart.parts.append(chart.curve(zip(STEPS, losses, strict=False), name, 3, stroke_dasharray=dashes))
         chart.parts += [chart.label_x("step"), key_of(CURVES, LEFT, chart.bottom + 46, WIDE)]
-        return chart.drawn(WIDE, chart.bottom + 52)
+        return chart.finish(WIDE, chart.bottom + 52)
 
     def headline(self, state):
         training, new = state.losses[-1]

@@ -134,4 +134,4 @@ def chart(title, xlabel, marks, spots, level=None):
         drawn.parts.append(drawn.across(level, **AXIS, stroke_dasharray="4 3"))
         drawn.parts.append(text(LEFT + 4, drawn.y(level) - 5, "equal probabilities", "start", **PALE))
     drawn.parts += [drawn.curve(spots, title), drawn.label_x(xlabel)]
-    return drawn.drawn(WIDE, drawn.bottom + 36)
+    return drawn.finish(WIDE, drawn.bottom + 36)

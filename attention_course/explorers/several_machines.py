@@ -114,7 +114,7 @@ class MachinesExplorer(Explorer):
             chart.parts.append(chart.across(GPU, stroke="currentColor", stroke_dasharray="4 3"))
             chart.parts.append(text(266, chart.y(GPU) + 4, "80 GB", "start"))
         said = ", ".join(f"{name}: {size_in_words(round(size))}" for name, size in state.held.items())
-        return chart.drawn(305, TALL + 108)._replace(words=f"Each holds {said}.")
+        return chart.finish(305, TALL + 108)._replace(words=f"Each holds {said}.")
 
     def times(self, state):
         """A row for each process, and in it a frame for each step, filled for as long as it computes."""

@@ -93,7 +93,7 @@ class ModelsExplorer(Explorer):
         looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in KINDS}
         colours = dict(zip(looks, COLOURS, strict=True))
         chart.parts.append(key_of(looks, 4, BOTTOM + 48, RIGHT + LABELS, colours))
-        return [[chart.drawn(RIGHT + LABELS, BOTTOM + 54)]]
+        return [[chart.finish(RIGHT + LABELS, BOTTOM + 54)]]
 
     def line_of(self, name, chart, state):
         """A model's line, and its point at the text's length, with its numbers and their source as a tooltip."""

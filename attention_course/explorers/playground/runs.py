@@ -21,7 +21,7 @@ LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is
 
 
 class Measured(NamedTuple):
-    """Measurements after a step; training figures are means over the batches since the previous measurement."""
+    """Measurements after a step; in training, means over the batches since the previous measurement."""
 
     step: int
     loss: float  # nats, in training; NaN before the first step
@@ -48,17 +48,6 @@ def task_of(name):
     return task, *task.batch(torch.Generator().manual_seed(HELD_OUT))
 
 
-def model_of(task, d_out, num_heads, dropout, leaky, seed):
-    """A model whose weights depend only on the seed: a LookupModel, or a CharacterModel with d_in = d_out.
-
-    A CharacterModel adds what attention gives to what it got, so both must be as wide.
-    """
-    if isinstance(task, Characters):
-        sizes = len(task.vocabulary), task.window, d_out, num_heads, dropout
-        return build_layer(CharacterModel, seed, *sizes, leaky=leaky)
-    return build_layer(LookupModel, seed, task, D_IN, num_heads, d_out, dropout)
-
-
 class Run:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
@@ -70,7 +59,11 @@ class Run:
     def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
         self.name, self.learning_rate, self.seed = task, learning_rate, seed
         self.task, self.x, self.answers = task_of(task)
-        self.model = model_of(self.task, d_out, num_heads, dropout, mask == "leaky", seed)
+        if task == NEXT:  # this model adds what attention gives to what it got, so d_in is d_out
+            sizes = len(self.task.vocabulary), self.task.window, d_out, num_heads, dropout
+            self.model = build_layer(CharacterModel, seed, *sizes, leaky=mask == "leaky")
+        else:
+            self.model = build_layer(LookupModel, seed, self.task, D_IN, num_heads, d_out, dropout)
         self.step, self.since, self.learned, self.measured, self.honest = 0, None, None, [], []
         self.measure([], [])
 
