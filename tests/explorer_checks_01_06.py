@@ -127,7 +127,7 @@ def check_chart(e, losses, level, title):
 
 def check_dropout(e, step, p):
     """What is stored is shown; test_stored_numbers.py trains it again."""
-    with np.load(dropout.FILE) as runs:
+    with np.load(dropout.RUNS_FILE) as runs:
         losses, maps, always_0 = (torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0"))
     run, place = dropout.RATES.index(p), step // 5
     losses, title = losses[run, : place + 1], "weights, × dropped" if p else "attention weights"

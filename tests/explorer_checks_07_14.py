@@ -22,7 +22,7 @@ from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
 from attention_course.build import build_layer
-from attention_course.explorers.a_real_model import plain
+from attention_course.explorers.a_real_model import show_blanks
 from attention_course.explorers.real_bugs import LAYERS, TOKENS
 from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_course.explorers.svg import number
@@ -221,7 +221,7 @@ def check_reading(e, text, layer, head, token, ablate):
     assert_close(state.shares, torch.stack([shares, without.logits[0, token].softmax(dim=-1)[ids]]))
     assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
     assert ablate == "none" or not torch.equal(state.shares[0], state.shares[1])
-    after = [plain(word) for word in MODEL.words(ids)]
+    after = [show_blanks(word) for word in MODEL.words(ids)]
     for kind, shares in (("all heads", state.shares[0]), ("ablated", state.shares[1] if state.ablate else [])):
         shown = [words for words, _ in told(tree_of(e)) if f", {kind}: " in words]
         assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, shares, strict=False)]

@@ -66,9 +66,9 @@ def check_plane(shown, keys, queries, asked, weights, last):
 def stored(questions, d_out, num_heads, step=600):
     """A trained LookupModel from data/, 500 unseen examples, and which of its answers to them are right."""
     model = LookupModel(LookupTask(questions), 32, num_heads, d_out=d_out)
-    with np.load(lookup_models.FILE) as sets:
+    with np.load(lookup_models.MODELS_FILE) as sets:
         rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]
-    row = rows[lookup_models.STEPS.index(step)] if questions == 1 else rows[0]
+    row = rows[lookup_models.STORED_STEPS.index(step)] if questions == 1 else rows[0]
     vector_to_parameters(torch.from_numpy(row).float(), model.parameters())
     x, answers = LookupTask(questions, batch_size=500).batch(torch.Generator().manual_seed(2**32 - 1))
     return model.requires_grad_(False), x, answers

@@ -8,7 +8,7 @@ from explorer_page import SVG, image_of, tree_of
 from made import MODEL
 
 from attention_course.explorers import ReadingExplorer
-from attention_course.explorers.atlas import TOP
+from attention_course.explorers.atlas import ATLAS_TOP
 from attention_helpers.language_model.model import LanguageModel
 
 TILE = 21
@@ -23,7 +23,7 @@ def tiles(explorer, tile=TILE, **look):
     """Columns and rows of the tiles that have a rectangle with some attributes over them."""
     root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / tile
     rects = [rect for rect in root.iter(f"{SVG}rect") if look.items() <= rect.attrib.items()]
-    return [(place(rect, "x", 64), place(rect, "y", TOP)) for rect in rects]
+    return [(place(rect, "x", 64), place(rect, "y", ATLAS_TOP)) for rect in rects]
 
 
 def test_a_heads_tile_chooses_it_and_its_frame_follows_sliders_and_code(explorer):

@@ -42,14 +42,14 @@ def contrast(one, other):
 
 
 PAGES = {"light": (np.array([255] * 3), [0, 0, 0]), "dark": (np.array([17] * 3), [255, 255, 255])}
-INKS = {colour: ink.ink(colour) for colour in (*HEAD_COLOURS, ink.GREY)} | {"signed": ink.SIGNED}
+INKS = {colour: ink.ink(colour) for colour in (*HEAD_COLOURS, ink.GREY)} | {"signed": ink.SIGNED_INK}
 
 
 @pytest.mark.parametrize("theme", PAGES)
 @pytest.mark.parametrize("shade", INKS.values(), ids=INKS)
 def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, theme):
     page, own = PAGES[theme]
-    for level in range(-ink.FULL if shade is ink.SIGNED else 0, ink.FULL + 1):
+    for level in range(-ink.FULL if shade is ink.SIGNED_INK else 0, ink.FULL + 1):
         share = abs(level) / ink.FULL
         cell = rgb(shade.below if level < 0 else shade.above) * share + page * (1 - share)
         words = {"": own, 'fill="#fff"': [255] * 3, 'fill="#000"': [0] * 3}[shade.numbers[level]]

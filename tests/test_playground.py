@@ -10,7 +10,7 @@ import torch
 from attention_course.build import build_layer
 from attention_course.explorers.playground import explorer as playground
 from attention_course.explorers.playground.explorer import REMEDY, Playground
-from attention_course.explorers.playground.runs import Run, prefix_losses
+from attention_course.explorers.playground.runs import TrainingRun, prefix_losses
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 
@@ -67,7 +67,7 @@ def test_run_ends_where_it_did_before_and_the_notebooks_random_numbers_stay(grou
 
 
 def test_held_out_examples_are_scored_without_dropout():
-    plain, dropped = (Run("one question", 16, 1, dropout, 1e-2, "causal", seed=0) for dropout in (0.0, 0.8))
+    plain, dropped = (TrainingRun("one question", 16, 1, dropout, 1e-2, "causal", seed=0) for dropout in (0.0, 0.8))
     dropped.take(3)
     model = dropped.model.eval()
     right = dropped.task.accuracy(model(dropped.x), dropped.answers).min().item()
@@ -79,7 +79,7 @@ def test_held_out_examples_are_scored_without_dropout():
 
 
 def test_learned_is_where_twenty_steps_began_that_were_all_right():
-    run, seen = Run("one question", 8, 1, 0.0, 1e-2, "causal", seed=0), []
+    run, seen = TrainingRun("one question", 8, 1, 0.0, 1e-2, "causal", seed=0), []
     run.since, drawn = None, iter([0.99] * 19 + [0.98] + [0.99] * 21 + [0.5])
     run.task = SimpleNamespace(accuracy=lambda *_: torch.tensor([next(drawn)]).double(), loss=lambda *_: torch.ones(()))
     for run.step in range(1, 43):

@@ -13,14 +13,14 @@ from .atlas import atlas
 from .base import Explorer
 from .controls import slider, stops
 from .head_roles import after_opening, weight_at
-from .ink import HEADS
+from .ink import HEAD_PALETTE
 from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
 from .svg_maps import axis, hatching, masked_key, names_beside, pixels, tell_largest
-from .words import plural
+from .words import LOOKS, plural
 
-MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
+MOST_TOKENS, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
+MAP, ROOM_ABOVE = 198, 18  # pixels: the side of the map; above it, for names
 LILAC = "#9988FF"
 
 
@@ -43,7 +43,7 @@ class ReadingExplorer(Explorer):
     """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
 
     A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
-    up to MOST tokens. Layers, heads and tokens count from 0.
+    up to MOST_TOKENS tokens. Layers, heads and tokens count from 0.
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
@@ -56,7 +56,7 @@ class ReadingExplorer(Explorer):
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__(**first)
-        self.wanted = self.wanted | {"token": MOST - 1}  # the last token of a longer text too
+        self.wanted = self.wanted | {"token": MOST_TOKENS - 1}  # the last token of a longer text too
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
@@ -85,15 +85,15 @@ class ReadingExplorer(Explorer):
     def num_tokens(self, text):
         """How many tokens of a text are shown; 1 for one that can't be."""
         try:
-            return min(MOST, self.model.encode(text).shape[1])
+            return min(MOST_TOKENS, self.model.encode(text).shape[1])
         except ValueError:
             return 1
 
     def forward(self, text, ablate):
         """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; `look` is the same, cached."""
         token_ids = self.model.encode(text)
-        if token_ids.shape[1] > MOST:
-            raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
+        if token_ids.shape[1] > MOST_TOKENS:
+            raise ValueError(f"text must hold at most {MOST_TOKENS} tokens, got {token_ids.shape[1]}")
         output = self.model.look(token_ids, ablate)
         return token_ids[0], output.logits[0], output.maps[0]
 
@@ -110,23 +110,23 @@ class ReadingExplorer(Explorer):
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        after = f"likely next tokens after {quoted(state.words[state.token])}"
-        names, shown = [plain(word) for word in state.next_words], one_map(state)
+        after = f"likely next tokens after {quote(state.words[state.token])}"
+        names, shown = [show_blanks(word) for word in state.next_words], draw_map(state)
         chart = bars(series, names, after, width=316, height=MAP - 40, colours=["currentColor", LILAC])
         # As high with a legend as without one, so that nothing jumps.
         return [[shown, chart._replace(height=shown.height)], [atlas(state)]]
 
     def headline(self, state):
-        token = quoted(state.words[state.token])
+        token = quote(state.words[state.token])
         if not state.ablate:
             role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
             role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
             most, place = state.row.max(dim=0)
-            reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
-            return f"Layer {state.layer}, head {state.head}{role}: {reads}"
+            looks = LOOKS.format(token, f"{quote(state.words[place])} most, {number(most)}.")
+            return f"Layer {state.layer}, head {state.head}{role}: {looks}"
         before, now = (number(share) for share in state.shares[:, 0].tolist())
         heads = f"{len(state.ablate)} {plural('head', len(state.ablate))}"
-        word = quoted(state.next_words[0])
+        word = quote(state.next_words[0])
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
 
@@ -134,39 +134,41 @@ class ReadingExplorer(Explorer):
 VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 
 
-def plain(word):
+def show_blanks(word):
     """A token's text with visible spaces and line ends; unprintable characters become �."""
     return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
 
 
-def quoted(word):
+def quote(word):
     """The same in quotation marks, without the space that most tokens begin with."""
-    return f"“{plain(word.removeprefix(' ') or word)}”"
+    return f"“{show_blanks(word.removeprefix(' ') or word)}”"
 
 
-def one_map(state):
+def draw_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
-    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
+    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(show_blanks, state.words)]
     n = len(words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
-    image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
-    hatched = move(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
+    image = pixels(np.where(future, 0, HEAD_PALETTE.indices(weights)), HEAD_PALETTE, LEFT, ROOM_ABOVE, MAP, MAP)
+    hatched = move(
+        hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ROOM_ABOVE
+    )
     told, room = tell_largest(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
-    says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
-    look = [{"y": ABOVE + i * cell, "data_touch": f"token {i}", "fill": "transparent"} for i in range(n)]
+    says = [LOOKS.format(word, said) for word, said in zip(words, told, strict=True)]
+    look = [{"y": ROOM_ABOVE + i * cell, "data_touch": f"token {i}", "fill": "transparent"} for i in range(n)]
     rows = [tag("rect", says=each, **room, **more) for each, more in zip(says, look, strict=True)]
-    framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
+    framed = room | {"y": ROOM_ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
     title = move(draw_title(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
-    hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
-    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
+    hatched += masked_key(ROOM_ABOVE + MAP + 4) if n > 1 else ""
+    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *draw_names(words, state, cell)])
     said = f"In layer {state.layer}, head {state.head}, {says[state.token]}."
-    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46, said)
+    return Drawing(svg, LEFT + MAP, ROOM_ABOVE + MAP + 46, said)
 
 
-def names(words, state, cell):
+def draw_names(words, state, cell):
     """The names of rows and columns; if they don't fit, of the framed row and of the column that it reads most."""
-    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ABOVE + MAP
+    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ROOM_ABOVE + MAP
     if cell >= SMALL:
-        return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
-    most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
+        return [*names_beside(words, ROOM_ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
+    most, row = state.row.argmax().item(), ROOM_ABOVE + (state.token + 0.5) * cell + 4
     return [text(LEFT - 5, row, shorten(words[state.token]), "end"), text(ends[most], y + 14, shorten(words[most]))]

@@ -14,7 +14,7 @@ from attention_helpers.sentences import Sentence
 
 from .controls import answer_quietly, check_value, nearest
 from .svg import draw_live, draw_still
-from .words import marked, plain, table
+from .words import mark_code, plain, table
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
 PAGE = (
@@ -193,7 +193,7 @@ class Explorer(widgets.VBox):
             self.refuse(error)
 
     def refuse(self, error):
-        self.view.message = f'<span class="attention-refused">⚠ {marked(str(error))}</span>'
+        self.view.message = f'<span class="attention-refused">⚠ {mark_code(str(error))}</span>'
 
     def _heard(self, view, content, buffers):
         """What the page says; it waits for the answer before it says more."""
@@ -231,7 +231,7 @@ class Explorer(widgets.VBox):
         self.alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
         self.svg = draw_live(rows, self.alt)
         self.arrays, self._rows = arrays, rows
-        self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
+        self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus a static picture on white and a line of text for places without widgets."""

@@ -10,11 +10,11 @@ from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
 from .controls import slider
-from .ink import SIGNED, WEIGHTS, largest
+from .ink import SIGNED_INK, WEIGHT_INK, largest
 from .svg import TOP, bars, in_row, number
 from .svg_maps import Entries, heatmap
 
-SIDE = 180  # of a map
+MASK_SIDE = 180  # of a map
 PAIR = "B 1"  # what the question looks for
 
 
@@ -53,11 +53,11 @@ class MaskExplorer(Explorer):
 
     def picture(self, state):
         tokens, hidden = state.tokens, state.scores.isneginf()
-        look = {"side": SIDE, "row": state.place, "hidden": hidden}
-        signed = Entries(SIGNED, largest(state.scores), tell="score of {} for {}", decimals=1)
+        look = {"side": MASK_SIDE, "row": state.place, "hidden": hidden}
+        signed = Entries(SIGNED_INK, largest(state.scores), tell="score of {} for {}", decimals=1)
         scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", signed, **look)
         weights = heatmap(state.weights, tokens, tokens, "weights", Entries(decimals=3), beside=False, **look)
-        room = {"width": 180, "height": TOP + SIDE, "colours": [WEIGHTS.above]}
+        room = {"width": 180, "height": TOP + MASK_SIDE, "colours": [WEIGHT_INK.above]}
         return [[in_row(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
 
     def headline(self, state):

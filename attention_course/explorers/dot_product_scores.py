@@ -9,14 +9,15 @@ from attention_course.plots import GREY, check_labels
 
 from .base import SentenceExplorer
 from .controls import stops
-from .ink import WEIGHTS, weight_limit
+from .ink import WEIGHT_INK, weight_limit
 from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
 from .svg_maps import Entries, colour_bar, heatmap
+from .words import LOOKS
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
-HIGH = 148  # of the vectors' bars
-SIDE = 202  # of the map: eight numbers fit a row
-BLUE = WEIGHTS.above  # one hue for the map and its bars
+VECTORS_HIGH = 148  # of the vectors' bars
+SCORES_SIDE = 202  # of the map: eight numbers fit a row
+BLUE = WEIGHT_INK.above  # one hue for the map and its bars
 
 
 class ScoresState(NamedTuple):
@@ -66,42 +67,44 @@ class ScoresExplorer(SentenceExplorer):
         """A row was chosen, or an entry of the query's embedding dragged to a height, by some pixels, or back."""
         if name != "entry":
             return super().touched(name, place)
-        key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), span(self.embeddings)
+        key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), axis_range(self.embeddings)
         if by:
-            bottom, top = bars_ends(limits, HIGH)
+            bottom, top = bars_ends(limits, VECTORS_HIGH)
             now = (self.arrays.embeddings[key].item() - limits[0]) / (limits[1] - limits[0])
             at = 0, bottom - now * (bottom - top) + by[1]
         if at is None:
             entries.pop(key, None)
         elif at:
-            entries[key] = round(value_at(at[1], limits, HIGH), 2)
+            entries[key] = round(value_at(at[1], limits, VECTORS_HIGH), 2)
         self._try(changed=entries)
 
     def picture(self, state):
         tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
         who, of = shorten(tokens[query]), Entries(limit=limit)
         touch = [f"query {n}" for n in range(len(tokens))]
-        table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SIDE, touch=touch)
+        table = heatmap(
+            state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SCORES_SIDE, touch=touch
+        )
         room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
-        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
+        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", axis_range(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": state.embeddings[query], "context": state.context[query]}
-        room = {"width": 204, "height": HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
-        context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
-        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
+        room = {"width": 204, "height": VECTORS_HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
+        context = bars(vectors, self.entries, f"vectors of “{who}”", axis_range(self.embeddings), **room)
+        bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE, more=limit < 1)
         return [[in_column(scores, weights), context, in_row(table, bar)]]  # in the order in which they are computed
 
     def headline(self, state):
         row, who = state.weights[state.query].tolist(), self.tokens[state.query]
         most, even = number(max(row)), number(1 / len(row))
         if len(row) > 1 and max(row) - min(row) < 0.02:
-            return f"“{who}” reads all {len(row)} tokens nearly alike: {number(min(row))} to {most}"
+            return LOOKS.format(f"“{who}”", f"all {len(row)} tokens nearly alike: {number(min(row))} to {most}")
         best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
-        read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
-        return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
+        seen = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
+        return LOOKS.format(f"“{who}”", f"{seen} most: {most}, where equal weights would be {even}")
 
 
-def span(values):
+def axis_range(values):
     """The range of an axis in tenths, for values of any sign, the same for all queries."""
     low, high = (10 * float(value) for value in values.aminmax())
     return min(0, math.floor(low)) / 10, max(1, math.ceil(high)) / 10

@@ -19,7 +19,7 @@ from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
 from .layer_picture import MOST_MAPS, attention_maps, influence, refusal, result, verdict_list
 from .svg import draw_live, in_column
-from .words import Markup, marked
+from .words import Markup, mark_code
 
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
 SLIDERS = {
@@ -146,7 +146,7 @@ class LayerExplorer(SentenceExplorer):
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
-        maps = marked(f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}{more}")
+        maps = mark_code(f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}{more}")
         trace = html.escape(state.operations)
         return {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
 
@@ -159,7 +159,7 @@ class LayerExplorer(SentenceExplorer):
             self.arrays, self.alt, self.readout = None, str(error), ""
             self.said = f"{name_of(self.attention)} has no picture yet"
             self._rows, self.svg = [[refusal(str(error))]], draw_live([], str(error))
-            self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
+            self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
             self.refuse(ValueError(self.advice(error)))
 
     def advice(self, error):

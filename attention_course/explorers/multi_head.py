@@ -13,11 +13,11 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer
 from .controls import dropout, seed, stops
 from .ink import weight_limit
-from .lookup_models import dropping, examples, right, shown, stored
-from .plane import Plane, drag, facing, head_planes
+from .lookup_models import drop_weights, examples, find_right, load_lookup, show_example
+from .plane import Plane, directions_of, drag, head_planes
 from .svg import LEFT, Drawing
 from .svg_maps import colour_bar, head_maps, places_of
-from .words import joined, plural
+from .words import LOOKS, join_words, plural
 
 CUTS = ["view, then transpose", "view alone"]  # how a wide table becomes heads
 
@@ -35,7 +35,7 @@ class HeadsExplorer(Explorer):
     def make_controls(self):
         first = {name: options[0] for name, options in self.offered["hand-made"].items()}
         tooltips = {
-            "num_heads": "How many heads read the sentence",
+            "num_heads": "How many heads look at the sentence",
             "d_out": f"The width of {self.of_d_out}; matrices made by hand have {first['d_out']}",
             "example": "Made by hand, the second one swaps two digits of the first",
         }
@@ -60,7 +60,7 @@ class HeadsExplorer(Explorer):
             said.append(f"{name} is {values[name]} for now: {wanted[name]} {why}.")
         off = [str(head + 1) for head in values["off"] if head < values["num_heads"]]
         if off:
-            said.append(f"{plural('Head', len(off))} {joined(off)} switched off.")
+            said.append(f"{plural('Head', len(off))} {join_words(off)} switched off.")
         return " ".join(said)
 
     def touched(self, name, place, at=(), by=None):
@@ -83,13 +83,13 @@ class HeadsExplorer(Explorer):
         if weights == "hand-made":
             layer = made_by_hand(d_out, num_heads)
             return state_of(layer, *two_lookups(swapped=example == 2), cut, dropout, seed, off)._replace(planes=[])
-        model = stored(2, d_out, num_heads)
-        state = state_of(model.attention, *shown(model, example - 1), cut, dropout, seed, off, moved)
+        model = load_lookup(2, d_out, num_heads)
+        state = state_of(model.attention, *show_example(model, example - 1), cut, dropout, seed, off, moved)
         return of_model(state, model, dropout, seed, example - 1, off)
 
     def headline(self, state):
-        reads = last_token_reads(state)
-        return reads if state.accuracy is None else f"{reads}; {shares_right(state)}"
+        looks = last_token_looks(state)
+        return looks if state.accuracy is None else f"{looks}; {shares_right(state)}"
 
 
 def two_lookups(swapped):
@@ -144,10 +144,10 @@ def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
     own = keys
     keys = keys.clone()
     for (head, token), place in (moved or {}).items():
-        keys[head, token] += facing(own[head], queries[head, -1]).float() @ torch.tensor(place)
+        keys[head, token] += directions_of(own[head], queries[head, -1]).float() @ torch.tensor(place)
     scores = queries @ keys.mT * layer.head_dim**-0.5
     weights = torch.softmax(scores.masked_fill(causal_mask(n), -torch.inf), dim=-1)
-    with dropping(layer, p, seed):
+    with drop_weights(layer, p, seed):
         keep = layer.dropout(torch.ones_like(weights))
     weights = weights * keep
     weights[list(off)] = 0.0
@@ -165,7 +165,7 @@ def of_model(state, model, p, seed, example, off):
     """The state of a trained LookupModel's layer for one example, with accuracy and answers."""
     logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, -1)
     answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
-    return state._replace(accuracy=right(model, p, seed, off).float().mean(dim=0), answers=answers)
+    return state._replace(accuracy=find_right(model, p, seed, off).float().mean(dim=0), answers=answers)
 
 
 def maps_and_planes(state, width, height):
@@ -180,23 +180,23 @@ def maps_and_planes(state, width, height):
     return [maps, head_planes(state.planes, titles, *size, grips) if titles else Drawing("", *size)]
 
 
-def most_read(row, tokens):
+def find_most(row, tokens):
     """The tokens with the largest weight of a row."""
     names = [f"“{token}”" for token, weight in zip(tokens, row, strict=True) if weight > row.max() - 1e-6]
     if row.max() < 5e-4:  # 0.000 as shown: dropout left nothing
         return "nothing"
-    return "all tokens alike" if len(names) == len(tokens) else joined(names) + " alike" * (len(names) > 1)
+    return "all tokens alike" if len(names) == len(tokens) else join_words(names) + " alike" * (len(names) > 1)
 
 
-def last_token_reads(state):
-    """What the last token reads most, as a clause, with the weight if heads are few."""
+def last_token_looks(state):
+    """What the last token looks at most, as a clause, with the weight if heads are few."""
     rows, tokens, heads = state.weights[:, -1], state.tokens, {}  # rows: (num_heads, num_tokens)
     if len(rows) == 1:
-        return f"“{tokens[-1]}” reads {most_read(rows[0], tokens)}: {rows.max():.3f}"
+        return LOOKS.format(f"“{tokens[-1]}”", f"{find_most(rows[0], tokens)}: {rows.max():.3f}")
     for head, row in enumerate(rows, 1):
-        heads.setdefault(most_read(row, tokens), []).append(f"{head}" + f" ({row.max():.2f})" * (len(rows) == 2))
-    said = [f"{names} in {plural('head', len(those))} {joined(those)}" for names, those in heads.items()]
-    return f"“{tokens[-1]}” reads {', '.join(said)}"
+        heads.setdefault(find_most(row, tokens), []).append(f"{head}" + f" ({row.max():.2f})" * (len(rows) == 2))
+    said = [f"{names} in {plural('head', len(those))} {join_words(those)}" for names, those in heads.items()]
+    return LOOKS.format(f"“{tokens[-1]}”", ", ".join(said))
 
 
 def shares_right(state):

@@ -32,7 +32,7 @@ def by_letter(letters, tokens, weights):
     return [row.get(letter) for letter in letters]
 
 
-def found(plane):
+def find_matches(plane):
     """The letters whose queries score their own key highest."""
     best = (plane.queries @ plane.keys.T).argmax(dim=-1).tolist()  # by query, a key
     return [name for n, name in enumerate(plane.names) if best[n] == n]
@@ -57,7 +57,7 @@ def directions(keys):
     return plane @ torch.stack((right, up * (1.0 if second @ up >= 0 else -1.0)), dim=1)
 
 
-def facing(keys, asked):
+def directions_of(keys, asked):
     """Two directions, (head_dim, 2): to the right the one in which keys spread most across the asked query, up its own.
 
     So a key's height is its score. For up to two entries, these.
@@ -73,7 +73,7 @@ def facing(keys, asked):
 def axes_and_scales(plane, side):
     """The two directions, (head_dim, 2), to the right and up, and the pixels per unit of keys and of queries."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
-    axes = directions(keys) if len(plane.queries) else facing(keys, plane.asked)
+    axes = directions(keys) if len(plane.queries) else directions_of(keys, plane.asked)
     inner = OUTER if keys.shape[1] == 1 else INNER
     scales = [
         side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
@@ -82,7 +82,7 @@ def axes_and_scales(plane, side):
     return axes, scales
 
 
-def placed(plane, side):
+def place_points(plane, side):
     """Where the keys, the queries and the asked query are, in pixels from the middle, to the right and up."""
     axes, scales = axes_and_scales(plane, side)
     every = ((plane.keys, scales[0]), (plane.queries, scales[1]), (plane.asked[None], scales[1]))
@@ -112,7 +112,7 @@ def draw_plane(plane, head, side, grips=()):
     If a head is one wide, it's a line, with queries above it and keys below. Where only one query is drawn, its arrow
     is equally long in every head, and names avoid all marks.
     """
-    keys, queries, [asked] = placed(plane, side)
+    keys, queries, [asked] = place_points(plane, side)
     middle, flat, alone, colour = side / 2, plane.keys.shape[1] == 1, not queries, head_colour(head)
     row, most = (14, 9) if flat else (0, 2 - alone)  # how far marks are from the line, names in lines from them
     parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side)

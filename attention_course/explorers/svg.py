@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from attention_course.plots import HEAD_COLOURS, SERIES, as_array, head_colour
 
-from .words import shares
+from .words import LOOKS, shares
 
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
@@ -200,10 +200,10 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
 
 
 def arcs(weights, names, source, title="", width=240, height=90, far=None):
-    """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider, stronger arc.
+    """Arcs from one token to each token it looks at, above the names; a larger weight makes a wider, stronger arc.
 
     weights: (num_heads, num_tokens), for arcs in the heads' colours. far: how far away the farthest
-    token is that can be read, whose arcs take the full height; by default, as far as from the last to the first.
+    token is that can be looked at, whose arcs take the full height; by default, as far as from the last to the first.
     """
     weights = as_array(weights).tolist()
     slot, base = width / len(names), TOP + height
@@ -220,7 +220,7 @@ def arcs(weights, names, source, title="", width=240, height=90, far=None):
                 bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
             share = f"{0.15 + 0.85 * min(1.0, weight):.2f}"
             ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": share, "stroke_linecap": "round"}
-            says = f"{names[source]} reads {name}{of}: {number(weight, 4)}"
+            says = f"{LOOKS.format(names[source], name)}{of}: {number(weight, 4)}"
             path = {"d": f"M{start:.1f} {base}{bend} {x:.1f} {base}", "stroke_width": 0.5 + 9 * weight}
             parts.append(tag("path", says=says, **path, **ink))
     parts.append(tag("circle", cx=start, cy=base, r=5) + names_below(names, places, base + 4, slot))

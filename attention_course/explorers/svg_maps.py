@@ -12,20 +12,20 @@ from attention_course.plots import ABOVE, as_array, as_table, head_colour, stron
 from attention_helpers.layers import causal_mask
 
 from . import svg as draw
-from .ink import FULL, HEADS, NEUTRAL, PAGE, SIGNED, WEIGHTS, Ink, head_ink, largest, levels
+from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, SIGNED_INK, WEIGHT_INK, Ink, head_ink, largest, levels
 from .svg import BOTTOM, FRAME, LEFT, SMALL, TOP, Drawing, move, number, tag, text
 from .words import LOOKS, shares
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
-LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges"'  # two cells share each line
+CELL_LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges"'  # two cells share each line
 STROKES = {"stroke": "currentColor", "pointer_events": "none"}
 
 
 class Entries(NamedTuple):
     """What the entries of a map are, and so how they're drawn."""
 
-    ink: Ink = WEIGHTS
+    ink: Ink = WEIGHT_INK
     limit: float = 1.0  # the value with full colour
     labels: tuple = ("query", "key")  # what rows and columns are
     tell: str = LOOKS  # what a tooltip says of a row and a column
@@ -53,7 +53,7 @@ def draw_cells(values, rows, columns, width, height, of=SHARES, hidden=None, tak
     ]
     written = write_numbers(spots, numbers, steps, gone, w, h, of)
     dashes = "" if written else draw_minuses(steps * shown, w, h)
-    svg = f"<g {of.ink.group} {LINES}>{''.join(cells)}</g>{hatching(~shown, w, h)}{written or dashes}"
+    svg = f"<g {of.ink.group} {CELL_LINES}>{''.join(cells)}</g>{hatching(~shown, w, h)}{written or dashes}"
     return svg + draw_crosses(gone, w, h), bool(dashes)
 
 
@@ -274,12 +274,12 @@ def draw_image(maps, limit, hidden, corners, cell):
     n = maps.shape[1]
     places = [(round(y / cell), round((x - LEFT) / cell)) for x, y in corners]
     sheet = np.zeros([max(side) + n for side in zip(*places, strict=True)], np.uint8)
-    blocks = HEADS.indices(maps, limit, np.arange(len(maps)).reshape(-1, 1, 1) % 8) * (hidden == 0)
+    blocks = HEAD_PALETTE.indices(maps, limit, np.arange(len(maps)).reshape(-1, 1, 1) % 8) * (hidden == 0)
     for block, (y, x) in zip(blocks, places, strict=True):
         sheet[y : y + n, x : x + n] = block
     hatched = hatching(hidden, cell, cell, edge=True)
     over = "".join(move(hatched + frame(0, 0, n * cell, n * cell, 0.5), x, y) for x, y in corners)
-    return pixels(sheet, HEADS, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0]) + over
+    return pixels(sheet, HEAD_PALETTE, LEFT, 0, cell * sheet.shape[1], cell * sheet.shape[0]) + over
 
 
 def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):
@@ -288,7 +288,7 @@ def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):
     return tag("image", href=palette.png(sheet), style=f"image-rendering:{look}", **room, **more)
 
 
-def colour_bar(limit=1.0, shade=PAGE, height=190, more=False):
+def colour_bar(limit=1.0, shade=PAGE_INK, height=190, more=False):
     """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads.
 
     more: full colour also stands for larger values.
@@ -315,7 +315,7 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
     """
     vectors = as_table(vectors)
     columns = columns or list(map(str, range(vectors.shape[1])))
-    of = Entries(SIGNED, largest(vectors), ("token", label), "{}, entry {}", told=told)
+    of = Entries(SIGNED_INK, largest(vectors), ("token", label), "{}, entry {}", told=told)
     table = heatmap(vectors, names, columns, title, of, side=height, width=width, beside=beside)
     each, left, bands, start = width / len(columns), LEFT if beside else 0, "", 0
     for head, group in itertools.groupby(owners or []):

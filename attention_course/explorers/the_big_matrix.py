@@ -11,10 +11,10 @@ from .controls import stops
 from .svg import COLOURS, Drawing, draw_title, tag, text
 from .words import plural, size_in_words
 
-LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
-WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
+COST_LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
+COST_WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-SIDE, ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
+SQUARE_SIDE, SQUARES_ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
 KEYS_VALUES = "keys and values"
 
 
@@ -53,11 +53,11 @@ class CostExplorer(Explorer):
     """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go."""
 
     def make_controls(self):
-        width, heads = WIDTHS[0], 12  # of GPT-2 small
+        width, heads = COST_WIDTHS[0], 12  # of GPT-2 small
         return {
-            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
+            "num_tokens": stops("num_tokens", COST_LENGTHS, COST_LENGTHS[-1], "The length of one sentence"),
             "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
-            "width": stops("width", WIDTHS, width, "The width of a token's vector before and after the layer"),
+            "width": stops("width", COST_WIDTHS, width, "The width of a token's vector before and after the layer"),
             "bytes": stops("dtype", BYTES.items(), 4, "The type of the stored numbers: 4, 2 or 1 bytes each"),
         }
 
@@ -82,15 +82,18 @@ class CostExplorer(Explorer):
     def memory(self, state):
         """The chart of bytes by length: scores, and keys and values."""
         curves = {
-            scores_of(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in LENGTHS],
-            KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in LENGTHS],
+            name_scores(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in COST_LENGTHS],
+            KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in COST_LENGTHS],
         }
-        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1), table_bytes(LENGTHS[-1], MOST_HEADS, 4)
+        ends = (
+            cache_bytes(COST_LENGTHS[0], COST_WIDTHS[0] // MOST_HEADS, 1),
+            table_bytes(COST_LENGTHS[-1], MOST_HEADS, 4),
+        )
         look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
-        return costs(curves, LENGTHS, "memory by length", state.num_tokens, **look)
+        return costs(curves, COST_LENGTHS, "memory by length", state.num_tokens, **look)
 
     def headline(self, state):
-        parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, KEYS_VALUES)]
+        parts = [(state.table, f"the {name_scores(state.num_heads)}"), (state.cache, KEYS_VALUES)]
         (most, first), (least, second) = sorted(parts, reverse=True)
         return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
@@ -106,20 +109,22 @@ class CostExplorer(Explorer):
 
 def squares(state):
     """Squares whose areas are bytes: the score matrices, and at their right keys and values, and the parameters."""
-    parts = {scores_of(state.num_heads): state.table, KEYS_VALUES: state.cache, "parameters": state.parameters}
+    parts = {name_scores(state.num_heads): state.table, KEYS_VALUES: state.cache, "parameters": state.parameters}
     table, cache, held = (math.sqrt(size) for size in parts.values())
-    scale = min(SIDE / table, (SIDE - 40) / (cache + held))  # the other two are one above the other, with their names
-    corners = [(0, 30), (SIDE + 14, 30), (SIDE + 14, 70 + scale * cache)]
-    drawn = [draw_title("memory, to scale", ROOM)]
+    scale = min(
+        SQUARE_SIDE / table, (SQUARE_SIDE - 40) / (cache + held)
+    )  # the other two are one above the other, with their names
+    corners = [(0, 30), (SQUARE_SIDE + 14, 30), (SQUARE_SIDE + 14, 70 + scale * cache)]
+    drawn = [draw_title("memory, to scale", SQUARES_ROOM)]
     for (name, size), (x, y), colour in zip(parts.items(), corners, (*COLOURS[:2], "none"), strict=True):
         side, words = scale * math.sqrt(size), f"{name}: {size_in_words(size)}"
         look = {"width": side, "height": side, "fill": colour, "stroke": "currentColor", "stroke_opacity": 0.5}
         drawn += [tag("rect", says=words, x=float(x), y=float(y), **look), text(x, y + side + 15, words, "start")]
     said = ", ".join(f"{name}: {size_in_words(size)}" for name, size in parts.items())
-    return Drawing("".join(drawn), ROOM, SIDE + 50, f"memory, {said}.")
+    return Drawing("".join(drawn), SQUARES_ROOM, SQUARE_SIDE + 50, f"memory, {said}.")
 
 
-def scores_of(num_heads):
+def name_scores(num_heads):
     return f"scores of {num_heads} {plural('head', num_heads)}"
 
 

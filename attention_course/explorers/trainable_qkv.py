@@ -10,15 +10,15 @@ from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
 from .controls import seed, slider, stops
-from .ink import SIGNED, WEIGHTS, largest, weight_limit
-from .lookup_models import SIZES, STEPS, ask_again, examples, letters_of, shown, stored
-from .plane import Plane, by_letter, directions, drag, found, head_planes
+from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
+from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
+from .plane import Plane, by_letter, directions, drag, find_matches, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import entropy_in_bits, joined, listed
+from .words import LOOKS, entropy_in_bits, join_words, list_numbers
 
-SIDE = 200  # of a map
-HIGH = 150  # of the opening's maps
+SCALING_SIDE = 200  # of a map
+OPENING_HIGH = 150  # of the opening's maps
 LINE = 15  # of a matrix's row
 PLANE = 240  # of the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
@@ -77,12 +77,12 @@ class QKVExplorer(Explorer):
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
         entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
-        of = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", decimals_of(state.keys))
-        room = {"side": HIGH, "width": 170}
+        of = Entries(SIGNED_INK, largest(state.keys), ("token", "entry"), "{}, entry {}", decimals_of(state.keys))
+        room = {"side": OPENING_HIGH, "width": 170}
         queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
         keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
-        weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
-        room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}
+        weights = heatmap(state.weights, tokens, tokens, "weights", side=OPENING_HIGH, row=3)
+        room = {"width": 240, "height": TOP + OPENING_HIGH, "colours": [WEIGHT_INK.above]}
         read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
         return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
@@ -91,7 +91,7 @@ class QKVExplorer(Explorer):
         drawn, most = [], max(map(largest, state.matrices.values()))
         for name, matrix in state.matrices.items():
             told = f"{name}, row {{}}, column {{}}"
-            of = Entries(SIGNED, most, ("entry", "entry"), told, decimals_of(matrix), 2)
+            of = Entries(SIGNED_INK, most, ("entry", "entry"), told, decimals_of(matrix), 2)
             columns = entries if name == "W_value" else SYMBOLS[: len(entries)]
             touch = [f"{name} {{}},{row}" for row in range(len(matrix))]
             look = {"side": 7 * LINE, "width": 120, "beside": not drawn, "touch": touch}
@@ -133,17 +133,17 @@ class KeyWidthExplorer(Explorer):
     def make_controls(self):
         letters = [(chr(ord("A") + n), n) for n in range(examples(1).task.letters)]
         return {
-            "d_out": stops("d_out", [d_out for d_out, _ in SIZES[1]], 2, "The width of queries, keys and values"),
-            "step": stops("step", STEPS, STEPS[-1], "Steps of training"),
+            "d_out": stops("d_out", [d_out for d_out, _ in MODEL_SIZES[1]], 2, "The width of queries, keys and values"),
+            "step": stops("step", STORED_STEPS, STORED_STEPS[-1], "Steps of training"),
             "asked": stops("asked", letters, 1, "The letter in the question"),
         }
 
     def compute(self, d_out, step, asked, moved):
-        model, (task, x, answers) = stored(1, d_out, 1, step), examples(1)
+        model, (task, x, answers) = load_lookup(1, d_out, 1, step), examples(1)
         number = int((x[:, -1, 0] - task.letters == asked).nonzero()[0])
-        tokens, _ = shown(model, number)
+        tokens, _ = show_example(model, number)
         queries, keys = (each[0] for each in letters_of(model))  # (letters, d_out): there's one head
-        last_queries, last_keys = (each[0] for each in letters_of(stored(1, d_out)))
+        last_queries, last_keys = (each[0] for each in letters_of(load_lookup(1, d_out)))
         axes = directions(last_keys).float()  # (d_out, 2)
         by_hand = {"query": torch.zeros_like(queries), "key": torch.zeros_like(keys)}
         for (kind, letter), place in moved.items():
@@ -185,10 +185,10 @@ class KeyWidthExplorer(Explorer):
         return {f"“{state.tokens[-1]}” is answered": f"{state.answer}, {verdict}"}
 
     def headline(self, state):
-        names, every = found(state.plane), state.plane.names
-        score = f"only {joined(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
+        names, every = find_matches(state.plane), state.plane.names
+        score = f"only {join_words(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
         if len(names) > len(every) / 2:
-            others = joined([f"{name}'s" for name in every if name not in names])
+            others = join_words([f"{name}'s" for name in every if name not in names])
             score = f"every query{' but ' if others else ''}{others} scores its own key highest"
         elif not names:
             score = "no query scores its own key highest"
@@ -228,30 +228,41 @@ class ScalingExplorer(Explorer):
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))
         decimals = 2 if most < 9.995 else 1  # five characters fit a cell
-        signed = Entries(SIGNED, most, tell="query {} meets key {}", decimals=decimals)
-        shares = Entries(limit=limit, tell="query {} reads key {}")
-        scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SIDE)
-        weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SIDE, beside=False)
-        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[in_row(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, NAMES))]]
+        signed = Entries(SIGNED_INK, most, tell="query {} meets key {}", decimals=decimals)
+        shares = Entries(limit=limit, tell=LOOKS.format("query {}", "key {}"))
+        scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SCALING_SIDE)
+        weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SCALING_SIDE, beside=False)
+        bar = colour_bar(limit, WEIGHT_INK, SCALING_SIDE, more=limit < 1)
+        return [
+            [
+                in_row(
+                    scores, colour_bar(most, SIGNED_INK, SCALING_SIDE), weights, bar, entropy_bars(state.entropy, NAMES)
+                )
+            ]
+        ]
 
     def headline(self, state):
         what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
         spread, top = f"{what} have variance {state.variance:.2g}", state.weights.max()
         row, column = divmod(int(state.weights.argmax()), len(NAMES))
+        query, key = f"query {NAMES[row]}", f"key {NAMES[column]}"
         if top >= 0.9:
-            return f"{spread}: query {NAMES[row]} reads almost only key {NAMES[column]}, {number(top)}"
-        return f"{spread}: the largest weight is {number(top)} (query {NAMES[row]} reads key {NAMES[column]})"
+            return f"{spread}: {LOOKS.format(query, f'almost only {key}')}, {number(top)}"
+        return f"{spread}: the largest weight is {number(top)} ({LOOKS.format(query, key)})"
 
 
 def entropy_bars(entropy, names, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
-    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SIDE / len(names), width - 36
-    parts = [draw_title("entropy in bits", width), line(0, TOP, 0, TOP + SIDE), line(room, TOP, room, TOP + SIDE)]
-    parts.append(text(room, TOP + SIDE + 14, f"even: {most:.2f}", **PALE))
+    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SCALING_SIDE / len(names), width - 36
+    parts = [
+        draw_title("entropy in bits", width),
+        line(0, TOP, 0, TOP + SCALING_SIDE),
+        line(room, TOP, room, TOP + SCALING_SIDE),
+    ]
+    parts.append(text(room, TOP + SCALING_SIDE + 14, f"even: {most:.2f}", **PALE))
     for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
         y, long = TOP + (n + 0.5) * each, room * bits / most
         place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
         parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
-    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM, f"entropy in bits: {listed(entropy)}.")
+    return Drawing("".join(parts), width, TOP + SCALING_SIDE + BOTTOM, f"entropy in bits: {list_numbers(entropy)}.")

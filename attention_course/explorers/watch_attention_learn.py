@@ -9,10 +9,10 @@ from attention_helpers import causal_mask
 from .base import Explorer
 from .chart import Chart, key_of
 from .controls import slider, stops
-from .ink import HEADS, PAGE, WEIGHTS, weight_limit
+from .ink import HEAD_PALETTE, PAGE_INK, WEIGHT_INK, weight_limit
 from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, in_column, tag, text
 from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
-from .words import plural
+from .words import LOOKS, plural
 
 NOW, SO_FAR = 448, 242  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
@@ -62,10 +62,10 @@ class LearningExplorer(Explorer):
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))
         asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
-        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else PAGE, 199, more=limit < 1)
-        reads = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” reads", width=NOW, height=70)
+        bar = colour_bar(limit, WEIGHT_INK if len(state.weights) == 1 else PAGE_INK, 199, more=limit < 1)
+        looks = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” looks at", width=NOW, height=70)
         maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
-        return [[in_column(reads, maps), self.so_far(state, limit)]]
+        return [[in_column(looks, maps), self.so_far(state, limit)]]
 
     def so_far(self, state, limit):
         """The run from left to right: accuracy, and below it what the question reads by head; the step is framed."""
@@ -77,8 +77,14 @@ class LearningExplorer(Explorer):
         parts.append(key_of(ANSWERS[: len(state.accuracy)], 4, bottom + 20, SO_FAR))
         bottom += 28
         for head in range(num_heads):
-            y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)
-            parts += [pixels(strip, HEADS, LEFT, y, each * count, tall), *names_of(head, state, y, tall / num_tokens)]
+            y, strip = (
+                bottom + 20,
+                HEAD_PALETTE.indices(state.run[:, head].T, limit, head % 8),
+            )  # (num_tokens, snapshots)
+            parts += [
+                pixels(strip, HEAD_PALETTE, LEFT, y, each * count, tall),
+                *write_names(head, state, y, tall / num_tokens),
+            ]
             edge = tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME)
             parts.append(edge + mark(y, tall))
             bottom = y + tall
@@ -97,26 +103,28 @@ class LearningExplorer(Explorer):
         return "".join(chart.parts)
 
     def headline(self, state):
-        reads = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
-        if len(reads) > 2:
-            reads = [max(reads, key=lambda read: read[2])]
-        said = [f"head {head} reads {state.tokens[best]} most ({weight:.2f})" for head, best, weight in reads]
-        return f"Step {state.step}: accuracy {both(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
+        most = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
+        if len(most) > 2:
+            most = [max(most, key=lambda each: each[2])]
+        said = [
+            LOOKS.format(f"head {head}", f"{state.tokens[best]} most ({weight:.2f})") for head, best, weight in most
+        ]
+        return f"Step {state.step}: accuracy {tell_accuracies(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
         return {plural("right answer", len(state.asked)): digits, "loss": f"{state.loss:.3f} nats"}
 
 
-def both(accuracies):
+def tell_accuracies(accuracies):
     """ "100%" for one answer; for two, "100% on both answers" or "19% and 6%"."""
     first, *second = (f"{share:.0%}" for share in accuracies)
     return f"{first} on both answers" if second == [first] else " and ".join([first, *second])
 
 
-def names_of(head, state, y, each):
+def write_names(head, state, y, each):
     """A strip's title and the names of its rows; the pairs asked for are bold."""
-    yield head_at(LEFT, y + 3, head, f"head {head + 1} reads")
+    yield head_at(LEFT, y + 3, head, f"head {head + 1} looks at")
     for place, token in enumerate(state.tokens if each >= SMALL else []):
         weight = "bold" if token in state.asked else "normal"
         yield text(LEFT - 5, y + (place + 0.5) * each + 4, token, "end", font_weight=weight)

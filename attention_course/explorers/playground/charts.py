@@ -9,10 +9,18 @@ from ..svg_maps import CELLS_UP_TO, frame, head_at, maps_at, masked_key, names_b
 from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
-WIDTH, ABOVE = 376, 100  # of the arcs, and how high they rise
-MAPS, SIDE, GAP, HEAD = 346, 122, 10, 20  # the maps' width, a map's side at most, between maps, above each for its name
-ENDS = 100, 200, 500, *(1000 * 2**n for n in range(30))  # of the axis of steps
-RIGHT, WRONG = ("✓", "#1E8E3E"), ("✗", "#D9483B")  # marks whose contrast is at least 4.1 on white and dark pages
+ARCS_WIDTH, ARCS_HIGH = 376, 100  # of the arcs, and how high they rise
+MAPS_WIDTH, MAP_SIDE, MAPS_GAP, MAPS_TOP = (
+    346,
+    122,
+    10,
+    20,
+)  # the maps' width, a map's side at most, between maps, above each for its name
+STEP_ENDS = 100, 200, 500, *(1000 * 2**n for n in range(30))  # of the axis of steps
+RIGHT_MARK, WRONG_MARK = (
+    ("✓", "#1E8E3E"),
+    ("✗", "#D9483B"),
+)  # marks whose contrast is at least 4.1 on white and dark pages
 
 
 def in_percent(share):
@@ -33,13 +41,13 @@ def write_line(words):
 def question_arcs(state):
     """Arcs from the question to all tokens; each token is in a box, the wanted ones darker."""
     tokens, unused = state.tokens, TOP + 6  # where no arc comes
-    drawn = arcs(state.weights[:, state.asks], tokens, state.asks, width=WIDTH, height=ABOVE)
-    slot, top = WIDTH / len(tokens), unused + ABOVE
+    drawn = arcs(state.weights[:, state.asks], tokens, state.asks, width=ARCS_WIDTH, height=ARCS_HIGH)
+    slot, top = ARCS_WIDTH / len(tokens), unused + ARCS_HIGH
     boxes = [
         tag("rect", x=slot * (n + 0.05), y=top, width=0.9 * slot, height=18, rx=3, fill_opacity=opacity)
         for n, opacity in enumerate("0.22" if n in state.wanted else "0.07" for n in range(len(tokens)))
     ]
-    return Drawing(move("".join(boxes) + drawn.svg, 0, -unused), WIDTH, ABOVE + 20)
+    return Drawing(move("".join(boxes) + drawn.svg, 0, -unused), ARCS_WIDTH, ARCS_HIGH + 20)
 
 
 def draw_answer(question, predicted, answers):
@@ -47,7 +55,7 @@ def draw_answer(question, predicted, answers):
     width = 200
     parts = [text(width / 2, 14, f"{question} →", size=13)]
     for n, (said, right) in enumerate(zip(predicted, answers, strict=True)):
-        x, (mark, ink) = width * (n + 0.5) / len(answers), RIGHT if said == right else WRONG
+        x, (mark, ink) = width * (n + 0.5) / len(answers), RIGHT_MARK if said == right else WRONG_MARK
         words = "" if said == right else f"should be {right}"
         start = x - (16 + EM * SMALL * len(words)) / 2
         parts.append(text(x, 66, said, size=48, font_weight="bold"))
@@ -61,9 +69,9 @@ def draw_maps(state, hidden, limit):
     """One map per head, the asked row framed; hidden: (num_tokens, num_tokens); limit: the weight of full colour."""
     weights, tokens, asks = state.weights, state.tokens, state.asks
     count, n = len(weights), len(tokens)
-    side, gap, small = min(SIDE, (MAPS - LEFT + GAP) / count - GAP), GAP, n <= CELLS_UP_TO
+    side, gap, small = min(MAP_SIDE, (MAPS_WIDTH - LEFT + MAPS_GAP) / count - MAPS_GAP), MAPS_GAP, n <= CELLS_UP_TO
     if not small:  # gaps of four cells, because all maps are one image
-        side = min(SIDE, n * (MAPS - LEFT) // (count * n + 4 * (count - 1)))
+        side = min(MAP_SIDE, n * (MAPS_WIDTH - LEFT) // (count * n + 4 * (count - 1)))
         gap = 4 * side / n
     corners, cell = [(LEFT + head * (side + gap), 0) for head in range(count)], side / n
     parts = ["" if not hidden.any() else masked_key(-16)]
@@ -73,7 +81,9 @@ def draw_maps(state, hidden, limit):
     for head, (x, y) in enumerate(corners):
         parts.append(head_at(x, y + 1, head, f"head {head + 1}", SMALL))
         parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
-    return Drawing(move("".join(parts), 0, HEAD), MAPS, HEAD + SIDE + 2, tell_heads(weights, tokens, asks))
+    return Drawing(
+        move("".join(parts), 0, MAPS_TOP), MAPS_WIDTH, MAPS_TOP + MAP_SIDE + 2, tell_heads(weights, tokens, asks)
+    )
 
 
 def draw_curves(title, curves, written, until, high, learned=None):
@@ -96,12 +106,12 @@ def draw_curves(title, curves, written, until, high, learned=None):
         key = line(x, y - 4, x + 16, y - 4, stroke="currentColor", stroke_width=2, **look)
         drawn.parts += [drawn.curve(shown, said, 3, **look), key + text(x + 20, y, said, "start")]
         x += room
-    return drawn.finish(230, HEAD + SIDE + 2)
+    return drawn.finish(230, MAPS_TOP + MAP_SIDE + 2)
 
 
 def measured_curves(state):
     """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
-    measured, last = state.measured, next(end for end in ENDS if state.step <= end)
+    measured, last = state.measured, next(end for end in STEP_ENDS if state.step <= end)
     if state.values["task"] != NEXT:
         right = {"new examples": [(each.step, each.accuracy) for each in measured]}
         right["training"] = [(each.step, each.right) for each in measured]

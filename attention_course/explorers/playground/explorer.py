@@ -14,15 +14,15 @@ from ..controls import answer_quietly, seed, stops
 from ..svg import in_column
 from .charts import draw_answer, draw_maps, measured_curves, question_arcs, write_line
 from .headline import explain_task, question_of, write_headline
-from .runs import D_IN, NEXT, TASKS, Run
+from .runs import D_IN, NEXT, TASKS, TrainingRun
 
-HEADS, WIDTHS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
-LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
+HEAD_COUNTS, D_OUTS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
+LONGEST_RUN = 500  # steps, after which a playing playground pauses until Play is pressed again
 SURE = 60  # steps, after which one head that answers two questions is offered another
 SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
-FRAME = 40  # milliseconds per picture, at least
+PICTURE_TIME = 40  # milliseconds per picture, at least
 REMEDY = "Add a head"
-ROW = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
+ROW_LAYOUT = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
 FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
 D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
 
@@ -30,7 +30,7 @@ D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next
 class PlayState(NamedTuple):
     """What the picture shows: a run after its latest step."""
 
-    run: Run
+    run: TrainingRun
     values: dict  # of the controls
     step: int
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
@@ -55,14 +55,14 @@ class Playground(Explorer):
     def __init__(self):
         self.lively = False  # whether somebody sees it move
         super().__init__()
-        self.view.pace = FRAME
+        self.view.pace = PICTURE_TIME
 
     def make_controls(self):
         return {
             "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
             "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
-            "num_heads": widgets.ToggleButtons(options=HEADS, description="heads", tooltip="They share d_out"),
-            "d_out": stops("d_out", WIDTHS, D_IN, D_OUT),
+            "num_heads": widgets.ToggleButtons(options=HEAD_COUNTS, description="heads", tooltip="They share d_out"),
+            "d_out": stops("d_out", D_OUTS, D_IN, D_OUT),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
             "seed": seed(0),
@@ -94,12 +94,12 @@ class Playground(Explorer):
             control.layout.width = width  # heads keep theirs, so that nothing moves where fewer are possible
         for control in (*first, *others, self.speed):
             control.style.description_width = "initial"
-        box = widgets.HBox([*others, self.speed, step, restart, reset], layout=ROW | {"display": "none"})
+        box = widgets.HBox([*others, self.speed, step, restart, reset], layout=ROW_LAYOUT | {"display": "none"})
         more.observe(lambda change: set_shown(box, change["new"]), names="value")
-        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box])]
+        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW_LAYOUT), box])]
 
     def choices(self, values):
-        return {"num_heads": [heads for heads in HEADS if values["d_out"] % heads == 0]}
+        return {"num_heads": [heads for heads in HEAD_COUNTS if values["d_out"] % heads == 0]}
 
     def note(self, wanted, values):
         if wanted["num_heads"] == values["num_heads"]:
@@ -107,7 +107,7 @@ class Playground(Explorer):
         return f"{wanted['num_heads']} doesn't divide d_out {values['d_out']}: {values['num_heads']} instead."
 
     def compute(self, **values):
-        return self.state_of(Run(**values), values)
+        return self.state_of(TrainingRun(**values), values)
 
     def state_of(self, run, values):
         """What to show of a run with these control values."""
@@ -183,7 +183,7 @@ class Playground(Explorer):
         before = run.step
         run.take(self.pace)
         self.show_run()
-        if run.step // LONGEST > before // LONGEST:
+        if run.step // LONGEST_RUN > before // LONGEST_RUN:
             self.pause()
 
     def show_run(self):

@@ -2,6 +2,7 @@
 
 import math
 
+from ..words import LOOKS
 from .charts import in_nats, in_percent
 from .runs import LEARNED, NEXT, STEADY
 
@@ -24,7 +25,7 @@ def write_headline(state):
         which = "answer" if len(state.answers) == 1 else "less accurate answer"
         said = f"After {state.step} steps the {which} is right in {in_percent(now.accuracy)} of new examples"
     most = [state.tokens[token] for token in state.weights[:, state.asks].argmax(dim=-1).tolist()]
-    looks = [f"head {head} looks at “{token}”" for head, token in enumerate(most, 1)]
+    looks = [LOOKS.format(f"head {head}", f"“{token}”") for head, token in enumerate(most, 1)]
     return f"{said}. H{', '.join(looks)[1:]} most."
 
 

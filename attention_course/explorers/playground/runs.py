@@ -48,7 +48,7 @@ def task_of(name):
     return task, *task.batch(torch.Generator().manual_seed(HELD_OUT))
 
 
-class Run:
+class TrainingRun:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
     measured: a Measured for the start and for each take; honest: for the next character, an Honest about every
