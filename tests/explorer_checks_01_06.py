@@ -38,13 +38,14 @@ def bits(weights):
     return -(weights * weights.clamp(min=1e-45).log2()).sum(-1)
 
 
-def check_scores(e, query, temperature):
-    state = e.arrays
-    assert torch.equal(state.scores, X @ X.T)
-    assert_close(state.weights, torch.softmax(X @ X.T / temperature, dim=-1), atol=1e-5, rtol=1e-5)
-    assert_close(state.context, state.weights @ X)
+def check_scores(e, query, temperature, sentence):
+    state, tokens = e.arrays, sentence.split(", ")
+    x = X[[TOKENS.index(token) for token in tokens]]
+    assert torch.equal(state.scores, x @ x.T)
+    assert_close(state.weights, torch.softmax(x @ x.T / temperature, dim=-1), atol=1e-5, rtol=1e-5)
+    assert_close(state.context, state.weights @ x)
     scores, weights = state.scores[query], state.weights[query]
-    check_maps(e, state.weights[None], TOKENS)
+    check_maps(e, state.weights[None], tokens)
     [(_, y, _, height)] = frames(tree_of(e), "3")
     assert y / height == pytest.approx(query, abs=0.02)
     assert {"1.5", "0.9"} <= {*words_of(tree_of(e))}  # where the axes end, for any query: at the largest of all
@@ -52,7 +53,7 @@ def check_scores(e, query, temperature):
         assert tips(e, kind) == near(values, off=1e-4)
         long = [float(bar.get("height")) for words, bar in told(tree_of(e)) if kind in words]
         assert long == near(77 * values / (1.5 if kind == ", score: " else 1), off=0.06)
-    assert tips(e, ", embedding: ") == near(X[query], off=1e-4)
+    assert tips(e, ", embedding: ") == near(x[query], off=1e-4)
     assert tips(e, ", context: ") == near(state.context[query], off=1e-4)
     assert {shape.get("fill") for words, shape in told(tree_of(e)) if ", context: " in words} == {BLUE}  # as weights
     assert f"{weights.max():.2f}" in figures(e.said)
@@ -82,7 +83,7 @@ def check_scaling(e, d_k, seed, scaling):
     assert torch.equal(state.weights, torch.softmax(state.scores * scale, dim=-1))
     variance, entropy = (state.scores * scale).var(), bits(state.weights)
     check_maps(e, state.scores[None], "123456", "query {} meets key {}", limit=state.scores.abs().max())
-    check_maps(e, state.weights[None], "123456", "query {} reads key {}")
+    check_maps(e, state.weights[None], "123456", "query {} looks at key {}")
     assert tips(e, ", entropy: ") == near(entropy, off=1e-3)
     long = [float(bar.get("width")) for words, bar in told(tree_of(e)) if ", entropy: " in words]
     assert long == near(74 * entropy / np.log2(6), off=0.1)  # the room up to an even row's

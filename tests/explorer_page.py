@@ -85,7 +85,7 @@ def cells_of(tree, tell, names):
     return [(group, cells) for group, cells in groups if cells and cells[0][0].rpartition(": ")[0] in wanted]
 
 
-def check_maps(explorer, maps, names, tell="{} reads {}", hidden=None, limit=None, colours=None, bar=True):
+def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=None, colours=None, bar=True):
     """Each map has a cell with its number for each pair of names but hidden ones, and its ink goes with the number.
 
     maps: (count, n, n); hidden: broadcast to them. limit: what has full colour. colours: by default those of heads.
@@ -118,10 +118,10 @@ def check_arcs(explorer, readings, names, asks):
     for heads in readings:
         for head, row in enumerate(heads.tolist()):
             by = f" by head {head + 1}" if len(heads) > 1 else ""
-            reads = [(f"{names[asks]} reads {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
+            reads = [(f"{names[asks]} looks at {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
             expected += [(words, HEAD_COLOURS[head], weight) for words, weight in reads if weight >= 0.005]
     arcs = [(*words.rpartition(": "), arc) for words, arc in told(tree_of(explorer)) if arc.tag == f"{SVG}path"]
-    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " reads " in words]
+    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " looks at " in words]
     expected, found = sorted(expected), sorted(found, key=lambda arc: arc[:3])
     assert [arc[:2] for arc in found] == [arc[:2] for arc in expected]
     weights = torch.tensor([weight for *_, weight in expected])

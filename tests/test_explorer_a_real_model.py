@@ -90,9 +90,9 @@ def test_each_row_tells_whom_its_token_reads_also_with_signs_that_no_page_can_sh
     text = "a\x01 \n\t\x7f<img onerror=x>"
     explorer.set(text=text, layer=0, head=1)
     rows = [rect[0].text for rect in tree_of(explorer).iter(f"{SVG}rect") if len(rect)]
-    assert [row.partition(" reads ")[0] for row in rows[:7]] == ["a", "�", "·", "↵", "→", "�", "<"]
+    assert [row.partition(" looks at ")[0] for row in rows[:7]] == ["a", "�", "·", "↵", "→", "�", "<"]
     weight, place = explorer.arrays.maps[0, 1, 8].max(dim=0)
-    assert rows[8].startswith(f"m reads {rows[place][0]} {weight:.2f}")
+    assert rows[8].startswith(f"m looks at {rows[place][0]} {weight:.2f}")
     assert "<img" not in explorer.svg + explorer.readout
 
 

@@ -67,15 +67,15 @@ def test_drawings_say_in_words_what_they_show():
         "two, a: Your: 0.00, journey: 0.50, starts: 1.00; b: Your: 0.25, journey: 0.25, starts: 0.50."
     )
     assert row.words == (
-        "journey reads, by head 1: starts 0.50, Your 0.25, journey 0.25; head 2: Your 0.75, journey 0.75, starts 0.50."
+        "journey looks at, by head 1: starts 0.50, Your 0.25, journey 0.25; head 2: Your 0.75, journey 0.75, starts 0.50."
     )
-    assert chart.drawn(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
+    assert chart.finish(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
 
 
 def test_hidden_cells_are_hatched_and_hold_nothing():
     tree = parsed(cells.heatmap(TABLE, NAMES, NAMES, side=90, hidden=causal_mask(3)))
     assert [words for words, _ in told(tree)] == [
-        f"{NAMES[i]} reads {NAMES[j]}: {TABLE[i, j]:.4f}" for i in range(3) for j in range(i + 1)
+        f"{NAMES[i]} looks at {NAMES[j]}: {TABLE[i, j]:.4f}" for i in range(3) for j in range(i + 1)
     ]
     [hatched] = [path.get("d") for path in tree.iter(f"{SVG}path") if path.get("fill") == drawing.HATCHED]
     assert hatched == "M30.0 0.0h60.0v30.0H30.0zM60.0 30.0h30.0v30.0H60.0z"

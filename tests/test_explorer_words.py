@@ -21,10 +21,10 @@ OVER_8 = {"processes": 8, "num_tokens": 2**15, "num_heads": 32, "num_kv_heads": 
 OVER_2 = OVER_8 | {"split": "tokens", "processes": 2, "num_heads": 64}
 CLAIMS = {
     "ScoresExplorer": [
-        ({}, "said", "“journey” reads itself most: 0.24, … equal weights … 0.17"),
-        ({"temperature": 0.01}, "said", "“journey” reads itself most: 0.88, … equal … 0.17"),
-        ({"temperature": 5}, "said", "“journey” reads itself and “starts” most: 0.18, … equal … 0.17"),
-        ({"query": 5, "temperature": 0.01}, "said", "“step” reads “journey” most: 0.93, … equal weights … 0.17"),
+        ({}, "said", "“journey” looks at itself most: 0.24, … equal weights … 0.17"),
+        ({"temperature": 0.01}, "said", "“journey” looks at itself most: 0.88, … equal … 0.17"),
+        ({"temperature": 5}, "said", "“journey” looks at itself and “starts” most: 0.18, … equal … 0.17"),
+        ({"query": 5, "temperature": 0.01}, "said", "“step” looks at “journey” most: 0.93, … equal weights … 0.17"),
     ],
     "QKVExplorer": [
         ({}, "said", "“B ?” gives 0.225 of its weight to “B 1” and 0.610 to itself"),
@@ -32,9 +32,9 @@ CLAIMS = {
         ({"made": "row missing"}, "said", "“B ?” gives 0.500 of its weight to “B 1” and 0.500 to itself"),
     ],
     "ScalingExplorer": [
-        ({}, "said", "Scores have variance 73: query 5 reads almost only key 5, 1.00"),
-        ({"seed": 1}, "said", "Scores have variance 49: query 3 reads almost only key 6, 1.00"),
-        ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (query 5 reads key 5)"),
+        ({}, "said", "Scores have variance 73: query 5 looks at almost only key 5, 1.00"),
+        ({"seed": 1}, "said", "Scores have variance 49: query 3 looks at almost only key 6, 1.00"),
+        ({"scaling": True}, "said", "Scores ÷ √64 have variance 1.1: … largest … 0.57 (query 5 looks at key 5)"),
     ],
     "MaskExplorer": [
         ({"place": 2}, "said", "“B ?” gives 0.991 of its weight to “B 1”, which comes later"),
@@ -46,11 +46,11 @@ CLAIMS = {
         ({"p": 0.5}, "said", "Step 300, p = 0.5: loss ≈ 0.76 on the training sequences, ≈ 0.18 on new ones"),
     ],
     "WrapperExplorer": [
-        ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.498 each, so … one average of two digits"),
-        ({"example": 2, "dropout": 0.45}, "said", "“BC ?” reads “C 1”: 0.906"),
-        ({"num_heads": 2}, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
-        (DROPPED, "said", "“BC ?” reads “B 1” in head 1 (9.91), nothing in head 2 (0.00)"),
-        (WIDE, "said", "“BI ?” reads “B 6”: 0.981; first digit right in 100%, second in 9%"),
+        ({}, "said", "“BC ?” looks at “B 1” and “C 2” alike: 0.498 each, so … one average of two digits"),
+        ({"example": 2, "dropout": 0.45}, "said", "“BC ?” looks at “C 1”: 0.906"),
+        ({"num_heads": 2}, "said", "“BC ?” looks at “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
+        (DROPPED, "said", "“BC ?” looks at “B 1” in head 1 (9.91), nothing in head 2 (0.00)"),
+        (WIDE, "said", "“BI ?” looks at “B 6”: 0.981; first digit right in 100%, second in 9%"),
     ],
     "KeyWidthExplorer": [
         ({}, "said", "d_out 2, step 600: 100% of new answers are right, and every query scores its own key highest"),
@@ -58,10 +58,10 @@ CLAIMS = {
         ({"step": 0}, "said", "d_out 2, step 0: 10% of new answers are right, and no query scores its own key highest"),
     ],
     "SplitExplorer": [
-        ({}, "said", "“BC ?” reads “B 1” and “C 2” alike: 0.492"),
-        (TWO, "said", "“BC ?” reads “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
-        (ALONE, "said", "“BC ?” reads all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50)"),
-        ({"num_heads": 6}, "said", "“BC ?” reads all … in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6"),
+        ({}, "said", "“BC ?” looks at “B 1” and “C 2” alike: 0.492"),
+        (TWO, "said", "“BC ?” looks at “B 1” in head 1 (0.99), “C 2” in head 2 (0.99)"),
+        (ALONE, "said", "“BC ?” looks at all tokens alike in head 1 (0.25), “A 3” and “B 1” alike in head 2 (0.50)"),
+        ({"num_heads": 6}, "said", "“BC ?” looks at all … in heads 1, 3, 4 and 5, “B 1” in head 2, “C 2” in head 6"),
     ],
     "ModelsExplorer": [
         ({"model": "Gemma 4 31B"}, "said", "At 131,072 tokens Gemma 4 31B keeps 86.2 KiB per token, 10.78 GiB in all"),
@@ -107,8 +107,8 @@ def test_what_is_claimed_is_true(explorer, name, state, place, claim):
 
 def test_of_two_equal_words_only_the_query_is_itself():
     e = explorers.ScoresExplorer(Sentence(["a", "a"], torch.tensor([[1.0, 0.0], [3.0, 0.0]])))
-    assert figures(e.said)[:2] == ["“a”", "1.00"]  # query 1 reads itself
+    assert figures(e.said)[:2] == ["“a”", "1.00"]  # query 1 looks at itself
     e.set(query=0)
     assert figures(e.said) == ["“a”", "“a”", "0.88", "0.50"]  # softmax of 1 and 3
     e.set(temperature=100)
-    check_claim(e.said, "“a” reads all 2 tokens nearly alike: 0.50 to 0.50")
+    check_claim(e.said, "“a” looks at all 2 tokens nearly alike: 0.50 to 0.50")

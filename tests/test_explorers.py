@@ -12,7 +12,7 @@ from made import MADE_FROM, SENTENCE, make, settings_of
 
 from attention_course import explorers
 from attention_course.explorers.words import Markup
-from attention_helpers import Sentence
+from attention_helpers import Sentence, load_sentence
 from tools.notebooks import live_pages
 
 NAMES = explorers.__all__
@@ -151,6 +151,24 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
     assert (e.values, e.svg) == before
 
 
+def test_a_sentence_of_ones_own_is_typed_and_its_new_words_are_made_of_the_entries_names():
+    e = explorers.ScoresExplorer(load_sentence("lookup"), entries=list("ABC123?"), query=3, changed={(0, 0): 0.5})
+    e.controls["sentence"].value = "B 3, A 3,C ?"
+    x = torch.tensor([[0, 1, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0, 1]]).float()
+    assert torch.equal(e.arrays.embeddings, x)
+    assert (e.values["query"], [label for label, _ in e.controls["query"].options]) == (2, ["0 B 3", "1 A 3", "2 C ?"])
+    before = e.svg
+    for bad, said in ("D 4", "made of A 3, B 1, C 2, B ?, or of A B C 1 2 3 ?, got 'D 4'"), (" , ", "1 to 8 tokens"):
+        e.controls["sentence"].value = bad
+        assert (e.svg, "attention-refused" in e.message) == (before, True)
+        with pytest.raises(ValueError, match=re.escape(said)):
+            e.set(sentence=bad)
+    e.set(sentence="B 1, B ?", query=1)
+    assert e.arrays.tokens == ["B 1", "B ?"]
+    reset(e)
+    assert (e.arrays.tokens, e.shown) == (["A 3", "B 1", "C 2", "B ?"], e._first)
+
+
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
 
 
@@ -159,7 +177,7 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     embeddings = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     e = getattr(explorers, name)(Sentence(HOSTILE, embeddings))
     assert "<img" not in e.svg + e.readout
-    assert any(words.startswith("<img onerror=x> reads") for words, _ in told(tree_of(e)))
+    assert any(words.startswith("<img onerror=x> looks at") for words, _ in told(tree_of(e)))
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
 
@@ -169,7 +187,7 @@ def test_an_explorer_opens_in_the_state_that_it_was_given_and_reset_leads_back()
     e = explorers.ScoresExplorer(SENTENCE, entries=names, query=3)
     e.set(query=1, temperature=2)
     reset(e)
-    assert e.values == {"query": 3, "temperature": 1}
+    assert (e.values["query"], e.values["temperature"]) == (3, 1)
     assert e.arrays.query == 3
     assert all(name in e.svg for name in names)
     with pytest.raises(ValueError, match="query must be one of 0, 1, 2, 3, 4, 5, got 6"):

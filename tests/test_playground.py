@@ -153,7 +153,7 @@ def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
 
 
 def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved_control(ground, monkeypatch):
-    monkeypatch.setattr(playground, "LONGEST", 6)
+    monkeypatch.setattr(playground, "LONGEST_RUN", 6)
     ground.lively = True
     for step in (6, 12):
         ground.play()
@@ -167,7 +167,7 @@ def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved
 
 def test_heads_that_do_not_divide_d_out_give_way_and_come_back(ground):
     ground.controls["num_heads"].value = 4
-    for d_out, heads, said in (2, 2, "4 .* d_out 2: 2 heads"), (1, 1, "4 .* d_out 1: one head"), (4, 4, ""):
+    for d_out, heads, said in (2, 2, "4 .* d_out 2: 2 instead"), (1, 1, "4 .* d_out 1: 1 instead"), (4, 4, ""):
         ground.controls["d_out"].value = d_out
         assert (ground.values["num_heads"], ground.arrays.weights.shape[0]) == (heads, heads)
         assert re.search(said, html.unescape(ground.message))

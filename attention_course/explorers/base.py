@@ -172,7 +172,7 @@ class Explorer(widgets.VBox):
 
     def _move_controls(self, values):
         for name, options in self.choices(values).items():
-            if list(self.controls[name].options) != list(options):
+            if [option for _, option in self.controls[name]._options_full] != list(options):
                 self.controls[name].options = list(options)
         unused = self.unused(values)
         for name, control in self.controls.items():

@@ -139,11 +139,13 @@ def names_below(names, places, y, room):
     shown = [shorten(name) for name in names]
     if fit(names, room):
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
+    if room < SMALL:
+        return ""
     every = 1 if room >= APART else 2
     longest = max(map(len, shown[::every])) * EM * SMALL
     steep = min(SMALL / (room * every), (BOTTOM - 14) / longest)  # don't touch each other or what is below
     angle = -math.degrees(math.asin(max(steep, 0.574)))  # 35 degrees or more
-    slanted = [*zip(places, shown, strict=True)][::every] if room >= SMALL else []
+    slanted = [*zip(places, shown, strict=True)][::every]
     turn = f"rotate({angle:.0f} {{:.1f}} {y + 11:.1f})".format
     return "".join(text(x, y + 11, name, "end", transform=turn(x)) for x, name in slanted)
 
