@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from explorer_page import (
-    SVG,
     bands,
     check_maps,
     near,
@@ -89,13 +88,6 @@ def row_of(tokens, weights):
     return [found.get(name, np.nan) for name in NAMES]
 
 
-def own_first(queries, keys):
-    """The letters whose queries score their own key highest."""
-    return [
-        name for name, best in zip(NAMES, (queries @ keys.T).argmax(dim=1).tolist(), strict=True) if NAMES[best] == name
-    ]
-
-
 @torch.no_grad()
 def check_key_width(e, d_out, step, asked):
     state, (model, x, answers) = e.arrays, stored(1, d_out, 1, step)
@@ -112,10 +104,7 @@ def check_key_width(e, d_out, step, asked):
     check_plane(
         shown, keys[0], queries[:, 0], queries[[asked], 0], row_of(state.tokens, weights), (last_keys[0], last[:, 0])
     )
-    own = own_first(queries[:, 0], keys[0])
     assert numbers(e.said) == near(d_out, step, torch.stack(shares).mean())
-    claim = "every query scores" if len(own) == 10 else f"only {' and '.join(own)} score" if 0 < len(own) < 3 else ""
-    assert claim in e.said.replace(", ", " and " * (len(own) == 2) or ", ")
 
 
 def dropped(p, seed, shape):
@@ -233,30 +222,11 @@ def check_split(e, num_heads, d_out, example, dropout, seed, cut, weights):
     state = check_heads(e, layer, (x, example - 1), dropout, seed, trained, "contexts, side by side")
     found = readouts(e)
     assert bands(e) == [*HEAD_COLOURS[:num_heads]]  # of the context vectors
-    check_wide_tables(e, torch.stack([x[0] @ matrix.T for matrix in matrices]), layer, trained)
+    for table, matrix in zip(state.wide.values(), matrices, strict=True):
+        assert_close(table, x[0] @ matrix.T)
+    places = torch.arange(n * d_out).view(1, n, d_out)  # each entry's place tells which head gets it
+    for head, part in enumerate(layer.split_heads(places)[0]):
+        assert (state.owners.flatten()[part] == head).all()
     assert e.controls["cut"].disabled == (num_heads == 1)
     assert numbers(found["head_dim"]) == [d_out, num_heads, d_out / num_heads]
     assert numbers(found["parameters"]) == [state.parameters]
-
-
-def check_wide_tables(e, wide, layer, trained):
-    """Queries, keys and values, (3, num_tokens, d_out), in the colour of the head that each entry goes to."""
-    state, faint, (_, n, d_out) = e.arrays, 0.18, wide.shape
-    cells = [shape for shape in tree_of(e).iter(f"{SVG}rect") if shape.get("fill-opacity") and shape.get("y")]
-    cells = [shape for shape in cells if float(shape.get("fill-opacity")) >= faint][: wide.numel()]
-    inks = faint + 0.57 * wide.abs() / wide.abs().amax(dim=(1, 2), keepdim=True)
-    assert [float(shape.get("fill-opacity")) for shape in cells] == near(inks)
-    each = torch.arange(n * d_out).view(1, n, d_out)  # each entry's place tells which head gets it
-    owner = {place: head for head, part in enumerate(layer.split_heads(each)[0]) for place in part.flatten().tolist()}
-    assert [shape.get("fill") for shape in cells] == 3 * [HEAD_COLOURS[owner[place]] for place in range(n * d_out)]
-    written = [*state.tokens]
-    for name, table in zip(("queries", "keys", "values"), wide.flatten(1).tolist(), strict=True):
-        written += [*(f"{value:.0f}" for value in table if not trained), name]
-    assert words_of(tree_of(e))[: len(written)] == written
-    said = [words for words, _ in told(tree_of(e)) if ", head " in words]
-    if not trained:
-        assert [numbers(words)[-1] for words in said] == near(wide, off=1e-4)
-        tells = [f"{state.tokens[k // d_out]}, entry {k % d_out} of {{}}, head {owner[k] + 1}:" for k in sorted(owner)]
-        assert [words.rpartition(" ")[0] for words in said] == [
-            tell.format(name) for name in state.wide for tell in tells
-        ]

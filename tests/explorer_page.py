@@ -22,13 +22,6 @@ def figures(text):
     return FIGURE.findall(plain(text))
 
 
-def check_claim(text, claim):
-    """A text has a claim's figures, and no others before a last …, and its words in their order; … is any words."""
-    assert claim.endswith("…") or figures(text) == figures(claim)
-    pattern = r"\s*.*\s*".join(re.escape(part.strip()) for part in claim.split("…"))
-    assert re.fullmatch(rf"\s*{pattern}\s*", plain(text), re.DOTALL), text
-
-
 def numbers(text):
     """The numbers of a text; 25% is 0.25."""
     found = [figure.replace(",", "") for figure in figures(text) if figure[0] != "“"]

@@ -9,7 +9,6 @@ from made import MODEL
 
 from attention_course.explorers import ReadingExplorer
 from attention_course.explorers.atlas import ATLAS_TOP
-from attention_helpers.language_model.model import LanguageModel
 
 TILE = 21
 
@@ -48,15 +47,6 @@ def test_the_atlas_shows_each_heads_map(explorer):
     for layer, head in itertools.product(range(2), range(4)):
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
-
-
-def test_of_very_many_heads_each_has_a_tile_that_can_be_clicked():
-    many = MODEL.config._replace(num_heads=64, num_kv_heads=1, d_model=64)
-    explorer = ReadingExplorer(LanguageModel(many, MODEL.tokenizer).requires_grad_(False), "abc")
-    explorer.set(layer=0, head=50)
-    assert tiles(explorer, 5, **{"stroke-width": "2"}) == [(0, 50)]
-    explorer._heard(explorer.view, {"touch": "tile 1,45"}, [])
-    assert (explorer.values["layer"], explorer.values["head"]) == (1, 45)
 
 
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):

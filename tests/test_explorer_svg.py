@@ -56,20 +56,17 @@ def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, theme)
         assert contrast(cell, words) >= 4.49, level
 
 
-def test_drawings_say_in_words_what_they_show():
-    table = cells.heatmap(TABLE, NAMES, NAMES, "weights")
-    row = cells.head_maps(np.stack([TABLE, 1 - TABLE]), NAMES, 1.0, np.zeros((3, 3)), row=1)
-    chart = Chart("loss", (0, 9, 0, 9), {0: "0", 2: "2"}, {0: "0", 1: "1"})
-    chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
-    bars = drawing.bars({"a": TABLE[0], "b": TABLE[1]}, NAMES, "two")
-    assert drawing.in_column(table, bars).words == (
-        "weights, Your → starts 1.00, journey → starts 0.50, starts → starts 0.70. "
-        "two, a: Your: 0.00, journey: 0.50, starts: 1.00; b: Your: 0.25, journey: 0.25, starts: 0.50."
-    )
-    assert row.words == (
-        "journey looks at, by head 1: starts 0.50, Your 0.25, journey 0.25; head 2: Your 0.75, journey 0.75, starts 0.50."
-    )
+def test_a_charts_curve_is_where_its_axes_say_and_its_words_say_so():
+    chart = Chart("loss", (0, 100, 0, 50), {0: "0", 2: "2"}, {0: "0", 1: "1"})
+    assert 'd="M0.0 0.0L50.0 25.0L100.0 37.5"' in chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
     assert chart.finish(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
+
+
+def test_drawings_side_by_side_say_what_both_say():
+    bars = drawing.bars({"a": TABLE[0]}, NAMES, "two")
+    both = drawing.in_row(cells.heatmap(TABLE, NAMES, NAMES, "weights"), bars)
+    assert both.words.startswith("weights, Your → starts 1.00, journey → starts 0.50")
+    assert both.words.endswith(bars.words)
 
 
 def test_hidden_cells_are_hatched_and_hold_nothing():

@@ -62,7 +62,7 @@ class ScoresExplorer(SentenceExplorer):
         }
 
     def choices(self, values):
-        return {"query": list(range(len(self.tokens_of(values["sentence"]))))}
+        return {"query": list(range(max(1, len(self.tokens_of(values["sentence"])))))}
 
     def _move_controls(self, values):
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens_of(values["sentence"]))]

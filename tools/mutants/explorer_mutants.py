@@ -80,7 +80,7 @@ def tests_of(source):
     """Which tests look at a module's explorers."""
     names = re.findall(r"class (\w+Explorer)", source)
     files = {path for path in TESTS.glob("test_explorer*.py") if any(name in path.read_text() for name in names)}
-    files |= {TESTS / "test_explorer_words.py", TESTS / "test_explorers.py"}
+    files |= {TESTS / "test_explorers.py"}
     return [*map(str, files), "-k", " or ".join(names)]
 
 
