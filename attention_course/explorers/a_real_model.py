@@ -1,7 +1,6 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
 from .atlas import atlas
-from .base import Explorer
+from .base import Explorer, State
 from .controls import slider, stops
 from .head_roles import after_opening, weight_at
 from .ink import HEAD_PALETTE
@@ -22,21 +21,6 @@ MOST_TOKENS, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, ROOM_ABOVE = 198, 18  # pixels: the side of the map; above it, for names
 LILAC = "#9988FF"
-
-
-class ReadingState(NamedTuple):
-    """What the picture shows: a text's maps, one head's map, and predictions after one token."""
-
-    words: list  # num_tokens
-    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the chosen heads ablated
-    shares: torch.Tensor  # (2, SHOWN), probabilities of next tokens: with all heads, and with the chosen ones ablated
-    next_words: list  # SHOWN, the most likely with all heads
-    ablate: tuple
-    layer: int
-    head: int
-    token: int
-
-    row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
 
 
 class ReadingExplorer(Explorer):
@@ -106,7 +90,8 @@ class ReadingExplorer(Explorer):
         best = logits[token].topk(SHOWN).indices
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
         words = self.model.words(token_ids)
-        return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
+        shown = {"shares": shares, "next_words": self.model.words(best), "row": maps[layer, head, token]}
+        return State(words=words, maps=maps, ablate=silent, layer=layer, head=head, token=token, **shown)
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})

@@ -3,6 +3,7 @@
 import html
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import anywidget
 import ipywidgets as widgets
@@ -23,6 +24,13 @@ PAGE = (
 )
 
 
+class State(SimpleNamespace):
+    """What an explorer has computed, by name; its `compute` says what each is."""
+
+    def _replace(self, **values):
+        return State(**vars(self) | values)
+
+
 class View(anywidget.AnyWidget):
     """What the page shows of an explorer; picture.js says when it's seen, wants the next picture, or is touched."""
 
@@ -41,7 +49,7 @@ class Explorer(widgets.VBox):
     picture and in words. Only `make_controls` and `make_extras` know about widgets. It has:
 
     - make_controls(): the controls by name, in their initial state
-    - compute(**values): everything shown, as a named tuple (the arrays) that depends only on the controls' values;
+    - compute(**values): everything shown, as a State that depends only on the controls' values;
       ValueError for an impossible state
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup

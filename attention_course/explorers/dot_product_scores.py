@@ -1,14 +1,13 @@
 """Notebook 01: one query, its scores and weights, and the resulting context vector."""
 
 import math
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import torch
 
 from attention_course.plots import GREY, check_labels
 
-from .base import SentenceExplorer
+from .base import SentenceExplorer, State
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
 from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
@@ -19,18 +18,6 @@ TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 
 VECTORS_HIGH = 148  # of the vectors' bars
 SCORES_SIDE = 202  # of the map: eight numbers fit a row
 BLUE = WEIGHT_INK.above  # one hue for the map and its bars
-
-
-class ScoresState(NamedTuple):
-    """What the picture shows, for all tokens; `query` is the chosen row."""
-
-    tokens: list
-    query: int
-    temperature: float
-    scores: torch.Tensor  # (num_tokens, num_tokens), before they're divided by the temperature
-    weights: torch.Tensor  # (num_tokens, num_tokens)
-    context: torch.Tensor  # (num_tokens, d_in)
-    embeddings: torch.Tensor  # (num_tokens, d_in), as they are by hand
 
 
 class ScoresExplorer(SentenceExplorer):
@@ -102,7 +89,8 @@ class ScoresExplorer(SentenceExplorer):
             x[token, entry] = value
         scores = x @ x.T  # (num_tokens, num_tokens)
         weights = torch.softmax(scores / temperature, dim=-1)  # (num_tokens, num_tokens)
-        return ScoresState(tokens, query, temperature, scores, weights, weights @ x, x)
+        shown = {"scores": scores, "weights": weights, "context": weights @ x, "embeddings": x}
+        return State(tokens=tokens, query=query, **shown)
 
     def touched(self, name, place, at=(), by=None):
         """A row was chosen, or an entry of the query's embedding dragged to a height, by some pixels, or back."""

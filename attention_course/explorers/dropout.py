@@ -1,7 +1,6 @@
 """Notebook 04: a model that overfits, step by step, and what dropout changes."""
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from attention_course.overfitting import STEPS
 from attention_helpers._data import data_file
 from attention_helpers.layers import causal_mask
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart, key_of
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
@@ -30,16 +29,6 @@ LOSS_WIDE, LOSS_TALL, WEIGHTS_SIDE, MOST_LOSS = (
     190,
     1.5,
 )  # the chart's size, the map's, and the largest loss on the chart's axis
-
-
-class DropoutState(NamedTuple):
-    """What the picture shows: the losses so far, and the weights on one training sequence."""
-
-    p: float
-    losses: torch.Tensor  # (measured so far, 2): on the training sequences and on the new ones
-    always_0: float  # the loss of answering 0 on the new ones
-    weights: torch.Tensor  # (6, 6), without dropout
-    dropped: torch.Tensor  # (6, 6), True for the weights that one mask drops
 
 
 @cache
@@ -64,7 +53,8 @@ class DropoutExplorer(Explorer):
     def compute(self, step, p):
         (losses, maps, always_0), run, now = load_runs(), RATES.index(p), STEPS.index(step)
         mask = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step)) >= 1 - p
-        return DropoutState(p, losses[run, : now + 1], always_0.item(), maps[run, now], mask)
+        shown = {"losses": losses[run, : now + 1], "weights": maps[run, now], "dropped": mask}
+        return State(p=p, always_0=always_0.item(), **shown)
 
     def picture(self, state):
         bar = colour_bar(weight_limit(6), WEIGHT_INK, WEIGHTS_SIDE, more=True)

@@ -3,7 +3,6 @@
 import itertools
 import math
 from functools import cache
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
@@ -13,7 +12,7 @@ from attention_helpers._data import data_file
 from attention_helpers.modern.positions import rope_frequencies
 from attention_helpers.training.characters import Characters, load_text
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart
 from .controls import stops
 from .rope_scaling import llama3_frequencies, yarn_frequencies
@@ -29,16 +28,6 @@ PLAIN, SHOWN_HEAD = rope_frequencies(16), 4  # the model's frequencies, and the 
 CURVE_WIDE, CURVE_TALL = 380, 200  # of a chart
 
 
-class LengthState(NamedTuple):
-    """What the picture shows: scores of HEAD in the second layer, and the model's losses."""
-
-    pair: str  # "all", or the number of the one whose part of the scores is shown
-    scores: torch.Tensor  # (distances,), scaled, the mean over all queries that have a key at this distance
-    losses: torch.Tensor  # (length,), in nats, the mean at each position
-    far: float  # the mean weight that HEAD gives, at the last position, to distances that training never had
-    angle: float  # of the pair at the farthest distance, in radians; of pair 2 for all
-
-
 def frequencies_by(rule, factor):
     """The frequencies that a rule makes, and the factor for queries and keys."""
     if rule == "YaRN":
@@ -52,7 +41,8 @@ def frequencies_by(rule, factor):
 def load_scores():
     """What tools/training/make_data.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
 
-    Losses are in nats, (scalings, windows, LONGEST_TEXT), by position; far is that of LengthState, (scalings, windows,
+    Losses are in nats, (scalings, windows, LONGEST_TEXT), by position; far is the weight, at the last position, on
+    distances that training never had, (scalings, windows,
     lengths); scores are the parts of each pair, (scalings, windows, lengths, pairs, LONGEST_TEXT), by distance.
     """
     with np.load(SCORES_FILE) as measured:
@@ -91,7 +81,7 @@ class LengthExplorer(Explorer):
         parts = scores[read][:, : min(length, window)]  # (pairs, distances)
         shown = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
         angle = (len(shown) - 1) * frequencies_by(rule, factor)[0][pair_of(pair)].item()
-        return LengthState(pair, shown, losses[at][:length], far[read].item(), angle)
+        return State(pair=pair, scores=shown, losses=losses[at][:length], far=far[read].item(), angle=angle)
 
     def picture(self, state):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()

@@ -1,13 +1,11 @@
 """Notebook 14: one layer over several processes, by heads or by tokens: what each holds, computes and sends."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 
 from attention_course.plots import SERIES
 from attention_helpers.parallel.split import bytes_held, bytes_sent
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart
 from .controls import stops
 from .svg import Drawing, draw_title, tag, text
@@ -20,23 +18,6 @@ KV_HEADS = (1, 2, 4, *QUERY_HEADS)
 SPLIT_LENGTHS = tuple(2**n for n in range(10, 21))
 GPU = 80e9  # bytes of an A100 or H100
 BARS_TALL, ROW_HIGH = 200, 24  # pixels: of the bars, and of a process's row
-
-
-class MachinesState(NamedTuple):
-    """What the picture shows, for one layer and one sequence, with 2 bytes per number."""
-
-    split: str
-    processes: int
-    num_tokens: int
-    num_heads: int
-    num_kv_heads: int
-    held: dict  # bytes of each process, by what they're for
-    sent: int  # bytes of each process
-    work: list  # for each process, and each step: how long it computes
-    steps: list  # for each step: how long it takes, until the slowest is done
-
-    total = property(lambda self: sum(self.held.values()))
-    busy = property(lambda self: [sum(own) / sum(self.steps) for own in self.work])
 
 
 def schedule(split, processes):
@@ -94,7 +75,14 @@ class MachinesExplorer(Explorer):
         held = bytes_held("heads" if by_heads else "tokens", processes, num_tokens, width, kv_width, 2)
         sent = bytes_sent(processes, num_tokens, width if by_heads else kv_width, bytes_per_number=2)
         steps = [max(step) for step in zip(*work, strict=True)]
-        return MachinesState(split, processes, num_tokens, num_heads, num_kv_heads, held, sent, work, steps)
+        busy = [sum(own) / sum(steps) for own in work]  # of each process, its share of the time
+        sizes = {
+            "num_tokens": num_tokens,
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "total": sum(held.values()),
+        }
+        return State(split=split, processes=processes, held=held, sent=sent, work=work, steps=steps, busy=busy, **sizes)
 
     def picture(self, state):
         return [[self.memory(state), self.times(state)]]

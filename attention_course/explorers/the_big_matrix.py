@@ -1,11 +1,10 @@
 """Notebook 09: what a layer costs, by formula."""
 
 import math
-from typing import NamedTuple
 
 from attention_helpers.costs import flops
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import costs
 from .controls import stops
 from .svg import COLOURS, Drawing, draw_title, tag, text
@@ -33,22 +32,6 @@ def cache_bytes(num_tokens, width, bytes):
     return 2 * num_tokens * width * bytes
 
 
-class CostState(NamedTuple):
-    """What the picture shows: FLOPs by part and bytes, for one sentence."""
-
-    num_tokens: int
-    num_heads: int
-    width: int  # d_in and d_out
-    bytes: int  # per number
-    operations: dict  # FLOPs by part
-    table: int  # the score matrices of all heads
-    cache: int  # keys and values
-    parameters: int
-
-    quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
-    total = property(lambda self: sum(self.operations.values()))
-
-
 class CostExplorer(Explorer):
     """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go."""
 
@@ -74,7 +57,9 @@ class CostExplorer(Explorer):
         table = table_bytes(num_tokens, num_heads, bytes)
         cache = cache_bytes(num_tokens, width, bytes)
         held = bytes * (4 * width + 1) * width  # four matrices, and out_proj's bias
-        return CostState(num_tokens, num_heads, width, bytes, flops(num_tokens, width, width), table, cache, held)
+        parts = flops(num_tokens, width, width)  # by part of the layer
+        sizes = {"num_tokens": num_tokens, "num_heads": num_heads, "width": width, "bytes": bytes}
+        return State(operations=parts, table=table, cache=cache, parameters=held, **sizes)
 
     def picture(self, state):
         return [[squares(state), self.memory(state)]]
@@ -98,9 +83,11 @@ class CostExplorer(Explorer):
         return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        n, each = f"{state.num_tokens:,}", state.bytes
+        n, each, parts = f"{state.num_tokens:,}", state.bytes, state.operations
+        total = sum(parts.values())
+        quadratic = (parts["scores"] + parts["context"]) / total
         return {
-            "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
+            "FLOPs": f"{total / 1e9:,.2f} billion; {quadratic:.0%} of them, for scores and context, grow "
             "with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             KEYS_VALUES: f"2 × {n} × {state.width:,} × {each} bytes = {size_in_words(state.cache)}",

@@ -1,10 +1,8 @@
 """Notebook 10: how large the KV cache of a model gets, and what makes it smaller."""
 
-from typing import NamedTuple
-
 from attention_course.plots import GREY, head_colour
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import costs
 from .controls import stops
 from .svg import Drawing, draw_title, in_column, line, move, tag, text
@@ -15,19 +13,6 @@ ALL_LAYERS, ALL_HEADS, HEAD_DIM = 32, 32, 128  # as in Llama 2 7B
 CACHE_LENGTHS = tuple(2**n for n in range(10, 18))  # 1,024 to 131,072
 WINDOW_SIZES = {"none": 0, "1,024": 1024, "4,096": 4096}
 SHARING_WIDTH, CELL = 384, 12  # of the drawings at the left, and of a head
-
-
-class CacheState(NamedTuple):
-    """What the picture shows; bytes are of all layers together, for one text."""
-
-    num_tokens: int
-    num_kv_heads: int
-    window: int  # 0 for none
-    first: int  # tokens at the beginning that a window keeps
-    bytes: int  # per number
-    kept: int  # tokens whose keys and values the cache holds
-    per_token: int  # bytes
-    total: int  # bytes
 
 
 class CacheExplorer(Explorer):
@@ -57,7 +42,14 @@ class CacheExplorer(Explorer):
     def compute(self, num_tokens, num_kv_heads, window, first, bytes):
         kept = kept_of(num_tokens, window, first)
         per_token = ALL_LAYERS * cache_bytes(1, num_kv_heads * HEAD_DIM, bytes)
-        return CacheState(num_tokens, num_kv_heads, window, first, bytes, kept, per_token, kept * per_token)
+        sizes = {
+            "num_tokens": num_tokens,
+            "num_kv_heads": num_kv_heads,
+            "window": window,
+            "first": first,
+            "bytes": bytes,
+        }
+        return State(kept=kept, per_token=per_token, total=kept * per_token, **sizes)  # in bytes, of all layers
 
     def picture(self, state):
         left = in_column(heads(state.num_kv_heads), text_so_far(state), gap=20)

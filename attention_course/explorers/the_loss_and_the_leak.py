@@ -8,7 +8,7 @@ import torch
 from attention_course.plots import GREY
 from attention_helpers import attention_maps, causal_mask
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import stops
 from .ink import weight_limit
 from .svg import arcs, bars, in_column, scale_of
@@ -25,17 +25,6 @@ class Reading(NamedTuple):
 
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     shares: torch.Tensor  # (characters,), probabilities of the next character
-
-
-class TypedState(NamedTuple):
-    """What the picture shows; the models read all of `text`, and their predictions are those at position `place`."""
-
-    text: str
-    place: int
-    vocabulary: list
-    readings: dict  # a Reading by the model's name
-
-    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what actually comes next, or ""
 
 
 class TextExplorer(Explorer):
@@ -74,7 +63,8 @@ class TextExplorer(Explorer):
             raise ValueError(f"text must have a character of the course's text, got {text!r}")
         place, token_ids = len(known) - 1 - back, torch.tensor([[vocabulary.index(character) for character in known]])
         readings = {name: read_text(model, token_ids, place) for name, model in self.models.items()}
-        return TypedState(known, place, vocabulary, readings)
+        comes = known[place + 1 : place + 2]  # what actually comes next, or ""
+        return State(text=known, place=place, vocabulary=vocabulary, readings=readings, written=comes)
 
     def picture(self, state):
         tokens = [show_blank(character) for character in state.text]

@@ -1,14 +1,12 @@
 """Notebook 02: where a lookup's question looks, by its queries and keys; and what the width of keys does to softmax."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
 from attention_course import plots
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import seed, slider, stops
 from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
@@ -24,16 +22,6 @@ PLANE = 240  # of the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
 NAMES = list("123456")  # of random queries and keys
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
-
-
-class QKVState(NamedTuple):
-    """What the picture shows of the lookup's four tokens."""
-
-    queries: torch.Tensor  # (4, 7), or (4, 3) if a matrix made them
-    keys: torch.Tensor  # like queries
-    weights: torch.Tensor  # (4, 4)
-    read: torch.Tensor  # what the question reads: (7,) or (3,)
-    matrices: dict  # W_query, W_key and W_value by name, (7, 3) each; the identity if the embeddings are all of them
 
 
 class QKVExplorer(Explorer):
@@ -62,7 +50,8 @@ class QKVExplorer(Explorer):
                 matrices[name][row, column] = value
         queries, keys, values = (self.embeddings @ matrix for matrix in matrices.values())  # (4, 3) or (4, 7) each
         weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
-        return QKVState(queries, keys, weights, (weights @ values)[-1], matrices)
+        read = (weights @ values)[-1]  # by the question, (3,) or (7,)
+        return State(queries=queries, keys=keys, weights=weights, read=read, matrices=matrices)
 
     def touched(self, name, place, value=None, **how):
         """An entry of a matrix was typed over, or put back."""
@@ -108,19 +97,6 @@ def decimals_of(values):
     return 0 if torch.equal(values, values.round()) else 1
 
 
-class WidthState(NamedTuple):
-    """What the picture shows of a model at one step of its training."""
-
-    d_out: int
-    step: int
-    plane: Plane  # of the ten letters
-    tokens: list
-    weights: torch.Tensor  # (num_tokens,), what the question gives to each token
-    accuracy: torch.Tensor  # (letters,), on new examples, by the letter asked
-    answer: int  # to the question that's shown
-    by_hand: bool  # whether a key or a query was moved
-
-
 class KeyWidthExplorer(Explorer):
     """Watch queries and keys learn to match in training, with d_out entries each.
 
@@ -156,7 +132,8 @@ class KeyWidthExplorer(Explorer):
         right = (said == answers[:, 0]).float()
         rights = torch.zeros(task.letters).index_add(0, x[:, -1, 0] - task.letters, right)
         accuracy = rights / (x[:, -1, 0] - task.letters).bincount()
-        return WidthState(d_out, step, plane, tokens, weights[number], accuracy, int(said[number]), bool(moved))
+        shown = {"plane": plane, "tokens": tokens, "weights": weights[number], "accuracy": accuracy}
+        return State(d_out=d_out, step=step, answer=int(said[number]), by_hand=bool(moved), **shown)
 
     def touched(self, name, place, at=(), by=None):
         """A letter's query was chosen, or a key or query moved to a place, by some pixels, or back to its own."""
@@ -196,16 +173,6 @@ class KeyWidthExplorer(Explorer):
         return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
 
 
-class ScalingState(NamedTuple):
-    """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
-
-    scores: torch.Tensor  # (6, 6), before scaling
-    weights: torch.Tensor  # (6, 6)
-    variance: torch.Tensor
-    entropy: torch.Tensor  # (6,), in bits
-    divided_by: int  # the d_k under the root, or 1
-
-
 class ScalingExplorer(Explorer):
     """Change the width of six random queries and keys, and whether their scores are divided by its root."""
 
@@ -223,7 +190,8 @@ class ScalingExplorer(Explorer):
         divided_by = d_k if scaling else 1
         scaled = scores * divided_by**-0.5
         weights = torch.softmax(scaled, dim=-1)
-        return ScalingState(scores, weights, scaled.var(), entropy_in_bits(weights), divided_by)
+        shown = {"variance": scaled.var(), "entropy": entropy_in_bits(weights)}  # of all that enters softmax; (6,)
+        return State(scores=scores, weights=weights, divided_by=divided_by, **shown)
 
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))

@@ -1,12 +1,10 @@
 """Notebook 07: scrub through a training run, and see what the question reads at each step."""
 
-from typing import NamedTuple
-
 import torch
 
 from attention_helpers import causal_mask
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart, key_of
 from .controls import slider, stops
 from .ink import HEAD_PALETTE, PAGE_INK, WEIGHT_INK, weight_limit
@@ -17,18 +15,6 @@ from .words import LOOKS, plural
 NOW, SO_FAR = 448, 242  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
 ANSWERS = ("first answer", "second answer")
-
-
-class LearningState(NamedTuple):
-    """What the picture shows: one example at one step of the run, and the run around it."""
-
-    step: int
-    loss: float  # in nats
-    accuracy: torch.Tensor  # (questions,)
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    tokens: list  # the example in words; the last token is the question
-    run: torch.Tensor  # (snapshots, num_heads, num_tokens): the question's weights in all of them
-    asked: list  # the pairs whose digits are the answers, in order
 
 
 class LearningExplorer(Explorer):
@@ -57,7 +43,8 @@ class LearningExplorer(Explorer):
         now, tokens = self.snapshots[self.steps.index(step)], self.words[example - 1]  # the page counts from 1
         run = torch.stack([snapshot.maps[example - 1, :, -1] for snapshot in self.snapshots])
         asked = [pair for letter in tokens[-1].split()[0] for pair in tokens[:-1] if pair.startswith(letter)]
-        return LearningState(step, now.loss, now.accuracy, now.maps[example - 1], tokens, run, asked)
+        shown = {"loss": now.loss, "accuracy": now.accuracy, "weights": now.maps[example - 1]}
+        return State(step=step, tokens=tokens, run=run, asked=asked, **shown)
 
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))

@@ -1,13 +1,12 @@
 """Notebook 12: what published models keep of each token, in texts of any length."""
 
 import math
-from typing import NamedTuple
 
 import ipywidgets as widgets
 
 from attention_course.published import described, model_cache_bytes
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart, key_of
 from .controls import stops
 from .svg import COLOURS, DASHES, PALE, TOP, line, tag, text
@@ -22,18 +21,6 @@ CHART_LEFT, CHART_RIGHT, LABELS, CHART_BOTTOM, NAMES_APART = (
     320,
     13,
 )  # of the chart; how far apart the models' names are
-
-
-class ModelsState(NamedTuple):
-    """What the picture shows; bytes are of all layers together, at 2 bytes per number."""
-
-    num_tokens: int
-    model: str  # the marked one
-    kept: dict  # bytes at each of LENGTHS by the model's name; fewer where its positions end
-    lit: set  # the names of the models that aren't faded
-    parts: dict  # bytes of the marked model at num_tokens by kind of layer
-
-    total = property(lambda self: sum(self.parts.values()))
 
 
 class ModelsExplorer(Explorer):
@@ -73,7 +60,8 @@ class ModelsExplorer(Explorer):
         row = self.models[model]
         layers = {described(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}
         parts = {layer: model_cache_bytes(part, num_tokens) for layer, part in layers.items()}
-        return ModelsState(num_tokens, model, kept, lit, parts)
+        total = sum(parts.values())  # bytes of the marked model, all layers together
+        return State(num_tokens=num_tokens, model=model, kept=kept, lit=lit, parts=parts, total=total)
 
     def picture(self, state):
         ticks, names = {1024 * n: f"{n:,} KiB" for n in TICKS}, {n: f"{n:,}" for n in TEXT_LENGTHS[::2]}
