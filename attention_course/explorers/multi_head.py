@@ -1,7 +1,5 @@
 """Notebooks 05 and 06: the sentence with two questions, what heads read of it, and their planes of queries and keys."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 from torch import nn
@@ -10,7 +8,7 @@ from attention_helpers.dropout import draw_dropout_from
 from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import dropout, seed, stops
 from .ink import weight_limit
 from .lookup_models import drop_weights, examples, find_right, load_lookup, show_example
@@ -101,21 +99,6 @@ def two_lookups(swapped):
     return [a, one, other, last], x
 
 
-class HeadsState(NamedTuple):
-    """What the heads of a layer do with one sentence; with dropout, after it."""
-
-    tokens: list
-    wide: dict  # queries, keys and values, (num_tokens, d_out) each, by name
-    owners: torch.Tensor  # (num_tokens, d_out): which head gets each entry of a wide table
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    dropped: torch.Tensor  # like weights: True for those that dropout removed
-    context: torch.Tensor  # (num_tokens, d_out), heads side by side
-    parameters: int
-    planes: list  # with trained weights, a Plane per head
-    accuracy: torch.Tensor | None = None  # (2,), on each question, with trained weights
-    answers: tuple | None = None  # the digits that a trained model answers, and the right ones
-
-
 def made_by_hand(d_out, num_heads):
     """A layer with notebook 05's matrices: 3 wide, it asks for both letters at once; 6 wide, for each in its half."""
     letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
@@ -135,14 +118,15 @@ def split(layer, wide, cut):
 
 
 def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
-    """The HeadsState of a layer for x (num_tokens, d_in), with dropout p drawn from this seed.
+    """What the heads of a layer do with x (num_tokens, d_in), with dropout p drawn from this seed.
 
-    off: heads that give 0; moved: by head and token, how far its key is moved within its plane.
+    off: heads that give 0; moved: by head and token, how far its key is moved within its plane. wide: queries, keys and
+    values by name, (num_tokens, d_out) each; owners, of the same shape: which head gets each entry. weights, after
+    dropout, and dropped: (num_heads, num_tokens, num_tokens).
     """
     n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
-    queries, keys, values = (split(layer, table, cut) for table in wide.values())
-    own = keys
-    keys = keys.clone()
+    queries, own, values = (split(layer, table, cut) for table in wide.values())
+    keys = own.clone()
     for (head, token), place in (moved or {}).items():
         keys[head, token] += directions_of(own[head], queries[head, -1]).float() @ torch.tensor(place)
     scores = queries @ keys.mT * layer.head_dim**-0.5
@@ -154,15 +138,19 @@ def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
     owners = torch.empty(wide["keys"].shape, dtype=torch.long)
     for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
         owners.view(-1)[places] = head
-    rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
     names = [*(token[0] for token in tokens[:-1]), "?"]
-    planes = [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows]
-    context, parameters = (weights @ values).transpose(0, 1).reshape(n, -1), sum(p.numel() for p in layer.parameters())
-    return HeadsState(tokens, wide, owners, weights, keep == 0, context, parameters, planes)
+    rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
+    shown = {
+        "context": (weights @ values).transpose(0, 1).reshape(n, -1),  # (num_tokens, d_out), heads side by side
+        "parameters": sum(parameter.numel() for parameter in layer.parameters()),
+        "planes": [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows],
+        "accuracy": None,
+    }
+    return State(tokens=tokens, wide=wide, owners=owners, weights=weights, dropped=keep == 0, **shown)
 
 
 def of_model(state, model, p, seed, example, off):
-    """The state of a trained LookupModel's layer for one example, with accuracy and answers."""
+    """The state of a trained LookupModel's layer for one example, with accuracy (2,) and answers: given, and right."""
     logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, -1)
     answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
     return state._replace(accuracy=find_right(model, p, seed, off).float().mean(dim=0), answers=answers)

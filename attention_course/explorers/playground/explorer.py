@@ -1,7 +1,5 @@
 """The playground's controls, picture and words."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
@@ -9,7 +7,7 @@ from attention_helpers import causal_mask
 from attention_helpers.checks import check_size
 from attention_helpers.training.loop import held_interrupt
 
-from ..base import Explorer
+from ..base import Explorer, State
 from ..controls import answer_quietly, seed, stops
 from ..svg import in_column
 from .charts import draw_answer, draw_maps, measured_curves, question_arcs, write_line
@@ -25,23 +23,6 @@ REMEDY = "Add a head"
 ROW_LAYOUT = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
 FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
 D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
-
-
-class PlayState(NamedTuple):
-    """What the picture shows: a run after its latest step."""
-
-    run: TrainingRun
-    values: dict  # of the controls
-    step: int
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
-    tokens: list  # the same example in words
-    asks: int  # the token that asks
-    wanted: list  # the tokens with the right answers, in their order; none for the next character
-    predicted: list  # what the model answers, in words
-    answers: list  # what's right
-    measured: list  # one Measured per picture so far; losses in nats
-    honest: list  # one Honest now and then, for the next character
-    learned: int  # the step from which on the task was learned, or None
 
 
 class Playground(Explorer):
@@ -110,9 +91,12 @@ class Playground(Explorer):
         return self.state_of(TrainingRun(**values), values)
 
     def state_of(self, run, values):
-        """What to show of a run with these control values."""
-        measured = run.measured.copy(), run.honest.copy(), run.learned
-        return PlayState(run, values, run.step, run.map(), *run.example(), *measured)
+        """What to show of a run with these control values.
+
+        weights: (num_heads, num_tokens, num_tokens), of the first held-out example; measured: one Measured per picture.
+        """
+        measured = {"measured": run.measured.copy(), "honest": run.honest.copy(), "learned": run.learned}
+        return State(run=run, values=values, step=run.step, weights=run.map(), **run.example(), **measured)
 
     def unused(self, values):
         return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read

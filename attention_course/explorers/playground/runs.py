@@ -103,19 +103,21 @@ class TrainingRun:
         return attention_maps(self.model.eval(), self.x[:1])[0][0]
 
     def example(self):
-        """The first held-out example: its tokens, the row that asks, the tokens wanted, the model's answers, the right.
+        """The first held-out example by name: tokens, the one that asks, those wanted, the model's answers, the right.
 
-        For the next character, the row is one with both a past and a future to read, and no token is wanted.
+        For the next character, a token asks that has both a past and a future to look at, and none is wanted.
         """
+        both = self.predicted, self.answers[0]
         if self.name == NEXT:
-            characters = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
-            asks = self.x.shape[1] * 5 // 8
-            answers = [[characters[each[asks].item()]] for each in (self.predicted, self.answers[0])]
-            return [characters[token_id] for token_id in self.x[0].tolist()], asks, [], *answers
-        *pairs, question = tokens = self.task.words(self.x[0])
-        wanted = [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
-        answers = [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
-        return tokens, len(pairs), wanted, *answers
+            names = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
+            tokens, asks, wanted = [names[token_id] for token_id in self.x[0].tolist()], self.x.shape[1] * 5 // 8, []
+            predicted, answers = ([names[each[asks]]] for each in both)
+        else:
+            tokens = self.task.words(self.x[0])
+            asks, letters = len(tokens) - 1, [pair[0] for pair in tokens[:-1]]
+            wanted = [letters.index(letter) for letter in tokens[-1].removesuffix("?").strip()]
+            predicted, answers = ([str(digit) for digit in each.tolist()] for each in both)
+        return {"tokens": tokens, "asks": asks, "wanted": wanted, "predicted": predicted, "answers": answers}
 
 
 @torch.no_grad()
