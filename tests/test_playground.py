@@ -1,7 +1,5 @@
 """The playground: it trains what the course trains, as the page asks, disturbs nothing, and shows what it measured."""
 
-import html
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -100,18 +98,6 @@ def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
     assert [each.step for each in ground.arrays.honest] == [20, 40]
 
 
-def test_the_button_plays_and_pauses(ground):
-    button = ground.buttons["Play"]
-    ask(ground, 2)
-    assert ground.arrays.step == 0
-    button.value = True
-    assert (ground.playing, button.description) == (True, "Pause")
-    ask(ground, 2)
-    assert ground.arrays.step == 2
-    ground.pause()
-    assert (ground.playing, button.description) == (False, "Play")
-
-
 def test_it_plays_once_a_page_shows_it_and_moved_controls_play_from_then_on(ground):
     ground.controls["seed"].value = 5
     assert not ground.playing
@@ -163,14 +149,3 @@ def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved
     assert ground.playing
     ask(ground, 20)
     assert (ground.arrays.step, ground.arrays.run.seed) == (6, 9)
-
-
-def test_heads_that_do_not_divide_d_out_give_way_and_come_back(ground):
-    ground.controls["num_heads"].value = 4
-    for d_out, heads, said in (2, 2, "4 .* d_out 2: 2 instead"), (1, 1, "4 .* d_out 1: 1 instead"), (4, 4, ""):
-        ground.controls["d_out"].value = d_out
-        assert (ground.values["num_heads"], ground.arrays.weights.shape[0]) == (heads, heads)
-        assert re.search(said, html.unescape(ground.message))
-        assert bool(ground.message) == bool(said)
-    with pytest.raises(ValueError, match="num_heads must be one of 1, 2, got 4"):
-        ground.set(d_out=2, num_heads=4)
