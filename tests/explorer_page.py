@@ -122,11 +122,6 @@ def check_arcs(explorer, readings, names, asks):
     assert [float(arc.get("stroke-width")) for *_, arc in found] == near(0.5 + 9 * weights, off=0.05)
 
 
-def bands(explorer):
-    """The heads' colours above the columns of strips of vectors."""
-    return [band.get("fill") for band in tree_of(explorer).iter(f"{SVG}rect") if band.get("height") == "5"]
-
-
 def planes_of(tree):
     """Each plane's (n, 2) keys and queries, from its middle in halves of a side, its keys' looks, its arrow's end."""
     for group in tree.iter(f"{SVG}g"):
