@@ -46,7 +46,7 @@ class Explorer(widgets.VBox):
     """Controls on top; below them a headline, a picture and readouts, all computed from the controls' values.
 
     A subclass keeps three things apart: the controls, what is computed from their values, and how that is shown, as a
-    picture and in words. Only `make_controls` and `make_extras` know about widgets. It has:
+    picture and in words. Only `make_controls` knows about widgets. It has:
 
     - make_controls(): the controls by name, in their initial state
     - compute(**values): everything shown, as a State that depends only on the controls' values;
@@ -94,14 +94,10 @@ class Explorer(widgets.VBox):
         """Show the first state."""
         self.update(**self._first)
 
-    def make_extras(self):
-        """Widgets that move controls but have no value of their own."""
-        return [self.play_button()] if self.plays else []
-
     def play_button(self):
         """A button that lets the page ask for picture after picture."""
-        button = widgets.ToggleButton(description="Play", icon="play", layout={"width": "80px"})
-        button.tooltip = "Picture after picture"
+        look = {"tooltip": "Picture after picture", "layout": {"width": "80px"}}
+        button = widgets.ToggleButton(description="Play", icon="play", **look)
         widgets.link((button, "value"), (self.view, "playing"))
         button.observe(self._name_button, names="value")
         answer_quietly(button)
@@ -113,8 +109,9 @@ class Explorer(widgets.VBox):
     def arranged(self, reset):
         """What's above the picture: a grid of controls, with as many columns as there's room, and buttons."""
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
+        plays = [self.play_button()] if self.plays else []
         layout = widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px")
-        return [widgets.GridBox([*self.controls.values()], layout=layout), widgets.HBox([reset, *self.make_extras()])]
+        return [widgets.GridBox([*self.controls.values()], layout=layout), widgets.HBox([reset, *plays])]
 
     def choices(self, values):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
@@ -131,14 +128,8 @@ class Explorer(widgets.VBox):
         """The names of controls that do nothing in a state; they are greyed out."""
         return set()
 
-    @property
-    def values(self):
-        """The controls' values, by name."""
-        return {name: control.value for name, control in self.controls.items()}
-
-    @property
-    def message(self):
-        return self.view.message
+    values = property(lambda self: {name: control.value for name, control in self.controls.items()})
+    message = property(lambda self: self.view.message)
 
     def set(self, **values):
         """Move controls from code: all of them, or none if one value is refused."""
@@ -233,7 +224,7 @@ class Explorer(widgets.VBox):
             self._try(**{name: int(place)})
 
     def draw(self, arrays):
-        """Update picture and words, but not the controls, which the learner may be moving."""
+        """Show arrays in the picture and in words, but not in the controls, which the learner may be moving."""
         self.said, rows, self.readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
         words = [part.words for row in rows for part in row if part.words]
         self.alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
