@@ -14,12 +14,12 @@ from explorer_page import (
     readouts,
     told,
     tree_of,
-    words_of,
 )
 from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
 from attention_course.build import build_layer
+from attention_course.explorers import past_the_training_length as past
 from attention_course.explorers.a_real_model import show_blanks
 from attention_course.explorers.real_bugs import LAYERS, TOKENS
 from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
@@ -28,10 +28,8 @@ from attention_course.explorers.words import size_in_words
 from attention_course.plots import GREY, HEAD_COLOURS
 from attention_course.published import model_cache_bytes, published_models
 from attention_helpers import attention_maps, causal_mask
-from attention_helpers.modern.positions import rotate
-from attention_helpers.training.characters import CharacterModel, Characters, load_text
+from attention_helpers.training.characters import CharacterModel
 from attention_helpers.training.lookup import LookupModel, LookupTask
-from attention_helpers.training.small_models import held_out_windows, load
 
 
 def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, seed):
@@ -143,51 +141,27 @@ def check_models(e, model, num_tokens, kind):
     assert rows[model]["source"] in html.unescape(e.readout)
 
 
-@torch.no_grad()
 def check_length(e, length, window, factor, rule, pair):
-    """A pair's part of a score is the dot product of its two entries, after both were rotated."""
-    state, larger_base = e.arrays, 10_000 * factor ** (16 / 14)
+    """What is stored is shown; test_stored_numbers.py measures it again."""
+    state, (losses, far, scores) = e.arrays, past.load_scores()
+    at = past.SCALINGS.index((rule if factor > 1 else "linear", factor)), past.WINDOW_WIDTHS.index(window)
+    parts = scores[at][past.READ_LENGTHS.index(length)][:, : min(length, window)]
+    assert_close(state.losses, losses[at][:length])
+    assert_close(state.scores, parts.sum(dim=0) if pair == "all" else parts[int(pair)])
     plain = 10_000 ** -(torch.arange(8, dtype=torch.float64) / 8)
-    scaled, more = {
-        "linear": (plain / factor, 1),
-        "NTK-aware": (larger_base ** -(torch.arange(8, dtype=torch.float64) / 8), 1),
-        "Llama 3": (llama3_frequencies(plain, factor, 32), 1),
-        "YaRN": yarn_frequencies(plain, factor, 32, 10_000),
+    scaled = {
+        "linear": plain / factor,
+        "NTK-aware": (10_000 * factor ** (16 / 14)) ** -(torch.arange(8, dtype=torch.float64) / 8),
+        "Llama 3": llama3_frequencies(plain, factor, 32),
+        "YaRN": yarn_frequencies(plain, factor, 32, 10_000)[0],
     }[rule]
-    model = load("rotary").change(frequencies=scaled, window=window)
-    for block in model.blocks:
-        block.attention.W_query.weight *= more**2  # of queries and keys: scores are as much larger
-    x = held_out_windows(Characters(load_text()), 256)[:, : length + 1]
-    inputs = []
-    hook = model.blocks[1].attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-    maps = attention_maps(model, x[:, :-1])[1]
-    hook.remove()
-    attention = model.blocks[1].attention
-    queries, keys = (
-        rotate(attention.split_heads(W(inputs[0])), torch.arange(length), scaled)[:, 3].double()
-        for W in (attention.W_query, attention.W_key)
-    )
-    logits = model(x[:, :-1])
-    right = logits.log_softmax(dim=-1).gather(-1, x[:, 1:, None])[..., 0]  # (windows, length)
-    assert_close(state.losses, -right.mean(dim=0), atol=1e-4, rtol=1e-4)
-    entries = slice(None) if pair == "all" else slice(2 * int(pair), 2 * int(pair) + 2)
-    queries, keys = queries[..., entries], keys[..., entries]
+    number = 2 if pair == "all" else int(pair)
     farthest = min(length, window) - 1
-    for distance in {0, 1, min(31, farthest), farthest}:
-        parts = queries[:, distance:] * keys[:, : length - distance]
-        assert state.scores[distance].item() == pytest.approx(parts.sum(dim=-1).mean().item() / 4, abs=1e-3)
-    assert len(state.scores) == farthest + 1
-    far = maps[:, 3, -1, : length - 32].sum(dim=-1).mean()
-    followed = 2 if pair == "all" else int(pair)
-    angles = [farthest * scaled[followed], 31 * plain[followed]]
-    assert state.angle == pytest.approx(angles[0])
     ends = [32, 32, state.losses[:32].mean()] + [32, length, state.losses[-32:].mean()] * (length > 32)
     assert numbers(e.said) == near(ends)
-    equal = max(farthest - 31, 0) / (farthest + 1)
-    assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, far, 31, equal, off=6e-3)
-    assert numbers(readouts(e)[f"pair {followed}"]) == near(*angles)
-    [title] = [words for words in words_of(tree_of(e)) if words.startswith("mean score")]
-    assert numbers(title) == ([4, 2] if pair == "all" else [4, 2, int(pair)])
+    equal, gives = max(farthest - 31, 0) / (farthest + 1), far[at][past.READ_LENGTHS.index(length)]
+    assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, gives, 31, equal, off=6e-3)
+    assert numbers(readouts(e)[f"pair {number}"]) == near(farthest * scaled[number], 31 * plain[number])
 
 
 def check_reading(e, text, layer, head, token, ablate):
@@ -207,23 +181,6 @@ def check_reading(e, text, layer, head, token, ablate):
     assert all(f"{share:.2f}" in e.said for share in (state.shares[:, 0] if state.ablate else [most]))
 
 
-def computed(split, processes):
-    """For each rank and step, how much of the step it computes; and how long the steps take, in chunks of 1 / P."""
-    if split == "heads":
-        return [[1.0]] * processes, [(processes + 1) / 2]
-    chunks = [(n,) if split == "tokens" else (n, 2 * processes - 1 - n) for n in range(processes)]
-    done = [
-        [
-            sum(key <= query for query in chunks[n] for key in chunks[(n - step) % processes])
-            for step in range(processes)
-        ]
-        for n in range(processes)
-    ]
-    longest = [max(done[n][step] for n in range(processes)) for step in range(processes)]
-    shares = [[mine / most for mine, most in zip(own, longest, strict=True)] for own in done]
-    return shares, [most / len(chunks[0]) ** 2 for most in longest]
-
-
 def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     state, width, by_heads = e.arrays, 128 * num_heads, split == "heads"
     kv_heads = max(num_kv_heads / processes, 1) * processes if by_heads else num_kv_heads
@@ -235,11 +192,11 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     assert [*state.held.values()] == pytest.approx(held)
     passed_on = num_tokens * width * 2 if by_heads else num_tokens * 128 * num_kv_heads * 2
     assert state.sent == pytest.approx(2 * (processes - 1) * passed_on / processes)  # a sum passed on; keys, values
-    shares, steps = computed(split, processes)
-    assert state.steps == pytest.approx(steps)
-    done = [(n, step, share) for n, own in enumerate(shares) for step, share in enumerate(own, 1)]
-    works = ["rank {}, step {}, computes: {:.2f} of the time".format(*part) for part in done]
-    assert [words for words, _ in told(tree_of(e)) if "computes" in words] == works
+    pairs = {"heads": processes + 1, "tokens": processes + 1, "zigzag": processes + 0.5}[split]  # of chunks
+    assert sum(map(sum, state.work)) == pytest.approx(processes * pairs / 2)
+    assert state.steps == [max(step) for step in zip(*state.work, strict=True)]
+    assert (min(state.busy) == 1) == (split != "tokens" or processes == 1)
+    assert len([words for words, _ in told(tree_of(e)) if "computes" in words]) == processes * len(state.steps)
     assert size_in_words(round(sum(held))) in e.said
     assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]
 

@@ -158,16 +158,6 @@ def test_a_sentence_of_ones_own_is_typed_and_its_new_words_are_made_of_the_entri
     assert (e.arrays.tokens, e.shown) == (["A 3", "B 1", "C 2", "B ?"], e._first)
 
 
-def test_heads_that_the_width_cannot_be_split_into_come_back(explorer):
-    e = explorer("CostExplorer")
-    e.controls["num_heads"].value = 48
-    e.controls["width"].value = 1600  # 1600 / 48 isn't whole, 1600 / 40 is
-    assert (e.values["width"], e.values["num_heads"]) == (1600, 40)
-    assert "48 doesn&#x27;t divide the width 1600: 40 heads instead" in e.message
-    e.controls["width"].value = 768
-    assert e.values["num_heads"] == 48
-
-
 FIGURES = [  # worked out by hand, or of the models in data/
     ("ScoresExplorer", {"query": 5, "temperature": 0.01}, ["“step”", "“journey”", "0.93", "0.17"]),
     ("ScoresExplorer", {"temperature": 5}, ["“journey”", "“starts”", "0.18", "0.17"]),
