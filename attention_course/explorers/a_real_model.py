@@ -14,7 +14,7 @@ from .controls import slider, stops
 from .head_roles import after_opening, weight_at
 from .ink import HEAD_PALETTE
 from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
-from .svg_maps import axis, hatching, masked_key, names_beside, pixels, tell_largest
+from .svg_maps import axis, frame, hatching, masked_key, names_beside, pixels, tell_largest, touch_rows
 from .words import LOOKS, plural
 
 MOST_TOKENS, SHOWN = 64, 5  # tokens in a text; likely next tokens
@@ -135,18 +135,14 @@ def draw_map(state):
     n = len(words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
     image = pixels(np.where(future, 0, HEAD_PALETTE.indices(weights)), HEAD_PALETTE, LEFT, ROOM_ABOVE, MAP, MAP)
-    hatched = move(
-        hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ROOM_ABOVE
-    )
-    told, room = tell_largest(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
-    says = [LOOKS.format(word, said) for word, said in zip(words, told, strict=True)]
-    look = [{"y": ROOM_ABOVE + i * cell, "data_touch": f"token {i}", "fill": "transparent"} for i in range(n)]
-    rows = [tag("rect", says=each, **room, **more) for each, more in zip(says, look, strict=True)]
-    framed = room | {"y": ROOM_ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
+    rows = touch_rows(state.maps[state.layer, state.head], words, [f"token {i}" for i in range(n)], MAP)
+    row = frame(0, state.token * cell, MAP, max(cell, 3.0), 2)
+    table = hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME) + rows + row
     title = move(draw_title(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
-    hatched += masked_key(ROOM_ABOVE + MAP + 4) if n > 1 else ""
-    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *draw_names(words, state, cell)])
-    said = f"In layer {state.layer}, head {state.head}, {says[state.token]}."
+    masked = masked_key(ROOM_ABOVE + MAP + 4) if n > 1 else ""
+    svg = "".join([title, image, move(table, LEFT, ROOM_ABOVE), masked, *draw_names(words, state, cell)])
+    [told] = tell_largest(state.row[None], words)
+    said = f"In layer {state.layer}, head {state.head}, {LOOKS.format(words[state.token], told)}."
     return Drawing(svg, LEFT + MAP, ROOM_ABOVE + MAP + 46, said)
 
 

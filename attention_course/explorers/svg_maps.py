@@ -228,8 +228,9 @@ def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2, 
     """
     maps = as_array(maps)
     if len(tokens) > CELLS_UP_TO:
-        rows = [move(touch_rows(table, tokens, touch, side), *at) for table, at in zip(maps, corners, strict=True)]
-        return [draw_image(maps, limit, as_array(hidden), corners, side / len(tokens)), *(rows if touch else [])]
+        each = zip(maps, corners, strict=True)
+        rows = [move(touch_rows(table, tokens, touch, side), *at) for table, at in each if touch]
+        return [draw_image(maps, limit, as_array(hidden), corners, side / len(tokens)), *rows]
     taken = [None] * len(maps) if taken is None else taken
     each = [Entries(head_ink(head), limit, decimals=decimals) for head in range(len(maps))]
     drawn = [
@@ -245,7 +246,7 @@ def touch_rows(table, tokens, touch, side):
     says = [LOOKS.format(token, said) for token, said in zip(tokens, told, strict=True)]
     rects = [
         tag("rect", says=said, y=i * each, width=side, height=each, data_touch=name)
-        for i, (said, name) in enumerate(zip(says, touch or tokens, strict=True))
+        for i, (said, name) in enumerate(zip(says, touch, strict=True))
     ]
     return tag("g", "".join(rects), fill="transparent")
 
