@@ -13,7 +13,7 @@ import torch
 from explorer_page import SVG, tree_of
 from made import settings_of
 
-from attention_course.explorers import multi_head_stacking, multi_head_weight_splits
+from attention_course import explorers
 from attention_course.explorers.words import plain
 
 CHECKS = {
@@ -56,9 +56,7 @@ def states(explorer, name, most):
 def legal(name, state):
     """Give controls that depend on others a value that fits."""
     if name in ("WrapperExplorer", "SplitExplorer"):
-        offered = dict(
-            (multi_head_stacking if name == "WrapperExplorer" else multi_head_weight_splits).OFFERED[state["weights"]]
-        )
+        offered = dict(getattr(explorers, name).offered[state["weights"]])
         if name == "SplitExplorer":
             state["d_out"] = offered["d_out"][state["seed"] % len(offered["d_out"])]
             offered["num_heads"] = [heads for heads in offered["num_heads"] if state["d_out"] % heads == 0]

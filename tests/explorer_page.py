@@ -22,13 +22,6 @@ def figures(text):
     return FIGURE.findall(plain(text))
 
 
-def check_claim(text, claim):
-    """A text has a claim's figures, and no others before a last …, and its words in their order; … is any words."""
-    assert claim.endswith("…") or figures(text) == figures(claim)
-    pattern = r"\s*.*\s*".join(re.escape(part.strip()) for part in claim.split("…"))
-    assert re.fullmatch(rf"\s*{pattern}\s*", plain(text), re.DOTALL), text
-
-
 def numbers(text):
     """The numbers of a text; 25% is 0.25."""
     found = [figure.replace(",", "") for figure in figures(text) if figure[0] != "“"]
@@ -85,7 +78,7 @@ def cells_of(tree, tell, names):
     return [(group, cells) for group, cells in groups if cells and cells[0][0].rpartition(": ")[0] in wanted]
 
 
-def check_maps(explorer, maps, names, tell="{} reads {}", hidden=None, limit=None, colours=None, bar=True):
+def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=None, colours=None, bar=True):
     """Each map has a cell with its number for each pair of names but hidden ones, and its ink goes with the number.
 
     maps: (count, n, n); hidden: broadcast to them. limit: what has full colour. colours: by default those of heads.
@@ -118,20 +111,15 @@ def check_arcs(explorer, readings, names, asks):
     for heads in readings:
         for head, row in enumerate(heads.tolist()):
             by = f" by head {head + 1}" if len(heads) > 1 else ""
-            reads = [(f"{names[asks]} reads {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
+            reads = [(f"{names[asks]} looks at {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
             expected += [(words, HEAD_COLOURS[head], weight) for words, weight in reads if weight >= 0.005]
     arcs = [(*words.rpartition(": "), arc) for words, arc in told(tree_of(explorer)) if arc.tag == f"{SVG}path"]
-    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " reads " in words]
+    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " looks at " in words]
     expected, found = sorted(expected), sorted(found, key=lambda arc: arc[:3])
     assert [arc[:2] for arc in found] == [arc[:2] for arc in expected]
     weights = torch.tensor([weight for *_, weight in expected])
     assert [weight for _, _, weight, _ in found] == near(weights, off=1e-4)
     assert [float(arc.get("stroke-width")) for *_, arc in found] == near(0.5 + 9 * weights, off=0.05)
-
-
-def bands(explorer):
-    """The heads' colours above the columns of strips of vectors."""
-    return [band.get("fill") for band in tree_of(explorer).iter(f"{SVG}rect") if band.get("height") == "5"]
 
 
 def planes_of(tree):

@@ -80,7 +80,7 @@ def make(name):
 def settings_of(control):
     """Every value that a control can take; of a text, one that grows as it is typed."""
     if isinstance(control.value, str) and not hasattr(control, "options"):
-        return TYPED
+        return TYPED if control.description == "text" else [control.value, "step, Your, journey, with, one, starts"]
     if hasattr(control, "options"):
         return [value for _, value in control._options_full]
     if hasattr(control, "min"):

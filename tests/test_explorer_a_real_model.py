@@ -8,8 +8,7 @@ from explorer_page import SVG, image_of, tree_of
 from made import MODEL
 
 from attention_course.explorers import ReadingExplorer
-from attention_course.explorers.atlas import TOP
-from attention_helpers.language_model.model import LanguageModel
+from attention_course.explorers.atlas import ATLAS_TOP
 
 TILE = 21
 
@@ -23,7 +22,7 @@ def tiles(explorer, tile=TILE, **look):
     """Columns and rows of the tiles that have a rectangle with some attributes over them."""
     root, place = tree_of(explorer)[1][0], lambda rect, name, start: (float(rect.get(name)) - start) / tile
     rects = [rect for rect in root.iter(f"{SVG}rect") if look.items() <= rect.attrib.items()]
-    return [(place(rect, "x", 64), place(rect, "y", TOP)) for rect in rects]
+    return [(place(rect, "x", 64), place(rect, "y", ATLAS_TOP)) for rect in rects]
 
 
 def test_a_heads_tile_chooses_it_and_its_frame_follows_sliders_and_code(explorer):
@@ -48,15 +47,6 @@ def test_the_atlas_shows_each_heads_map(explorer):
     for layer, head in itertools.product(range(2), range(4)):
         tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
         np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
-
-
-def test_of_very_many_heads_each_has_a_tile_that_can_be_clicked():
-    many = MODEL.config._replace(num_heads=64, num_kv_heads=1, d_model=64)
-    explorer = ReadingExplorer(LanguageModel(many, MODEL.tokenizer).requires_grad_(False), "abc")
-    explorer.set(layer=0, head=50)
-    assert tiles(explorer, 5, **{"stroke-width": "2"}) == [(0, 50)]
-    explorer._heard(explorer.view, {"touch": "tile 1,45"}, [])
-    assert (explorer.values["layer"], explorer.values["head"]) == (1, 45)
 
 
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
@@ -90,9 +80,9 @@ def test_each_row_tells_whom_its_token_reads_also_with_signs_that_no_page_can_sh
     text = "a\x01 \n\t\x7f<img onerror=x>"
     explorer.set(text=text, layer=0, head=1)
     rows = [rect[0].text for rect in tree_of(explorer).iter(f"{SVG}rect") if len(rect)]
-    assert [row.partition(" reads ")[0] for row in rows[:7]] == ["a", "�", "·", "↵", "→", "�", "<"]
+    assert [row.partition(" looks at ")[0] for row in rows[:7]] == ["a", "�", "·", "↵", "→", "�", "<"]
     weight, place = explorer.arrays.maps[0, 1, 8].max(dim=0)
-    assert rows[8].startswith(f"m reads {rows[place][0]} {weight:.2f}")
+    assert rows[8].startswith(f"m looks at {rows[place][0]} {weight:.2f}")
     assert "<img" not in explorer.svg + explorer.readout
 
 

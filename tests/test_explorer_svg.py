@@ -10,7 +10,6 @@ from attention_course.explorers import ink
 from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
 from attention_course.explorers.chart import Chart
-from attention_course.explorers.hatching import hatching, outline
 from attention_course.plots import HEAD_COLOURS, luminance
 from attention_helpers import causal_mask
 
@@ -20,7 +19,7 @@ TABLE = np.array([[0.0, 0.5, 1.0], [0.25, 0.25, 0.5], [0.1, 0.2, 0.7]])
 
 def parsed(piece):
     """A Drawing as a tree."""
-    return ET.fromstring(drawing.printed([[piece]], "words"))
+    return ET.fromstring(drawing.draw_still([[piece]], "words"))
 
 
 @pytest.mark.parametrize("value", [0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875])
@@ -43,46 +42,43 @@ def contrast(one, other):
 
 
 PAGES = {"light": (np.array([255] * 3), [0, 0, 0]), "dark": (np.array([17] * 3), [255, 255, 255])}
-INKS = {colour: ink.ink(colour) for colour in (*HEAD_COLOURS, ink.GREY)} | {"signed": ink.SIGNED}
+INKS = {colour: ink.ink(colour) for colour in (*HEAD_COLOURS, ink.GREY)} | {"signed": ink.SIGNED_INK}
 
 
 @pytest.mark.parametrize("theme", PAGES)
 @pytest.mark.parametrize("shade", INKS.values(), ids=INKS)
 def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, theme):
     page, own = PAGES[theme]
-    for level in range(-ink.FULL if shade is ink.SIGNED else 0, ink.FULL + 1):
+    for level in range(-ink.FULL if shade is ink.SIGNED_INK else 0, ink.FULL + 1):
         share = abs(level) / ink.FULL
         cell = rgb(shade.below if level < 0 else shade.above) * share + page * (1 - share)
         words = {"": own, 'fill="#fff"': [255] * 3, 'fill="#000"': [0] * 3}[shade.numbers[level]]
         assert contrast(cell, words) >= 4.49, level
 
 
-def test_drawings_say_in_words_what_they_show():
-    table = cells.heatmap(TABLE, NAMES, NAMES, "weights")
-    row = cells.head_maps(np.stack([TABLE, 1 - TABLE]), NAMES, 1.0, np.zeros((3, 3)), row=1)
-    chart = Chart("loss", (0, 9, 0, 9), {0: "0", 2: "2"}, {0: "0", 1: "1"})
-    chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
-    bars = drawing.bars({"a": TABLE[0], "b": TABLE[1]}, NAMES, "two")
-    assert drawing.below(table, bars).words == (
-        "weights, Your → starts 1.00, journey → starts 0.50, starts → starts 0.70. "
-        "two, a: Your: 0.00, journey: 0.50, starts: 1.00; b: Your: 0.25, journey: 0.25, starts: 0.50."
-    )
-    assert row.words == (
-        "journey reads, by head 1: starts 0.50, Your 0.25, journey 0.25; head 2: Your 0.75, journey 0.75, starts 0.50."
-    )
-    assert chart.drawn(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
+def test_a_charts_curve_is_where_its_axes_say_and_its_words_say_so():
+    chart = Chart("loss", (0, 100, 0, 50), {0: "0", 2: "2"}, {0: "0", 1: "1"})
+    assert 'd="M0.0 0.0L50.0 25.0L100.0 37.5"' in chart.curve([(0, 1.0), (1, 0.5), (2, 0.25)], "new")
+    assert chart.finish(9, 9).words == "loss; new: 1 at 0, 0.5 at 1, 0.25 at 2."
+
+
+def test_drawings_side_by_side_say_what_both_say():
+    bars = drawing.bars({"a": TABLE[0]}, NAMES, "two")
+    both = drawing.in_row(cells.heatmap(TABLE, NAMES, NAMES, "weights"), bars)
+    assert both.words.startswith("weights, Your → starts 1.00, journey → starts 0.50")
+    assert both.words.endswith(bars.words)
 
 
 def test_hidden_cells_are_hatched_and_hold_nothing():
     tree = parsed(cells.heatmap(TABLE, NAMES, NAMES, side=90, hidden=causal_mask(3)))
     assert [words for words, _ in told(tree)] == [
-        f"{NAMES[i]} reads {NAMES[j]}: {TABLE[i, j]:.4f}" for i in range(3) for j in range(i + 1)
+        f"{NAMES[i]} looks at {NAMES[j]}: {TABLE[i, j]:.4f}" for i in range(3) for j in range(i + 1)
     ]
     [hatched] = [path.get("d") for path in tree.iter(f"{SVG}path") if path.get("fill") == drawing.HATCHED]
     assert hatched == "M30.0 0.0h60.0v30.0H30.0zM60.0 30.0h30.0v30.0H60.0z"
     assert len([*tree.iter(f"{SVG}pattern")]) == 1
-    assert hatching(np.zeros((6, 6)), 9, 9) == ""
-    assert outline(causal_mask(3), 1, 1).count("M") == 8  # a staircase: three steps each way, two sides
+    assert cells.hatching(np.zeros((6, 6)), 9, 9) == ""
+    assert cells.outline(causal_mask(3), 1, 1).count("M") == 8  # a staircase: three steps each way, two sides
 
 
 def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():

@@ -3,11 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from explorer_page import check_claim, figures, readouts
+from explorer_page import figures, readouts
 from made import MODELS, RUN
 
 from attention_course import explorers
-from attention_course.explorers.words import Markup
 from attention_helpers.training.lookup import LookupTask
 
 STEPS = [snapshot.step for snapshot in RUN.snapshots]
@@ -17,13 +16,6 @@ def run_of(heads):
     """The made-up run with these heads' maps only."""
     snapshots = [snapshot._replace(maps=snapshot.maps[:, heads]) for snapshot in RUN.snapshots]
     return SimpleNamespace(task=RUN.task, examples=RUN.examples.clone(), snapshots=snapshots)
-
-
-def test_of_three_heads_the_headline_names_the_one_with_the_largest_weight():
-    e = explorers.LearningExplorer(run_of([0, 1, 0]))
-    largest = e.arrays.weights[:, -1].amax(dim=-1)
-    assert f"Head {largest.argmax() + 1} " in e.said
-    assert f"({largest.max():.2f})" in e.said
 
 
 def test_one_question_has_one_answer():
@@ -36,12 +28,6 @@ def test_one_question_has_one_answer():
     assert asked[0] == e.arrays.tokens[-1][0]
     assert figures(readouts(e)["right answer"]) == [asked[-1], asked[-1]]
     assert "second answer" not in e.svg
-
-
-def test_it_opens_at_the_end_or_where_it_is_told_to():
-    assert explorers.LearningExplorer(RUN).values == {"step": STEPS[-1], "example": 1}
-    began = explorers.LearningExplorer(RUN, step=STEPS[2], example=3)
-    assert began.values == {"step": STEPS[2], "example": 3}
 
 
 def test_a_playing_page_asks_for_picture_after_picture_until_the_end_and_then_begins_anew():
@@ -66,15 +52,15 @@ def typed():
 @pytest.mark.parametrize(
     ("text", "read", "said"),
     [
-        ("vßi@ ßha\t", "vi ha", r"… so left out: ß, @, \t."),
-        ("ßtown lies by a slow green river.", "town lies by a slow green river.", "… so left out: ß."),  # 32 are left
-        ("ßa town lies by a slow green river.", "town lies by a slow green river.", "… ß. … last 32 characters."),
+        ("vßi@ ßha\t", "vi ha", ["ß, @, \\t."]),
+        ("ßtown lies by a slow green river.", "town lies by a slow green river.", ["ß."]),  # 32 are left
+        ("ßa town lies by a slow green river.", "town lies by a slow green river.", ["ß.", "last 32 characters."]),
     ],
 )
 def test_what_the_models_do_not_know_is_left_out_and_named(typed, text, read, said):
     typed.controls["text"].value = text
     assert typed.arrays.text == read
-    check_claim(Markup(typed.message), said)
+    assert all(part in typed.message for part in said)
 
 
 def test_the_position_goes_with_the_letters_that_are_read(typed):

@@ -1,29 +1,20 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
 import html
+import random
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 import torch
 from explorer_checks import check, impossible, naming, states
-from explorer_page import SVG, check_claim, told, tree_of
+from explorer_page import SVG, figures, told, tree_of
 from made import MADE_FROM, SENTENCE, make, settings_of
 
 from attention_course import explorers
-from attention_course.explorers.words import Markup
-from attention_helpers import Sentence
-from tools.notebooks import live_pages
+from attention_helpers import Sentence, load_sentence
 
 NAMES = explorers.__all__
-
-
-def test_each_step_of_training_drops_weights_of_its_own(explorer):
-    e = explorer("DropoutExplorer")
-    e.set(p=0.5, step=100)
-    before = e.arrays.dropped
-    e.set(step=105)
-    assert not torch.equal(e.arrays.dropped, before)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,9 +130,7 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
         e.set(num_heads=4, weights="trained", d_out=8, example=wanted)  # in any order
         e.set(weights="hand-made")
         assert (e.values["num_heads"], e.values["example"]) == (heads, shown)
-        wide = f" d_out is {e.values['d_out']} for now: 8 isn't …"
-        more = f" example is {shown} for now: {wanted} isn't …" if wanted != shown else ""
-        check_claim(Markup(e.message), f"num_heads is {heads} for now: 4 isn't … hand-made weights.{wide}{more}")
+        assert f"num_heads is {heads} for now: 4 isn" in e.message
         assert list(e.controls["num_heads"].options) == e.choices(e.values)["num_heads"]
         e.set(weights="trained")
         assert e.values["example"] == wanted
@@ -149,6 +138,50 @@ def test_an_impossible_wish_gives_the_nearest_possible_value_and_comes_back(expl
     with pytest.raises(ValueError, match="example must be from 1 to 8 in steps of 1, got 9"):
         e.set(num_heads=1, example=9)
     assert (e.values, e.svg) == before
+
+
+def test_a_sentence_of_ones_own_is_typed_and_its_new_words_are_made_of_the_entries_names():
+    e = explorers.ScoresExplorer(load_sentence("lookup"), entries=list("ABC123?"), query=3, changed={(0, 0): 0.5})
+    e.controls["sentence"].value = "B 3, A 3,C ?"
+    x = torch.tensor([[0, 1, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0, 1]]).float()
+    assert torch.equal(e.arrays.embeddings, x)
+    assert (e.values["query"], [label for label, _ in e.controls["query"].options]) == (2, ["0 B 3", "1 A 3", "2 C ?"])
+    before = e.svg
+    for bad, said in ("D 4", "made of A 3, B 1, C 2, B ?, or of A B C 1 2 3 ?, got 'D 4'"), (" , ", "1 to 8 tokens"):
+        e.controls["sentence"].value = bad
+        assert (e.svg, "attention-refused" in e.message) == (before, True)
+        with pytest.raises(ValueError, match=re.escape(said)):
+            e.set(sentence=bad)
+    e.set(sentence="B 1, B ?", query=1)
+    assert e.arrays.tokens == ["B 1", "B ?"]
+    reset(e)
+    assert (e.arrays.tokens, e.shown) == (["A 3", "B 1", "C 2", "B ?"], e._first)
+
+
+FIGURES = [  # worked out by hand, or of the models in data/
+    ("ScoresExplorer", {"query": 5, "temperature": 0.01}, ["“step”", "“journey”", "0.93", "0.17"]),
+    ("ScoresExplorer", {"temperature": 5}, ["“journey”", "“starts”", "0.18", "0.17"]),
+    ("QKVExplorer", {"made": "matrices"}, ["“B ?”", "1.000", "“B 1”", "0.000"]),
+    ("MaskExplorer", {"place": 2}, ["“B ?”", "0.991", "“B 1”"]),
+    ("DropoutExplorer", {"p": 0.5}, ["300", "0.5", "0.76", "0.18"]),
+    ("WrapperExplorer", {}, ["“BC ?”", "“B 1”", "“C 2”", "0.498"]),
+    ("SplitExplorer", {"num_heads": 2}, ["“BC ?”", "“B 1”", "1", "0.99", "“C 2”", "2", "0.99"]),
+    ("KeyWidthExplorer", {"d_out": 1, "step": 600}, ["1", "600", "19%"]),
+    ("ModelsExplorer", {"model": "Gemma 4 31B"}, ["131,072", "4", "31", "86.2", "10.78"]),
+    ("CacheExplorer", {}, ["131,072", "68.7", "524.3"]),
+    (
+        "MachinesExplorer",
+        {"processes": 8, "num_tokens": 2**15, "num_heads": 32, "num_kv_heads": 4},
+        ["8", "597.7", "469.8"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "state", "said"), FIGURES)
+def test_a_headlines_figures_are_those_worked_out_by_hand(explorer, name, state, said):
+    e = explorer(name)
+    e.set(**state)
+    assert figures(e.said) == said
 
 
 HOSTILE = ["<img onerror=x>", 'a "quoted" one', "$x$", "a | b", "a\nb", "&amp;"]
@@ -159,7 +192,7 @@ def test_a_sentence_of_ones_own_is_shown_whatever_its_words(name):
     embeddings = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     e = getattr(explorers, name)(Sentence(HOSTILE, embeddings))
     assert "<img" not in e.svg + e.readout
-    assert any(words.startswith("<img onerror=x> reads") for words, _ in told(tree_of(e)))
+    assert any(words.startswith("<img onerror=x> looks at") for words, _ in told(tree_of(e)))
     for control in e.controls.values():
         control.value = settings_of(control)[-1]
 
@@ -169,7 +202,7 @@ def test_an_explorer_opens_in_the_state_that_it_was_given_and_reset_leads_back()
     e = explorers.ScoresExplorer(SENTENCE, entries=names, query=3)
     e.set(query=1, temperature=2)
     reset(e)
-    assert e.values == {"query": 3, "temperature": 1}
+    assert (e.values["query"], e.values["temperature"]) == (3, 1)
     assert e.arrays.query == 3
     assert all(name in e.svg for name in names)
     with pytest.raises(ValueError, match="query must be one of 0, 1, 2, 3, 4, 5, got 6"):
@@ -191,24 +224,6 @@ def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
     assert e.values == before | {"num_heads": 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "control", "labels"),
-    [
-        ("ScoresExplorer", "query", {2: "2 starts"}),
-        ("MaskExplorer", "mask", {True: "on", False: "off"}),
-        ("CostExplorer", "bytes", {4: "float32", 2: "bfloat16", 1: "int8"}),
-    ],
-)
-def test_on_the_site_a_label_leads_to_its_value(name, control, labels, monkeypatch):
-    monkeypatch.setattr(live_pages, "GRIDS", {name: {control: live_pages.EVERY}})
-    monkeypatch.setattr(live_pages, "shown_by", lambda _: make(name))
-    live, found = live_pages.Live([], name), {}
-    for place, label in enumerate(live.described(control)["values"]):
-        live.move([place])
-        found[live.explorer.values[control]] = label
-    assert all(found[value].startswith(label) for value, label in labels.items())
-
-
 TOUCHED = [  # what's touched, the control that it moves, and to which value
     ("ScoresExplorer", {}, "query 3", "query", 3),
     ("TextExplorer", {"text": "The town"}, "back 2", "back", 2),
@@ -219,15 +234,12 @@ TOUCHED = [  # what's touched, the control that it moves, and to which value
 
 
 @pytest.mark.parametrize(("name", "state", "touch", "control", "value"), TOUCHED)
-def test_a_touched_row_or_point_moves_its_control_and_reset_moves_it_back(explorer, name, state, touch, control, value):
+def test_a_touched_row_or_point_moves_its_control(explorer, name, state, touch, control, value):
     e = explorer(name)
     e.set(**state)
     assert any(part.get("data-touch") == touch for part in tree_of(e).iter())
     e._heard(e.view, {"touch": touch}, [])
     assert (e.values[control], e.message) == (value, "")
-    reset(e)
-    assert e.shown == e._first
-    assert e.svg == make(name).svg
 
 
 @pytest.mark.parametrize(("name", "state"), [("WrapperExplorer", {}), ("SplitExplorer", {"num_heads": 2})])
@@ -245,38 +257,40 @@ def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer, name
     assert e.arrays.accuracy.min() > 0.99
     e.set(off=(0, 1))
     assert not e.arrays.context.any()
-    reset(e)
-    assert e.shown["off"] == ()
 
 
-@pytest.mark.parametrize("d_out", [1, 2, 8])
-def test_a_key_or_query_that_is_dragged_is_where_the_hand_is_and_is_weighed_anew(explorer, d_out):
-    e, place = explorer("KeyWidthExplorer"), [130.0, 90.0]
-    e.set(d_out=d_out)
-    before = e.arrays
-    for touch, kind, letter in (("key 1", "keys", 1), ("query 1", "queries", 1)):
-        e._heard(e.view, {"touch": touch, "at": place}, [])
-        [[_, cx, cy]] = [
-            (part, float(part[0].get("cx")), float(part[0].get("cy")))
-            for part in tree_of(e).iter(f"{SVG}g")
-            if part.get("data-touch") == touch
-        ]
-        row = {"key": 14, "query": -14}[touch.split()[0]] if d_out == 1 else 0
-        assert (cx, cy) == pytest.approx((130, 120 + row if d_out == 1 else 90), abs=0.2)
-        assert not torch.equal(getattr(e.arrays.plane, kind)[letter], getattr(before.plane, kind)[letter])
-        e._heard(e.view, {"touch": touch, "by": [5, 0]}, [])
-        assert dict(e.shown["moved"]).keys() == {(touch.split()[0], letter)}
-        e._heard(e.view, {"touch": touch, "at": None}, [])  # Escape
-        assert torch.equal(e.arrays.weights, before.weights)
-    e.set(moved={("key", 1): (100.0, 100.0)})
-    assert "is answered" in e.readout
-    reset(e)
+DRAGGED = [
+    ("KeyWidthExplorer", {"d_out": 1}, "key 1"),
+    ("KeyWidthExplorer", {"d_out": 2}, "query 1"),
+    ("KeyWidthExplorer", {"d_out": 8}, "key 1"),
+    ("WrapperExplorer", {"weights": "trained", "num_heads": 2, "d_out": 1, "example": 3}, "key 1,2"),
+    ("SplitExplorer", {"weights": "trained", "num_heads": 2, "d_out": 8, "example": 3}, "key 1,2"),
+]
+
+
+@pytest.mark.parametrize(("name", "state", "touch"), DRAGGED)
+def test_a_dragged_key_or_query_is_where_the_hand_is_and_its_head_weighs_anew(explorer, name, state, touch):
+    e = explorer(name)
+    e.set(**state)
+    before = e.arrays.weights
+    e._heard(e.view, {"touch": touch, "at": [60.0, 40.0]}, [])
+    [[x, y]] = [
+        [float(part[0].get(place)) for place in ("cx", "cy")]
+        for part in tree_of(e).iter(f"{SVG}g")
+        if part.get("data-touch") == touch
+    ]
+    assert x == pytest.approx(60, abs=0.2)
+    assert state["d_out"] == 1 or y == pytest.approx(40, abs=0.2)
+    assert not torch.equal(e.arrays.weights, before)
+    assert name == "KeyWidthExplorer" or torch.equal(e.arrays.weights[0], before[0])
+    e._heard(e.view, {"touch": touch, "by": [4, 0]}, [])
+    e._heard(e.view, {"touch": touch, "at": None}, [])  # Escape
+    assert torch.equal(e.arrays.weights, before)
     assert e.shown["moved"] == {}
 
 
 def test_an_entry_of_an_embedding_is_dragged_and_scores_and_weights_follow(explorer):
     e = explorer("ScoresExplorer")
-    before = e.arrays
     e._heard(e.view, {"touch": "entry 2", "at": [0.0, 1000.0]}, [])  # below its axis
     assert e.shown["changed"] == {(1, 2): 0.0}
     changed = e.embeddings.clone()
@@ -284,38 +298,32 @@ def test_an_entry_of_an_embedding_is_dragged_and_scores_and_weights_follow(explo
     torch.testing.assert_close(e.arrays.weights, torch.softmax(changed @ changed.T, dim=-1))
     e._heard(e.view, {"touch": "entry 2", "by": [0, -4]}, [])
     assert 0 < e.arrays.embeddings[1, 2] < 0.1
-    e._heard(e.view, {"touch": "entry 2", "at": None}, [])  # Escape
-    assert torch.equal(e.arrays.weights, before.weights)
-    e.set(changed={(0, 0): 0.5})
-    reset(e)
-    assert e.svg == make("ScoresExplorer").svg
 
 
-@pytest.mark.parametrize(("name", "d_out"), [("WrapperExplorer", 1), ("WrapperExplorer", 4), ("SplitExplorer", 8)])
-def test_a_key_of_a_head_is_dragged_and_only_its_head_weighs_anew(explorer, name, d_out):
-    e = explorer(name)
-    e.set(weights="trained", num_heads=2, d_out=d_out, example=3)
-    before, touch = e.arrays, "key 1,2"
-    e._heard(e.view, {"touch": touch, "at": [20.0, 30.0]}, [])
-    [[x, y]] = [
-        (float(part[0].get("cx")), float(part[0].get("cy")))
-        for part in tree_of(e).iter(f"{SVG}g")
-        if part.get("data-touch") == touch
-    ]
-    assert x == pytest.approx(20, abs=0.2)
-    assert d_out == 1 or y == pytest.approx(30, abs=0.2)
-    assert torch.equal(e.arrays.weights[0], before.weights[0])
-    assert not torch.equal(e.arrays.weights[1], before.weights[1])
-    shown = e.svg
-    e.set(example=4)
-    assert "key" in e.svg
-    e.set(example=3)
-    assert e.svg == shown
-    e._heard(e.view, {"touch": touch, "by": [4, 0]}, [])
-    e._heard(e.view, {"touch": touch, "at": None}, [])  # Escape
-    assert torch.equal(e.arrays.weights, before.weights)
+def touch_somewhere(e, chance):
+    """Move a control, or touch the picture in one of the ways in which a page can."""
+    touches = sorted({part.get("data-touch") for part in tree_of(e).iter() if part.get("data-touch")})
+    if touches and chance.random() < 0.6:
+        place = [chance.uniform(-20, 250), chance.uniform(-20, 250)]
+        how = chance.choice([{}, {"at": place}, {"by": [4, -4]}, {"at": None}, {"value": 2}])
+        how = how if "value" not in how or type(e).__name__ == "QKVExplorer" else {}
+        return e._heard(e.view, {"touch": chance.choice(touches)} | how, [])
+    control = chance.choice([*e.controls.values()])
+    control.value = chance.choice(settings_of(control))
+
+
+@pytest.mark.parametrize("moves", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", NAMES)
+def test_after_random_moves_and_touches_the_picture_is_that_of_its_state(explorer, name, moves):
+    e, other, chance = make(name), explorer(name), random.Random(moves)
+    for _ in range(moves):
+        touch_somewhere(e, chance)
+        with naming(name, e.shown):
+            other.update(**e.shown)
+            assert other.svg == e.svg
     reset(e)
-    assert e.shown["moved"] == {}
+    assert e.shown == e._first
+    assert e.svg == make(name).svg
 
 
 def test_an_entry_of_a_matrix_is_typed_over_and_what_it_makes_follows(explorer):
@@ -333,7 +341,3 @@ def test_an_entry_of_a_matrix_is_typed_over_and_what_it_makes_follows(explorer):
     assert e.svg == changed
     e._heard(e.view, {"touch": "W_key 1,6", "at": None}, [])  # Escape
     assert e.svg == before
-    e.set(written={("matrices", "W_value", 3, 0): 5})
-    assert e.arrays.read[0] > 1
-    reset(e)
-    assert e.shown["written"] == {}

@@ -6,7 +6,7 @@ import torch
 
 from attention_course.build import build_layer
 from attention_course.explorers import dropout, past_the_training_length
-from attention_course.explorers.lookup_models import SIZES, STEPS, WIDTH, stored
+from attention_course.explorers.lookup_models import EMBEDDING_WIDTH, MODEL_SIZES, STORED_STEPS, load_lookup
 from attention_course.explorers.playground.runs import prefix_losses
 from attention_helpers import max_difference
 from attention_helpers.training.characters import Characters, load_text
@@ -58,7 +58,7 @@ def test_written_in_chunks_of_any_length_it_predicts_as_at_once():
 @pytest.mark.slow
 def test_the_losses_and_maps_of_notebook_04_are_trained_again(tmp_path):
     make_data.overfitting(tmp_path / "again.npz")
-    with np.load(dropout.FILE) as stored, np.load(tmp_path / "again.npz") as again:
+    with np.load(dropout.RUNS_FILE) as stored, np.load(tmp_path / "again.npz") as again:
         for name in stored:
             np.testing.assert_allclose(again[name], stored[name], rtol=0, atol=1e-4)
 
@@ -68,12 +68,12 @@ def test_the_losses_and_scores_of_notebook_11_are_measured_again(tmp_path):
     """Two scalings of thirteen: none, and the rule that has a factor of its own, which multiplies scores."""
     some = [0, past_the_training_length.SCALINGS.index(("YaRN", 4))]
     make_data.long_texts(tmp_path / "again.npz", [past_the_training_length.SCALINGS[n] for n in some])
-    with np.load(past_the_training_length.FILE) as stored, np.load(tmp_path / "again.npz") as again:
+    with np.load(past_the_training_length.SCORES_FILE) as stored, np.load(tmp_path / "again.npz") as again:
         for name in stored:
             np.testing.assert_allclose(again[name], stored[name][some], rtol=1e-4, atol=2 * (name == "scores") or 1e-4)
 
 
-MANY = {questions: LookupTask(questions, batch_size=2000) for questions in SIZES}
+MANY = {questions: LookupTask(questions, batch_size=2000) for questions in MODEL_SIZES}
 
 
 @torch.no_grad()
@@ -83,24 +83,24 @@ def accuracy(model):
     return MANY[model.task.questions].accuracy(model.eval()(x), answers)
 
 
-@pytest.mark.parametrize("d_out", [d_out for d_out, _ in SIZES[1]])
+@pytest.mark.parametrize("d_out", [d_out for d_out, _ in MODEL_SIZES[1]])
 def test_a_stored_model_with_one_question_learns_it_unless_it_is_one_wide(d_out):
-    learned = [accuracy(stored(1, d_out, 1, step)).item() for step in STEPS]
+    learned = [accuracy(load_lookup(1, d_out, 1, step)).item() for step in STORED_STEPS]
     assert learned[0] < 0.2
     assert learned[-1] < 0.35 if d_out == 1 else learned[-1] >= 0.99
 
 
-@pytest.mark.parametrize(("d_out", "num_heads"), SIZES[2])
+@pytest.mark.parametrize(("d_out", "num_heads"), MODEL_SIZES[2])
 def test_a_stored_model_with_two_questions_learns_both_with_two_heads_at_least_two_wide(d_out, num_heads):
-    less = accuracy(stored(2, d_out, num_heads)).min()
+    less = accuracy(load_lookup(2, d_out, num_heads)).min()
     assert less >= 0.99 if num_heads > 1 and d_out >= 2 * num_heads else less <= 0.6
 
 
 def trained(questions, d_out, num_heads, seed):
     """The less accurate answer's accuracy after as many steps as are stored."""
     task = LookupTask(questions)
-    training = Training(build_layer(LookupModel, seed, task, WIDTH, num_heads, d_out=d_out), task, keep=False)
-    for _ in range(STEPS[-1]):
+    training = Training(build_layer(LookupModel, seed, task, EMBEDDING_WIDTH, num_heads, d_out=d_out), task, keep=False)
+    for _ in range(STORED_STEPS[-1]):
         training.take_step()
     return accuracy(training.model).min().item()
 

@@ -1,7 +1,6 @@
 """Notebook 13: all heads of a language model on your own text, with heads to ablate."""
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
@@ -10,41 +9,25 @@ import torch
 from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
 from .atlas import atlas
-from .base import Explorer
+from .base import Explorer, State
 from .controls import slider, stops
-from .hatching import hatching
 from .head_roles import after_opening, weight_at
-from .ink import HEADS
-from .svg import FRAME, LEFT, SMALL, Drawing, bars, moved, number, shortened, tag, text, title_of
-from .svg_maps import axis, masked_key, names_beside, pixels, reads
-from .words import plural
+from .ink import HEAD_PALETTE
+from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
+from .svg_maps import axis, frame, hatching, masked_key, names_beside, pixels, tell_largest, touch_rows
+from .words import LOOKS, plural
 
-MOST, SHOWN = 64, 5  # tokens in a text; likely next tokens
+MOST_TOKENS, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
-MAP, ABOVE = 198, 18  # pixels: the side of the map; above it, for names
+MAP, ROOM_ABOVE = 198, 18  # pixels: the side of the map; above it, for names
 LILAC = "#9988FF"
-
-
-class ReadingState(NamedTuple):
-    """What the picture shows: a text's maps, one head's map, and predictions after one token."""
-
-    words: list  # num_tokens
-    maps: torch.Tensor  # (num_layers, num_heads, num_tokens, num_tokens), with the chosen heads ablated
-    shares: torch.Tensor  # (2, SHOWN), probabilities of next tokens: with all heads, and with the chosen ones ablated
-    next_words: list  # SHOWN, the most likely with all heads
-    ablate: tuple
-    layer: int
-    head: int
-    token: int
-
-    row = property(lambda self: self.maps[self.layer, self.head, self.token])  # (num_tokens,)
 
 
 class ReadingExplorer(Explorer):
     """Type a text, choose a head and a token, ablate heads, and see what the model predicts next.
 
     A head is chosen by its tile in the atlas, or by the two sliders. model: a LanguageModel; text: the initial text, of
-    up to MOST tokens. Layers, heads and tokens count from 0.
+    up to MOST_TOKENS tokens. Layers, heads and tokens count from 0.
     """
 
     def __init__(self, model, text="Zora Quill met Tom Bale. A week later Zora Quill called Tom", **first):
@@ -57,7 +40,7 @@ class ReadingExplorer(Explorer):
             "previous token": best_heads(weight_at(maps, 1)),
         }
         super().__init__(**first)
-        self.wanted = self.wanted | {"token": MOST - 1}  # the last token of a longer text too
+        self.wanted = self.wanted | {"token": MOST_TOKENS - 1}  # the last token of a longer text too
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
@@ -86,15 +69,15 @@ class ReadingExplorer(Explorer):
     def num_tokens(self, text):
         """How many tokens of a text are shown; 1 for one that can't be."""
         try:
-            return min(MOST, self.model.encode(text).shape[1])
+            return min(MOST_TOKENS, self.model.encode(text).shape[1])
         except ValueError:
             return 1
 
     def forward(self, text, ablate):
         """Token ids (num_tokens,), logits (num_tokens, vocab_size) and maps of a text; `look` is the same, cached."""
         token_ids = self.model.encode(text)
-        if token_ids.shape[1] > MOST:
-            raise ValueError(f"text must hold at most {MOST} tokens, got {token_ids.shape[1]}")
+        if token_ids.shape[1] > MOST_TOKENS:
+            raise ValueError(f"text must hold at most {MOST_TOKENS} tokens, got {token_ids.shape[1]}")
         output = self.model.look(token_ids, ablate)
         return token_ids[0], output.logits[0], output.maps[0]
 
@@ -107,27 +90,28 @@ class ReadingExplorer(Explorer):
         best = logits[token].topk(SHOWN).indices
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
         words = self.model.words(token_ids)
-        return ReadingState(words, maps, shares, self.model.words(best), silent, layer, head, token)
+        shown = {"shares": shares, "next_words": self.model.words(best), "row": maps[layer, head, token]}
+        return State(words=words, maps=maps, ablate=silent, layer=layer, head=head, token=token, **shown)
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
-        after = f"likely next tokens after {quoted(state.words[state.token])}"
-        names, shown = [plain(word) for word in state.next_words], one_map(state)
+        after = f"likely next tokens after {quote(state.words[state.token])}"
+        names, shown = [show_blanks(word) for word in state.next_words], draw_map(state)
         chart = bars(series, names, after, width=316, height=MAP - 40, colours=["currentColor", LILAC])
         # As high with a legend as without one, so that nothing jumps.
         return [[shown, chart._replace(height=shown.height)], [atlas(state)]]
 
     def headline(self, state):
-        token = quoted(state.words[state.token])
+        token = quote(state.words[state.token])
         if not state.ablate:
             role = next((name for name, heads in self.roles.items() if (state.layer, state.head) in heads), "")
             role = f", a{'n' * (role[:1] == 'i')} {role.replace(' ', '-')} head" if role else ""
             most, place = state.row.max(dim=0)
-            reads = f"{token} reads {quoted(state.words[place])} most, {number(most)}."
-            return f"Layer {state.layer}, head {state.head}{role}: {reads}"
+            looks = LOOKS.format(token, f"{quote(state.words[place])} most, {number(most)}.")
+            return f"Layer {state.layer}, head {state.head}{role}: {looks}"
         before, now = (number(share) for share in state.shares[:, 0].tolist())
         heads = f"{len(state.ablate)} {plural('head', len(state.ablate))}"
-        word = quoted(state.next_words[0])
+        word = quote(state.next_words[0])
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
         return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
 
@@ -135,39 +119,37 @@ class ReadingExplorer(Explorer):
 VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 
 
-def plain(word):
+def show_blanks(word):
     """A token's text with visible spaces and line ends; unprintable characters become �."""
     return "".join(sign if sign.isprintable() else "�" for sign in word.translate(VISIBLE))
 
 
-def quoted(word):
+def quote(word):
     """The same in quotation marks, without the space that most tokens begin with."""
-    return f"“{plain(word.removeprefix(' ') or word)}”"
+    return f"“{show_blanks(word.removeprefix(' ') or word)}”"
 
 
-def one_map(state):
+def draw_map(state):
     """One head's map, MAP pixels wide, with a tooltip per row that says what the token reads; one row is framed."""
-    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(plain, state.words)]
+    weights, words = state.maps[state.layer, state.head].double().numpy(), [*map(show_blanks, state.words)]
     n = len(words)
     cell, future = MAP / n, np.triu(np.ones((n, n)), 1)
-    image = pixels(np.where(future, 0, HEADS.indices(weights)), HEADS, LEFT, ABOVE, MAP, MAP)
-    hatched = moved(hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME), LEFT, ABOVE)
-    told, room = reads(state.maps[state.layer, state.head], words), {"x": LEFT, "width": MAP, "height": cell}
-    says = [f"{word} reads {said}" for word, said in zip(words, told, strict=True)]
-    look = [{"y": ABOVE + i * cell, "data_touch": f"token {i}", "fill": "transparent"} for i in range(n)]
-    rows = [tag("rect", says=each, **room, **more) for each, more in zip(says, look, strict=True)]
-    framed = room | {"y": ABOVE + state.token * cell, "height": max(cell, 3.0), "stroke_width": 2}
-    title = moved(title_of(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
-    hatched += masked_key(ABOVE + MAP + 4) if n > 1 else ""
-    svg = "".join([title, image, hatched, *rows, tag("rect", **FRAME | framed), *names(words, state, cell)])
-    said = f"In layer {state.layer}, head {state.head}, {says[state.token]}."
-    return Drawing(svg, LEFT + MAP, ABOVE + MAP + 46, said)
+    image = pixels(np.where(future, 0, HEAD_PALETTE.indices(weights)), HEAD_PALETTE, LEFT, ROOM_ABOVE, MAP, MAP)
+    rows = touch_rows(state.maps[state.layer, state.head], words, [f"token {i}" for i in range(n)], MAP)
+    row = frame(0, state.token * cell, MAP, max(cell, 3.0), 2)
+    table = hatching(future, cell, cell, edge=True) + tag("rect", width=MAP, height=MAP, **FRAME) + rows + row
+    title = move(draw_title(f"layer {state.layer}, head {state.head}", MAP), LEFT, -2)
+    masked = masked_key(ROOM_ABOVE + MAP + 4) if n > 1 else ""
+    svg = "".join([title, image, move(table, LEFT, ROOM_ABOVE), masked, *draw_names(words, state, cell)])
+    [told] = tell_largest(state.row[None], words)
+    said = f"In layer {state.layer}, head {state.head}, {LOOKS.format(words[state.token], told)}."
+    return Drawing(svg, LEFT + MAP, ROOM_ABOVE + MAP + 46, said)
 
 
-def names(words, state, cell):
+def draw_names(words, state, cell):
     """The names of rows and columns; if they don't fit, of the framed row and of the column that it reads most."""
-    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ABOVE + MAP
+    ends, y = [LEFT + (place + 0.5) * cell for place in range(len(words))], ROOM_ABOVE + MAP
     if cell >= SMALL:
-        return [*names_beside(words, ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
-    most, row = state.row.argmax().item(), ABOVE + (state.token + 0.5) * cell + 4
-    return [text(LEFT - 5, row, shortened(words[state.token]), "end"), text(ends[most], y + 14, shortened(words[most]))]
+        return [*names_beside(words, ROOM_ABOVE, cell), axis(words, ends, y, cell, LEFT + MAP, "key").svg]
+    most, row = state.row.argmax().item(), ROOM_ABOVE + (state.token + 0.5) * cell + 4
+    return [text(LEFT - 5, row, shorten(words[state.token]), "end"), text(ends[most], y + 14, shorten(words[most]))]

@@ -3,6 +3,7 @@
 import html
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import anywidget
 import ipywidgets as widgets
@@ -13,14 +14,21 @@ from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
 from .controls import answer_quietly, check_value, nearest
-from .svg import live, printed
-from .words import marked, plain, table
+from .svg import draw_live, draw_still
+from .words import mark_code, plain, table
 
 NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
 PAGE = (
     '<div class="attention-headline">{}</div>'
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
+
+
+class State(SimpleNamespace):
+    """What an explorer has computed, by name; its `compute` says what each is."""
+
+    def _replace(self, **values):
+        return State(**vars(self) | values)
 
 
 class View(anywidget.AnyWidget):
@@ -38,10 +46,10 @@ class Explorer(widgets.VBox):
     """Controls on top; below them a headline, a picture and readouts, all computed from the controls' values.
 
     A subclass keeps three things apart: the controls, what is computed from their values, and how that is shown, as a
-    picture and in words. Only `make_controls` and `make_extras` know about widgets. It has:
+    picture and in words. Only `make_controls` knows about widgets. It has:
 
     - make_controls(): the controls by name, in their initial state
-    - compute(**values): everything shown, as a named tuple (the arrays) that depends only on the controls' values;
+    - compute(**values): everything shown, as a State that depends only on the controls' values;
       ValueError for an impossible state
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
@@ -86,14 +94,10 @@ class Explorer(widgets.VBox):
         """Show the first state."""
         self.update(**self._first)
 
-    def make_extras(self):
-        """Widgets that move controls but have no value of their own."""
-        return [self.play_button()] if self.plays else []
-
     def play_button(self):
         """A button that lets the page ask for picture after picture."""
-        button = widgets.ToggleButton(description="Play", icon="play", layout={"width": "80px"})
-        button.tooltip = "Picture after picture"
+        look = {"tooltip": "Picture after picture", "layout": {"width": "80px"}}
+        button = widgets.ToggleButton(description="Play", icon="play", **look)
         widgets.link((button, "value"), (self.view, "playing"))
         button.observe(self._name_button, names="value")
         answer_quietly(button)
@@ -105,8 +109,9 @@ class Explorer(widgets.VBox):
     def arranged(self, reset):
         """What's above the picture: a grid of controls, with as many columns as there's room, and buttons."""
         columns = "repeat(auto-fit, minmax(270px, 1fr))"
+        plays = [self.play_button()] if self.plays else []
         layout = widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px")
-        return [widgets.GridBox([*self.controls.values()], layout=layout), widgets.HBox([reset, *self.make_extras()])]
+        return [widgets.GridBox([*self.controls.values()], layout=layout), widgets.HBox([reset, *plays])]
 
     def choices(self, values):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
@@ -123,14 +128,8 @@ class Explorer(widgets.VBox):
         """The names of controls that do nothing in a state; they are greyed out."""
         return set()
 
-    @property
-    def values(self):
-        """The controls' values, by name."""
-        return {name: control.value for name, control in self.controls.items()}
-
-    @property
-    def message(self):
-        return self.view.message
+    values = property(lambda self: {name: control.value for name, control in self.controls.items()})
+    message = property(lambda self: self.view.message)
 
     def set(self, **values):
         """Move controls from code: all of them, or none if one value is refused."""
@@ -172,7 +171,7 @@ class Explorer(widgets.VBox):
 
     def _move_controls(self, values):
         for name, options in self.choices(values).items():
-            if list(self.controls[name].options) != list(options):
+            if [option for _, option in self.controls[name]._options_full] != list(options):
                 self.controls[name].options = list(options)
         unused = self.unused(values)
         for name, control in self.controls.items():
@@ -193,7 +192,7 @@ class Explorer(widgets.VBox):
             self.refuse(error)
 
     def refuse(self, error):
-        self.view.message = f'<span class="attention-refused">⚠ {marked(str(error))}</span>'
+        self.view.message = f'<span class="attention-refused">⚠ {mark_code(str(error))}</span>'
 
     def _heard(self, view, content, buffers):
         """What the page says; it waits for the answer before it says more."""
@@ -225,18 +224,18 @@ class Explorer(widgets.VBox):
             self._try(**{name: int(place)})
 
     def draw(self, arrays):
-        """Update picture and words, but not the controls, which the learner may be moving."""
+        """Show arrays in the picture and in words, but not in the controls, which the learner may be moving."""
         self.said, rows, self.readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
         words = [part.words for row in rows for part in row if part.words]
         self.alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
-        self.svg = live(rows, self.alt)
+        self.svg = draw_live(rows, self.alt)
         self.arrays, self._rows = arrays, rows
-        self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
+        self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus a static picture on white and a line of text for places without widgets."""
         return super()._repr_mimebundle_(**kwargs) | {
-            "image/svg+xml": printed(self._rows, self.alt, plain(self.said)),
+            "image/svg+xml": draw_still(self._rows, self.alt, plain(self.said)),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
 

@@ -1,31 +1,19 @@
 """Notebook 03: a lookup's question before and after its pair, with and without a causal mask."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
 from attention_helpers.layers import causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import slider
-from .ink import SIGNED, WEIGHTS, largest
-from .svg import TOP, bars, beside, number
+from .ink import SIGNED_INK, WEIGHT_INK, largest
+from .svg import TOP, bars, in_row, number
 from .svg_maps import Entries, heatmap
 
-SIDE = 180  # of a map
+MASK_SIDE = 180  # of a map
 PAIR = "B 1"  # what the question looks for
-
-
-class MaskState(NamedTuple):
-    """What the picture shows of the lookup's four tokens; scores are scaled, and minus infinity where masked."""
-
-    tokens: list
-    place: int  # of the question
-    scores: torch.Tensor  # (4, 4)
-    weights: torch.Tensor  # (4, 4)
-    read: torch.Tensor  # (3,), what the question reads: digits 1, 2, 3
 
 
 class MaskExplorer(Explorer):
@@ -49,16 +37,17 @@ class MaskExplorer(Explorer):
         if mask:
             scores = scores.masked_fill(causal_mask(4), -torch.inf)
         weights = torch.softmax(scores, dim=-1)
-        return MaskState([pairs[n] for n in order], place, scores, weights, (weights @ values)[place])
+        tokens, read = [pairs[n] for n in order], (weights @ values)[place]  # read: (3,), of the digits 1, 2, 3
+        return State(tokens=tokens, place=place, scores=scores, weights=weights, read=read)
 
     def picture(self, state):
         tokens, hidden = state.tokens, state.scores.isneginf()
-        look = {"side": SIDE, "row": state.place, "hidden": hidden}
-        signed = Entries(SIGNED, largest(state.scores), tell="score of {} for {}", decimals=1)
+        look = {"side": MASK_SIDE, "row": state.place, "hidden": hidden}
+        signed = Entries(SIGNED_INK, largest(state.scores), tell="score of {} for {}", decimals=1)
         scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", signed, **look)
         weights = heatmap(state.weights, tokens, tokens, "weights", Entries(decimals=3), beside=False, **look)
-        room = {"width": 180, "height": TOP + SIDE, "colours": [WEIGHTS.above]}
-        return [[beside(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
+        room = {"width": 180, "height": TOP + MASK_SIDE, "colours": [WEIGHT_INK.above]}
+        return [[in_row(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
 
     def headline(self, state):
         row, pair = state.weights[state.place], state.tokens.index(PAIR)

@@ -2,7 +2,7 @@
 
 import math
 
-from .svg import AXIS, COLOURS, DASHES, EM, PALE, SMALL, TOP, Drawing, line, moved, tag, text, title_of
+from .svg import AXIS, COLOURS, DASHES, EM, PALE, SMALL, TOP, Drawing, draw_title, line, move, tag, text
 
 HERE = {"stroke": "currentColor", "stroke_width": 2, "stroke_opacity": 0.5}  # of the line where the reader is
 
@@ -19,7 +19,7 @@ class Chart:
         self.left, self.right, self.top, self.bottom = place
         self.even, self.inset, self.written, self.words = even, inset, written, [title]
         self.ends = [(even(min(labels)), even(max(labels))) for labels in (x, y)]
-        self.parts = [title_of(title, self.right + 10), line(self.left, self.top, self.left, self.bottom)]
+        self.parts = [draw_title(title, self.right + 10), line(self.left, self.top, self.left, self.bottom)]
         self.parts.append(line(self.left, self.bottom, self.right, self.bottom))
         for value, word in y.items():
             if word:
@@ -58,11 +58,11 @@ class Chart:
         """A line from the left to the right."""
         return line(self.left, self.y(y), self.right, self.y(y), **look)
 
-    def below(self, words):
+    def label_x(self, words):
         """What the x axis counts, at its right end."""
         return text(self.right, self.bottom + 30, f"{words} →", "end", **PALE)
 
-    def drawn(self, width, height):
+    def finish(self, width, height):
         return Drawing("".join(self.parts), width, height, f"{'; '.join(self.words)}.")
 
 
@@ -82,7 +82,7 @@ def costs(curves, lengths, title, here, *, ends, written, width, height):
         chart.parts.append(chart.curve(shown, name, stroke_dasharray=dashes, stroke=colours[name]))
     chart.parts += [chart.upright(here), text((chart.left + chart.right) / 2, chart.bottom + 30, "num_tokens")]
     chart.parts.append(key_of(curves, 4, chart.bottom + 46, width, colours))
-    return chart.drawn(width, chart.bottom + 68)  # with room for two rows of names
+    return chart.finish(width, chart.bottom + 68)  # with room for two rows of names
 
 
 def key_of(curves, x, y, width, colours=None):
@@ -96,6 +96,6 @@ def key_of(curves, x, y, width, colours=None):
     for name, mark in marks.items():
         if x + 23 + EM * SMALL * len(name) > width:
             x, y = start, y + 16
-        parts.append(moved(mark, x, y) + text(x + 23, y, name, "start"))
+        parts.append(move(mark, x, y) + text(x + 23, y, name, "start"))
         x += 34 + EM * SMALL * len(name)
     return "".join(parts if len(parts) > 1 else [])

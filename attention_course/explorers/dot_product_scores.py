@@ -1,40 +1,31 @@
 """Notebook 01: one query, its scores and weights, and the resulting context vector."""
 
 import math
-from typing import NamedTuple
 
+import ipywidgets as widgets
 import torch
 
 from attention_course.plots import GREY, check_labels
 
-from .base import SentenceExplorer
+from .base import SentenceExplorer, State
 from .controls import stops
-from .ink import WEIGHTS, weight_limit
-from .svg import bars, bars_ends, below, beside, number, shortened, value_at
+from .ink import WEIGHT_INK, weight_limit
+from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
 from .svg_maps import Entries, colour_bar, heatmap
+from .words import LOOKS
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
-HIGH = 148  # of the vectors' bars
-SIDE = 202  # of the map: eight numbers fit a row
-BLUE = WEIGHTS.above  # one hue for the map and its bars
-
-
-class ScoresState(NamedTuple):
-    """What the picture shows, for all tokens; `query` is the chosen row."""
-
-    query: int
-    temperature: float
-    scores: torch.Tensor  # (num_tokens, num_tokens), before they're divided by the temperature
-    weights: torch.Tensor  # (num_tokens, num_tokens)
-    context: torch.Tensor  # (num_tokens, d_in)
-    embeddings: torch.Tensor  # (num_tokens, d_in), as they are by hand
+VECTORS_HIGH = 148  # of the vectors' bars
+SCORES_SIDE = 202  # of the map: eight numbers fit a row
+BLUE = WEIGHT_INK.above  # one hue for the map and its bars
 
 
 class ScoresExplorer(SentenceExplorer):
     """Choose the query token, and a temperature that divides the scores before softmax; drag its embedding's bars.
 
-    sentence: of up to 8 tokens. entries: the names of an embedding's entries, or None. In set, changed={(token, entry):
-    value} are entries changed by hand.
+    Another sentence can be typed, with commas between its tokens. It has words of the first one, with their embeddings,
+    and others if they're made of entries' names: these get a 1 at each. sentence: of up to 8 tokens. entries: the names
+    of an embedding's entries, or None. In set, changed={(token, entry): value} are entries changed by hand.
     """
 
     touches = {"changed": {}}  # noqa: RUF012
@@ -49,59 +40,100 @@ class ScoresExplorer(SentenceExplorer):
         check_labels("entries", self.entries, width, "name")
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
         temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
+        typed = widgets.Text(", ".join(self.tokens), description="sentence", continuous_update=False)
+        typed.tooltip = "Tokens with commas between them, then press Enter"
         return {
             "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
             "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
+            "sentence": typed,
         }
 
-    def compute(self, query, temperature, changed):
-        x = self.embeddings.clone()  # (num_tokens, d_in)
+    def choices(self, values):
+        return {"query": list(range(max(1, len(self.tokens_of(values["sentence"])))))}
+
+    def _move_controls(self, values):
+        queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens_of(values["sentence"]))]
+        if list(self.controls["query"].options) != queries:
+            self.controls["query"].options = queries
+        super()._move_controls(values)
+
+    def update(self, **values):
+        """As in every explorer; another sentence's entries aren't changed."""
+        other = values.get("sentence", self.wanted["sentence"]) != self.wanted["sentence"]
+        super().update(**({"changed": {}} if other else {}) | values)
+
+    def tokens_of(self, sentence):
+        own = sentence == ", ".join(self.tokens)  # whose tokens may have commas
+        return self.tokens if own else [token.strip() for token in sentence.split(",") if token.strip()]
+
+    def embed(self, tokens):
+        """The embeddings of tokens, (num_tokens, d_in)."""
+        if not 1 <= len(tokens) <= 8:
+            raise ValueError(f"sentence must have 1 to 8 tokens with commas between them, got {len(tokens)}")
+        if tokens == self.tokens:
+            return self.embeddings.clone()
+        known = dict(zip(self.tokens, self.embeddings, strict=True))
+        for token in tokens:
+            if token not in known and not {*token} - {" "} <= {*self.entries}:
+                letters = [name for name in self.entries if len(name) == 1]
+                more = f", or of {' '.join(letters)}" if letters else ""
+                raise ValueError(f"sentence must be made of {', '.join(known)}{more}, got {token!r}")
+        return torch.stack(
+            [known.get(token, torch.tensor([float(e in token) for e in self.entries])) for token in tokens]
+        )
+
+    def compute(self, query, temperature, sentence, changed):
+        tokens = self.tokens_of(sentence)
+        x = self.embed(tokens)  # (num_tokens, d_in)
         for (token, entry), value in changed.items():
             x[token, entry] = value
         scores = x @ x.T  # (num_tokens, num_tokens)
         weights = torch.softmax(scores / temperature, dim=-1)  # (num_tokens, num_tokens)
-        return ScoresState(query, temperature, scores, weights, weights @ x, x)
+        shown = {"scores": scores, "weights": weights, "context": weights @ x, "embeddings": x}
+        return State(tokens=tokens, query=query, **shown)
 
     def touched(self, name, place, at=(), by=None):
         """A row was chosen, or an entry of the query's embedding dragged to a height, by some pixels, or back."""
         if name != "entry":
             return super().touched(name, place)
-        key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), span(self.embeddings)
+        key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), axis_range(self.embeddings)
         if by:
-            bottom, top = bars_ends(limits, HIGH)
+            bottom, top = bars_ends(limits, VECTORS_HIGH)
             now = (self.arrays.embeddings[key].item() - limits[0]) / (limits[1] - limits[0])
             at = 0, bottom - now * (bottom - top) + by[1]
         if at is None:
             entries.pop(key, None)
         elif at:
-            entries[key] = round(value_at(at[1], limits, HIGH), 2)
+            entries[key] = round(value_at(at[1], limits, VECTORS_HIGH), 2)
         self._try(changed=entries)
 
     def picture(self, state):
-        tokens, query, limit = self.tokens, state.query, weight_limit(len(self.tokens))
-        who, of = shortened(tokens[query]), Entries(limit=limit)
+        tokens, query, limit = state.tokens, state.query, weight_limit(len(state.tokens))
+        who, of = shorten(tokens[query]), Entries(limit=limit)
         touch = [f"query {n}" for n in range(len(tokens))]
-        table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SIDE, touch=touch)
+        table = heatmap(
+            state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SCORES_SIDE, touch=touch
+        )
         room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
-        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", span(state.scores), **room)
+        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", axis_range(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": state.embeddings[query], "context": state.context[query]}
-        room = {"width": 204, "height": HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
-        context = bars(vectors, self.entries, f"vectors of “{who}”", span(self.embeddings), **room)
-        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[below(scores, weights), context, beside(table, bar)]]  # in the order in which they are computed
+        room = {"width": 204, "height": VECTORS_HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
+        context = bars(vectors, self.entries, f"vectors of “{who}”", axis_range(self.embeddings), **room)
+        bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE, more=limit < 1)
+        return [[in_column(scores, weights), context, in_row(table, bar)]]  # in the order in which they are computed
 
     def headline(self, state):
-        row, who = state.weights[state.query].tolist(), self.tokens[state.query]
+        row, who = state.weights[state.query].tolist(), state.tokens[state.query]
         most, even = number(max(row)), number(1 / len(row))
         if len(row) > 1 and max(row) - min(row) < 0.02:
-            return f"“{who}” reads all {len(row)} tokens nearly alike: {number(min(row))} to {most}"
+            return LOOKS.format(f"“{who}”", f"all {len(row)} tokens nearly alike: {number(min(row))} to {most}")
         best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
-        read = " and ".join("itself" if n == state.query else f"“{self.tokens[n]}”" for n in best)
-        return f"“{who}” reads {read} most: {most}, where equal weights would be {even}"
+        seen = " and ".join("itself" if n == state.query else f"“{state.tokens[n]}”" for n in best)
+        return LOOKS.format(f"“{who}”", f"{seen} most: {most}, where equal weights would be {even}")
 
 
-def span(values):
+def axis_range(values):
     """The range of an axis in tenths, for values of any sign, the same for all queries."""
     low, high = (10 * float(value) for value in values.aminmax())
     return min(0, math.floor(low)) / 10, max(1, math.ceil(high)) / 10

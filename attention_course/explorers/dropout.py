@@ -1,7 +1,6 @@
 """Notebook 04: a model that overfits, step by step, and what dropout changes."""
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,36 +9,35 @@ from attention_course.overfitting import STEPS
 from attention_helpers._data import data_file
 from attention_helpers.layers import causal_mask
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart, key_of
 from .controls import stops
-from .ink import WEIGHTS, weight_limit
+from .ink import WEIGHT_INK, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
 from .svg_maps import Entries, colour_bar, heatmap
 
-FILE, SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the stored runs' seed and their p
+RUNS_FILE, RUN_SEED, RATES = (
+    data_file("overfitting.npz"),
+    1,
+    (0.0, 0.1, 0.3, 0.5, 0.7),
+)  # the stored runs' seed and their p
 DAYS = [f"day {day}" for day in range(1, 7)]
 CURVES = ("the 16 training sequences", "200 new sequences")
-WIDE, TALL, SIDE, MOST = 430, 180, 190, 1.5  # the chart's size, the map's, and the largest loss on the chart's axis
-
-
-class DropoutState(NamedTuple):
-    """What the picture shows: the losses so far, and the weights on one training sequence."""
-
-    p: float
-    losses: torch.Tensor  # (measured so far, 2): on the training sequences and on the new ones
-    always_0: float  # the loss of answering 0 on the new ones
-    weights: torch.Tensor  # (6, 6), without dropout
-    dropped: torch.Tensor  # (6, 6), True for the weights that one mask drops
+LOSS_WIDE, LOSS_TALL, WEIGHTS_SIDE, MOST_LOSS = (
+    430,
+    180,
+    190,
+    1.5,
+)  # the chart's size, the map's, and the largest loss on the chart's axis
 
 
 @cache
-def stored():
+def load_runs():
     """The losses and maps of a Run for each of RATES, from SEED, and the loss of answering 0 on the new sequences.
 
     Shapes: (rates, steps measured, 2), (rates, steps measured, 6, 6) and (). Made by tools/training/make_data.py.
     """
-    with np.load(FILE) as runs:
+    with np.load(RUNS_FILE) as runs:
         return [torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0")]
 
 
@@ -53,27 +51,31 @@ class DropoutExplorer(Explorer):
         }
 
     def compute(self, step, p):
-        (losses, maps, always_0), run, now = stored(), RATES.index(p), STEPS.index(step)
+        (losses, maps, always_0), run, now = load_runs(), RATES.index(p), STEPS.index(step)
         mask = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step)) >= 1 - p
-        return DropoutState(p, losses[run, : now + 1], always_0.item(), maps[run, now], mask)
+        shown = {"losses": losses[run, : now + 1], "weights": maps[run, now], "dropped": mask}
+        return State(p=p, always_0=always_0.item(), **shown)
 
     def picture(self, state):
-        bar = colour_bar(weight_limit(6), WEIGHTS, SIDE, more=True)
-        of, look = Entries(limit=weight_limit(6)), {"hidden": causal_mask(6), "taken": state.dropped, "side": SIDE}
+        bar = colour_bar(weight_limit(6), WEIGHT_INK, WEIGHTS_SIDE, more=True)
+        of, look = (
+            Entries(limit=weight_limit(6)),
+            {"hidden": causal_mask(6), "taken": state.dropped, "side": WEIGHTS_SIDE},
+        )
         title = "weights, × dropped" if state.p else "attention weights"
         return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, of, **look), bar]]
 
     def chart(self, state):
         """Both losses up to the step."""
-        ticks, steps = (0, 0.5, 1, MOST), range(0, STEPS[-1] + 1, 50)
-        place = LEFT, WIDE - 10, TOP + 4, TOP + 4 + TALL
+        ticks, steps = (0, 0.5, 1, MOST_LOSS), range(0, STEPS[-1] + 1, 50)
+        place = LEFT, LOSS_WIDE - 10, TOP + 4, TOP + 4 + LOSS_TALL
         chart = Chart("loss", place, {step: str(step) for step in steps}, {loss: f"{loss:g}" for loss in ticks})
         level = text(chart.right, chart.y(state.always_0) + 13, "always answering 0", "end", **PALE)
         chart.parts += [chart.across(state.always_0), level]
         for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
             chart.parts.append(chart.curve(zip(STEPS, losses, strict=False), name, 3, stroke_dasharray=dashes))
-        chart.parts += [chart.below("step"), key_of(CURVES, LEFT, chart.bottom + 46, WIDE)]
-        return chart.drawn(WIDE, chart.bottom + 52)
+        chart.parts += [chart.label_x("step"), key_of(CURVES, LEFT, chart.bottom + 46, LOSS_WIDE)]
+        return chart.finish(LOSS_WIDE, chart.bottom + 52)
 
     def headline(self, state):
         training, new = state.losses[-1]

@@ -39,29 +39,29 @@ def numbers_on(colour):
     white = np.minimum(1.05 / light, 1.05 / dark) >= READABLE
     own = np.minimum(light / 0.05, 1.05 / dark) >= READABLE  # black on the light page, white on the dark one
     looks = ['fill="#fff"' if a else "" if b else 'fill="#000"' for a, b in zip(white, own, strict=True)]
-    return {level: looks[abs(level)] for level in SHARES}
+    return {level: looks[abs(level)] for level in OPACITIES}
 
 
-SHARES = {level: f'fill-opacity="{abs(level) / FULL:.3g}"' for level in range(-FULL, FULL + 1)}
+OPACITIES = {level: f'fill-opacity="{abs(level) / FULL:.3g}"' for level in range(-FULL, FULL + 1)}
 
 
 @lru_cache
 def ink(above, below=None):
     """An Ink of one colour, or of one for positive and one for negative values."""
     if below is None:
-        return Ink(f'fill="{above}"', SHARES, numbers_on(above), above, above)
-    cells = {level: f'fill="{below if level < 0 else above}" {share}' for level, share in SHARES.items()}
+        return Ink(f'fill="{above}"', OPACITIES, numbers_on(above), above, above)
+    cells = {level: f'fill="{below if level < 0 else above}" {share}' for level, share in OPACITIES.items()}
     low, high = numbers_on(below), numbers_on(above)
-    return Ink("", cells, {level: (low if level < 0 else high)[level] for level in SHARES}, below, above)
+    return Ink("", cells, {level: (low if level < 0 else high)[level] for level in OPACITIES}, below, above)
 
 
 def head_ink(head):
     return ink(head_colour(head))
 
 
-WEIGHTS, SIGNED, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
-PAGE = Ink(
-    'fill="currentColor"', SHARES, dict.fromkeys(SHARES, ""), "currentColor", "currentColor"
+WEIGHT_INK, SIGNED_INK, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
+PAGE_INK = Ink(
+    'fill="currentColor"', OPACITIES, dict.fromkeys(OPACITIES, ""), "currentColor", "currentColor"
 )  # for no head's colour
 
 
@@ -111,4 +111,4 @@ class Palette:
         return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-HEADS, BLACK = Palette(*HEAD_COLOURS), Palette("#000000")
+HEAD_PALETTE, BLACK = Palette(*HEAD_COLOURS), Palette("#000000")

@@ -16,8 +16,8 @@ from ..build import build_layer
 from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
 from .layer_picture import MOST_MAPS, draw_influence_map, draw_maps, draw_refusal, draw_result, draw_verdicts
-from .svg import below, live
-from .words import Markup, marked
+from .svg import draw_live, in_column
+from .words import Markup, mark_code
 
 # For each kind of argument: its slider's initial, lowest and highest value, and its tooltip.
 SLIDERS = {
@@ -131,12 +131,12 @@ class LayerExplorer(SentenceExplorer):
         return headline(state.verdicts, name_of(self.attention))
 
     def picture(self, state):
-        left = below(draw_verdicts(state.verdicts), draw_maps(state, self.tokens))
-        return [[left, below(draw_influence_map(state, self.tokens), draw_result(state, self.tokens))]]
+        left = in_column(draw_verdicts(state.verdicts), draw_maps(state, self.tokens))
+        return [[left, in_column(draw_influence_map(state, self.tokens), draw_result(state, self.tokens))]]
 
     def readouts(self, state):
         more = f", the first {MOST_MAPS} are shown" if len(state.maps) > MOST_MAPS else ""
-        maps = marked(f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}{more}")
+        maps = mark_code(f"{len(state.maps)} attention map{'s' * (len(state.maps) != 1)}{more}")
         trace = html.escape(state.operations)
         return {"layer": Markup(f"<details><summary>{state.size}</summary>{maps}<pre>{trace}</pre></details>")}
 
@@ -148,8 +148,8 @@ class LayerExplorer(SentenceExplorer):
         except ValueError as error:
             self.arrays, self.alt, self.readout = None, str(error), ""
             self.said = f"{name_of(self.attention)} has no picture yet"
-            self._rows, self.svg = [[draw_refusal(str(error))]], live([], str(error))
-            self.view.html = PAGE.format(marked(self.said), self.svg, self.readout)
+            self._rows, self.svg = [[draw_refusal(str(error))]], draw_live([], str(error))
+            self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
             self.refuse(ValueError(self.advice(error)))
 
     def advice(self, error):

@@ -13,13 +13,13 @@ from attention_helpers._data import data_file
 from attention_helpers.dropout import Dropout, draw_dropout_from
 from attention_helpers.training.lookup import LookupModel, LookupTask
 
-FILE = data_file("lookup_models.npz")
-WIDTH = 32  # of all models' embeddings
-STEPS = (0, 10, 20, 30, 40, 50, 60, 80, 100, 150, 200, 300, 400, 600)  # stored of a training on one question
-HEADS = (1, 2, 4, 8)
-SIZES = {  # by questions: d_out, the width of all heads, and num_heads
+MODELS_FILE = data_file("lookup_models.npz")
+EMBEDDING_WIDTH = 32  # of all models' embeddings
+STORED_STEPS = (0, 10, 20, 30, 40, 50, 60, 80, 100, 150, 200, 300, 400, 600)  # stored of a training on one question
+HEAD_NUMBERS = (1, 2, 4, 8)
+MODEL_SIZES = {  # by questions: d_out, the width of all heads, and num_heads
     1: [(d_out, 1) for d_out in (1, 2, 3, 4, 8)],
-    2: [(d_out, heads) for d_out in (1, 2, 4, 8, 16, 32) for heads in HEADS if d_out % heads == 0],
+    2: [(d_out, heads) for d_out in (1, 2, 4, 8, 16, 32) for heads in HEAD_NUMBERS if d_out % heads == 0],
 }
 
 
@@ -39,19 +39,19 @@ def examples(questions):
 
 @lru_cache(128)
 @torch.no_grad()
-def stored(questions, d_out, num_heads=1, step=STEPS[-1]):
+def load_lookup(questions, d_out, num_heads=1, step=STORED_STEPS[-1]):
     """One of the stored models, in eval mode. With two questions, only the last step is stored."""
-    model = build_layer(LookupModel, 0, examples(questions).task, WIDTH, num_heads, d_out)
+    model = build_layer(LookupModel, 0, examples(questions).task, EMBEDDING_WIDTH, num_heads, d_out)
     draw_dropout_from(model)
-    with np.load(FILE) as sets:
+    with np.load(MODELS_FILE) as sets:
         rows = sets[f"{questions} questions, d_out {d_out}, {num_heads} heads"]  # (steps, parameters)
-    row = rows[STEPS.index(step) - len(STEPS)]
+    row = rows[STORED_STEPS.index(step) - len(STORED_STEPS)]
     vector_to_parameters(torch.from_numpy(row).float(), model.parameters())
     return model.requires_grad_(False).eval()
 
 
 @contextmanager
-def dropping(layer, p, seed):
+def drop_weights(layer, p, seed):
     """While active, a layer is in training mode, and its dropout has this p and draws its masks from this seed."""
     draw_dropout_from(layer, torch.Generator().manual_seed(seed))
     for part in layer.modules():
@@ -65,18 +65,18 @@ def dropping(layer, p, seed):
 
 @lru_cache(512)
 @torch.no_grad()
-def right(model, p=0.0, seed=0, off=()):
+def find_right(model, p=0.0, seed=0, off=()):
     """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example.
 
     off: heads whose contexts are 0.
     """
     _, x, answers = examples(model.task.questions)
-    with dropping(model.attention, p, seed), switched_off(model.attention, off):
+    with drop_weights(model.attention, p, seed), switch_off(model.attention, off):
         return model(x).argmax(dim=-1) == answers
 
 
 @contextmanager
-def switched_off(layer, off):
+def switch_off(layer, off):
     """While active, these heads of a MultiHeadAttention give nothing to its output projection."""
 
     def without(projection, contexts):  # one tensor (b, num_tokens, d_out)
@@ -92,7 +92,7 @@ def switched_off(layer, off):
 
 
 @torch.no_grad()
-def shown(model, example):
+def show_example(model, example):
     """One of the examples in words, and embedded by the model, (num_tokens, WIDTH)."""
     task, x, _ = examples(model.task.questions)
     return task.words(x[example]), model.embed(x[example]).sum(dim=1)
@@ -105,7 +105,7 @@ def letters_of(model):
     A question also holds a blank, and a pair a digit, over which this is the mean.
     """
     task, attention, cut, embed = model.task, model.attention, model.attention.split_heads, model.embed.weight
-    pair, asked = embed[: 2 * task.letters].view(2, task.letters, WIDTH)
+    pair, asked = embed[: 2 * task.letters].view(2, task.letters, EMBEDDING_WIDTH)
     digit, blank = embed[3 * task.letters : task.blank].mean(dim=0), embed[task.blank]
     return cut(attention.W_query(asked + blank)[None])[0], cut(attention.W_key(pair + digit)[None])[0]
 

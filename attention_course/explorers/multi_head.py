@@ -1,7 +1,5 @@
 """Notebooks 05 and 06: the sentence with two questions, what heads read of it, and their planes of queries and keys."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 from torch import nn
@@ -10,14 +8,14 @@ from attention_helpers.dropout import draw_dropout_from
 from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import dropout, seed, stops
 from .ink import weight_limit
-from .lookup_models import dropping, examples, right, shown, stored
-from .plane import Plane, drag, facing, head_planes
+from .lookup_models import drop_weights, examples, find_right, load_lookup, show_example
+from .plane import Plane, directions_of, drag, head_planes
 from .svg import LEFT, Drawing
 from .svg_maps import colour_bar, head_maps, places_of
-from .words import joined, plural
+from .words import LOOKS, join_words, plural
 
 CUTS = ["view, then transpose", "view alone"]  # how a wide table becomes heads
 
@@ -35,7 +33,7 @@ class HeadsExplorer(Explorer):
     def make_controls(self):
         first = {name: options[0] for name, options in self.offered["hand-made"].items()}
         tooltips = {
-            "num_heads": "How many heads read the sentence",
+            "num_heads": "How many heads look at the sentence",
             "d_out": f"The width of {self.of_d_out}; matrices made by hand have {first['d_out']}",
             "example": "Made by hand, the second one swaps two digits of the first",
         }
@@ -60,7 +58,7 @@ class HeadsExplorer(Explorer):
             said.append(f"{name} is {values[name]} for now: {wanted[name]} {why}.")
         off = [str(head + 1) for head in values["off"] if head < values["num_heads"]]
         if off:
-            said.append(f"{plural('Head', len(off))} {joined(off)} switched off.")
+            said.append(f"{plural('Head', len(off))} {join_words(off)} switched off.")
         return " ".join(said)
 
     def touched(self, name, place, at=(), by=None):
@@ -83,13 +81,13 @@ class HeadsExplorer(Explorer):
         if weights == "hand-made":
             layer = made_by_hand(d_out, num_heads)
             return state_of(layer, *two_lookups(swapped=example == 2), cut, dropout, seed, off)._replace(planes=[])
-        model = stored(2, d_out, num_heads)
-        state = state_of(model.attention, *shown(model, example - 1), cut, dropout, seed, off, moved)
+        model = load_lookup(2, d_out, num_heads)
+        state = state_of(model.attention, *show_example(model, example - 1), cut, dropout, seed, off, moved)
         return of_model(state, model, dropout, seed, example - 1, off)
 
     def headline(self, state):
-        reads = last_token_reads(state)
-        return reads if state.accuracy is None else f"{reads}; {shares_right(state)}"
+        looks = last_token_looks(state)
+        return looks if state.accuracy is None else f"{looks}; {shares_right(state)}"
 
 
 def two_lookups(swapped):
@@ -99,21 +97,6 @@ def two_lookups(swapped):
         one, other = one[:-1] + other[-1], other[:-1] + one[-1]
         x[[1, 2], 3:6] = x[[2, 1], 3:6]
     return [a, one, other, last], x
-
-
-class HeadsState(NamedTuple):
-    """What the heads of a layer do with one sentence; with dropout, after it."""
-
-    tokens: list
-    wide: dict  # queries, keys and values, (num_tokens, d_out) each, by name
-    owners: torch.Tensor  # (num_tokens, d_out): which head gets each entry of a wide table
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    dropped: torch.Tensor  # like weights: True for those that dropout removed
-    context: torch.Tensor  # (num_tokens, d_out), heads side by side
-    parameters: int
-    planes: list  # with trained weights, a Plane per head
-    accuracy: torch.Tensor | None = None  # (2,), on each question, with trained weights
-    answers: tuple | None = None  # the digits that a trained model answers, and the right ones
 
 
 def made_by_hand(d_out, num_heads):
@@ -135,37 +118,42 @@ def split(layer, wide, cut):
 
 
 def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
-    """The HeadsState of a layer for x (num_tokens, d_in), with dropout p drawn from this seed.
+    """What the heads of a layer do with x (num_tokens, d_in), with dropout p drawn from this seed.
 
-    off: heads that give 0; moved: by head and token, how far its key is moved within its plane.
+    off: heads that give 0; moved: by head and token, how far its key is moved within its plane. wide: queries, keys and
+    values by name, (num_tokens, d_out) each; owners, of the same shape: which head gets each entry. weights, after
+    dropout, and dropped: (num_heads, num_tokens, num_tokens).
     """
     n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
-    queries, keys, values = (split(layer, table, cut) for table in wide.values())
-    own = keys
-    keys = keys.clone()
+    queries, own, values = (split(layer, table, cut) for table in wide.values())
+    keys = own.clone()
     for (head, token), place in (moved or {}).items():
-        keys[head, token] += facing(own[head], queries[head, -1]).float() @ torch.tensor(place)
+        keys[head, token] += directions_of(own[head], queries[head, -1]).float() @ torch.tensor(place)
     scores = queries @ keys.mT * layer.head_dim**-0.5
     weights = torch.softmax(scores.masked_fill(causal_mask(n), -torch.inf), dim=-1)
-    with dropping(layer, p, seed):
+    with drop_weights(layer, p, seed):
         keep = layer.dropout(torch.ones_like(weights))
     weights = weights * keep
     weights[list(off)] = 0.0
     owners = torch.empty(wide["keys"].shape, dtype=torch.long)
     for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
         owners.view(-1)[places] = head
-    rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
     names = [*(token[0] for token in tokens[:-1]), "?"]
-    planes = [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows]
-    context, parameters = (weights @ values).transpose(0, 1).reshape(n, -1), sum(p.numel() for p in layer.parameters())
-    return HeadsState(tokens, wide, owners, weights, keep == 0, context, parameters, planes)
+    rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
+    shown = {
+        "context": (weights @ values).transpose(0, 1).reshape(n, -1),  # (num_tokens, d_out), heads side by side
+        "parameters": sum(parameter.numel() for parameter in layer.parameters()),
+        "planes": [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows],
+        "accuracy": None,
+    }
+    return State(tokens=tokens, wide=wide, owners=owners, weights=weights, dropped=keep == 0, **shown)
 
 
 def of_model(state, model, p, seed, example, off):
-    """The state of a trained LookupModel's layer for one example, with accuracy and answers."""
+    """The state of a trained LookupModel's layer for one example, with accuracy (2,) and answers: given, and right."""
     logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, -1)
     answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
-    return state._replace(accuracy=right(model, p, seed, off).float().mean(dim=0), answers=answers)
+    return state._replace(accuracy=find_right(model, p, seed, off).float().mean(dim=0), answers=answers)
 
 
 def maps_and_planes(state, width, height):
@@ -180,23 +168,23 @@ def maps_and_planes(state, width, height):
     return [maps, head_planes(state.planes, titles, *size, grips) if titles else Drawing("", *size)]
 
 
-def most_read(row, tokens):
+def find_most(row, tokens):
     """The tokens with the largest weight of a row."""
     names = [f"“{token}”" for token, weight in zip(tokens, row, strict=True) if weight > row.max() - 1e-6]
     if row.max() < 5e-4:  # 0.000 as shown: dropout left nothing
         return "nothing"
-    return "all tokens alike" if len(names) == len(tokens) else joined(names) + " alike" * (len(names) > 1)
+    return "all tokens alike" if len(names) == len(tokens) else join_words(names) + " alike" * (len(names) > 1)
 
 
-def last_token_reads(state):
-    """What the last token reads most, as a clause, with the weight if heads are few."""
+def last_token_looks(state):
+    """What the last token looks at most, as a clause, with the weight if heads are few."""
     rows, tokens, heads = state.weights[:, -1], state.tokens, {}  # rows: (num_heads, num_tokens)
     if len(rows) == 1:
-        return f"“{tokens[-1]}” reads {most_read(rows[0], tokens)}: {rows.max():.3f}"
+        return LOOKS.format(f"“{tokens[-1]}”", f"{find_most(rows[0], tokens)}: {rows.max():.3f}")
     for head, row in enumerate(rows, 1):
-        heads.setdefault(most_read(row, tokens), []).append(f"{head}" + f" ({row.max():.2f})" * (len(rows) == 2))
-    said = [f"{names} in {plural('head', len(those))} {joined(those)}" for names, those in heads.items()]
-    return f"“{tokens[-1]}” reads {', '.join(said)}"
+        heads.setdefault(find_most(row, tokens), []).append(f"{head}" + f" ({row.max():.2f})" * (len(rows) == 2))
+    said = [f"{names} in {plural('head', len(those))} {join_words(those)}" for names, those in heads.items()]
+    return LOOKS.format(f"“{tokens[-1]}”", ", ".join(said))
 
 
 def shares_right(state):

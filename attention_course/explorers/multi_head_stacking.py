@@ -1,11 +1,11 @@
 """Notebook 05: heads side by side, each with its own weights, and their contexts in one row."""
 
-from .ink import SIGNED, largest
+from .ink import SIGNED_INK, largest
 from .multi_head import HeadsExplorer, maps_and_planes, task
-from .svg import beside
+from .svg import in_row
 from .svg_maps import colour_bar, strip
 
-OFFERED = {  # by weights
+STACK_OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2], "d_out": [3], "example": [1, 2]},
     "trained": {"num_heads": [1, 2, 4], "d_out": [1, 2, 4, 8], "example": range(1, 9)},
 }
@@ -14,7 +14,7 @@ OFFERED = {  # by weights
 class WrapperExplorer(HeadsExplorer):
     """One token asks for two digits: change the number of heads, made by hand or trained, their width, and dropout."""
 
-    offered, of_d_out = OFFERED, "each head's queries, keys and values"
+    offered, of_d_out = STACK_OFFERED, "each head's queries, keys and values"
     room = 388, 230  # of the maps, and of the planes
 
     def compute(self, num_heads, d_out, **more):
@@ -28,7 +28,7 @@ class WrapperExplorer(HeadsExplorer):
         owners, trained = [column // (width // num_heads) for column in range(width)], state.accuracy is not None
         look = {"told": 2} if trained else {"label": "digit", "columns": [*"123"] * num_heads}
         context = strip(state.context, tokens, owners, "context vectors, head after head", 398, 95, **look)
-        both = beside(context, colour_bar(largest(state.context), SIGNED, height=95))
+        both = in_row(context, colour_bar(largest(state.context), SIGNED_INK, height=95))
         maps, planes = maps_and_planes(state, *self.room)
         # room for the words below planes, and the same height with upright and with slanted numbers below the entries
         return [[maps, planes._replace(width=336)], [both._replace(height=167)]]

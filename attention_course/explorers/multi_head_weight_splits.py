@@ -7,24 +7,24 @@ import ipywidgets as widgets
 from attention_course.plots import head_colour
 
 from .controls import nearest
-from .ink import SIGNED, largest
-from .lookup_models import HEADS
+from .ink import SIGNED_INK, largest
+from .lookup_models import HEAD_NUMBERS
 from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
-from .svg import LEFT, TOP, Drawing, beside, moved, number, tag, text, title_of
+from .svg import LEFT, TOP, Drawing, draw_title, in_row, move, number, tag, text
 from .svg_maps import colour_bar, names_beside, strip
 
-OFFERED = {  # by weights
+SPLIT_OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2, 3, 6], "d_out": [6], "example": [1, 2], "cut": CUTS},
-    "trained": {"num_heads": HEADS, "d_out": [2, 4, 8, 16, 32], "example": range(1, 9), "cut": CUTS[:1]},
+    "trained": {"num_heads": HEAD_NUMBERS, "d_out": [2, 4, 8, 16, 32], "example": range(1, 9), "cut": CUTS[:1]},
 }
-SIDE, HIGH = 166, 88  # of each wide table
+TABLE_SIDE, TABLE_HIGH = 166, 88  # of each wide table
 LIGHT, STRONG = 0.18, 0.75  # opacity of a 0, and of the largest entry
 
 
 class SplitExplorer(HeadsExplorer):
     """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one."""
 
-    offered, of_d_out = OFFERED, "all heads together"
+    offered, of_d_out = SPLIT_OFFERED, "all heads together"
     room = 402, 206  # of the maps, and of the planes
 
     def make_controls(self):
@@ -46,9 +46,11 @@ class SplitExplorer(HeadsExplorer):
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
         owners, look = [column * num_heads // d_out for column in range(d_out)], {"beside": False}
         told = 4 if state.accuracy is None else 2
-        context = strip(state.context, tokens, owners, "contexts, side by side", SIDE, HIGH, told=told, **look)
-        context = beside(context, colour_bar(largest(state.context), SIGNED, height=HIGH))
-        return [[beside(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
+        context = strip(
+            state.context, tokens, owners, "contexts, side by side", TABLE_SIDE, TABLE_HIGH, told=told, **look
+        )
+        context = in_row(context, colour_bar(largest(state.context), SIGNED_INK, height=TABLE_HIGH))
+        return [[in_row(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
 
     def readouts(self, state):
         num_heads, d_out = len(state.weights), state.context.shape[1]
@@ -59,7 +61,7 @@ class SplitExplorer(HeadsExplorer):
 def cut_table(state, name, named):
     """One wide table, each entry in the colour of the head that gets it, the stronger the larger it is."""
     table, owners, (n, d_out) = state.wide[name].tolist(), state.owners.tolist(), state.owners.shape
-    w, h, left, most = SIDE / d_out, HIGH / n, LEFT if named else 0, largest(state.wide[name])
+    w, h, left, most = TABLE_SIDE / d_out, TABLE_HIGH / n, LEFT if named else 0, largest(state.wide[name])
     parts, size = names_beside(state.tokens, TOP, h) if named else [], {"width": f"{w:.2f}", "height": f"{h:.2f}"}
     by_hand = state.accuracy is None  # its few entries are whole numbers
     for i, j in itertools.product(range(n), range(d_out)):
@@ -70,5 +72,5 @@ def cut_table(state, name, named):
         parts.append(tag("rect", says=says if by_hand else "", x=f"{x:.2f}", y=f"{y:.2f}", **look))
         if by_hand:
             parts.append(text(x + w / 2, y + h / 2 + 4, number(value, 0), pointer_events="none"))
-    title = moved(title_of(name, SIDE), left, 0)
-    return Drawing("".join(parts) + title, left + SIDE, TOP + HIGH + 4)
+    title = move(draw_title(name, TABLE_SIDE), left, 0)
+    return Drawing("".join(parts) + title, left + TABLE_SIDE, TOP + TABLE_HIGH + 4)

@@ -3,7 +3,6 @@
 import itertools
 import math
 from functools import cache
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
@@ -13,7 +12,7 @@ from attention_helpers._data import data_file
 from attention_helpers.modern.positions import rope_frequencies
 from attention_helpers.training.characters import Characters, load_text
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart
 from .controls import stops
 from .rope_scaling import llama3_frequencies, yarn_frequencies
@@ -21,25 +20,15 @@ from .svg import AXIS, LEFT, PALE, TOP, tag, text
 
 RULES, FACTORS = ("linear", "NTK-aware", "Llama 3", "YaRN"), (1, 2, 4, 8)
 SCALINGS = [(RULES[0], 1), *itertools.product(RULES, FACTORS[1:])]  # with factor 1, all rules are the same
-SEEN, LENGTHS, LONGEST = 32, (32, 48, 64, 96, 128, 192, 256), 256  # characters: in training, and here
-WINDOWS = (16, 32, 48, LONGEST)
-FILE, SCORE = data_file("long_texts.npz"), 3000  # how many steps of what is stored make a score of 1
+SEEN, READ_LENGTHS, LONGEST_TEXT = 32, (32, 48, 64, 96, 128, 192, 256), 256  # characters: in training, and here
+WINDOW_WIDTHS = (16, 32, 48, LONGEST_TEXT)
+SCORES_FILE, SCORE = data_file("long_texts.npz"), 3000  # how many steps of what is stored make a score of 1
 EACH = 8  # positions per point of the loss's curve
-PLAIN, HEAD = rope_frequencies(16), 4  # the model's frequencies, and the head of the second layer that is shown
-WIDE, TALL = 380, 200  # of a chart
+PLAIN, SHOWN_HEAD = rope_frequencies(16), 4  # the model's frequencies, and the head of the second layer that is shown
+CURVE_WIDE, CURVE_TALL = 380, 200  # of a chart
 
 
-class LengthState(NamedTuple):
-    """What the picture shows: scores of HEAD in the second layer, and the model's losses."""
-
-    pair: str  # "all", or the number of the one whose part of the scores is shown
-    scores: torch.Tensor  # (distances,), scaled, the mean over all queries that have a key at this distance
-    losses: torch.Tensor  # (length,), in nats, the mean at each position
-    far: float  # the mean weight that HEAD gives, at the last position, to distances that training never had
-    angle: float  # of the pair at the farthest distance, in radians; of pair 2 for all
-
-
-def scaled(rule, factor):
+def frequencies_by(rule, factor):
     """The frequencies that a rule makes, and the factor for queries and keys."""
     if rule == "YaRN":
         return yarn_frequencies(PLAIN, factor, SEEN, base=10_000)
@@ -49,13 +38,14 @@ def scaled(rule, factor):
 
 
 @cache
-def stored():
+def load_scores():
     """What tools/training/make_data.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
 
-    Losses are in nats by position, (scalings, windows, LONGEST); far is that of LengthState, (scalings, windows,
-    lengths); scores are each pair's part of HEAD's, (scalings, windows, lengths, pairs, LONGEST), by distance.
+    Losses are in nats, (scalings, windows, LONGEST_TEXT), by position; far is the weight, at the last position, on
+    distances that training never had, (scalings, windows,
+    lengths); scores are the parts of each pair, (scalings, windows, lengths, pairs, LONGEST_TEXT), by distance.
     """
-    with np.load(FILE) as measured:
+    with np.load(SCORES_FILE) as measured:
         losses, far, scores = (torch.from_numpy(measured[name]) for name in ("losses", "far", "scores"))
     return losses, far, scores / SCORE
 
@@ -67,10 +57,10 @@ class LengthExplorer(Explorer):
     """
 
     def make_controls(self):
-        widths = [(str(width) if width < LONGEST else "none", width) for width in WINDOWS]
+        widths = [(str(width) if width < LONGEST_TEXT else "none", width) for width in WINDOW_WIDTHS]
         return {
-            "length": stops("length", LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
-            "window": stops("window", widths, LONGEST, "How many characters each one sees, including itself"),
+            "length": stops("length", READ_LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
+            "window": stops("window", widths, LONGEST_TEXT, "How many characters each one sees, including itself"),
             "factor": stops("factor", FACTORS, 1, "The text is to be how many times longer; 1 scales nothing"),
             "rule": widgets.Dropdown(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
             "pair": stops("pair", ("all", *map(str, range(8))), "all", "Whose part of the scores is shown"),
@@ -81,24 +71,24 @@ class LengthExplorer(Explorer):
 
     def note(self, wanted, values):
         rule = "rule does nothing here: factor 1 keeps all frequencies." if values["factor"] == 1 else ""
-        wide = values["length"] <= values["window"] < LONGEST
+        wide = values["length"] <= values["window"] < LONGEST_TEXT
         return " ".join(filter(None, [rule, "window does nothing here: the text isn't longer." if wide else ""]))
 
     def compute(self, length, window, factor, rule, pair):
-        losses, far, scores = stored()
-        at = SCALINGS.index((rule if factor > 1 else RULES[0], factor)), WINDOWS.index(window)
-        read = *at, LENGTHS.index(length)
+        losses, far, scores = load_scores()
+        at = SCALINGS.index((rule if factor > 1 else RULES[0], factor)), WINDOW_WIDTHS.index(window)
+        read = *at, READ_LENGTHS.index(length)
         parts = scores[read][:, : min(length, window)]  # (pairs, distances)
         shown = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
-        angle = (len(shown) - 1) * scaled(rule, factor)[0][followed(pair)].item()
-        return LengthState(pair, shown, losses[at][:length], far[read].item(), angle)
+        angle = (len(shown) - 1) * frequencies_by(rule, factor)[0][pair_of(pair)].item()
+        return State(pair=pair, scores=shown, losses=losses[at][:length], far=far[read].item(), angle=angle)
 
     def picture(self, state):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()
         spots = [(EACH * (n + 0.5) - 0.5, loss) for n, loss in enumerate(means)]
-        scores = chart(scores_of(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
+        scores = draw_chart(title_of_scores(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
         equal = math.log(len(Characters(load_text()).vocabulary))  # the loss of equal probabilities
-        return [[chart("loss in nats", "position", range(6), spots, equal), scores]]
+        return [[draw_chart("loss in nats", "position", range(6), spots, equal), scores]]
 
     def headline(self, state):
         first, last = state.losses[:SEEN].mean(), state.losses[-SEEN:].mean()
@@ -106,32 +96,32 @@ class LengthExplorer(Explorer):
         return said + f", on the last {SEEN} of {len(state.losses)}: ≈ {last:.2f}" * (len(state.losses) > SEEN)
 
     def readouts(self, state):
-        pair, last, keys = followed(state.pair), len(state.losses) - 1, len(state.scores)
+        pair, last, keys = pair_of(state.pair), len(state.losses) - 1, len(state.scores)
         return {
-            f"position {last}": f"head {HEAD} gives ≈ {state.far:.0%} of its weight to distances beyond {SEEN - 1} "
-            f"(equal weights: {max(keys - SEEN, 0) / keys:.0%})",
+            f"position {last}": f"head {SHOWN_HEAD} gives ≈ {state.far:.0%} of its weight to distances beyond "
+            f"{SEEN - 1} (equal weights: {max(keys - SEEN, 0) / keys:.0%})",
             f"pair {pair}": f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}",
         }
 
 
-def followed(pair):
+def pair_of(pair):
     return 2 if pair == "all" else int(pair)
 
 
-def scores_of(state):
+def title_of_scores(state):
     part = "" if state.pair == "all" else f", pair {state.pair}"
-    return f"mean score, head {HEAD} of layer 2{part}"
+    return f"mean score, head {SHOWN_HEAD} of layer 2{part}"
 
 
-def chart(title, xlabel, marks, spots, level=None):
+def draw_chart(title, xlabel, marks, spots, level=None):
     """A curve through pairs (place, value), on grey where training never went; level: of a line across."""
-    place, steps = (LEFT, WIDE - 10, TOP + 4, TOP + 4 + TALL), (0, SEEN, 64, 128, 192, LONGEST)
+    place, steps = (LEFT, CURVE_WIDE - 10, TOP + 4, TOP + 4 + CURVE_TALL), (0, SEEN, 64, 128, 192, LONGEST_TEXT)
     drawn = Chart(title, place, {n: str(n) for n in steps}, {mark: f"{mark:g}" for mark in marks})
     start = drawn.x(SEEN)
-    new = {"x": start, "y": drawn.top, "width": drawn.right - start, "height": TALL, "fill_opacity": 0.07}
+    new = {"x": start, "y": drawn.top, "width": drawn.right - start, "height": CURVE_TALL, "fill_opacity": 0.07}
     drawn.parts += [tag("rect", **new), text(drawn.right - 4, drawn.top + 13, "never in training", "end", **PALE)]
     if level:
         drawn.parts.append(drawn.across(level, **AXIS, stroke_dasharray="4 3"))
         drawn.parts.append(text(LEFT + 4, drawn.y(level) - 5, "equal probabilities", "start", **PALE))
-    drawn.parts += [drawn.curve(spots, title), drawn.below(xlabel)]
-    return drawn.drawn(WIDE, drawn.bottom + 36)
+    drawn.parts += [drawn.curve(spots, title), drawn.label_x(xlabel)]
+    return drawn.finish(CURVE_WIDE, drawn.bottom + 36)

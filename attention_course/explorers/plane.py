@@ -7,7 +7,7 @@ import torch
 
 from attention_course.plots import head_colour
 
-from .svg import LEFT, PALE, SMALL, Drawing, line, moved, number, tag, text
+from .svg import LEFT, PALE, SMALL, Drawing, line, move, number, tag, text
 from .svg_maps import frame, head_at, places_of
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
@@ -32,7 +32,7 @@ def by_letter(letters, tokens, weights):
     return [row.get(letter) for letter in letters]
 
 
-def found(plane):
+def find_matches(plane):
     """The letters whose queries score their own key highest."""
     best = (plane.queries @ plane.keys.T).argmax(dim=-1).tolist()  # by query, a key
     return [name for n, name in enumerate(plane.names) if best[n] == n]
@@ -57,7 +57,7 @@ def directions(keys):
     return plane @ torch.stack((right, up * (1.0 if second @ up >= 0 else -1.0)), dim=1)
 
 
-def facing(keys, asked):
+def directions_of(keys, asked):
     """Two directions, (head_dim, 2): to the right the one in which keys spread most across the asked query, up its own.
 
     So a key's height is its score. For up to two entries, these.
@@ -73,7 +73,7 @@ def facing(keys, asked):
 def axes_and_scales(plane, side):
     """The two directions, (head_dim, 2), to the right and up, and the pixels per unit of keys and of queries."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
-    axes = directions(keys) if len(plane.queries) else facing(keys, plane.asked)
+    axes = directions(keys) if len(plane.queries) else directions_of(keys, plane.asked)
     inner = OUTER if keys.shape[1] == 1 else INNER
     scales = [
         side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
@@ -82,7 +82,7 @@ def axes_and_scales(plane, side):
     return axes, scales
 
 
-def placed(plane, side):
+def place_points(plane, side):
     """Where the keys, the queries and the asked query are, in pixels from the middle, to the right and up."""
     axes, scales = axes_and_scales(plane, side)
     every = ((plane.keys, scales[0]), (plane.queries, scales[1]), (plane.asked[None], scales[1]))
@@ -104,76 +104,69 @@ def drag(plane, side, vector, had, kind="key", at=(), by=None):
     return tuple((aim - now + torch.tensor(had)).tolist())
 
 
-def draw_plane(plane, head, side, grips=()):
+def draw_plane(plane, head, side, grips=("", "")):
     """One Plane as SVG in its head's colour, the origin in the middle: queries are dots, keys squares.
 
-    grips: what a key and a query are called that a hand can move, with {} for their place.
-
     If a head is one wide, it's a line, with queries above it and keys below. Where only one query is drawn, its arrow
-    is equally long in every head, and names avoid all marks.
+    is equally long in every head, and names avoid all marks. grips: what a key and a query are called that a hand can
+    move, with {} for their place.
     """
-    keys, queries, [asked] = placed(plane, side)
+    keys, queries, [asked] = place_points(plane, side)
     middle, flat, alone, colour = side / 2, plane.keys.shape[1] == 1, not queries, head_colour(head)
-    row, most = (14, 9) if flat else (0, 2 - alone)  # how far marks are from the line, names in lines from them
-    parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side)
+    row = 14 if flat else 0  # how far marks are from the line
+    keys, [end, *queries] = (
+        [(middle + x, middle - y + down) for x, y in points]
+        for points, down in ((keys, row), ([asked, *queries], -row))
+    )
+    parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side, 9 if flat else 2 - alone)
     parts += [] if flat else [line(middle, 0, middle, side)]
-    named = plane.names
-    if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
-        named = [plane.names[int(end)] for end in (plane.keys.argmin(), plane.keys.argmax())]
-    end = middle + asked[0], middle - asked[1] - row
     if alone and not flat:
-        names.taken += [(middle + x, middle - y, 7, 7) for x, y in keys]
-        names.taken += [(middle + asked[0] * n / 8, middle - asked[1] * n / 8, 3, 3) for n in range(9)]
+        names.taken += [(*spot, 7, 7) for spot in keys]
+        names.taken += [(*(middle + (at - middle) * n / 8 for at in end), 3, 3) for n in range(9)]
     each = [*zip(plane.names, keys, plane.weights, strict=True)]
-    for n, (name, (x, y), weight) in enumerate(each):
-        spot = middle + x, middle - y + row
-        parts.append(grip(square(name, spot, weight, colour), spot, grips[0].format(n) if grips else ""))
-    for name, (x, y), _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
-        spot = middle + x, middle - y + row
-        if name in named:
-            names.put(name, spot, (0, 1) if flat else outward(x, y, 1 if alone else -1), most)
-    for n, (name, (x, y)) in enumerate(zip(plane.names, queries, strict=False)):
-        spot = middle + x, middle - y - row
-        dot = tag("circle", says=f"query of {name}", cx=spot[0], cy=spot[1], r=3, fill=colour)
-        parts.append(grip(dot, spot, grips[1].format(n) if grips else ""))
+    parts += [draw_mark(*key, colour, grips[0].format(n)) for n, key in enumerate(each)]
+    if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
+        each = [each[int(end)] for end in sorted({plane.keys.argmin().item(), plane.keys.argmax().item()})]
+    for name, spot, _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
+        names.put(name, spot, (0, 1) if flat else outward(spot, middle, 1 if alone else -1))
+    for n, (name, spot) in enumerate(zip(plane.names, queries, strict=False)):
+        parts.append(draw_mark(name, spot, "query", colour, grips[1].format(n)))
         if side >= TALKATIVE:
-            names.put(name, spot, (0, -1) if flat else outward(x, y, 1), most)
+            names.put(name, spot, (0, -1) if flat else outward(spot, middle, 1))
     parts.append(arrow((middle, middle - row), end, colour))
     return "".join(parts + names.parts)
 
 
-def grip(mark, spot, name):
-    """A mark, and around it what a hand can take hold of, if it has a name."""
-    if not name:
-        return mark
+def draw_mark(name, spot, weight, colour, grip=""):
+    """A query as a dot; a key as a square as full as its weight, and pale if there's no such token; with its grip."""
+    if weight == "query":
+        mark = tag("circle", says=f"query of {name}", cx=spot[0], cy=spot[1], r=3, fill=colour)
+    else:
+        says = f"key of {name}" + (", not here" if weight is None else f": weight {number(weight)}")
+        place = {"x": spot[0] - 3.5, "y": spot[1] - 3.5, "width": 7, "height": 7}
+        look = {"fill_opacity": f"{min(weight or 0, 1):.2f}", "stroke_opacity": 0.3 if weight is None else 1}
+        mark = tag("rect", says=says, fill=colour, stroke=colour, **place, **look)
     hold = tag("circle", cx=spot[0], cy=spot[1], r=9, fill="transparent")
-    return tag("g", hold + mark, data_touch=name, data_drag="")
+    return tag("g", hold + mark, data_touch=grip, data_drag="") if grip else mark
 
 
-def square(name, spot, weight, colour):
-    """A key: as full as its weight, and pale if there's no such token."""
-    says = f"key of {name}" + (", not here" if weight is None else f": weight {number(weight)}")
-    place = {"x": spot[0] - 3.5, "y": spot[1] - 3.5, "width": 7, "height": 7}
-    look = {"fill_opacity": f"{min(weight or 0, 1):.2f}", "stroke_opacity": 0.3 if weight is None else 1}
-    return tag("rect", says=says, fill=colour, stroke=colour, **place, **look)
-
-
-def outward(x, y, sign):
+def outward(spot, middle, sign):
     """The direction from the middle to a point, or back, as a step on the page; to the right if it's in the middle."""
+    x, y = spot[0] - middle, spot[1] - middle
     length = math.hypot(x, y)
-    return (sign * x / length, -sign * y / length) if length > 1 else (1, 0)
+    return (sign * x / length, sign * y / length) if length > 1 else (1, 0)
 
 
 class Names:
     """Names next to points, each as near as it's free of others; one that finds no room isn't written."""
 
-    def __init__(self, side):
-        self.side, self.taken, self.parts = side, [], []
+    def __init__(self, side, most):
+        self.side, self.most, self.taken, self.parts = side, most, [], []
 
-    def put(self, name, point, way, most):
+    def put(self, name, point, way):
         """Write a name next to a point (x, y), this way, at most so many lines from it, or else to a side."""
         wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
-        steps = [(n * right, n * down) for n in range(1, most + 1)]
+        steps = [(n * right, n * down) for n in range(1, self.most + 1)]
         steps += [(-down, right), (down, -right)]
         steps += [(a * right - b * down, a * down + b * right) for a in (0.7, -0.7) for b in (0.7, -0.7)]
         for right, down in steps:
@@ -182,7 +175,7 @@ class Names:
             free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > (10 + h) / 2 for a, b, w, h in self.taken)
             if inside and free:
                 self.taken.append((*at, wide, 10))
-                self.parts.append(text(at[0], at[1] + 4, name, size=SMALL))
+                self.parts.append(text(at[0], at[1] + 4, name))
                 return
 
 
@@ -196,31 +189,28 @@ def arrow(start, end, colour):
     return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")
 
 
-def head_planes(planes, titles, width, height, grips=()):
+def head_planes(planes, titles, width, height, grips):
     """A titled Plane per head, in a grid like that of the heads' maps; grips: as in draw_plane, for each."""
     corners, side, _ = places_of(len(planes), 1, LEFT + width, height)
     parts = [legend(planes[0], corners[-1][1] + side)]
     for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
-        drawn = draw_plane(plane, head, side, grips[head] if grips else ())
-        parts += [head_at(x - LEFT, y, head, title), moved(drawn, x - LEFT, y)]
+        drawn = draw_plane(plane, head, side, grips[head])
+        parts += [head_at(x - LEFT, y, head, title), move(drawn, x - LEFT, y)]
     return Drawing("".join(parts), width, height)
 
 
 def legend(plane, y):
     """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
-    if not len(plane.queries):
-        flat = plane.keys.shape[1] == 1
-        marks = arrow((0, y + 11), (16, y + 11), "currentColor") + tag("rect", x=113, y=y + 8, width=7, height=7)
-        words = text(21, y + 15, "the last query", "start") + text(124, y + 15, "key, filled by its weight", "start")
-        about = "on a line, only a key at an end can have the highest score" if flat else FURTHEST
-        return marks + words + text(0, y + 31, about, "start", **PALE)
-    marks = tag("circle", cx=4, cy=y + 11, r=3) + tag("rect", x=112, y=y + 8, width=7, height=7)
-    marks += arrow((50, y + 11), (66, y + 11), "currentColor")
-    names = ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
+    width, alone = plane.keys.shape[1], not len(plane.queries)
+    points, names = (0, 113), ((21, "the last query"), (124, "key, filled by its weight"))
+    about = "on a line, only a key at an end can have the highest score" if width == 1 else FURTHEST
+    if not alone:
+        points, names = (50, 112), ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
+        kinds = {1: "one wide: a line", 2: "two wide: a plane"}
+        about = kinds.get(width, f"{width} wide: the two directions in which keys spread most")
+        about += "; pale: not here" if None in plane.weights else ""
+    marks = "" if alone else tag("circle", cx=4, cy=y + 11, r=3)
+    marks += arrow((points[0], y + 11), (points[0] + 16, y + 11), "currentColor")
+    marks += tag("rect", x=points[1], y=y + 8, width=7, height=7)
     words = "".join(text(x, y + 15, name, "start") for x, name in names)
-    width = plane.keys.shape[1]
-    about = {1: "one wide: a line", 2: "two wide: a plane"}.get(
-        width, f"{width} wide: the two directions in which keys spread most"
-    )
-    absent = "; pale: not here" if None in plane.weights else ""
-    return marks + words + text(0, y + 31, about + absent, "start", **PALE)
+    return marks + words + text(0, y + 31, about, "start", **PALE)

@@ -12,7 +12,7 @@ from attention_helpers.probes import attention_maps, perturbation_influence
 
 from .base import Explorer
 from .ink import head_ink, largest
-from .svg import LEFT, TOP, beside, number, text
+from .svg import LEFT, TOP, in_row, number, text
 from .svg_maps import Entries, heatmap, influence_map
 
 TOKENS = [f"token {n}" for n in range(1, 7)]
@@ -61,7 +61,7 @@ class SuspectsExplorer(Explorer):
         moves = influence_map(state.moves, TOKENS, side=SIDE, limit=largest(state.moves))
         name = f"influence in {'training' if state.training else 'eval'} mode"
         title = text(LEFT + SIDE / 2, TOP - 12, f"{name}, red: the future", size=13, font_weight="bold")
-        return [[beside(weights, moves._replace(svg=title + moves.svg, words=f"{name}, {moves.words}"))]]
+        return [[in_row(weights, moves._replace(svg=title + moves.svg, words=f"{name}, {moves.words}"))]]
 
     def headline(self, state):
         future = causal_mask(len(TOKENS))

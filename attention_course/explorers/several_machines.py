@@ -1,41 +1,23 @@
 """Notebook 14: one layer over several processes, by heads or by tokens: what each holds, computes and sends."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 
 from attention_course.plots import SERIES
 from attention_helpers.parallel.split import bytes_held, bytes_sent
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart
 from .controls import stops
-from .svg import Drawing, tag, text, title_of
-from .words import listed, size_in_words
+from .svg import Drawing, draw_title, tag, text
+from .the_kv_cache import HEAD_DIM
+from .words import list_numbers, size_in_words
 
 SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
-HEADS, PROCESSES = (8, 16, 32, 64, 128), (1, 2, 4, 8)
-KV_HEADS = (1, 2, 4, *HEADS)
-LENGTHS = tuple(2**n for n in range(10, 21))
-HEAD_DIM, GPU = 128, 80e9  # those of Llama 3, and the bytes of an A100 or H100
-TALL, ROW = 200, 24  # pixels: of the bars, and of a process's row
-
-
-class MachinesState(NamedTuple):
-    """What the picture shows, for one layer and one sequence, with 2 bytes per number."""
-
-    split: str
-    processes: int
-    num_tokens: int
-    num_heads: int
-    num_kv_heads: int
-    held: dict  # bytes of each process, by what they're for
-    sent: int  # bytes of each process
-    work: list  # for each process, and each step: how long it computes
-    steps: list  # for each step: how long it takes, until the slowest is done
-
-    total = property(lambda self: sum(self.held.values()))
-    busy = property(lambda self: [sum(own) / sum(self.steps) for own in self.work])
+QUERY_HEADS, PROCESSES = (8, 16, 32, 64, 128), (1, 2, 4, 8)
+KV_HEADS = (1, 2, 4, *QUERY_HEADS)
+SPLIT_LENGTHS = tuple(2**n for n in range(10, 21))
+GPU = 80e9  # bytes of an A100 or H100
+BARS_TALL, ROW_HIGH = 200, 24  # pixels: of the bars, and of a process's row
 
 
 def schedule(split, processes):
@@ -68,8 +50,10 @@ class MachinesExplorer(Explorer):
         return {
             "processes": stops("processes", PROCESSES, 1, "How many processes share the layer"),
             "split": widgets.ToggleButtons(options=list(SAID), layout={"grid_area": "auto / span 2"}, **split),
-            "num_tokens": stops("num_tokens", [(f"{n:,}", n) for n in LENGTHS], LENGTHS[-1], "The length of one text"),
-            "num_heads": stops("num_heads", HEADS, 128, "Heads of queries; each is 128 wide"),
+            "num_tokens": stops(
+                "num_tokens", [(f"{n:,}", n) for n in SPLIT_LENGTHS], SPLIT_LENGTHS[-1], "The length of one text"
+            ),
+            "num_heads": stops("num_heads", QUERY_HEADS, 128, "Heads of queries; each is 128 wide"),
             "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),
         }
 
@@ -91,7 +75,14 @@ class MachinesExplorer(Explorer):
         held = bytes_held("heads" if by_heads else "tokens", processes, num_tokens, width, kv_width, 2)
         sent = bytes_sent(processes, num_tokens, width if by_heads else kv_width, bytes_per_number=2)
         steps = [max(step) for step in zip(*work, strict=True)]
-        return MachinesState(split, processes, num_tokens, num_heads, num_kv_heads, held, sent, work, steps)
+        busy = [sum(own) / sum(steps) for own in work]  # of each process, its share of the time
+        sizes = {
+            "num_tokens": num_tokens,
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "total": sum(held.values()),
+        }
+        return State(split=split, processes=processes, held=held, sent=sent, work=work, steps=steps, busy=busy, **sizes)
 
     def picture(self, state):
         return [[self.memory(state), self.times(state)]]
@@ -101,10 +92,10 @@ class MachinesExplorer(Explorer):
         top = next(n * 10**k for k in range(6, 13) for n in (1, 2, 5) if n * 10**k >= state.total)
         ticks, names = {size: size_in_words(round(size)) for size in (0, top / 2, top)}, range(state.processes)
         names = {0: "", state.processes: ""} | {rank + 0.5: str(rank) for rank in names}
-        chart = Chart("memory of each rank", (66, 262, 30, 30 + TALL), names, ticks, inset=(4, 2))
+        chart = Chart("memory of each rank", (66, 262, 30, 30 + BARS_TALL), names, ticks, inset=(4, 2))
         below, wide = 0, 0.7 * (chart.x(1) - chart.x(0))
         for n, ((name, size), colour) in enumerate(zip(state.held.items(), SERIES, strict=False)):
-            place, y = {"y": chart.y(below + size), "width": wide, "height": TALL * size / top}, 264 + 16 * n
+            place, y = {"y": chart.y(below + size), "width": wide, "height": BARS_TALL * size / top}, 264 + 16 * n
             for rank in range(state.processes):
                 says = f"rank {rank}, {name}: {size_in_words(round(size))}"
                 chart.parts.append(tag("rect", says=says, x=chart.x(rank + 0.15), fill=colour, **place))
@@ -114,14 +105,17 @@ class MachinesExplorer(Explorer):
             chart.parts.append(chart.across(GPU, stroke="currentColor", stroke_dasharray="4 3"))
             chart.parts.append(text(266, chart.y(GPU) + 4, "80 GB", "start"))
         said = ", ".join(f"{name}: {size_in_words(round(size))}" for name, size in state.held.items())
-        return chart.drawn(305, TALL + 108)._replace(words=f"Each holds {said}.")
+        return chart.finish(305, BARS_TALL + 108)._replace(words=f"Each holds {said}.")
 
     def times(self, state):
         """A row for each process, and in it a frame for each step, filled for as long as it computes."""
-        unit, left, parts = 400 / state.processes, 60, [title_of("filled: computes; empty: waits", 460)]
+        unit, left, parts = 400 / state.processes, 60, [draw_title("filled: computes; empty: waits", 460)]
         for rank, own in enumerate(state.work):
-            x, frame = left, {"y": 40 + ROW * rank, "height": ROW - 6, "stroke": "currentColor", "stroke_width": 0.5}
-            parts.append(text(left - 8, 54 + ROW * rank, f"rank {rank}", "end"))
+            x, frame = (
+                left,
+                {"y": 40 + ROW_HIGH * rank, "height": ROW_HIGH - 6, "stroke": "currentColor", "stroke_width": 0.5},
+            )
+            parts.append(text(left - 8, 54 + ROW_HIGH * rank, f"rank {rank}", "end"))
             for step, (mine, longest) in enumerate(zip(own, state.steps, strict=True), 1):
                 says = f"rank {rank}, step {step}, computes: {mine / longest:.2f} of the time"
                 look = {"fill": "none", "pointer_events": "all", "width": unit * longest}
@@ -129,8 +123,10 @@ class MachinesExplorer(Explorer):
                 parts.append(tag("rect", says=says, x=x, **look, **frame))
                 x += unit * longest
         then = "Then all wait for the sum." if state.split == "heads" else "Between two steps, keys and values move on."
-        parts.append(text(left, 58 + ROW * state.processes, then, "start") if state.processes > 1 else "")
-        return Drawing("".join(parts), 470, 70 + ROW * 8, f"Shares of the time computing: {listed(state.busy)}.")
+        parts.append(text(left, 58 + ROW_HIGH * state.processes, then, "start") if state.processes > 1 else "")
+        return Drawing(
+            "".join(parts), 470, 70 + ROW_HIGH * 8, f"Shares of the time computing: {list_numbers(state.busy)}."
+        )
 
     def headline(self, state):
         much = f"holds {size_in_words(round(state.total))}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from attention_course.plots import HEAD_COLOURS, SERIES, as_array, head_colour
 
-from .words import shares
+from .words import LOOKS, shares
 
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
@@ -46,28 +46,21 @@ class Drawing(NamedTuple):
 
 def tag(kind, inside="", says="", **attributes):
     """An SVG element; says: its tooltip."""
-    words = [f'{name.replace("_", "-")}="{rounded(value)}"' for name, value in attributes.items()]
+    short = {name: f"{n:.1f}".removesuffix(".0") if isinstance(n, float) else n for name, n in attributes.items()}
+    words = [f'{name.replace("_", "-")}="{value}"' for name, value in short.items()]
     told = f"<title>{html.escape(says)}</title>" if says else ""
     return f"<{kind} {' '.join(words)}>{told}{inside}</{kind}>"
 
 
-def rounded(value):
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
-
-
 def text(x, y, words, anchor="middle", size=SMALL, **more):
-    words = html.escape(words)
-    if more:
-        return tag("text", words, x=x, y=y, text_anchor=anchor, font_size=size, **more)
-    look = f'text-anchor="{anchor}" font-size="{rounded(size)}"'  # half the time, for hundreds in a picture
-    return f'<text x="{rounded(x)}" y="{rounded(y)}" {look}>{words}</text>'
+    return tag("text", html.escape(words), x=x, y=y, text_anchor=anchor, font_size=size, **more)
 
 
 def line(x1, y1, x2, y2, **more):
     return tag("path", d=f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", **(more or AXIS))
 
 
-def title_of(words, width):
+def draw_title(words, width):
     return text(width / 2, TOP - 12, words, size=13, font_weight="bold")
 
 
@@ -77,29 +70,29 @@ def number(value, decimals=2):
     return words if words.strip("-0.") else words.removeprefix("-")
 
 
-def shortened(name):
+def shorten(name):
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
-def moved(svg, x, y):
+def move(svg, x, y):
     return tag("g", svg, transform=f"translate({x:.1f},{y:.1f})")
 
 
-def beside(first, *others, gap=14, down=False):
+def in_row(first, *others, gap=14, down=False):
     """Drawings in a row, aligned at the top."""
     for other in others:
         x, y = (0, first.height + gap) if down else (first.width + gap, 0)
         room = max(first.width, x + other.width), max(first.height, y + other.height)
-        first = Drawing(first.svg + moved(other.svg, x, y), *room, f"{first.words} {other.words}".strip())
+        first = Drawing(first.svg + move(other.svg, x, y), *room, f"{first.words} {other.words}".strip())
     return first
 
 
-def below(*drawings, gap=8):
+def in_column(*drawings, gap=8):
     """Drawings in a column, aligned at the left."""
-    return beside(*drawings, gap=gap, down=True)
+    return in_row(*drawings, gap=gap, down=True)
 
 
-def whole(drawing, back="", most=math.inf, **more):
+def make_svg(drawing, back="", most=math.inf, **more):
     """A complete SVG element, at most so wide."""
     width, height = round(drawing.width), round(drawing.height)
     scale = min(1, most / max(width, 1))
@@ -109,27 +102,27 @@ def whole(drawing, back="", most=math.inf, **more):
     return tag("svg", back + pattern + drawing.svg, **names, **room, **more)
 
 
-def live(rows, words):
+def draw_live(rows, words):
     """Rows of drawings as HTML in the page's colour, dark or light; a row shrinks a little before it wraps.
 
     words: what they show, for readers who can't see it.
     """
     room = "flex:{0:.0f} 1 {1:.0f}px;min-width:{1:.0f}px;max-width:{0:.0f}px;height:auto".format
-    lines = [[whole(part, style=room(part.width, LEAST * part.width)) for part in row] for row in rows]
+    lines = [[make_svg(part, style=room(part.width, LEAST * part.width)) for part in row] for row in rows]
     lines = [tag("div", "".join(line), style=WRAPPED) for line in lines]
     look = "max-width:100%;overflow-x:auto;color:var(--jp-content-font-color0, #000)"
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
 
 
-def printed(rows, words, headline=""):
+def draw_still(rows, words, headline=""):
     """The headline and rows of drawings as one SVG on white, for everything that isn't a live page."""
-    drawing = below(*(beside(*row) for row in rows))
+    drawing = in_column(*(in_row(*row) for row in rows))
     said = textwrap.wrap(headline, max(30, int(drawing.width / 8.5)))
     lines = [text(0, 16 + 20 * n, words, "start", 16, font_weight="bold") for n, words in enumerate(said)]
-    drawing = below(Drawing("".join(lines), 0, 20 * len(lines)), drawing) if lines else drawing
+    drawing = in_column(Drawing("".join(lines), 0, 20 * len(lines)), drawing) if lines else drawing
     ground = tag("rect", width="100%", height="100%", fill="#fff")
     look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
-    return whole(drawing, ground, STORED, **look)
+    return make_svg(drawing, ground, STORED, **look)
 
 
 def scale_of(values):
@@ -143,21 +136,23 @@ def names_below(names, places, y, room):
 
     There are no names if even slanted ones don't fit.
     """
-    shown = [shortened(name) for name in names] if room >= SMALL or fit(names, room) else []
+    shown = [shorten(name) for name in names]
     if fit(names, room):
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
+    if room < SMALL:
+        return ""
     every = 1 if room >= APART else 2
-    shown, places, room = shown[::every], places[::every], room * every
-    longest = max(map(len, shown), default=0) * EM * SMALL
-    steep = min(SMALL / room, (BOTTOM - 14) / longest) if shown else 1  # don't touch each other or what is below
-    slant = f"rotate({-math.degrees(math.asin(max(steep, 0.574))):.0f} {{:.1f}} {{:.1f}})".format  # 35 degrees or more
-    slanted = zip(places, shown, strict=False)
-    return "".join(text(x, y + 11, name, "end", transform=slant(x, y + 11)) for x, name in slanted)
+    longest = max(map(len, shown[::every])) * EM * SMALL
+    steep = min(SMALL / (room * every), (BOTTOM - 14) / longest)  # don't touch each other or what is below
+    angle = -math.degrees(math.asin(max(steep, 0.574)))  # 35 degrees or more
+    slanted = [*zip(places, shown, strict=True)][::every]
+    turn = f"rotate({angle:.0f} {{:.1f}} {y + 11:.1f})".format
+    return "".join(text(x, y + 11, name, "end", transform=turn(x)) for x, name in slanted)
 
 
 def fit(names, room):
     """Whether names can be written along an axis without slanting them."""
-    return max((len(shortened(name)) for name in names), default=0) * EM * SMALL <= room
+    return max((len(shorten(name)) for name in names), default=0) * EM * SMALL <= room
 
 
 def bars_ends(limits, height):
@@ -172,7 +167,7 @@ def value_at(y, limits, height):
     return limits[0] + share * (limits[1] - limits[0])
 
 
-def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, decimals=2, touch=()):
+def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, touch=()):
     """Bars side by side, each with its number; `series` maps a name to one number for each of `names`.
 
     limits: the range of the axis, the same for all states of an explorer; longer bars are cut off there. touch: the
@@ -181,43 +176,42 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
     table = {kind: as_array(values).tolist() for kind, values in series.items()}
     (low, high), slot = limits, (width - 30) / len(names)
     each, (bottom, top) = slot * 0.86 / len(table), bars_ends(limits, height)
-    longest = max(len(number(value, decimals)) for values in table.values() for value in values)
-    size = min(12, each / (DIGIT * longest))
+    size = min(12, each / (DIGIT * max(len(number(value)) for values in table.values() for value in values)))
     y_of = lambda value: bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)  # noqa: E731
     zero, middles = y_of(0.0), [30 + slot * (j + 0.5) for j in range(len(names))]
-    parts = [title_of(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
+    parts = [draw_title(title, width), line(30, top, 30, bottom), line(30, zero, width, zero)]
     parts += [text(26, y_of(value) + 4, f"{value:.3g}", "end") for value in sorted({low, 0.0, high})]
     for n, ((kind, values), colour) in enumerate(zip(table.items(), colours, strict=False)):
         for j, (middle, name, value) in enumerate(zip(middles, names, values, strict=True)):
-            x, y = middle + (n - len(table) / 2) * each, y_of(value)
+            x, y, says = middle + (n - len(table) / 2) * each, y_of(value), f"{name}, {kind}"
             place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
-            parts.append(tag("rect", says=f"{name}, {kind}: {number(value, 4)}", fill=colour, **place))
+            parts.append(tag("rect", says=f"{says}: {number(value, 4)}", fill=colour, **place))
             if kind in touch:
                 grip = {"x": x, "y": y - 8, "width": each, "height": 16, "fill": "transparent"}
-                parts.append(tag("rect", says=f"{name}, {kind}", **grip, data_touch=f"entry {j}", data_drag=""))
+                parts.append(tag("rect", says=says, **grip, data_touch=f"entry {j}", data_drag=""))
             if size >= SMALL:
-                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value, decimals), size=size))
+                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value), size=size))
     parts.append(names_below(names, middles, TOP + height, slot))
     foot = (20 if fit(names, slot) else BOTTOM) + 16 * (len(table) > 1)
     x, y = 30, TOP + height + foot - 4
     for kind, colour in zip(table if len(table) > 1 else [], colours, strict=False):
         parts.append(tag("rect", x=x, y=y - 8, width=9, height=9, fill=colour) + text(x + 13, y, kind, "start"))
         x += 24 + EM * SMALL * len(kind)
-    each = [f"{kind}: {shares(names, values)}" for kind, values in table.items()]
-    return Drawing("".join(parts), width, TOP + height + foot, f"{title}, {'; '.join(each)}.")
+    said = [f"{kind}: {shares(names, values)}" for kind, values in table.items()]
+    return Drawing("".join(parts), width, TOP + height + foot, f"{title}, {'; '.join(said)}.")
 
 
 def arcs(weights, names, source, title="", width=240, height=90, far=None):
-    """Arcs from one token to each token it reads, drawn above the names; a larger weight makes a wider, stronger arc.
+    """Arcs from one token to each token it looks at, above the names; a larger weight makes a wider, stronger arc.
 
     weights: (num_heads, num_tokens), for arcs in the heads' colours. far: how far away the farthest
-    token is that can be read, whose arcs take the full height; by default, as far as from the last to the first.
+    token is that can be looked at, whose arcs take the full height; by default, as far as from the last to the first.
     """
     weights = as_array(weights).tolist()
     slot, base = width / len(names), TOP + height
     span = width if far is None else slot * (far + 1)
     places = [slot * (j + 0.5) for j in range(len(names))]
-    start, parts = places[source], [title_of(title, width)] if title else []
+    start, parts = places[source], [draw_title(title, width)] if title else []
     drawn = [(weight, head, j) for head, row in enumerate(weights) for j, weight in enumerate(row)]
     for weight, head, j in sorted(drawn, reverse=True):  # the thinnest last, or a wider arc would hide it
         if weight >= 0.005:  # zero is the page
@@ -228,7 +222,7 @@ def arcs(weights, names, source, title="", width=240, height=90, far=None):
                 bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
             share = f"{0.15 + 0.85 * min(1.0, weight):.2f}"
             ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": share, "stroke_linecap": "round"}
-            says = f"{names[source]} reads {name}{of}: {number(weight, 4)}"
+            says = f"{LOOKS.format(names[source], name)}{of}: {number(weight, 4)}"
             path = {"d": f"M{start:.1f} {base}{bend} {x:.1f} {base}", "stroke_width": 0.5 + 9 * weight}
             parts.append(tag("path", says=says, **path, **ink))
     parts.append(tag("circle", cx=start, cy=base, r=5) + names_below(names, places, base + 4, slot))

@@ -1,20 +1,19 @@
 """Notebook 09: what a layer costs, by formula."""
 
 import math
-from typing import NamedTuple
 
 from attention_helpers.costs import flops
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import costs
 from .controls import stops
-from .svg import COLOURS, Drawing, tag, text, title_of
+from .svg import COLOURS, Drawing, draw_title, tag, text
 from .words import plural, size_in_words
 
-LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
-WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
+COST_LENGTHS = tuple(2**n for n in range(5, 14))  # 32 to 8192
+COST_WIDTHS, MOST_HEADS = (768, 1024, 1600, 2048, 4096, 8192), 64  # from GPT-2 small to models of 70 billion parameters
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-SIDE, ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
+SQUARE_SIDE, SQUARES_ROOM = 190, 330  # of the largest square, and the width of the drawing with all squares
 KEYS_VALUES = "keys and values"
 
 
@@ -33,31 +32,15 @@ def cache_bytes(num_tokens, width, bytes):
     return 2 * num_tokens * width * bytes
 
 
-class CostState(NamedTuple):
-    """What the picture shows: FLOPs by part and bytes, for one sentence."""
-
-    num_tokens: int
-    num_heads: int
-    width: int  # d_in and d_out
-    bytes: int  # per number
-    operations: dict  # FLOPs by part
-    table: int  # the score matrices of all heads
-    cache: int  # keys and values
-    parameters: int
-
-    quadratic = property(lambda self: (self.operations["scores"] + self.operations["context"]) / self.total)
-    total = property(lambda self: sum(self.operations.values()))
-
-
 class CostExplorer(Explorer):
     """Change a layer's sizes and the bytes per number, and see where the FLOPs and the memory go."""
 
     def make_controls(self):
-        width, heads = WIDTHS[0], 12  # of GPT-2 small
+        width, heads = COST_WIDTHS[0], 12  # of GPT-2 small
         return {
-            "num_tokens": stops("num_tokens", LENGTHS, LENGTHS[-1], "The length of one sentence"),
+            "num_tokens": stops("num_tokens", COST_LENGTHS, COST_LENGTHS[-1], "The length of one sentence"),
             "num_heads": stops("num_heads", divisors(width), heads, "How many heads share the width"),
-            "width": stops("width", WIDTHS, width, "The width of a token's vector before and after the layer"),
+            "width": stops("width", COST_WIDTHS, width, "The width of a token's vector before and after the layer"),
             "bytes": stops("dtype", BYTES.items(), 4, "The type of the stored numbers: 4, 2 or 1 bytes each"),
         }
 
@@ -74,7 +57,9 @@ class CostExplorer(Explorer):
         table = table_bytes(num_tokens, num_heads, bytes)
         cache = cache_bytes(num_tokens, width, bytes)
         held = bytes * (4 * width + 1) * width  # four matrices, and out_proj's bias
-        return CostState(num_tokens, num_heads, width, bytes, flops(num_tokens, width, width), table, cache, held)
+        parts = flops(num_tokens, width, width)  # by part of the layer
+        sizes = {"num_tokens": num_tokens, "num_heads": num_heads, "width": width, "bytes": bytes}
+        return State(operations=parts, table=table, cache=cache, parameters=held, **sizes)
 
     def picture(self, state):
         return [[squares(state), self.memory(state)]]
@@ -82,22 +67,27 @@ class CostExplorer(Explorer):
     def memory(self, state):
         """The chart of bytes by length: scores, and keys and values."""
         curves = {
-            scores_of(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in LENGTHS],
-            KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in LENGTHS],
+            name_scores(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in COST_LENGTHS],
+            KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in COST_LENGTHS],
         }
-        ends = cache_bytes(LENGTHS[0], WIDTHS[0] // MOST_HEADS, 1), table_bytes(LENGTHS[-1], MOST_HEADS, 4)
+        ends = (
+            cache_bytes(COST_LENGTHS[0], COST_WIDTHS[0] // MOST_HEADS, 1),
+            table_bytes(COST_LENGTHS[-1], MOST_HEADS, 4),
+        )
         look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
-        return costs(curves, LENGTHS, "memory by length", state.num_tokens, **look)
+        return costs(curves, COST_LENGTHS, "memory by length", state.num_tokens, **look)
 
     def headline(self, state):
-        parts = [(state.table, f"the {scores_of(state.num_heads)}"), (state.cache, KEYS_VALUES)]
+        parts = [(state.table, f"the {name_scores(state.num_heads)}"), (state.cache, KEYS_VALUES)]
         (most, first), (least, second) = sorted(parts, reverse=True)
         return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        n, each = f"{state.num_tokens:,}", state.bytes
+        n, each, parts = f"{state.num_tokens:,}", state.bytes, state.operations
+        total = sum(parts.values())
+        quadratic = (parts["scores"] + parts["context"]) / total
         return {
-            "FLOPs": f"{state.total / 1e9:,.2f} billion; {state.quadratic:.0%} of them, for scores and context, grow "
+            "FLOPs": f"{total / 1e9:,.2f} billion; {quadratic:.0%} of them, for scores and context, grow "
             "with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             KEYS_VALUES: f"2 × {n} × {state.width:,} × {each} bytes = {size_in_words(state.cache)}",
@@ -106,20 +96,22 @@ class CostExplorer(Explorer):
 
 def squares(state):
     """Squares whose areas are bytes: the score matrices, and at their right keys and values, and the parameters."""
-    parts = {scores_of(state.num_heads): state.table, KEYS_VALUES: state.cache, "parameters": state.parameters}
+    parts = {name_scores(state.num_heads): state.table, KEYS_VALUES: state.cache, "parameters": state.parameters}
     table, cache, held = (math.sqrt(size) for size in parts.values())
-    scale = min(SIDE / table, (SIDE - 40) / (cache + held))  # the other two are one above the other, with their names
-    corners = [(0, 30), (SIDE + 14, 30), (SIDE + 14, 70 + scale * cache)]
-    drawn = [title_of("memory, to scale", ROOM)]
+    scale = min(
+        SQUARE_SIDE / table, (SQUARE_SIDE - 40) / (cache + held)
+    )  # the other two are one above the other, with their names
+    corners = [(0, 30), (SQUARE_SIDE + 14, 30), (SQUARE_SIDE + 14, 70 + scale * cache)]
+    drawn = [draw_title("memory, to scale", SQUARES_ROOM)]
     for (name, size), (x, y), colour in zip(parts.items(), corners, (*COLOURS[:2], "none"), strict=True):
         side, words = scale * math.sqrt(size), f"{name}: {size_in_words(size)}"
         look = {"width": side, "height": side, "fill": colour, "stroke": "currentColor", "stroke_opacity": 0.5}
         drawn += [tag("rect", says=words, x=float(x), y=float(y), **look), text(x, y + side + 15, words, "start")]
     said = ", ".join(f"{name}: {size_in_words(size)}" for name, size in parts.items())
-    return Drawing("".join(drawn), ROOM, SIDE + 50, f"memory, {said}.")
+    return Drawing("".join(drawn), SQUARES_ROOM, SQUARE_SIDE + 50, f"memory, {said}.")
 
 
-def scores_of(num_heads):
+def name_scores(num_heads):
     return f"scores of {num_heads} {plural('head', num_heads)}"
 
 

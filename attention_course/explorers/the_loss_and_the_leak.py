@@ -8,16 +8,16 @@ import torch
 from attention_course.plots import GREY
 from attention_helpers import attention_maps, causal_mask
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import stops
 from .ink import weight_limit
-from .svg import arcs, bars, below, scale_of
+from .svg import arcs, bars, in_column, scale_of
 from .svg_maps import colour_bar, head_maps
 
-FIRST, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
+FIRST_TEXT, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
 MOST_LIKELY = 8  # next characters that are shown
 GETS = {"leaky": "has read it:"}  # for the model that sees what comes
-READS, MAPS = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
+READS, MAPS_ROOM = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
 
 
 class Reading(NamedTuple):
@@ -25,17 +25,6 @@ class Reading(NamedTuple):
 
     weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
     shares: torch.Tensor  # (characters,), probabilities of the next character
-
-
-class TypedState(NamedTuple):
-    """What the picture shows; the models read all of `text`, and their predictions are those at position `place`."""
-
-    text: str
-    place: int
-    vocabulary: list
-    readings: dict  # a Reading by the model's name
-
-    written = property(lambda self: self.text[self.place + 1 : self.place + 2])  # what actually comes next, or ""
 
 
 class TextExplorer(Explorer):
@@ -50,7 +39,7 @@ class TextExplorer(Explorer):
         super().__init__()
 
     def make_controls(self):
-        typed = widgets.Text(FIRST, description="text", tooltip="What the models read")
+        typed = widgets.Text(FIRST_TEXT, description="text", tooltip="What the models read")
         back = stops("positions back", [BACK], BACK, "From the end of the text")
         return {"text": typed, "back": back}
 
@@ -73,30 +62,31 @@ class TextExplorer(Explorer):
         if not known:
             raise ValueError(f"text must have a character of the course's text, got {text!r}")
         place, token_ids = len(known) - 1 - back, torch.tensor([[vocabulary.index(character) for character in known]])
-        readings = {name: read(model, token_ids, place) for name, model in self.models.items()}
-        return TypedState(known, place, vocabulary, readings)
+        readings = {name: read_text(model, token_ids, place) for name, model in self.models.items()}
+        comes = known[place + 1 : place + 2]  # what actually comes next, or ""
+        return State(text=known, place=place, vocabulary=vocabulary, readings=readings, written=comes)
 
     def picture(self, state):
-        tokens = [visible(character) for character in state.text]
+        tokens = [show_blank(character) for character in state.text]
         future, limit = causal_mask(len(tokens)), weight_limit(len(tokens))
         bar, rows = colour_bar(limit, height=100, more=limit < 1), []
         touch = [f"back {back}" for back in reversed(range(len(tokens)))]
         for name, reading in state.readings.items():
-            asked, hidden = f"{name} model: what “{tokens[state.place]}” reads", future & (name != "leaky")
+            asked, hidden = f"{name} model: what “{tokens[state.place]}” looks at", future & (name != "leaky")
             far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
             look = {"width": READS, "height": 60, "far": far}
             arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
             maps = head_maps(
-                reading.weights, tokens, limit, hidden, None, MAPS, 171, row=state.place, bar=bar, touch=touch
+                reading.weights, tokens, limit, hidden, None, MAPS_ROOM, 171, row=state.place, bar=bar, touch=touch
             )
-            left = below(arcs_of, self.expected(state, name))
+            left = in_column(arcs_of, self.expected(state, name))
             rows.append([left._replace(words=f"The {name} model: {left.words}"), maps])
         return rows
 
     def expected(self, state, name):
         """Bars of a model's most likely next characters, and of the one that comes, which has a tick."""
         guesses = self.guesses(state, name, MOST_LIKELY)
-        names = [visible(character) + " ✓" * (character == state.written) for character in guesses]
+        names = [show_blank(character) + " ✓" * (character == state.written) for character in guesses]
         title = "probability of the next character" + ", ✓ comes" * bool(state.written)
         end = scale_of(self.guesses(state, each, MOST_LIKELY).values() for each in state.readings)
         look = {"width": READS, "height": 60, "colours": [GREY]}
@@ -113,11 +103,11 @@ class TextExplorer(Explorer):
     def headline(self, state):
         if not state.written:
             best = {name: next(iter(self.guesses(state, name, 1).items())) for name in state.readings}
-            said = [f"{name} expects “{visible(each)}” ({share:.2f})" for name, (each, share) in best.items()]
+            said = [f"{name} expects “{show_blank(each)}” ({share:.2f})" for name, (each, share) in best.items()]
             return f"Nothing follows yet: {', '.join(said)}"
         shares = {name: probability(state, name, state.written) for name in state.readings}
         said = [f"the {name} model {GETS.get(name, 'gives it')} {share:.2f}" for name, share in shares.items()]
-        return f"“{visible(state.written)}” comes next: {', '.join(said)}"
+        return f"“{show_blank(state.written)}” comes next: {', '.join(said)}"
 
     def readouts(self, state):
         if not state.written:
@@ -125,13 +115,13 @@ class TextExplorer(Explorer):
         place = state.vocabulary.index(state.written)
         losses = {name: -reading.shares[place].log().item() for name, reading in state.readings.items()}
         said = ", ".join(f"{name} {loss:.2f} nats" for name, loss in losses.items())
-        return {f"loss for “{visible(state.written)}”": said}
+        return {f"loss for “{show_blank(state.written)}”": said}
 
     def _repr_mimebundle_(self, **kwargs):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
 
 
-def read(model, token_ids, place):
+def read_text(model, token_ids, place):
     """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
     training = model.training
     shares = model.eval()(token_ids)[0, place].softmax(dim=-1)  # (characters,)
@@ -144,5 +134,5 @@ def probability(state, name, character):
     return state.readings[name].shares[state.vocabulary.index(character)].item()
 
 
-def visible(character):
+def show_blank(character):
     return {" ": "␣", "\n": "⏎"}.get(character, character)

@@ -1,39 +1,27 @@
 """Notebook 02: where a lookup's question looks, by its queries and keys; and what the width of keys does to softmax."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
 from attention_course import plots
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer
+from .base import Explorer, State
 from .controls import seed, slider, stops
-from .ink import SIGNED, WEIGHTS, largest, weight_limit
-from .lookup_models import SIZES, STEPS, ask_again, examples, letters_of, shown, stored
-from .plane import Plane, by_letter, directions, drag, found, head_planes
-from .svg import BOTTOM, PALE, TOP, Drawing, bars, below, beside, line, number, tag, text, title_of
+from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
+from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
+from .plane import Plane, by_letter, directions, drag, find_matches, head_planes
+from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import entropy_in_bits, joined, listed
+from .words import LOOKS, entropy_in_bits, join_words, list_numbers
 
-SIDE = 200  # of a map
-HIGH = 150  # of the opening's maps
+SCALING_SIDE = 200  # of a map
+OPENING_HIGH = 150  # of the opening's maps
 LINE = 15  # of a matrix's row
 PLANE = 240  # of the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
 NAMES = list("123456")  # of random queries and keys
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
-
-
-class QKVState(NamedTuple):
-    """What the picture shows of the lookup's four tokens."""
-
-    queries: torch.Tensor  # (4, 7), or (4, 3) if a matrix made them
-    keys: torch.Tensor  # like queries
-    weights: torch.Tensor  # (4, 4)
-    read: torch.Tensor  # what the question reads: (7,) or (3,)
-    matrices: dict  # W_query, W_key and W_value by name, (7, 3) each; the identity if the embeddings are all of them
 
 
 class QKVExplorer(Explorer):
@@ -62,7 +50,8 @@ class QKVExplorer(Explorer):
                 matrices[name][row, column] = value
         queries, keys, values = (self.embeddings @ matrix for matrix in matrices.values())  # (4, 3) or (4, 7) each
         weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
-        return QKVState(queries, keys, weights, (weights @ values)[-1], matrices)
+        read = (weights @ values)[-1]  # by the question, (3,) or (7,)
+        return State(queries=queries, keys=keys, weights=weights, read=read, matrices=matrices)
 
     def touched(self, name, place, value=None, **how):
         """An entry of a matrix was typed over, or put back."""
@@ -77,26 +66,26 @@ class QKVExplorer(Explorer):
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
         entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
-        of = Entries(SIGNED, largest(state.keys), ("token", "entry"), "{}, entry {}", decimals_of(state.keys))
-        room = {"side": HIGH, "width": 170}
+        of = Entries(SIGNED_INK, largest(state.keys), ("token", "entry"), "{}, entry {}", decimals_of(state.keys))
+        room = {"side": OPENING_HIGH, "width": 170}
         queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
         keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
-        weights = heatmap(state.weights, tokens, tokens, "weights", side=HIGH, row=3)
-        room = {"width": 240, "height": TOP + HIGH, "colours": [WEIGHTS.above]}
+        weights = heatmap(state.weights, tokens, tokens, "weights", side=OPENING_HIGH, row=3)
+        room = {"width": 240, "height": TOP + OPENING_HIGH, "colours": [WEIGHT_INK.above]}
         read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
-        return [[beside(queries, keys), beside(weights, read)], [self.matrices(state, entries)]]
+        return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
     def matrices(self, state, entries):
         """The three matrices, whose entries can be typed over."""
         drawn, most = [], max(map(largest, state.matrices.values()))
         for name, matrix in state.matrices.items():
             told = f"{name}, row {{}}, column {{}}"
-            of = Entries(SIGNED, most, ("entry", "entry"), told, decimals_of(matrix), 2)
+            of = Entries(SIGNED_INK, most, ("entry", "entry"), told, decimals_of(matrix), 2)
             columns = entries if name == "W_value" else SYMBOLS[: len(entries)]
             touch = [f"{name} {{}},{row}" for row in range(len(matrix))]
             look = {"side": 7 * LINE, "width": 120, "beside": not drawn, "touch": touch}
             drawn.append(heatmap(matrix, SYMBOLS, columns, name, of, **look))
-        return beside(*drawn, gap=24)
+        return in_row(*drawn, gap=24)
 
     def headline(self, state):
         pair, itself = state.weights[3, [1, 3]].tolist()
@@ -106,19 +95,6 @@ class QKVExplorer(Explorer):
 def decimals_of(values):
     """Decimals that are enough for numbers made by hand."""
     return 0 if torch.equal(values, values.round()) else 1
-
-
-class WidthState(NamedTuple):
-    """What the picture shows of a model at one step of its training."""
-
-    d_out: int
-    step: int
-    plane: Plane  # of the ten letters
-    tokens: list
-    weights: torch.Tensor  # (num_tokens,), what the question gives to each token
-    accuracy: torch.Tensor  # (letters,), on new examples, by the letter asked
-    answer: int  # to the question that's shown
-    by_hand: bool  # whether a key or a query was moved
 
 
 class KeyWidthExplorer(Explorer):
@@ -133,17 +109,17 @@ class KeyWidthExplorer(Explorer):
     def make_controls(self):
         letters = [(chr(ord("A") + n), n) for n in range(examples(1).task.letters)]
         return {
-            "d_out": stops("d_out", [d_out for d_out, _ in SIZES[1]], 2, "The width of queries, keys and values"),
-            "step": stops("step", STEPS, STEPS[-1], "Steps of training"),
+            "d_out": stops("d_out", [d_out for d_out, _ in MODEL_SIZES[1]], 2, "The width of queries, keys and values"),
+            "step": stops("step", STORED_STEPS, STORED_STEPS[-1], "Steps of training"),
             "asked": stops("asked", letters, 1, "The letter in the question"),
         }
 
     def compute(self, d_out, step, asked, moved):
-        model, (task, x, answers) = stored(1, d_out, 1, step), examples(1)
+        model, (task, x, answers) = load_lookup(1, d_out, 1, step), examples(1)
         number = int((x[:, -1, 0] - task.letters == asked).nonzero()[0])
-        tokens, _ = shown(model, number)
+        tokens, _ = show_example(model, number)
         queries, keys = (each[0] for each in letters_of(model))  # (letters, d_out): there's one head
-        last_queries, last_keys = (each[0] for each in letters_of(stored(1, d_out)))
+        last_queries, last_keys = (each[0] for each in letters_of(load_lookup(1, d_out)))
         axes = directions(last_keys).float()  # (d_out, 2)
         by_hand = {"query": torch.zeros_like(queries), "key": torch.zeros_like(keys)}
         for (kind, letter), place in moved.items():
@@ -156,7 +132,8 @@ class KeyWidthExplorer(Explorer):
         right = (said == answers[:, 0]).float()
         rights = torch.zeros(task.letters).index_add(0, x[:, -1, 0] - task.letters, right)
         accuracy = rights / (x[:, -1, 0] - task.letters).bincount()
-        return WidthState(d_out, step, plane, tokens, weights[number], accuracy, int(said[number]), bool(moved))
+        shown = {"plane": plane, "tokens": tokens, "weights": weights[number], "accuracy": accuracy}
+        return State(d_out=d_out, step=step, answer=int(said[number]), by_hand=bool(moved), **shown)
 
     def touched(self, name, place, at=(), by=None):
         """A letter's query was chosen, or a key or query moved to a place, by some pixels, or back to its own."""
@@ -175,7 +152,7 @@ class KeyWidthExplorer(Explorer):
         weights = bars({"weight": state.weights}, state.tokens, title, **look)
         accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
         plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70, [("key {}", "query {}")])
-        return [[plane, below(weights, accuracy)]]
+        return [[plane, in_column(weights, accuracy)]]
 
     def readouts(self, state):
         if not state.by_hand:
@@ -185,25 +162,15 @@ class KeyWidthExplorer(Explorer):
         return {f"“{state.tokens[-1]}” is answered": f"{state.answer}, {verdict}"}
 
     def headline(self, state):
-        names, every = found(state.plane), state.plane.names
-        score = f"only {joined(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
+        names, every = find_matches(state.plane), state.plane.names
+        score = f"only {join_words(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
         if len(names) > len(every) / 2:
-            others = joined([f"{name}'s" for name in every if name not in names])
+            others = join_words([f"{name}'s" for name in every if name not in names])
             score = f"every query{' but ' if others else ''}{others} scores its own key highest"
         elif not names:
             score = "no query scores its own key highest"
         right = f"{state.accuracy.mean():.0%} of new answers are right"
         return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
-
-
-class ScalingState(NamedTuple):
-    """What the picture shows; `variance` is taken over the complete matrix that enters softmax."""
-
-    scores: torch.Tensor  # (6, 6), before scaling
-    weights: torch.Tensor  # (6, 6)
-    variance: torch.Tensor
-    entropy: torch.Tensor  # (6,), in bits
-    divided_by: int  # the d_k under the root, or 1
 
 
 class ScalingExplorer(Explorer):
@@ -223,35 +190,47 @@ class ScalingExplorer(Explorer):
         divided_by = d_k if scaling else 1
         scaled = scores * divided_by**-0.5
         weights = torch.softmax(scaled, dim=-1)
-        return ScalingState(scores, weights, scaled.var(), entropy_in_bits(weights), divided_by)
+        shown = {"variance": scaled.var(), "entropy": entropy_in_bits(weights)}  # of all that enters softmax; (6,)
+        return State(scores=scores, weights=weights, divided_by=divided_by, **shown)
 
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))
         decimals = 2 if most < 9.995 else 1  # five characters fit a cell
-        signed = Entries(SIGNED, most, tell="query {} meets key {}", decimals=decimals)
-        shares = Entries(limit=limit, tell="query {} reads key {}")
-        scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SIDE)
-        weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SIDE, beside=False)
-        bar = colour_bar(limit, WEIGHTS, SIDE, more=limit < 1)
-        return [[beside(scores, colour_bar(most, SIGNED, SIDE), weights, bar, entropy_bars(state.entropy, NAMES))]]
+        signed = Entries(SIGNED_INK, most, tell="query {} meets key {}", decimals=decimals)
+        shares = Entries(limit=limit, tell=LOOKS.format("query {}", "key {}"))
+        scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SCALING_SIDE)
+        weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SCALING_SIDE, beside=False)
+        bar = colour_bar(limit, WEIGHT_INK, SCALING_SIDE, more=limit < 1)
+        return [
+            [
+                in_row(
+                    scores, colour_bar(most, SIGNED_INK, SCALING_SIDE), weights, bar, entropy_bars(state.entropy, NAMES)
+                )
+            ]
+        ]
 
     def headline(self, state):
         what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
         spread, top = f"{what} have variance {state.variance:.2g}", state.weights.max()
         row, column = divmod(int(state.weights.argmax()), len(NAMES))
+        query, key = f"query {NAMES[row]}", f"key {NAMES[column]}"
         if top >= 0.9:
-            return f"{spread}: query {NAMES[row]} reads almost only key {NAMES[column]}, {number(top)}"
-        return f"{spread}: the largest weight is {number(top)} (query {NAMES[row]} reads key {NAMES[column]})"
+            return f"{spread}: {LOOKS.format(query, f'almost only {key}')}, {number(top)}"
+        return f"{spread}: the largest weight is {number(top)} ({LOOKS.format(query, key)})"
 
 
 def entropy_bars(entropy, names, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
-    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SIDE / len(names), width - 36
-    parts = [title_of("entropy in bits", width), line(0, TOP, 0, TOP + SIDE), line(room, TOP, room, TOP + SIDE)]
-    parts.append(text(room, TOP + SIDE + 14, f"even: {most:.2f}", **PALE))
+    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SCALING_SIDE / len(names), width - 36
+    parts = [
+        draw_title("entropy in bits", width),
+        line(0, TOP, 0, TOP + SCALING_SIDE),
+        line(room, TOP, room, TOP + SCALING_SIDE),
+    ]
+    parts.append(text(room, TOP + SCALING_SIDE + 14, f"even: {most:.2f}", **PALE))
     for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
         y, long = TOP + (n + 0.5) * each, room * bits / most
         place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
         parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
-    return Drawing("".join(parts), width, TOP + SIDE + BOTTOM, f"entropy in bits: {listed(entropy)}.")
+    return Drawing("".join(parts), width, TOP + SCALING_SIDE + BOTTOM, f"entropy in bits: {list_numbers(entropy)}.")

@@ -1,34 +1,20 @@
 """Notebook 07: scrub through a training run, and see what the question reads at each step."""
 
-from typing import NamedTuple
-
 import torch
 
 from attention_helpers import causal_mask
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart, key_of
 from .controls import slider, stops
-from .ink import HEADS, WEIGHTS, weight_limit
-from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, below, tag, text
+from .ink import HEAD_PALETTE, PAGE_INK, WEIGHT_INK, weight_limit
+from .svg import DASHES, FRAME, LEFT, PALE, SMALL, TOP, Drawing, arcs, in_column, tag, text
 from .svg_maps import colour_bar, frame, head_at, head_maps, pixels
-from .words import plural
+from .words import LOOKS, plural
 
 NOW, SO_FAR = 448, 242  # widths of the picture's two halves
 CHART, STRIPS = 84, 222  # heights: the chart of accuracy, and the strips of all heads
 ANSWERS = ("first answer", "second answer")
-
-
-class LearningState(NamedTuple):
-    """What the picture shows: one example at one step of the run, and the run around it."""
-
-    step: int
-    loss: float  # in nats
-    accuracy: torch.Tensor  # (questions,)
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    tokens: list  # the example in words; the last token is the question
-    run: torch.Tensor  # (snapshots, num_heads, num_tokens): the question's weights in all of them
-    asked: list  # the pairs whose digits are the answers, in order
 
 
 class LearningExplorer(Explorer):
@@ -57,15 +43,16 @@ class LearningExplorer(Explorer):
         now, tokens = self.snapshots[self.steps.index(step)], self.words[example - 1]  # the page counts from 1
         run = torch.stack([snapshot.maps[example - 1, :, -1] for snapshot in self.snapshots])
         asked = [pair for letter in tokens[-1].split()[0] for pair in tokens[:-1] if pair.startswith(letter)]
-        return LearningState(step, now.loss, now.accuracy, now.maps[example - 1], tokens, run, asked)
+        shown = {"loss": now.loss, "accuracy": now.accuracy, "weights": now.maps[example - 1]}
+        return State(step=step, tokens=tokens, run=run, asked=asked, **shown)
 
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))
         asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
-        bar = colour_bar(limit, WEIGHTS if len(state.weights) == 1 else None, 199, more=limit < 1)
-        reads = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” reads", width=NOW, height=70)
+        bar = colour_bar(limit, WEIGHT_INK if len(state.weights) == 1 else PAGE_INK, 199, more=limit < 1)
+        looks = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” looks at", width=NOW, height=70)
         maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
-        return [[below(reads, maps), self.so_far(state, limit)]]
+        return [[in_column(looks, maps), self.so_far(state, limit)]]
 
     def so_far(self, state, limit):
         """The run from left to right: accuracy, and below it what the question reads by head; the step is framed."""
@@ -77,8 +64,14 @@ class LearningExplorer(Explorer):
         parts.append(key_of(ANSWERS[: len(state.accuracy)], 4, bottom + 20, SO_FAR))
         bottom += 28
         for head in range(num_heads):
-            y, strip = bottom + 20, HEADS.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, snapshots)
-            parts += [pixels(strip, HEADS, LEFT, y, each * count, tall), *names_of(head, state, y, tall / num_tokens)]
+            y, strip = (
+                bottom + 20,
+                HEAD_PALETTE.indices(state.run[:, head].T, limit, head % 8),
+            )  # (num_tokens, snapshots)
+            parts += [
+                pixels(strip, HEAD_PALETTE, LEFT, y, each * count, tall),
+                *write_names(head, state, y, tall / num_tokens),
+            ]
             edge = tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME)
             parts.append(edge + mark(y, tall))
             bottom = y + tall
@@ -97,26 +90,28 @@ class LearningExplorer(Explorer):
         return "".join(chart.parts)
 
     def headline(self, state):
-        reads = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
-        if len(reads) > 2:
-            reads = [max(reads, key=lambda read: read[2])]
-        said = [f"head {head} reads {state.tokens[best]} most ({weight:.2f})" for head, best, weight in reads]
-        return f"Step {state.step}: accuracy {both(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
+        most = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
+        if len(most) > 2:
+            most = [max(most, key=lambda each: each[2])]
+        said = [
+            LOOKS.format(f"head {head}", f"{state.tokens[best]} most ({weight:.2f})") for head, best, weight in most
+        ]
+        return f"Step {state.step}: accuracy {tell_accuracies(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
         return {plural("right answer", len(state.asked)): digits, "loss": f"{state.loss:.3f} nats"}
 
 
-def both(accuracies):
+def tell_accuracies(accuracies):
     """ "100%" for one answer; for two, "100% on both answers" or "19% and 6%"."""
     first, *second = (f"{share:.0%}" for share in accuracies)
     return f"{first} on both answers" if second == [first] else " and ".join([first, *second])
 
 
-def names_of(head, state, y, each):
+def write_names(head, state, y, each):
     """A strip's title and the names of its rows; the pairs asked for are bold."""
-    yield head_at(LEFT, y + 3, head, f"head {head + 1} reads")
+    yield head_at(LEFT, y + 3, head, f"head {head + 1} looks at")
     for place, token in enumerate(state.tokens if each >= SMALL else []):
         weight = "bold" if token in state.asked else "normal"
         yield text(LEFT - 5, y + (place + 0.5) * each + 4, token, "end", font_weight=weight)

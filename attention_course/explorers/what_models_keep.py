@@ -1,33 +1,26 @@
 """Notebook 12: what published models keep of each token, in texts of any length."""
 
 import math
-from typing import NamedTuple
 
 import ipywidgets as widgets
 
 from attention_course.published import describe_layer, model_cache_bytes
 
-from .base import Explorer
+from .base import Explorer, State
 from .chart import Chart, key_of
 from .controls import stops
 from .svg import COLOURS, DASHES, PALE, TOP, line, tag, text
 
-LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576
-KINDS = ("full", "sliding", "latent", "linear")  # of layers; a model's line looks like the last one that it has
+TEXT_LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576
+LAYER_KINDS = ("full", "sliding", "latent", "linear")  # of layers; a model's line looks like the last one that it has
 TICKS = tuple(2**n for n in range(4, 11))  # KiB: 16 to 1,024
-LEFT, RIGHT, LABELS, BOTTOM, APART = 56, 520, 130, 320, 13  # of the chart; how far apart the models' names are
-
-
-class ModelsState(NamedTuple):
-    """What the picture shows; bytes are of all layers together, at 2 bytes per number."""
-
-    num_tokens: int
-    model: str  # the marked one
-    kept: dict  # bytes at each of LENGTHS by the model's name; fewer where its positions end
-    lit: set  # the names of the models that aren't faded
-    parts: dict  # bytes of the marked model at num_tokens by kind of layer
-
-    total = property(lambda self: sum(self.parts.values()))
+CHART_LEFT, CHART_RIGHT, LABELS, CHART_BOTTOM, NAMES_APART = (
+    56,
+    520,
+    130,
+    320,
+    13,
+)  # of the chart; how far apart the models' names are
 
 
 class ModelsExplorer(Explorer):
@@ -43,17 +36,17 @@ class ModelsExplorer(Explorer):
     def make_controls(self):
         names = [*self.models]
         listed = {"options": names, "value": names[-1], "tooltip": "Whose line is marked"}
-        shown = {"options": ("all", *KINDS), "tooltip": "Models with layers of this kind; the others fade"}
+        shown = {"options": ("all", *LAYER_KINDS), "tooltip": "Models with layers of this kind; the others fade"}
         return {
             "model": widgets.Dropdown(description="model", **listed),
-            "num_tokens": stops("num_tokens", LENGTHS, 2**17, "The length of one text"),
+            "num_tokens": stops("num_tokens", TEXT_LENGTHS, 2**17, "The length of one text"),
             "kind": widgets.Dropdown(description="show", **shown),
         }
 
     def choices(self, values):
         """GPT-2's positions end."""
-        most = self.models[values["model"]].get("learned_positions", LENGTHS[-1])
-        return {"num_tokens": [length for length in LENGTHS if length <= most]}
+        most = self.models[values["model"]].get("learned_positions", TEXT_LENGTHS[-1])
+        return {"num_tokens": [length for length in TEXT_LENGTHS if length <= most]}
 
     def note(self, wanted, values):
         if wanted["num_tokens"] == values["num_tokens"]:
@@ -63,42 +56,43 @@ class ModelsExplorer(Explorer):
     def compute(self, model, num_tokens, kind):
         lengths = {name: self.choices({"model": name})["num_tokens"] for name in self.models}
         kept = {name: [model_cache_bytes(row, n) for n in lengths[name]] for name, row in self.models.items()}
-        lit = {name for name, row in self.models.items() if kind == "all" or kind in kinds_of(row)}
+        lit = {name for name, row in self.models.items() if kind == "all" or kind in layer_kinds(row)}
         row = self.models[model]
         layers = {describe_layer(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}
         parts = {layer: model_cache_bytes(part, num_tokens) for layer, part in layers.items()}
-        return ModelsState(num_tokens, model, kept, lit, parts)
+        total = sum(parts.values())  # bytes of the marked model, all layers together
+        return State(num_tokens=num_tokens, model=model, kept=kept, lit=lit, parts=parts, total=total)
 
     def picture(self, state):
-        ticks, names = {1024 * n: f"{n:,} KiB" for n in TICKS}, {n: f"{n:,}" for n in LENGTHS[::2]}
-        title, place = "what the layers keep, divided by num_tokens", (LEFT, RIGHT, TOP, BOTTOM)
+        ticks, names = {1024 * n: f"{n:,} KiB" for n in TICKS}, {n: f"{n:,}" for n in TEXT_LENGTHS[::2]}
+        title, place = "what the layers keep, divided by num_tokens", (CHART_LEFT, CHART_RIGHT, TOP, CHART_BOTTOM)
         written = lambda count: f"{count / 1024:.3g} KiB"  # noqa: E731
         chart = Chart(title, place, names, ticks, math.log, (8, 8), written)
         chart.parts.append(chart.upright(state.num_tokens))
-        ends = {name: kept[-1] / LENGTHS[len(kept) - 1] for name, kept in state.kept.items()}
+        ends = {name: kept[-1] / TEXT_LENGTHS[len(kept) - 1] for name, kept in state.kept.items()}
         above = 0  # where the name above is
         for name in sorted(ends, key=ends.get, reverse=True):
             kept, end = state.kept[name], chart.y(ends[name])
             drawn, look = self.line_of(name, chart, state), {"font_weight": "bold" if name == state.model else "normal"}
-            if len(kept) == len(LENGTHS):
-                above = max(above + APART, end)
-                drawn += line(RIGHT - 8, end, RIGHT + 20, above, stroke="currentColor", stroke_opacity=0.4)
-                drawn += text(RIGHT + 23, above + 4, name, "start", **look)
+            if len(kept) == len(TEXT_LENGTHS):
+                above = max(above + NAMES_APART, end)
+                drawn += line(CHART_RIGHT - 8, end, CHART_RIGHT + 20, above, stroke="currentColor", stroke_opacity=0.4)
+                drawn += text(CHART_RIGHT + 23, above + 4, name, "start", **look)
             else:
-                drawn += text(chart.x(LENGTHS[len(kept) - 1]), end + 18, name, "start", **look)
+                drawn += text(chart.x(TEXT_LENGTHS[len(kept) - 1]), end + 18, name, "start", **look)
             chart.parts.append(tag("g", drawn, opacity="1" if name in state.lit or name == state.model else "0.2"))
         if faded := [name for name in state.kept if name not in state.lit | {state.model}]:
             chart.words.append(f"faded: {', '.join(faded)}")
-        chart.parts.append(text((LEFT + RIGHT) / 2, BOTTOM + 30, "num_tokens", **PALE))
-        looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in KINDS}
+        chart.parts.append(text((CHART_LEFT + CHART_RIGHT) / 2, CHART_BOTTOM + 30, "num_tokens", **PALE))
+        looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in LAYER_KINDS}
         colours = dict(zip(looks, COLOURS, strict=True))
-        chart.parts.append(key_of(looks, 4, BOTTOM + 48, RIGHT + LABELS, colours))
-        return [[chart.drawn(RIGHT + LABELS, BOTTOM + 54)]]
+        chart.parts.append(key_of(looks, 4, CHART_BOTTOM + 48, CHART_RIGHT + LABELS, colours))
+        return [[chart.finish(CHART_RIGHT + LABELS, CHART_BOTTOM + 54)]]
 
     def line_of(self, name, chart, state):
         """A model's line, and its point at the text's length, with its numbers and their source as a tooltip."""
-        marked, kind = name == state.model, KINDS.index(kinds_of(self.models[name])[-1])
-        kept = dict(zip(LENGTHS, state.kept[name], strict=False))
+        marked, kind = name == state.model, LAYER_KINDS.index(layer_kinds(self.models[name])[-1])
+        kept = dict(zip(TEXT_LENGTHS, state.kept[name], strict=False))
         look = {"stroke": COLOURS[kind], "stroke_dasharray": DASHES[kind], "stroke_width": 3 if marked else 1.6}
         n = min(state.num_tokens, max(kept))
         said = f"{name}: {per_token(kept[n], n)} per token at {n:,} tokens"
@@ -116,9 +110,9 @@ class ModelsExplorer(Explorer):
         return said | {"source": self.models[state.model]["source"]}
 
 
-def kinds_of(model):
+def layer_kinds(model):
     """The kinds of a model's layers, in the order of KINDS."""
-    return [kind for kind in KINDS if any(kind in layer["kind"] for layer in model["layers"])]
+    return [kind for kind in LAYER_KINDS if any(kind in layer["kind"] for layer in model["layers"])]
 
 
 def per_token(count, num_tokens):

@@ -5,18 +5,20 @@ import re
 
 import torch
 
+LOOKS = "{} looks at {}"  # a token, and one that it gives weight to; it reads what comes out
+
 
 def entropy_in_bits(weights):
     """Entropy of each row of weights: 0 bits if one key has it all, log2(n) if n keys share equally. Shape: (...,)."""
     return torch.special.entr(weights).sum(dim=-1) / torch.tensor(2.0, dtype=weights.dtype).log()
 
 
-def listed(values, decimals=2):
+def list_numbers(values, decimals=2):
     """ "0.24, 0.10, 0.66"."""
     return ", ".join(f"{value:.{decimals}f}" for value in torch.as_tensor(values).flatten().tolist())
 
 
-def joined(words):
+def join_words(words):
     """ "1, 2 and 4"."""
     *first, last = words or [""]
     return f"{', '.join(first)} and {last}" if first else last
@@ -44,18 +46,18 @@ class Markup(str):
     """A readout that is already HTML; all others are plain text."""
 
 
-def marked(text):
+def mark_code(text):
     """Text as Markup: what's between backticks becomes code."""
     return text if isinstance(text, Markup) else Markup(re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text)))
 
 
 def plain(text):
     """Text or Markup without tags."""
-    return html.unescape(re.sub("<[^>]*>", "", marked(text)))
+    return html.unescape(re.sub("<[^>]*>", "", mark_code(text)))
 
 
 def table(rows):
     """Readouts as an HTML table of names and texts."""
     head = '<tr><th scope="row" style="text-align:left;vertical-align:top;padding-right:1em">'
-    cells = [f"{head}{html.escape(name)}</th><td>{marked(text)}</td></tr>" for name, text in rows.items()]
+    cells = [f"{head}{html.escape(name)}</th><td>{mark_code(text)}</td></tr>" for name, text in rows.items()]
     return f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else ""

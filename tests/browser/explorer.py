@@ -123,8 +123,9 @@ class LiveExplorer:
             press("ArrowUp" if last else "ArrowDown")
             press("Enter")
         elif control.locator("input[type=text]").count():
-            for key in ("End", "s", "Enter"):
-                press(key)
+            press("End")
+            self.page.keyboard.type(", A 1" if self.names[number] == "sentence" else "s")
+            press("Enter")
         elif control.locator("input").count():
             press("Space")
         else:  # of a row of buttons, the first or the second

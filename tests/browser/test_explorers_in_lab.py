@@ -3,7 +3,7 @@
 import course
 import pytest
 
-from attention_course.explorers.atlas import LARGEST, TOP
+from attention_course.explorers.atlas import ATLAS_TOP, LARGEST
 
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, ids=lambda path: path.stem)
@@ -83,7 +83,7 @@ def test_a_click_on_a_tile_chooses_its_head(explorer):
         explorer.page.set_viewport_size({"width": width, "height": 900})
         atlas = explorer.box.locator("[role=img] svg").last
         scale = atlas.evaluate("svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width")
-        x, y = 64 + LARGEST * (layer + 0.5), TOP + LARGEST * (head + 0.5)
+        x, y = 64 + LARGEST * (layer + 0.5), ATLAS_TOP + LARGEST * (head + 0.5)
         atlas.click(position={"x": scale * x, "y": scale * y}, force=True)
         explorer.settle(lambda values, chosen=(layer, head): (values["layer"], values["head"]) == chosen)
 

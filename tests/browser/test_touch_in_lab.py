@@ -83,7 +83,7 @@ def test_a_row_is_chosen_by_pointer_and_by_keys_and_read_aloud(opened):
     key = box.locator(".attention-touch")
     key.focus()
     key.press("ArrowDown")
-    assert key.get_attribute("aria-valuetext").startswith("step reads Your: ")
+    assert key.get_attribute("aria-valuetext").startswith("step looks at Your: ")
     assert box.locator(".attention-here").count() == 6
     key.press("Enter")
     wait_for(box, kernel, "shown.values['query']", 5)

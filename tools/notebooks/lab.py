@@ -29,13 +29,13 @@ PRIVATE += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
 
 
 @contextmanager
-def server(root, scratch):
-    """JupyterLab over the folder `root`, with settings of its own in `scratch`.
+def server(root, scratch, app="jupyterlab"):
+    """JupyterLab, or another app such as notebook, over the folder `root`, with settings of its own in `scratch`.
 
     Yields its address, and the folder in which it writes how its kernels are reached.
     """
     private = {name: str(Path(scratch) / name.lower()) for name in PRIVATE}
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command = [sys.executable, "-m", app, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={random.choice(PORTS)}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
     command += [SAVING, "--KernelManager.transport=ipc"] if NAMED else [SAVING]
     with (

@@ -19,15 +19,15 @@ from attention_course.build import build_layer
 from attention_course.explorers import dropout
 from attention_course.explorers import lookup_models as lookup
 from attention_course.explorers.past_the_training_length import (
-    FILE,
-    HEAD,
-    LENGTHS,
-    LONGEST,
+    LONGEST_TEXT,
+    READ_LENGTHS,
     SCALINGS,
     SCORE,
+    SCORES_FILE,
     SEEN,
-    WINDOWS,
-    scaled,
+    SHOWN_HEAD,
+    WINDOW_WIDTHS,
+    frequencies_by,
 )
 from attention_course.overfitting import train
 from attention_helpers import attention_maps
@@ -38,26 +38,26 @@ from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 
 
-def overfitting(path=dropout.FILE):
+def overfitting(path=dropout.RUNS_FILE):
     """What DropoutExplorer shows in notebook 04: losses and maps (a few seconds)."""
-    runs = [train(p, dropout.SEED) for p in dropout.RATES]
+    runs = [train(p, dropout.RUN_SEED) for p in dropout.RATES]
     losses, maps = (np.float32([getattr(run, name).numpy() for run in runs]) for name in ("losses", "maps"))
     np.savez_compressed(path, losses=losses, maps=maps, always_0=np.float32(runs[0].always_0))
 
 
-def lookup_models(path=lookup.FILE):
+def lookup_models(path=lookup.MODELS_FILE):
     """What notebooks 02, 05 and 06 show (a minute).
 
     On one question, models of several widths, at several steps of their training; on two questions, every width with
     every number of heads, at the end. Of each, the parameters are one vector.
     """
     sets = {}
-    for questions, pairs in lookup.SIZES.items():
+    for questions, pairs in lookup.MODEL_SIZES.items():
         for d_out, num_heads in pairs:
             task, rows = LookupTask(questions), []
-            model = build_layer(LookupModel, 0, task, lookup.WIDTH, num_heads, d_out)
+            model = build_layer(LookupModel, 0, task, lookup.EMBEDDING_WIDTH, num_heads, d_out)
             training = Training(model, task, keep=False)
-            for step in lookup.STEPS if questions == 1 else lookup.STEPS[-1:]:
+            for step in lookup.STORED_STEPS if questions == 1 else lookup.STORED_STEPS[-1:]:
                 while training.step < step:
                     training.take_step()
                 rows.append(parameters_to_vector(model.parameters()).detach().half().numpy())
@@ -98,42 +98,42 @@ def trained_models(path=small_models.FILE, names=None, seed=0):
 def pairs_of(attention, W, x):
     """HEAD's rotated queries or keys, cut into the pairs that rotate: (b, num_tokens, pairs, 2)."""
     heads = rotate(attention.split_heads(W(x)), torch.arange(x.shape[1]), attention.frequencies)
-    return heads[:, HEAD - 1].unflatten(-1, (-1, 2))
+    return heads[:, SHOWN_HEAD - 1].unflatten(-1, (-1, 2))
 
 
 @torch.no_grad()
 def measured(rule, factor, window):
-    """Means over held-out texts: losses (LONGEST,), far (lengths,), and scores (lengths, pairs, LONGEST)."""
-    frequencies, multiply = scaled(rule, factor)
+    """Means over held-out texts: losses (LONGEST_TEXT,), far (lengths,), and scores (lengths, pairs, LONGEST_TEXT)."""
+    frequencies, multiply = frequencies_by(rule, factor)
     model = small_models.load("rotary").double().change(frequencies=frequencies, window=window)
     for block in model.blocks:
         block.attention.W_query.weight *= multiply**2  # in place of multiplying both queries and keys
-    texts = small_models.held_out_windows(Characters(load_text()), LONGEST)
+    texts = small_models.held_out_windows(Characters(load_text()), LONGEST_TEXT)
     losses, weights, scores = 0, 0, 0
     attention, inputs = model.blocks[1].attention, []
     attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
     for few in texts.split(5):  # all at once would take hundreds of megabytes
         maps = attention_maps(model, few[:, :-1])
-        weights += maps[1][:, HEAD - 1].sum(dim=0) / len(texts)
+        weights += maps[1][:, SHOWN_HEAD - 1].sum(dim=0) / len(texts)
         logits = model(few[:, :-1]).transpose(1, 2)
         losses += F.cross_entropy(logits, few[:, 1:], reduction="none").sum(dim=0) / len(texts)
         queries, keys = (pairs_of(attention, W, inputs[-1]) for W in (attention.W_query, attention.W_key))
         scores += torch.einsum("bqpi,bkpi->pqk", queries, keys) * attention.head_dim**-0.5 / len(texts)
-    far = [weights[length - 1, : length - SEEN].sum().item() for length in LENGTHS]
-    by_distance = np.zeros((len(LENGTHS), len(scores), LONGEST))
-    for at, length in enumerate(LENGTHS):
+    far = [weights[length - 1, : length - SEEN].sum().item() for length in READ_LENGTHS]
+    by_distance = np.zeros((len(READ_LENGTHS), len(scores), LONGEST_TEXT))
+    for at, length in enumerate(READ_LENGTHS):
         for distance in range(min(length, window)):
             by_distance[at, :, distance] = scores[:, :length, :length].diagonal(-distance, 1, 2).mean(dim=1)
     return losses.numpy(), far, by_distance
 
 
-def long_texts(path=FILE, scalings=SCALINGS):
+def long_texts(path=SCORES_FILE, scalings=SCALINGS):
     """What LengthExplorer shows, for all of its states, of a stored rotary model (half a minute).
 
     A character reads only what's before it, so a pass over the longest texts has the numbers of all lengths.
     """
-    found = [measured(*scaling, window) for scaling, window in product(scalings, WINDOWS)]
-    shape = len(scalings), len(WINDOWS)
+    found = [measured(*scaling, window) for scaling, window in product(scalings, WINDOW_WIDTHS)]
+    shape = len(scalings), len(WINDOW_WIDTHS)
     losses, far, scores = (np.reshape(each, shape + np.shape(each[0])) for each in zip(*found, strict=True))
     whole = (SCORE * scores).round().astype(np.int16)
     np.savez_compressed(path, losses=np.float32(losses), far=np.float32(far), scores=whole)

@@ -1,7 +1,5 @@
 """The playground's controls, picture and words."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
@@ -9,38 +7,22 @@ from attention_helpers import causal_mask
 from attention_helpers.checks import check_size
 from attention_helpers.training.loop import held_interrupt
 
-from ..base import Explorer
+from ..base import Explorer, State
 from ..controls import answer_quietly, seed, stops
-from ..svg import below
-from .charts import answer, maps, measured_curves, question_arcs, sentence
-from .headline import SURE, asked, explained, headline, lacks_a_head
-from .runs import D_IN, NEXT, TASKS, Run
+from ..svg import in_column
+from .charts import draw_answer, draw_maps, measured_curves, question_arcs, write_line
+from .headline import explain_task, question_of, write_headline
+from .runs import D_IN, NEXT, TASKS, TrainingRun
 
-HEADS, WIDTHS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
-LONGEST = 500  # steps, after which a playing playground pauses until Play is pressed again
+HEAD_COUNTS, D_OUTS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
+LONGEST_RUN = 500  # steps, after which a playing playground pauses until Play is pressed again
+SURE = 60  # steps, after which one head that answers two questions is offered another
 SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
-FRAME = 40  # milliseconds per picture, at least
+PICTURE_TIME = 40  # milliseconds per picture, at least
 REMEDY = "Add a head"
-ROW = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
+ROW_LAYOUT = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
 FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
 D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
-
-
-class PlayState(NamedTuple):
-    """What the picture shows: a run after its latest step."""
-
-    run: Run
-    values: dict  # of the controls
-    step: int
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens), of the first held-out example
-    tokens: list  # the same example in words
-    asks: int  # the token that asks
-    wanted: list  # the tokens with the right answers, in their order; none for the next character
-    predicted: list  # what the model answers, in words
-    answers: list  # what's right
-    measured: list  # one Measured per picture so far; losses in nats
-    honest: list  # one Honest now and then, for the next character
-    learned: int  # the step from which on the task was learned, or None
 
 
 class Playground(Explorer):
@@ -54,71 +36,67 @@ class Playground(Explorer):
     def __init__(self):
         self.lively = False  # whether somebody sees it move
         super().__init__()
-        self.view.pace = FRAME
+        self.view.pace = PICTURE_TIME
 
     def make_controls(self):
         return {
             "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
             "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
-            "num_heads": widgets.ToggleButtons(options=HEADS, description="heads", tooltip="They share d_out"),
-            "d_out": stops("d_out", WIDTHS, D_IN, D_OUT),
+            "num_heads": widgets.ToggleButtons(options=HEAD_COUNTS, description="heads", tooltip="They share d_out"),
+            "d_out": stops("d_out", D_OUTS, D_IN, D_OUT),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
             "seed": seed(0),
         }
 
-    def make_extras(self):
-        """Buttons by name, and a slider for the number of steps per picture."""
-        self.buttons = {"Play": self.play_button()}
-        self.buttons["Play"].button_style = "primary"
-        for name, icon, tooltip, pressed in (
-            (REMEDY, "", "Two heads, from step 0", self.give_second_head),
-            ("Step", "step-forward", "Train up to the next picture", lambda: self.run(self.pace)),
-            ("Restart", "fast-backward", "Back to step 0, with the controls as they are", self.restart),
-        ):
-            button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
-            button.on_click(lambda _, pressed=pressed: pressed())
-            answer_quietly(button)
-            self.buttons[name] = button
-        self.buttons[REMEDY].add_class("attention-remedy")
-        auto = f"auto: {SOON} up to step {SURE}, then {LATER}"
-        paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
-        self.speed = stops("steps per picture", paces, 0, auto)
-        answer_quietly(self.speed)
-        return [*self.buttons.values(), self.speed]
+    def make_button(self, name, icon, tooltip, press):
+        button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
+        button.on_click(lambda _: press())
+        answer_quietly(button)
+        return button
 
     def arranged(self, reset):
         """What a newcomer needs in one line; the rest opens with More."""
-        play, remedy, step, restart, speed = self.make_extras()
-        more = widgets.ToggleButton(description="More", tooltip="More controls", layout={"width": "auto"})
+        play, more = self.play_button(), widgets.ToggleButton(description="More", layout={"width": "auto"})
+        play.button_style, more.tooltip = "primary", "More controls"
+        remedy = self.make_button(REMEDY, "", "Two heads, from step 0", self.give_second_head)
+        remedy.add_class("attention-remedy")
+        step = self.make_button("Step", "step-forward", "Up to the next picture", lambda: self.run(self.pace))
+        restart = self.make_button("Restart", "fast-backward", "Back to step 0, with these controls", self.restart)
+        self.buttons = {"Play": play, REMEDY: remedy}
+        paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
+        self.speed = stops("steps per picture", paces, 0, f"auto: {SOON} up to step {SURE}, then {LATER}")
         more.add_class("attention-more")
-        answer_quietly(more)
+        for widget in (more, self.speed):
+            answer_quietly(widget)
         first = [self.controls[name] for name in FIRST_ROW]
         others = [control for name, control in self.controls.items() if name not in FIRST_ROW]
         for control, width in zip(first, FIRST_ROW.values(), strict=True):
             control.layout.width = width  # heads keep theirs, so that nothing moves where fewer are possible
-        for control in (*first, *others, speed):
+        for control in (*first, *others, self.speed):
             control.style.description_width = "initial"
-        box = widgets.HBox([*others, speed, step, restart, reset], layout=ROW | {"display": "none"})
-        more.observe(lambda change: show(box, change["new"]), names="value")
-        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW), box])]
+        box = widgets.HBox([*others, self.speed, step, restart, reset], layout=ROW_LAYOUT | {"display": "none"})
+        more.observe(lambda change: set_shown(box, change["new"]), names="value")
+        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW_LAYOUT), box])]
 
     def choices(self, values):
-        return {"num_heads": [heads for heads in HEADS if values["d_out"] % heads == 0]}
+        return {"num_heads": [heads for heads in HEAD_COUNTS if values["d_out"] % heads == 0]}
 
     def note(self, wanted, values):
-        heads, said = values["num_heads"], "{} doesn't divide d_out {}: {} instead."
-        if wanted["num_heads"] == heads:
+        if wanted["num_heads"] == values["num_heads"]:
             return ""
-        return said.format(wanted["num_heads"], values["d_out"], "one head" if heads == 1 else f"{heads} heads")
+        return f"{wanted['num_heads']} doesn't divide d_out {values['d_out']}: {values['num_heads']} instead."
 
     def compute(self, **values):
-        return self.state_of(Run(**values), values)
+        return self.state_of(TrainingRun(**values), values)
 
     def state_of(self, run, values):
-        """What to show of a run with these control values."""
-        measured = run.measured.copy(), run.honest.copy(), run.learned
-        return PlayState(run, values, run.step, run.map(), *run.example(), *measured)
+        """What to show of a run with these control values.
+
+        weights: (num_heads, num_tokens, num_tokens), of the first held-out example; measured: one Measured per picture.
+        """
+        measured = {"measured": run.measured.copy(), "honest": run.honest.copy(), "learned": run.learned}
+        return State(run=run, values=values, step=run.step, weights=run.map(), **run.example(), **measured)
 
     def unused(self, values):
         return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
@@ -126,13 +104,12 @@ class Playground(Explorer):
     def picture(self, state):
         next_character, mask = state.values["task"] == NEXT, state.values["mask"]
         hidden = causal_mask(len(state.tokens)) & (mask == "causal" or not next_character)
-        reads = question_arcs(state.weights[:, state.asks], state.tokens, state.asks, state.wanted)
-        answered = answer(asked(state), state.predicted, state.answers)
-        tables = maps(state.weights, state.tokens, state.asks, hidden, 0.5 if next_character else 1.0)
-        return [[below(*map(sentence, explained(state)), gap=0)], [reads, answered], [tables, measured_curves(state)]]
+        answered = draw_answer(question_of(state), state.predicted, state.answers)
+        tables = draw_maps(state, hidden, 0.5 if next_character else 1.0)
+        lines = in_column(*map(write_line, explain_task(state)), gap=0)
+        return [[lines], [question_arcs(state), answered], [tables, measured_curves(state)]]
 
-    def headline(self, state):
-        return headline(state, **state.values)
+    headline = staticmethod(write_headline)
 
     @property
     def playing(self):
@@ -174,7 +151,6 @@ class Playground(Explorer):
         self.update()
 
     def give_second_head(self):
-        """What the failure with one head asks for."""
         self.set(num_heads=2)
         self.play()
 
@@ -191,21 +167,23 @@ class Playground(Explorer):
         before = run.step
         run.take(self.pace)
         self.show_run()
-        if run.step // LONGEST > before // LONGEST:
+        if run.step // LONGEST_RUN > before // LONGEST_RUN:
             self.pause()
 
-    @torch.no_grad()
     def show_run(self):
         self.draw(self.state_of(self.arrays.run, self.arrays.values))
 
+    @torch.no_grad()
     def draw(self, state):
         super().draw(state)
+        values = state.values
+        more = values["num_heads"] == 1 and values["d_out"] > 1 and state.step >= SURE and state.learned is None
         # it keeps its room where it may be offered, so that nothing jumps when it is
-        self.buttons[REMEDY].layout.visibility = None if lacks_a_head(state, **state.values) else "hidden"
-        masks = "mask" not in self.unused(state.values)
-        show(self.controls["mask"], masks)
-        show(self.buttons[REMEDY], not masks)
+        self.buttons[REMEDY].layout.visibility = None if more and values["task"] == TASKS[0] else "hidden"
+        masks = "mask" not in self.unused(values)
+        set_shown(self.controls["mask"], masks)
+        set_shown(self.buttons[REMEDY], not masks)
 
 
-def show(widget, wanted):
+def set_shown(widget, wanted):
     widget.layout.display = None if wanted else "none"

@@ -21,7 +21,7 @@ LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is
 
 
 class Measured(NamedTuple):
-    """Measurements after a step; training figures are means over the batches since the previous measurement."""
+    """Measurements after a step; in training, means over the batches since the previous measurement."""
 
     step: int
     loss: float  # nats, in training; NaN before the first step
@@ -48,18 +48,7 @@ def task_of(name):
     return task, *task.batch(torch.Generator().manual_seed(HELD_OUT))
 
 
-def model_of(task, d_out, num_heads, dropout, leaky, seed):
-    """A model whose weights depend only on the seed: a LookupModel, or a CharacterModel with d_in = d_out.
-
-    A CharacterModel adds what attention gives to what it got, so both must be as wide.
-    """
-    if isinstance(task, Characters):
-        sizes = len(task.vocabulary), task.window, d_out, num_heads, dropout
-        return build_layer(CharacterModel, seed, *sizes, leaky=leaky)
-    return build_layer(LookupModel, seed, task, D_IN, num_heads, d_out, dropout)
-
-
-class Run:
+class TrainingRun:
     """A training run from a seed, measured on held-out examples in eval mode, where dropout does nothing.
 
     measured: a Measured for the start and for each take; honest: for the next character, an Honest about every
@@ -70,7 +59,11 @@ class Run:
     def __init__(self, task, d_out, num_heads, dropout, learning_rate, mask, seed):
         self.name, self.learning_rate, self.seed = task, learning_rate, seed
         self.task, self.x, self.answers = task_of(task)
-        self.model = model_of(self.task, d_out, num_heads, dropout, mask == "leaky", seed)
+        if task == NEXT:  # this model adds what attention gives to what it got, so d_in is d_out
+            sizes = len(self.task.vocabulary), self.task.window, d_out, num_heads, dropout
+            self.model = build_layer(CharacterModel, seed, *sizes, leaky=mask == "leaky")
+        else:
+            self.model = build_layer(LookupModel, seed, self.task, D_IN, num_heads, d_out, dropout)
         self.step, self.since, self.learned, self.measured, self.honest = 0, None, None, [], []
         self.measure([], [])
 
@@ -110,19 +103,21 @@ class Run:
         return attention_maps(self.model.eval(), self.x[:1])[0][0]
 
     def example(self):
-        """The first held-out example: its tokens, the row that asks, the tokens wanted, the model's answers, the right.
+        """The first held-out example by name: tokens, the one that asks, those wanted, the model's answers, the right.
 
-        For the next character, the row is one with both a past and a future to read, and no token is wanted.
+        For the next character, a token asks that has both a past and a future to look at, and none is wanted.
         """
+        both = self.predicted, self.answers[0]
         if self.name == NEXT:
-            characters = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
-            asks = self.x.shape[1] * 5 // 8
-            answers = [[characters[each[asks].item()]] for each in (self.predicted, self.answers[0])]
-            return [characters[token_id] for token_id in self.x[0].tolist()], asks, [], *answers
-        *pairs, question = tokens = self.task.words(self.x[0])
-        wanted = [[pair[0] for pair in pairs].index(letter) for letter in question.removesuffix("?").strip()]
-        answers = [[str(digit) for digit in each.tolist()] for each in (self.predicted, self.answers[0])]
-        return tokens, len(pairs), wanted, *answers
+            names = [{" ": "␣", "\n": "↵"}.get(each, each) for each in self.task.vocabulary]
+            tokens, asks, wanted = [names[token_id] for token_id in self.x[0].tolist()], self.x.shape[1] * 5 // 8, []
+            predicted, answers = ([names[each[asks]]] for each in both)
+        else:
+            tokens = self.task.words(self.x[0])
+            asks, letters = len(tokens) - 1, [pair[0] for pair in tokens[:-1]]
+            wanted = [letters.index(letter) for letter in tokens[-1].removesuffix("?").strip()]
+            predicted, answers = ([str(digit) for digit in each.tolist()] for each in both)
+        return {"tokens": tokens, "asks": asks, "wanted": wanted, "predicted": predicted, "answers": answers}
 
 
 @torch.no_grad()
