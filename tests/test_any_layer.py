@@ -254,6 +254,10 @@ WRONG = {
     "drops without dividing": (
         Causal, {"weights": lambda s, t: t.softmax(-1) * drop(t, s.p * s.training)}, OTHER_SCALE("aren't"),
     ),
+    "drops twice": (
+        Causal, {"weights": lambda s, t: other.half_dropping(s, t) * drop(t, s.p * s.training)},
+        OTHER_SCALE("both drop weights, and their sum is 0.8"),
+    ),
     "divides by p": (
         Causal, {"weights": lambda s, t: t.softmax(-1) * drop(t, s.p * s.training) / (s.p or 1)},
         OTHER_SCALE("by p, not by 1 - p"),

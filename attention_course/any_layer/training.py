@@ -63,7 +63,8 @@ def on_training(call, twin, causal):
         return None
     verdict = leak_in_training(other, dropped) if causal and (call.gap or dropped.used.triu(1).any()) else None
     if not verdict and dropped.first(lambda each: each.drew):
-        verdict = on_dropped_scores(call.watched, dropped) or on_lost_numbers(other) or on_scaled(dropped)
+        verdict = on_dropped_scores(call.watched, dropped) or on_lost_numbers(other)
+        verdict = verdict or on_scaled(dropped) or on_mean(other, dropped)
     return verdict
 
 
@@ -123,6 +124,23 @@ def on_scaled(dropped):
             words = f"the weights that are left {how}, so their mean isn't what it is in eval mode"
             return Verdict("✗", "In training, its weights have another scale", words)
     return None
+
+
+def on_mean(call, dropped):
+    """On weights of which more is drawn than one number each, if that changes their mean: one dropout too many."""
+    draws = [each for each in dropped.operations if each.drew and is_table(each.made, dropped.num_tokens)]
+    if sum(each.made.numel() for each in draws) <= dropped.made.numel():
+        return None
+    total = 0.0
+    with train_mode(call, 0.2):
+        for seed in range(16):
+            torch.default_generator.manual_seed(seed)
+            total += record(call, call.x.clone()).used.sum().item()
+    share = total / 16 / dropped.made.sum().item()
+    if abs(share - 1) < 0.1:
+        return None
+    words = f"{draws[0].where} and {draws[-1].where} both drop weights, and their sum is {share:.1f} of that in eval mode"
+    return Verdict("✗", "In training, its weights have another scale", words)
 
 
 def on_nan(call, rows, watched, mode=""):
