@@ -256,7 +256,7 @@ WRONG = {
     ),
     "drops twice": (
         Causal, {"weights": lambda s, t: other.half_dropping(s, t) * drop(t, s.p * s.training)},
-        OTHER_SCALE("both drop weights, and their sum is 0.8"),
+        OTHER_SCALE("both drop weights, and their sum is 0.8 of what it was"),
     ),
     "divides by p": (
         Causal, {"weights": lambda s, t: t.softmax(-1) * drop(t, s.p * s.training) / (s.p or 1)},

@@ -139,7 +139,7 @@ def on_mean(call, dropped):
     share = total / 16 / dropped.made.sum().item()
     if abs(share - 1) < 0.1:
         return None
-    words = f"{draws[0].where} and {draws[-1].where} both drop weights, and their sum is {share:.1f} of that in eval mode"
+    words = f"{draws[0].where} and {draws[-1].where} both drop weights, and their sum is {share:.1f} of what it was"
     return Verdict("✗", "In training, its weights have another scale", words)
 
 
