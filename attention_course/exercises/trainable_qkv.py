@@ -121,7 +121,7 @@ step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
     prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Return the matrix "
-    "`W` after one step, and leave `W` itself as it is: mark a copy of it.",
+    "`W` after one step, and leave `W` itself as it is: compute with a copy.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
