@@ -16,7 +16,7 @@ PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.glob("*/**/*.h
 PAGES.append("search.html")
 PNG = "image/png"
 MOST = 250_000  # bytes of a page with its pictures, compressed
-WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 800}
+WIDE, LAPTOP, PHONE = ({"width": width, "height": 800} for width in (1300, 1200, 390))
 LOOK = """() => ({
     links: [...document.querySelectorAll('a[href]')].map(link => link.href),
     wrong: document.querySelectorAll('.math:not(:has(svg))').length,
@@ -24,6 +24,8 @@ LOOK = """() => ({
     broken: [...document.images].filter(picture => !picture.naturalWidth || !picture.alt).map(picture => picture.src),
     drawings: [...document.querySelectorAll('.bd-article [role=img]:not(.formula)')].map(it => it.ariaLabel),
 })"""
+CUT_OFF = """() => [...document.querySelectorAll('.bd-article pre')].filter(
+    it => it.checkVisibility() && it.scrollWidth > it.clientWidth).map(it => it.innerText)"""
 # The theme has noticed, and no colour is on its way any more.
 TURNED = "name => document.documentElement.dataset.theme == name && !document.getAnimations().length"
 
@@ -50,6 +52,8 @@ class Visit:
         page.evaluate(THIN_OUT)
         self.light = self.scheme("light", {})
         self.dark = self.scheme("dark", {"runOnly": ["color-contrast"]})  # what else axe asks is the same in both
+        page.set_viewport_size(LAPTOP)
+        self.cut_off = page.evaluate(CUT_OFF)
         page.set_viewport_size(PHONE)
         self.width_on_phone = page.evaluate("document.documentElement.scrollWidth")
 
@@ -119,6 +123,11 @@ def test_a_page_has_no_fault_for_those_who_cannot_see_it(visit, scheme):
 def test_a_page_is_dark_where_the_reader_wants_it_and_fits_a_phone(visit):
     assert visit.dark[0] < 150 < 600 < visit.light[0]
     assert visit.width_on_phone <= PHONE["width"]
+
+
+@in_turn([page for page in NOTEBOOKS if page[10:12].isdigit()])
+def test_a_lessons_code_and_what_it_prints_are_not_cut_off(visit):
+    assert visit.cut_off == []
 
 
 def said_of(svg):
