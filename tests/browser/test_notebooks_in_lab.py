@@ -34,3 +34,7 @@ def test_runs_without_an_error(notebook):
     assert notebook.last["prompts"] == [prompt(cell, n) for n, cell in enumerate(notebook.cells, 1)]
     assert "model not found" not in notebook.last["text"].lower()
     assert notebook.lab.errors == []
+
+
+def test_code_and_what_it_prints_are_not_cut_off_on_a_small_screen(notebook):
+    assert notebook.cut_off == []

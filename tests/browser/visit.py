@@ -11,6 +11,9 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from tools.notebooks.lab import Lab
 
 SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
+LAPTOP = {"width": 1024, "height": 24_000}
+CUT_OFF = """() => [...document.querySelectorAll('.jp-CodeCell :is(.cm-scroller, .jp-OutputArea-output pre)')].filter(
+    it => it.checkVisibility() && it.scrollWidth > it.clientWidth + 1).map(it => it.innerText)"""
 # What a cell's text is, the page always knows; innerText is empty where the browser has not rendered the cell yet.
 SHOWN = """({prompts, outputs, pictures}) => {
     document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0;
@@ -56,6 +59,12 @@ class Visit:
         self.first = self.look(self.copied)
         self.lab.run_all(len(self.cells))
         self.last = self.look(self.cells)
+        self.page.set_viewport_size(LAPTOP)
+        self.page.keyboard.press("Control+b")  # help.ipynb says that it hides the list of files
+        self.page.wait_for_timeout(500)  # until Lab has drawn its cells as wide as that
+        self.cut_off = self.page.evaluate(CUT_OFF)
+        self.page.keyboard.press("Control+b")
+        self.page.set_viewport_size(SIZE)
         return self
 
     def __exit__(self, *error):
