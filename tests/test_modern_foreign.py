@@ -1,4 +1,4 @@
-"""Scaled frequencies, LatentAttention and delta_rule are what transformers 5.23 computed."""
+"""Scaled frequencies, LatentAttention and the state of GatedDeltaNet are what transformers 5.23 computed."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 
 from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_helpers import max_difference
-from attention_helpers.modern.memory import LatentAttention, delta_rule
+from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention
 from attention_helpers.modern.positions import rope_frequencies
 
 CASES = json.loads((Path(__file__).parent / "modern_layers.json").read_text(encoding="utf-8"))
@@ -69,6 +69,10 @@ def test_latent_attention_and_its_gradient_are_those_of_another_implementation(c
 def test_the_delta_rule_is_that_of_another_implementation(case):
     queries, keys, values, decay, rate = (part.transpose(1, 2) for part in drawn(case))
     queries, keys = (torch.nn.functional.normalize(part, dim=-1) for part in (queries, keys))
-    result = delta_rule(queries / 2, keys, values, rate.sigmoid(), (-decay.exp()).exp())
+    layer = GatedDeltaNet(1, 1, queries.shape[1], 1, 1)
+    layer.norm = layer.out_proj = torch.nn.Identity()
+    rates, decays = rate.sigmoid()[..., None], (-decay.exp()).exp()[..., None]
+    layer.project = lambda x: (queries / 2, keys, values, rates, decays, torch.ones_like(values))
+    result = layer(queries[:, 0])[0].unflatten(-1, (queries.shape[1], -1)).transpose(1, 2)
     expected = torch.tensor(case["output"]).view(1, 6, 2, 3).transpose(1, 2)
     assert off(result, expected) < EXACT

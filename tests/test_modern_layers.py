@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_course.build import build_layer
 from attention_helpers import influence, layers, max_difference
 from attention_helpers.modern.cached import CachedAttention
-from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention, linear_attention
+from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention
 from attention_helpers.modern.positions import RotaryAttention, rope_frequencies, rotate
 from attention_helpers.parallel.split import ParallelAttention, block
 from attention_helpers.training.characters import CharacterModel
@@ -151,12 +151,3 @@ def test_rotary_is_a_product_of_complex_numbers(sizes):
         angles = torch.outer(positions.double(), base ** -(torch.arange(sizes.head_dim).double() / sizes.head_dim))
         expected = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
         assert max_difference(rotate(x, positions, rope_frequencies(2 * sizes.head_dim, base)), expected) < 1e-10
-
-
-@given(st.integers(1, 9), st.integers(1, 5), st.booleans(), st.integers(0, 1000))
-def test_linear_attention_is_the_masked_matrix(num_tokens, width, forgets, seed):
-    q, k, v = drawn(3, 2, num_tokens, width, seed=seed)
-    decay = drawn(2, num_tokens, seed=seed).sigmoid() if forgets else torch.ones(2, num_tokens).double()
-    kept = decay.log().cumsum(dim=-1)  # from j to i, a product of decays: exp(kept_i - kept_j)
-    matrix = (q @ k.mT * (kept[..., :, None] - kept[..., None, :]).exp()).tril()
-    assert max_difference(linear_attention(q, k, v, decay if forgets else None), matrix @ v) < 1e-10

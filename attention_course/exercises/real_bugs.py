@@ -105,8 +105,8 @@ cutting_heads = Exercise(
         "First (b, n, num_heads, head_dim), then transpose.",
         "`x.view(b, n, num_heads, d_out // num_heads).transpose(1, 2)`",
     ],
-    why="`view` keeps the order of the numbers, so it must cut the last dimension; `transpose` then brings the heads to "
-    "the front. `join_heads` goes the same way back. Who noticed? Learners of several courses: "
+    why="`view` keeps the order of the numbers, so it must cut the last dimension; `transpose` then brings the heads "
+    "to the front. `join_heads` goes the same way back. Who noticed? Learners of several courses: "
     "[ajhalthor](https://github.com/ajhalthor/Transformer-Neural-Network/pull/4), "
     "[jsbaan](https://github.com/jsbaan/transformer-from-scratch/pull/6).",
     moral="Each head has a part of every token.",

@@ -35,18 +35,16 @@ class Block(nn.Module):
 
 
 class RotaryModel(nn.Module):
-    """Two blocks with rotary positions; base: of their frequencies, or None for no positions.
+    """Two blocks with rotary positions.
 
     x: token ids (b, num_tokens), of any length. Returns logits (b, num_tokens, vocab_size).
     """
 
-    def __init__(self, vocab_size, width=64, num_heads=4, base=10_000.0):
+    def __init__(self, vocab_size, width=64, num_heads=4):
         super().__init__()
         self.embed = nn.Embedding(vocab_size, width)
-        attend = partial(RotaryAttention, width, width, num_heads, num_heads, base=base or 1.0)
+        attend = partial(RotaryAttention, width, width, num_heads, num_heads)
         self.blocks = nn.ModuleList(Block(attend(), width) for _ in range(2))
-        if base is None:
-            self.change(frequencies=torch.zeros(width // num_heads // 2))  # an angle of 0 rotates nothing
         self.output_layer = nn.Sequential(nn.RMSNorm(width), nn.Linear(width, vocab_size))
 
     def change(self, **attributes):
@@ -95,8 +93,8 @@ class WritingModel(nn.Module):
 def load(name, **options):
     """A stored model after training, in eval mode, without gradients.
 
-    name: "masked" or "leaky", the CharacterModels of notebook 08; "writing", the WritingModel of notebook 10; "rotary"
-    or "no positions", the RotaryModels of notebook 11. options: of the model's class, such as attention.
+    name: "masked" or "leaky", the CharacterModels of notebook 08; "writing", the WritingModel of notebook 10; "rotary",
+    the RotaryModel of notebook 11. options: of the model's class, such as attention.
     Errors: ValueError for another name. Source: data/README.md, which has the command that trains them again.
     """
     size = len(Characters(load_text()).vocabulary)
@@ -105,7 +103,6 @@ def load(name, **options):
         "leaky": partial(CharacterModel, size, 32, leaky=True),
         "writing": partial(WritingModel, size),
         "rotary": partial(RotaryModel, size),
-        "no positions": partial(RotaryModel, size, base=None),
     }
     if name not in models:
         raise ValueError(f"name must be one of {', '.join(models)}, got {name!r}")

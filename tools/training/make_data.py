@@ -84,7 +84,6 @@ def trained_models(path=small_models.FILE, names=None, seed=0):
         "leaky": (partial(CharacterModel, size, 32, leaky=True), task, 5e-3, 400),
         "writing": (partial(Logits, size), long_task, 5e-3, 1000),
         "rotary": (partial(small_models.RotaryModel, size), task, 3e-3, 500),
-        "no positions": (partial(small_models.RotaryModel, size, base=None), task, 3e-3, 500),
     }
     for name in names or runs:
         model, texts, learning_rate, steps = runs[name]
