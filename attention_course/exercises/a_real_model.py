@@ -59,7 +59,7 @@ grouped = Exercise(
 )
 
 
-def draw_maps(generator, lengths=(6, 2, 9)):
+def draw_random_maps(generator, lengths=(6, 2, 9)):
     """Causal maps as a model has them, of several sizes."""
     sizes = zip(((3, 4), (1, 2), (2, 3)), lengths, strict=True)
     scores = [2 * torch.randn(*heads, n, n, generator=generator) for heads, n in sizes]
@@ -80,7 +80,7 @@ induction = Exercise(
     "reads the token that came next the first time. Return each head's mean weight on it in the second half, "
     "(num_layers, num_heads).",
     solution=induction_scores,
-    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in draw_maps(generator, lengths=(6, 4, 10))],
+    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in draw_random_maps(generator, lengths=(6, 4, 10))],
     mistakes={
         ("reads the same token", "came_next[..., 1:]", "maps.diagonal(-period, dim1=-2, dim2=-1)"): """
             You score duplicate-token heads, which read the same token one period ago. Would that token help to predict
