@@ -139,8 +139,8 @@ class SuspectJ(Heads):
         return self.out_proj(self.join_heads(weights @ values))
 
 
-FIRST = [SuspectA, SuspectB, SuspectC, SuspectD, SuspectE, SuspectF]
-SUSPECTS = [*FIRST, SuspectG, SuspectH, SuspectI, SuspectJ]
+FIRST_SUSPECTS = [SuspectA, SuspectB, SuspectC, SuspectD, SuspectE, SuspectF]
+SUSPECTS = [*FIRST_SUSPECTS, SuspectG, SuspectH, SuspectI, SuspectJ]
 
 
 def check_attention(layer, x=None, causal=True):

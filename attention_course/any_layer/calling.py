@@ -20,7 +20,7 @@ from .recorder import record, tensors_in
 
 # Arguments of `forward`, besides the first, that get the sentence; or another text, which is the same here.
 OURS = re.compile(r"(\w+_)?(x|q|k|v|kv|quer(y|ies)|keys?|values?)(_|$)", re.IGNORECASE)
-OTHER = re.compile(r"context|ctx|mem|cond|enc|cross|y$", re.IGNORECASE)
+OTHER_INPUTS = re.compile(r"context|ctx|mem|cond|enc|cross|y$", re.IGNORECASE)
 
 
 class Unsuited(ValueError):
@@ -218,7 +218,7 @@ def role_of(name, first):
     """What an argument of `forward` gets: our sentence, another text (the same sentence), or a mask; "" if unknown."""
     if "mask" in name:
         return "mask" if is_mask(name) else "none"
-    return "ours" if first or OURS.match(name) else "other" if OTHER.match(name) else ""
+    return "ours" if first or OURS.match(name) else "other" if OTHER_INPUTS.match(name) else ""
 
 
 def masks(x):

@@ -15,7 +15,7 @@ from .training import gradients_of
 from .verdicts import Verdict
 
 ROLE = re.compile("(?:^|[._]|w)([qkv])", re.IGNORECASE)  # W_query, q_proj, to_q, wq, heads.0.key, ...
-OTHER = "Not as in the course"
+UNLIKE_OURS = "Not as in the course"
 CHANGES = {  # what else can be different: the claim, and what would be right
     "": ("The scores' scale is wrong", ""),
     "qk": ("Queries and keys are exchanged", "`queries @ keys.T`"),
@@ -98,7 +98,7 @@ def on_the_course(call):
         gap = max_difference(result, usual)
         if gap <= 8 * near:
             break  # it's rounded in another way
-    return Verdict("•", OTHER, f"its parameters fit {name}, but the numbers differ by {gap:.2g}")
+    return Verdict("•", UNLIKE_OURS, f"its parameters fit {name}, but the numbers differ by {gap:.2g}")
 
 
 def as_in_the_course(call, name, num_heads, causal, change):

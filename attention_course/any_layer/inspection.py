@@ -9,7 +9,7 @@ from attention_helpers.state import keep_state
 
 from . import findings
 from .calling import Call, learners_code, seed_all
-from .course import OTHER, on_the_course
+from .course import UNLIKE_OURS, on_the_course
 from .leaks import on_the_future
 from .maps import widen
 from .recorder import record, tensors_in
@@ -60,12 +60,12 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
         influence=torch.zeros(call.moved.shape) if unmeasured else widen(call.moved),
         unmeasured=unmeasured,
         verdicts=verdicts,
-        size=size_of(call),
+        size=describe_size(call),
         operations=str(call.watched),
     )
 
 
-def size_of(call):
+def describe_size(call):
     """What goes in and out, of several results the one that's judged, and how many parameters, in words."""
     given, results = call.x.transpose(0, 1) if call.tokens_first else call.x, tensors_in(call.watched.result)
     which = f" (result {call.place + 1} of {len(results)})" if len(results) > 1 else ""
@@ -102,7 +102,7 @@ def judge(call, twin):
     if compares and not said["training"] and not said["gradients"]:
         course = on_the_course(call)
         said["course"] = None if course and course.sign == "✓" and future.sign == "✗" else course
-    if compares and (not said.get("course") or said["course"].claim == OTHER):
+    if compares and (not said.get("course") or said["course"].claim == UNLIKE_OURS):
         said["mixed"] = findings.on_mixed_rows(call)
         said["scale"] = findings.on_scale(call)
         said["projections"] = None if said["gradients"] else findings.on_projections(call)

@@ -15,7 +15,7 @@ from .maps import AGAIN, MapFinder, is_table
 
 # These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
 METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
-PLAIN = str, int, float
+PLAIN_TYPES = str, int, float
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Recorder(TorchFunctionMode):
             if len(fixed) < len(inputs):
                 self.from_x.update(map(id, outputs))
             line = calling_line(sys._getframe(1), self.watch)
-            options = {key: each for key, each in [*enumerate(args), *kwargs.items()] if isinstance(each, PLAIN)}
+            options = {key: each for key, each in [*enumerate(args), *kwargs.items()] if isinstance(each, PLAIN_TYPES)}
             shapes = before, tuple(tuple(each.shape) for each in outputs)
             drew = self.drawing and not torch.equal(state, torch.get_rng_state())
             made, number = outputs[0].clone(), len(self.seen.operations)

@@ -21,7 +21,7 @@ def grouped_context(queries, keys, values):
 grouped = Exercise(
     name="grouped",
     title="Nine heads, three keys",
-    prompt="Neighbouring query heads share a KV head: of 9, for example, the first three share the first of 3. "
+    prompt="Neighbouring query heads share a KV head: of 9, the first three share the first of 3. "
     "`queries` belong to the last num_new of num_tokens tokens, `keys` and `values` to all of them, as with a cache, "
     "and all are rotated already. Return the context of causal attention, (num_heads, num_new, head_dim).",
     solution=grouped_context,
@@ -48,18 +48,16 @@ grouped = Exercise(
             softmax?""",
     },
     hints=[
-        "First give each query head its own copy of the keys and values. After that, it's attention as you know it.",
-        "`keys.repeat_interleave(group, dim=0)` copies each KV head, with group = len(queries) // len(keys).",
-        "Query i belongs to token past + i, with past = num_tokens - num_new. So the mask is "
-        "`torch.ones(num_new, num_tokens, dtype=torch.bool).triu(past + 1)`.",
+        "First give each query head its own copy: `keys.repeat_interleave(group, dim=0)`, with "
+        "group = len(queries) // len(keys).",
+        "Query i belongs to token past + i, with past = num_tokens - num_new. So mask with `triu(past + 1)`.",
     ],
-    why="`repeat_interleave` copies each KV head once for every query head of its group, and the mask's diagonal "
-    "moves right by the tokens that came before.",
+    why="All query heads of a group get the same KV head, and the mask's diagonal moves right by the earlier tokens.",
     moral="With 3 KV heads for 9 query heads, this model's KV cache is a third as large as it would be with 9.",
 )
 
 
-def draw_maps(generator, lengths=(6, 2, 9)):
+def draw_random_maps(generator, lengths=(6, 2, 9)):
     """Causal maps as a model has them, of several sizes."""
     sizes = zip(((3, 4), (1, 2), (2, 3)), lengths, strict=True)
     scores = [2 * torch.randn(*heads, n, n, generator=generator) for heads, n in sizes]
@@ -77,10 +75,9 @@ induction = Exercise(
     name="induction",
     title="The induction score",
     prompt="A text consists of `period` tokens and then the same ones again. In its second half, an induction head "
-    "reads the token that came next the first time. Return each head's mean weight on it in the second half, "
-    "(num_layers, num_heads).",
+    "reads the token that came next the first time. Return each head's mean weight on it in the second half.",
     solution=induction_scores,
-    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in draw_maps(generator, lengths=(6, 4, 10))],
+    cases=lambda generator: [(maps, maps.shape[-1] // 2) for maps in draw_random_maps(generator, lengths=(6, 4, 10))],
     mistakes={
         ("reads the same token", "came_next[..., 1:]", "maps.diagonal(-period, dim1=-2, dim2=-1)"): """
             You score duplicate-token heads, which read the same token one period ago. Would that token help to predict
@@ -97,13 +94,11 @@ induction = Exercise(
             sign does an offset into the past have?""",
     },
     hints=[
-        "With period 4 the tokens are A B C D A B C D, and the second A is token 4. What came after the first A?",
-        "It's token 1, which is 3 back. The distance is period - 1 for every token of the second half.",
-        "`maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still belongs to the first "
-        "half. Leave out that entry, and take the mean.",
+        "With period 4 the tokens are A B C D A B C D. How far back from the second A is the token after the first?",
+        "It's period - 1 back. `maps.diagonal(1 - period, dim1=-2, dim2=-1)` begins with row period - 1, which still "
+        "belongs to the first half.",
     ],
-    why="What followed a token one period ago is period - 1 tokens back, and that diagonal begins with the last token "
-    "of the first half, which hasn't seen anything twice.",
+    why="The diagonal begins with the last token of the first half, which hasn't seen anything twice.",
     moral="On random tokens, nothing else can predict the second half.",
 )
 
@@ -135,9 +130,8 @@ def removes_the_numbers(context, heads, num_heads):
 ablating = Exercise(
     name="ablating",
     title="Take heads away",
-    prompt="`context`, (b, num_tokens, d_model), holds the outputs of num_heads heads side by side, before `out_proj` "
-    "joins them. Return a copy in which the outputs of some heads are 0. `heads` is a list of their numbers, counted "
-    "from 0. Don't change `context` itself.",
+    prompt="`context` holds the outputs of num_heads heads side by side, before `out_proj` joins them. Return a copy "
+    "in which those of `heads`, a list of numbers from 0, are 0. Don't change `context` itself.",
     solution=without_heads,
     cases=draw_contexts,
     mistakes={
@@ -155,9 +149,8 @@ ablating = Exercise(
             place?""",
     },
     hints=[
-        "First cut d_model into heads, as notebook 06 does. Which shape does that give?",
-        "`context.unflatten(-1, (num_heads, -1))` is (b, num_tokens, num_heads, head_dim), without moving a number.",
-        "Copy it with `.clone()`, set `parts[:, :, heads] = 0.0`, and join the last two dimensions with `.flatten(2)`.",
+        "First cut d_model into heads, as notebook 06 does: `context.unflatten(-1, (num_heads, -1)).clone()`.",
+        "Set `parts[:, :, heads] = 0.0`, and join the last two dimensions with `.flatten(2)`.",
     ],
     why="A head's numbers are next to each other, so cutting the last dimension into num_heads parts puts the heads "
     "into a dimension of their own, and a list of numbers selects several of them at once.",

@@ -60,11 +60,9 @@ turning = Exercise(
     hints=[
         "Start with one pair: which two columns is it, and what's the angle of each token?",
         "`angles = positions * base ** (-2 * i / head_dim)` has one number per token, like a column of x.",
-        "In a loop over `range(head_dim // 2)`: `a, b = x[:, 2 * i], x[:, 2 * i + 1]`, then write "
-        "`a * angles.cos() - b * angles.sin()` and `a * angles.sin() + b * angles.cos()` into a new tensor.",
+        "Loop over `range(head_dim // 2)`, and write both results into `torch.empty_like(x)`.",
     ],
-    why="A rotation keeps each pair's length and adds to its angle, so a dot product of two rotated pairs depends "
-    "only on their distance, besides the pairs themselves.",
+    why="A rotation keeps a pair's length and only adds to its angle, by more at each position.",
     moral="If queries and keys are rotated like this, their scores depend on how far apart two tokens are.",
 )
 
@@ -110,8 +108,8 @@ scaled_frequencies = Exercise(
         "`keep = ((turns - low) / (high - low)).clamp(0, 1)` is 0 for slow pairs and 1 for fast ones.",
         "`frequencies * (keep + (1 - keep) / factor)` adds both shares.",
     ],
-    why="A pair that completes several turns in training has shown the model all its angles, but one that doesn't "
-    "would reach new angles in a longer text, unless it's slowed down.",
+    why="A pair that completes several turns in training has shown the model all its angles. A slower pair would "
+    "reach new ones.",
     moral="Llama 3.1 uses this with a factor of 8, and the ends 1 and 4.",
 )
 

@@ -10,8 +10,7 @@ from .base import Exercise, Progress, normal
 
 
 def finish(context, columns, all_reduce):
-    """The complete output; context (num_tokens, width) of some heads, and
-    their columns of W_out, (d_out, width)."""
+    """Context (num_tokens, width) and columns (d_out, width) of some heads."""
     output = context @ columns.T  # (num_tokens, d_out): a summand
     all_reduce(output)
     return output
@@ -73,17 +72,15 @@ placing = Exercise(
     },
     hints=[
         "On which tensors do the processes differ, and which of these have the shape of the output?",
-        "`context @ columns.T` multiplies the heads' context vectors with their columns. The products are summands.",
-        "`output = context @ columns.T`, then `all_reduce(output)`, then return `output`.",
+        "`context @ columns.T` is one process's summand of the output. Put it into `all_reduce`, then return it.",
     ],
-    why="An output is a sum over all entries of the context vector, and each process has some of these entries, so "
-    "one `all_reduce` completes it.",
+    why="An output is a sum over all entries of the context vector, and each process has some of them.",
     moral="One sum per layer is all that the processes have to say to each other.",
 )
 
 
 def merge(context, log_total, new_context, new_log_total):
-    """What `block` returns, for the keys of two blocks together."""
+    """(context, log_total) for both blocks' keys together."""
     both = torch.logaddexp(log_total, new_log_total)
     old = torch.exp(log_total - both) * context
     new = torch.exp(new_log_total - both) * new_context
@@ -126,19 +123,17 @@ merging_blocks = Exercise(
     },
     hints=[
         "A block's share of a query's weight is its sum of exponentials, divided by the sum of both.",
-        "With logarithms, a division is a difference: the share is `torch.exp(log_total - both)`.",
-        "`both = torch.logaddexp(log_total, new_log_total)`, then weight each context by its share, and return "
-        "their sum and `both`.",
+        "With both = `torch.logaddexp(log_total, new_log_total)`, the first block's share is "
+        "`torch.exp(log_total - both)`.",
     ],
-    why="Each context vector was divided by its own block's sum of exponentials, so multiplying by the share undoes "
-    "this division and divides by the sum over both blocks instead.",
+    why="Multiplying by the share undoes a block's own division, and divides by the sum over both blocks instead.",
     moral="It doesn't matter in which order the blocks arrive.",
 )  # fmt: skip
 
 
 # Source: Llama team 2024, "The Llama 3 Herd of Models" (arXiv 2407.21783), section 3.3.2.
 def zigzag(rank, processes):
-    """The numbers of the two chunks that a process holds, as a tuple."""
+    """The numbers of a process's two chunks, as a tuple."""
     return rank, 2 * processes - 1 - rank
 
 
@@ -163,7 +158,6 @@ zigzagging = Exercise(
     hints=[
         "Chunk n meets the keys of n + 1 chunks. So which pairs of chunks have the same sum?",
         "Rank 0 holds the first and the last chunk, and rank 1 the second and the last but one.",
-        "`return rank, 2 * processes - 1 - rank`",
     ],
     why="Chunk n needs n + 1 blocks, so the two chunks of a rank need rank + 1 and 2P − rank, which is 2P + 1 for all.",
     moral="Llama 3 was trained with this order (Llama team 2024, section 3.3.2).",

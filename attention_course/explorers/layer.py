@@ -15,7 +15,7 @@ from ..any_layer.verdicts import headline
 from ..build import build_layer
 from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
-from .layer_picture import MOST_MAPS, draw_influence_map, draw_maps, draw_refusal, draw_result, draw_verdicts
+from .layer_picture import MOST_MAPS, draw_influence_map, draw_layer_maps, draw_refusal, draw_result, draw_verdicts
 from .svg import draw_live, in_column
 from .words import Markup, mark_code
 
@@ -131,7 +131,7 @@ class LayerExplorer(SentenceExplorer):
         return headline(state.verdicts, name_of(self.attention))
 
     def picture(self, state):
-        left = in_column(draw_verdicts(state.verdicts), draw_maps(state, self.tokens))
+        left = in_column(draw_verdicts(state.verdicts), draw_layer_maps(state, self.tokens))
         return [[left, in_column(draw_influence_map(state, self.tokens), draw_result(state, self.tokens))]]
 
     def readouts(self, state):

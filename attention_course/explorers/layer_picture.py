@@ -40,7 +40,7 @@ def in_lines(lines, bold, x, y):
     return "".join(tag("text", words, x=x, y=y + PITCH * n, font_size=12) for n, words in enumerate([first, *others]))
 
 
-def draw_maps(state, tokens):
+def draw_layer_maps(state, tokens):
     """The attention maps, the first MOST_MAPS of them."""
     maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
     if not len(maps):

@@ -16,8 +16,8 @@ from .svg import LEFT, TOP, in_row, number, text
 from .svg_maps import Entries, heatmap, influence_map
 
 TOKENS = [f"token {n}" for n in range(1, 7)]
-LAYERS = {"none": real_bugs.Heads} | {each.__name__[-1]: each for each in real_bugs.FIRST}
-SIDE = 230  # of a map
+LAYERS = {"none": real_bugs.Heads} | {each.__name__[-1]: each for each in real_bugs.FIRST_SUSPECTS}
+PICTURE_SIDE = 230  # of a map
 
 
 class SuspectState(NamedTuple):
@@ -57,10 +57,12 @@ class SuspectsExplorer(Explorer):
 
     def picture(self, state):
         of = Entries(head_ink(state.head))
-        weights = heatmap(state.maps[state.head], TOKENS, TOKENS, f"weights of head {state.head + 1}", of, side=SIDE)
-        moves = influence_map(state.moves, TOKENS, side=SIDE, limit=largest(state.moves))
+        weights = heatmap(
+            state.maps[state.head], TOKENS, TOKENS, f"weights of head {state.head + 1}", of, side=PICTURE_SIDE
+        )
+        moves = influence_map(state.moves, TOKENS, side=PICTURE_SIDE, limit=largest(state.moves))
         name = f"influence in {'training' if state.training else 'eval'} mode"
-        title = text(LEFT + SIDE / 2, TOP - 12, f"{name}, red: the future", size=13, font_weight="bold")
+        title = text(LEFT + PICTURE_SIDE / 2, TOP - 12, f"{name}, red: the future", size=13, font_weight="bold")
         return [[in_row(weights, moves._replace(svg=title + moves.svg, words=f"{name}, {moves.words}"))]]
 
     def headline(self, state):

