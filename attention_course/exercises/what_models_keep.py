@@ -43,12 +43,10 @@ absorbed_matrices = Exercise(
     },
     hints=[
         "A key is `W_key[h] @ c`, with a latent c. Write the score of one head and one latent, and move the bracket.",
-        "For head h, absorb with `queries[h] @ W_key[h]`; `torch.einsum('hk,hkc->hc', queries, W_key)` does all "
-        "heads. Then score the latents, and average the latents themselves.",
+        "`torch.einsum('hk,hkc->hc', queries, W_key)` absorbs for all heads. Then score and average the latents.",
         "With `mixed = weights @ latents`, the context is `torch.einsum('hvc,hc->hv', W_value, mixed)`.",
     ],
-    why="The brackets of a matrix product can be moved, as in q · (W c) = (qᵀ W) · c, and an average of W_value's "
-    "outputs is W_value's output for the average.",
+    why="Moving the brackets changes neither a score nor an average.",
     moral="Each step reads only the latents, which all heads share.",
 )
 
@@ -71,8 +69,8 @@ overwriting = Exercise(
     name="overwriting",
     title="A step of the delta rule",
     prompt="Return the state after one more token, whose key has length 1. First multiply the state by `decay`. Then "
-    "move what the key returns towards the value: `rate` says which part of the difference is added, from 0 for "
-    "nothing to 1 for all of it. Don't change `state` itself.",
+    "move what the key returns towards the value: `rate` says which part of the difference is added. Don't change "
+    "`state` itself.",
     solution=delta_step,
     cases=pairs_of,
     mistakes={
@@ -93,12 +91,10 @@ overwriting = Exercise(
     },
     hints=[
         "What does the state return for this key? It's `key @ state`, with the state that has decayed.",
-        "The difference is the value minus what the key returns. An outer product of key and difference goes into "
-        "the state.",
-        "For an outer product with a row for each entry of the key, write `key[:, None] * difference`.",
+        "Add an outer product of the key and what's missing: the value minus what the key returns.",
+        "`key[:, None] * missing` has a row for each entry of the key.",
     ],
-    why="A key of length 1 returns its own outer product's value unchanged, so adding the difference, times the rate, "
-    "moves what the key returns by this part of the way.",
+    why="A key of length 1 returns what is added under it unchanged, so the rate sets how far its answer moves.",
     moral="A state can change its mind.",
 )
 
