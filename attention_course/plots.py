@@ -85,7 +85,7 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, labels=Non
     slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, map(str, columns))) > 2 else {}
     ax.set_xticks(range(len(columns)), columns, **slant)
     ax.set_yticks(range(len(rows)), rows)
-    y_label, x_label = labels or ("query: who reads", "key: who is read")
+    y_label, x_label = labels or ("query: who looks", "key: who is looked at")
     ax.set(title=title, xlabel=x_label, ylabel=y_label)
     ax.figure.colorbar(image, ax=ax, shrink=0.85)
     colours = cmap(image.norm(values))
