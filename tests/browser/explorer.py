@@ -123,8 +123,9 @@ class LiveExplorer:
             press("ArrowUp" if last else "ArrowDown")
             press("Enter")
         elif control.locator("input[type=text]").count():
+            value = self.values()[self.names[number]]
             press("End")
-            self.page.keyboard.type(", A 1" if self.names[number] == "sentence" else "s")
+            self.page.keyboard.type(f", {value.partition(',')[0]}" if self.names[number] == "sentence" else "s")
             press("Enter")
         elif control.locator("input").count():
             press("Space")
