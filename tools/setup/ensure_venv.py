@@ -71,10 +71,10 @@ def pip(*arguments):
         raise OSError(f"pip failed, for the reason printed above ({machine} {platform.machine()})")
 
 
-def install_torch(build, anew):
-    """Install torch alone, where pip would not find the wanted build. One that is there stays, unless `anew`."""
+def install_torch(build, reinstall):
+    """Install torch alone, where pip would not find the wanted build. One that is there stays, unless `reinstall`."""
     pin = re.search(r"^torch==[\d.]+\d", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)[0]
-    if any(PACKAGES.glob(pin.replace("==", "-") + "*.dist-info")) and not anew:
+    if any(PACKAGES.glob(pin.replace("==", "-") + "*.dist-info")) and not reinstall:
         return
     if build:
         index = {"cpu": ["--index-url", CPU_BUILDS], "cuda": []}.get(build, ["--index-url", build])
@@ -96,13 +96,13 @@ def fingerprint():
     return hashlib.sha256(b"\n".join(parts)).hexdigest()
 
 
-def install(level, build, anew):
+def install(level, build, reinstall):
     STAMP.write_text(f"venv - {build}")  # from here on .venv is neither what it was nor what it will be
     for torn in [info for info in PACKAGES.glob("*.dist-info") if not (info / "RECORD").exists()]:
         shutil.rmtree(torn)  # a killed pip has left it, and would take the package for a complete one
     files = ", ".join([*LEVELS[level], ALONE])
     print(f"Installing {files} into .venv: a minute or two, more if torch must be downloaded.", flush=True)
-    install_torch(build, anew)
+    install_torch(build, reinstall)
     pip("-c", "constraints.txt", *(f"--requirement={name}" for name in LEVELS[level]))
     pip("--no-deps", f"--requirement={ALONE}")
     for path in PACKAGES.glob("*attention_helpers.pth"):  # of "-e .": in an absolute path, Python 3.11 may misread an ö
@@ -123,9 +123,9 @@ def ensure(level):
         make_venv()
     there, known, build = (STAMP.read_text() if STAMP.exists() else "venv - ").split(" ")
     enough = known == fingerprint() and set(LEVELS[level]) <= set(LEVELS[there])
-    anew = asked not in ("", build)
-    if level != "venv" and (anew or not enough):
-        install(level, asked or build, anew)
+    reinstall = asked not in ("", build)
+    if level != "venv" and (reinstall or not enough):
+        install(level, asked or build, reinstall)
 
 
 if __name__ == "__main__":
