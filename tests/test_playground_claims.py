@@ -7,9 +7,9 @@ from attention_course.explorers.playground.runs import TrainingRun
 SEEDS = range(10)
 
 
-def train(steps, task="two questions", num_heads=1, d_out=32, dropout=0.0, mask="causal", seed=0):
+def train(steps, task="two questions", num_heads=1, mask="causal", seed=0):
     """A run, measured every ten steps."""
-    run = TrainingRun(task, d_out, num_heads, dropout, 1e-2, mask, seed)
+    run = TrainingRun(task, 32, num_heads, 0.0, 1e-2, mask, seed)
     for _ in range(0, steps, 10):
         run.take(10)
     return run
@@ -19,13 +19,19 @@ def best(run):
     return max(each.accuracy for each in run.measured)
 
 
+def looks_at_most(run, count):
+    """For each head, the tokens to which the question gives its largest weights."""
+    return [{*row.topk(count).indices.tolist()} for row in run.map()[:, -1]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_head_fails_and_a_second_head_fixes_it(seed):
     """Trials 1 and 2; 500 steps are where a playing playground pauses."""
-    one, two = train(500, seed=seed), train(100, num_heads=2, seed=seed)
-    assert 0.05 < one.measured[6].accuracy < 0.4
-    assert best(one) < 0.55
+    one, two = train(100, seed=seed), train(100, num_heads=2, seed=seed)
+    assert looks_at_most(one, 2) == [set(one.example()["wanted"])]
+    assert [{token} for token in two.example()["wanted"]] == sorted(looks_at_most(two, 1), key=min)
+    assert best(train(500, seed=seed)) < 0.55
     assert best(two) > 0.98
 
 
@@ -34,18 +40,7 @@ def test_one_head_fails_and_a_second_head_fixes_it(seed):
 @pytest.mark.parametrize("mask", ["causal", "leaky"])
 def test_without_a_future_the_leaky_model_fails_and_the_causal_one_does_not(mask, seed):
     """Trial 3."""
-    first, *_, last = train(120, task="next character", num_heads=2, mask=mask, seed=seed).honest
+    first, *_, last = train(100, task="next character", num_heads=2, mask=mask, seed=seed).honest
     assert last.usual < (1.0 if mask == "leaky" else 3.0)
     assert last.loss - last.usual > 1 if mask == "leaky" else abs(last.loss - last.usual) < 0.003
     assert (last.loss > first.loss) == (mask == "leaky")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_narrow_heads_and_dropout_do_what_the_start_page_says(seed):
-    narrow, wider = (train(steps, "one question", d_out=d_out, seed=seed) for d_out, steps in ((1, 60), (2, 200)))
-    dropped = train(60, "one question", dropout=0.5, seed=seed)
-    assert 0.1 < narrow.measured[-1].accuracy < 0.35
-    assert wider.measured[-1].accuracy > 0.9
-    assert 0.4 < dropped.measured[-1].right < 0.7
-    assert dropped.measured[-1].accuracy > 0.99
