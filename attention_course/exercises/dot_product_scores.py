@@ -111,7 +111,7 @@ read_the_digit = Exercise(
     name="read_the_digit",
     title="Which digit does the question read?",
     prompt="The last token of a lookup sentence is the question. Compute its context vector from the embeddings "
-    "(plain dot products, then softmax), and return its entries for the digits 1, 2 and 3. As above, the entries "
+    "(dot products, then softmax), and return its entries for the digits 1, 2 and 3. As above, the entries "
     "are A, B, C, 1, 2, 3 and `?`. But sentences can have any number of tokens.",
     solution=digits_that_it_reads,
     cases=draw_lookup_sentences,
