@@ -142,7 +142,8 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
     hints=[
         "Take two new tokens and a window of 3: which tokens does the first of the two see?",
         "Join the cache and the new tokens, and attend with the mask. Forget only afterwards.",
-        "`start = max(0, len(keys) - (window - 1))`, after the softmax; return `keys[start:]` and `values[start:]`.",
+        "Remove `[-window:]` from the first two lines. The mask hides what's too far back, and the last two lines "
+        "forget it.",
     ],
     why="The first of several new tokens sees furthest back, so nothing can be dropped before all of them have "
     "attended.",
