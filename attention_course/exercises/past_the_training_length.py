@@ -78,8 +78,8 @@ scaled_frequencies = Exercise(
     name="scaled_frequencies",
     title="Llama 3's rule for long texts",
     prompt="In a text of `original` tokens, a pair completes `original * frequency / (2 * torch.pi)` turns. If that's "
-    "at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, the share of the "
-    "kept frequency grows from 0 to 1, evenly with the turns.",
+    "at most `low`, divide its frequency by `factor`. If it's at least `high`, keep it. In between, mix both: the kept "
+    "one's share is 0 at `low`, 1 at `high`, and half way in between 0.5.",
     solution=scale_frequencies,
     cases=lambda g: [
         (rope_frequencies(width, base).float(), factor, original, low, high)

@@ -20,7 +20,7 @@ def absorbed_step(queries, latents, W_key, W_value):
 absorbed_matrices = Exercise(
     name="absorbed_matrices",
     title="MLA without a key",
-    prompt="One token attends to `latents`, without a mask or rotary keys. Each head has a query, a `W_key` that "
+    prompt="One token attends to all `latents`. Each head has a query, a `W_key` that "
     "makes keys from latents, and a `W_value`. Return the queries with `W_key` absorbed, and the context. Divide "
     "scores by √d_key.",
     solution=absorbed_step,
