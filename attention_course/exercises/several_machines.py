@@ -126,7 +126,7 @@ merging_blocks = Exercise(
         "With both = `torch.logaddexp(log_total, new_log_total)`, the first block's share is "
         "`torch.exp(log_total - both)`.",
     ],
-    why="Multiplying by the share undoes a block's own division, and divides by the sum over both blocks instead.",
+    why="Each block is divided by its own sum of exponentials; times its share, it's divided by the sum of both.",
     moral="It doesn't matter in which order the blocks arrive.",
 )  # fmt: skip
 
