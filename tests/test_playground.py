@@ -26,7 +26,7 @@ def ground():
 def ask(explorer, pictures=1):
     """What a page that plays says, some times, for as long as it plays."""
     for _ in range(pictures):
-        if explorer.playing:
+        if explorer.view.playing:
             explorer._heard(explorer.view, {"next": True}, [])
 
 
@@ -100,21 +100,21 @@ def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
 
 def test_it_plays_once_a_page_shows_it_and_moved_controls_play_from_then_on(ground):
     ground.controls["seed"].value = 5
-    assert not ground.playing
+    assert not ground.view.playing
     ground._heard(ground.view, {"seen": True}, [])
-    assert ground.playing
+    assert ground.view.playing
     ground.pause()
     ground._heard(ground.view, {"seen": True}, [])  # another page
-    assert not ground.playing
+    assert not ground.view.playing
     ground.controls["seed"].value = 6
-    assert ground.playing
+    assert ground.view.playing
 
 
 def test_a_control_moved_while_it_plays_begins_anew_and_plays_on_to_the_same_numbers(ground):
     ground.play()
     ask(ground, 6)
     ground.controls["num_heads"].value = 4
-    assert (ground.arrays.step, ground.playing) == (0, True)
+    assert (ground.arrays.step, ground.view.playing) == (0, True)
     ask(ground, 5)
     fresh = Playground()
     fresh.set(**SMALL | {"num_heads": 4})
@@ -131,7 +131,7 @@ def test_the_failure_of_one_head_offers_a_second_which_then_plays(ground):
     ground.run(1)
     assert shown(remedy)
     remedy.click()
-    assert (ground.values["num_heads"], ground.playing) == (2, True)
+    assert (ground.values["num_heads"], ground.view.playing) == (2, True)
     assert not shown(remedy)
     ask(ground, 100)
     assert ground.arrays.learned is not None
@@ -144,8 +144,8 @@ def test_it_pauses_after_its_longest_run_and_goes_on_or_begins_anew_with_a_moved
     for step in (6, 12):
         ground.play()
         ask(ground, 20)
-        assert (ground.arrays.step, ground.playing) == (step, False)
+        assert (ground.arrays.step, ground.view.playing) == (step, False)
     ground.controls["seed"].value = 9
-    assert ground.playing
+    assert ground.view.playing
     ask(ground, 20)
     assert (ground.arrays.step, ground.arrays.run.seed) == (6, 9)

@@ -45,12 +45,12 @@ function watchControls(box, view) {
     return observer;
 }
 
-/** Sends one message at a time, and keeps only the newest of those that have to wait. */
+/** Sends a message while another is answered, and keeps only the newest of those that have to wait. */
 class Line {
     constructor(model, idle) {
-        this.model = model;
+        [this.model, this.busy] = [model, 0];
         this.answered = () => {
-            this.busy = null;
+            this.busy -= 1;
             this.send();
             if (!this.busy) idle();
         };
@@ -59,9 +59,10 @@ class Line {
 
     send(message) {
         this.waiting = message ?? this.waiting;
-        if (this.busy || !this.waiting) return;
-        [this.busy, this.waiting] = [this.waiting, null];
-        this.model.send(this.busy);
+        if (this.busy > 1 || !this.waiting) return;
+        this.busy += 1;
+        this.model.send(this.waiting);
+        this.waiting = null;
     }
 }
 

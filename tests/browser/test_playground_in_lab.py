@@ -122,7 +122,7 @@ def test_at_least_nineteen_pictures_a_second_and_none_after_pause(ground):
         counts.append(len(ground.seen()))
     ground.press("Pause")
     ground.button("Play").wait_for()
-    assert ground.ask("playground.playing") is False
+    assert ground.ask("playground.view.playing") is False
     most = max(after - before for before, after in itertools.pairwise(counts))
     print(f"{most} pictures a second")
     assert most >= 19 or os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn
@@ -135,7 +135,7 @@ def test_it_stands_still_for_who_wants_less_motion_until_play_is_pressed(ground)
     ground.wait_for("playground is not before and playground.arrays.step", 0)
     ground.box.locator("div[role=img]").wait_for()
     ground.page.wait_for_timeout(1500)
-    assert ground.ask("(playground.playing, playground.arrays.step)") == (False, 0)
+    assert ground.ask("(playground.view.playing, playground.arrays.step)") == (False, 0)
     ground.press("Play")
     ground.wait_for("playground.arrays.step > 0", True)
     ground.page.emulate_media(reduced_motion="no-preference")

@@ -10,17 +10,10 @@ from .runs import NEXT
 
 WHOLE = 590  # pixels, the picture's width
 ARCS_WIDTH, ARCS_HIGH = 376, 100  # of the arcs, and how high they rise
-MAPS_WIDTH, MAP_SIDE, MAPS_GAP, MAPS_TOP = (
-    346,
-    122,
-    10,
-    20,
-)  # the maps' width, a map's side at most, between maps, above each for its name
+# The maps' width, a map's side at most, between maps, and above each for its name.
+MAPS_WIDTH, MAP_SIDE, MAPS_GAP, MAPS_TOP = 346, 122, 10, 20
 STEP_ENDS = 100, 200, 500, *(1000 * 2**n for n in range(30))  # of the axis of steps
-RIGHT_MARK, WRONG_MARK = (
-    ("✓", "#1E8E3E"),
-    ("✗", "#D9483B"),
-)  # marks whose contrast is at least 4.1 on white and dark pages
+RIGHT_MARK, WRONG_MARK = ("✓", "#1E8E3E"), ("✗", "#D9483B")  # their contrast is 4.1 on white and on dark pages
 
 
 def in_percent(share):
@@ -81,9 +74,8 @@ def draw_maps(state, hidden, limit):
     for head, (x, y) in enumerate(corners):
         parts.append(head_at(x, y + 1, head, f"head {head + 1}", SMALL))
         parts.append(frame(x - room, y + asks * cell - room, side + 2 * room, cell + 2 * room, 2 - room / 2))
-    return Drawing(
-        move("".join(parts), 0, MAPS_TOP), MAPS_WIDTH, MAPS_TOP + MAP_SIDE + 2, tell_heads(weights, tokens, asks)
-    )
+    drawn = move("".join(parts), 0, MAPS_TOP)
+    return Drawing(drawn, MAPS_WIDTH, MAPS_TOP + MAP_SIDE + 2, tell_heads(weights, tokens, asks))
 
 
 def draw_curves(title, curves, written, until, high, learned=None):

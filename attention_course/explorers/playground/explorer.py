@@ -9,7 +9,6 @@ from attention_helpers.training.loop import held_interrupt
 
 from ..base import Explorer, State
 from ..controls import answer_quietly, seed, stops
-from ..svg import in_column
 from .charts import draw_answer, draw_maps, measured_curves, question_arcs, write_line
 from .headline import explain_task, question_of, write_headline
 from .runs import D_IN, NEXT, TASKS, TrainingRun
@@ -106,14 +105,10 @@ class Playground(Explorer):
         hidden = causal_mask(len(state.tokens)) & (mask == "causal" or not next_character)
         answered = draw_answer(question_of(state), state.predicted, state.answers)
         tables = draw_maps(state, hidden, 0.5 if next_character else 1.0)
-        lines = in_column(*map(write_line, explain_task(state)), gap=0)
-        return [[lines], [question_arcs(state), answered], [tables, measured_curves(state)]]
+        asks = write_line(explain_task(state))
+        return [[asks], [question_arcs(state), answered], [tables, measured_curves(state)]]
 
     headline = staticmethod(write_headline)
-
-    @property
-    def playing(self):
-        return self.view.playing
 
     @property
     def pace(self):

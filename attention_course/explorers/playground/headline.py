@@ -37,13 +37,10 @@ def question_of(state):
 
 
 def explain_task(state):
-    """The task in terms of this very example, and how often it's solved; words between asterisks are bold."""
-    question = question_of(state)
-    right = f"Step *{state.step}*: accuracy {in_percent(state.measured[-1].accuracy)} on new"
+    """The task in terms of this very example; words between asterisks are bold."""
+    question, now = question_of(state), f"Step *{state.step}*."
     if state.values["task"] == NEXT:
-        return f"Which character comes after “*{question}*”?", f"{right} text."
+        return f"Which character comes after “*{question}*”? {now}"
     letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
-    if len(state.wanted) == 1:
-        return f"“{question}” asks which digit is next to {letters}.", f"{right} examples."
-    more = "on the less accurate of the two answers"
-    return f"“{question}” asks which digits are next to {letters}.", f"{right} examples, {more}."
+    which = "digit is" if len(state.wanted) == 1 else "digits are"
+    return f"“{question}” asks which {which} next to {letters}. {now}"

@@ -31,11 +31,10 @@ class Measured(NamedTuple):
 
 
 class Honest(NamedTuple):
-    """The loss with no future to read, and the usual loss, in nats, on the same held-out text."""
+    """The loss with no future to read, in nats, on the same held-out text as the usual one."""
 
     step: int
     loss: float
-    usual: float
 
 
 @lru_cache
@@ -82,7 +81,7 @@ class TrainingRun:
         del self.training.losses[:], self.training.accuracies[:]
         if self.name == NEXT and self.step // HONEST_EVERY > before // HONEST_EVERY:
             loss = prefix_losses(self.model, self.x, self.answers).mean().item()
-            self.honest.append(Honest(self.step, loss, self.measured[-1].held_loss))
+            self.honest.append(Honest(self.step, loss))
 
     @torch.no_grad()
     def measure(self, losses, accuracies):
