@@ -40,8 +40,7 @@ def test_one_head_fails_and_a_second_head_fixes_it(seed):
 @pytest.mark.parametrize("mask", ["causal", "leaky"])
 def test_without_a_future_the_leaky_model_fails_and_the_causal_one_does_not(mask, seed):
     """Trial 3."""
-    run = train(100, task="next character", num_heads=2, mask=mask, seed=seed)
-    (first, *_, last), usual = run.honest, run.measured[-1].held_loss  # both of step 100
-    assert usual < (1.0 if mask == "leaky" else 3.0)
-    assert last.loss - usual > 1 if mask == "leaky" else abs(last.loss - usual) < 0.003
+    first, *_, last = train(100, task="next character", num_heads=2, mask=mask, seed=seed).honest
+    assert last.usual < (1.0 if mask == "leaky" else 3.0)
+    assert last.loss - last.usual > 1 if mask == "leaky" else abs(last.loss - last.usual) < 0.003
     assert (last.loss > first.loss) == (mask == "leaky")

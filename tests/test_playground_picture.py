@@ -57,7 +57,7 @@ def test_the_answer_and_what_heads_look_at_are_the_models_and_the_picture_keeps_
 def test_curves_are_where_the_axes_say(run, value, of):
     explorer = run(0, **NEXT if value == "loss" else {})
     measured = [Measured(0, math.nan, 0.8, math.nan, 0.1), Measured(200, 1.2, 0.4, 0.75, 0.5)]
-    explorer.draw(explorer.arrays._replace(measured=measured, honest=[Honest(140, 4.8)], step=200, learned=100))
+    explorer.draw(explorer.arrays._replace(measured=measured, honest=[Honest(140, 4.8, 0.4)], step=200, learned=100))
     drawn = [*tree_of(explorer).iter(f"{SVG}svg")][-1]
     at = {"".join(text.itertext()): text for text in drawn.iter(f"{SVG}text")}
     left, right = (float(at[step].get("x")) for step in ("0", "200"))

@@ -31,10 +31,11 @@ class Measured(NamedTuple):
 
 
 class Honest(NamedTuple):
-    """The loss with no future to read, in nats, on the same held-out text as the usual one."""
+    """The loss with no future to read, and the usual loss, in nats, on the same held-out text."""
 
     step: int
     loss: float
+    usual: float
 
 
 @lru_cache
@@ -81,7 +82,7 @@ class TrainingRun:
         del self.training.losses[:], self.training.accuracies[:]
         if self.name == NEXT and self.step // HONEST_EVERY > before // HONEST_EVERY:
             loss = prefix_losses(self.model, self.x, self.answers).mean().item()
-            self.honest.append(Honest(self.step, loss))
+            self.honest.append(Honest(self.step, loss, self.measured[-1].held_loss))
 
     @torch.no_grad()
     def measure(self, losses, accuracies):
