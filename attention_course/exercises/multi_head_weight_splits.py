@@ -62,8 +62,7 @@ splitting = Exercise(
         "`view` cuts one dimension into two, and `transpose` swaps two dimensions. Before that, check whether `d_out % "
         "num_heads` is 0.",
     ],
-    why="`view` keeps the order of the numbers, so each token's numbers stay together, and the transpose then swaps "
-    "tokens and heads.",
+    why="`view` keeps each token's numbers together, and the transpose then swaps tokens and heads.",
     moral="`@` can now treat each head separately, and you didn't copy a single number for that.",
 )
 
@@ -86,8 +85,7 @@ def to_merge(generator):
 merging = Exercise(
     name="merging",
     title="And back",
-    prompt="Put each token's context vectors side by side, head after head. `context` may have any memory layout. "
-    "Don't change it in place.",
+    prompt="Put each token's context vectors side by side, head after head.",
     solution=merge_heads,
     cases=to_merge,
     mistakes={
@@ -111,8 +109,8 @@ merging = Exercise(
         "Undo the two steps of *Split into heads*. Which one comes first now?",
         "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
     ],
-    why="After the transpose, the last two dimensions are the heads and the numbers within a head. `reshape` joins "
-    "them in that order, and copies them if it must.",
+    why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` joins "
+    "them in that order.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
 )
 
@@ -190,8 +188,8 @@ from_an_empty_cell = Exercise(
     name="from_an_empty_cell",
     imports="from torch import nn",
     title="Multi-head attention from an empty cell",
-    prompt="Write the complete class: causal attention with several heads and `out_proj`, but without dropout. "
-    "`qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias, and num_heads always divides d_out.",
+    prompt="Write the complete class: causal attention with several heads and `out_proj`, but without dropout and "
+    "without checks of the sizes. `qkv_bias` says whether `W_query`, `W_key` and `W_value` have a bias.",
     solution=MultiHeadCausalAttention,
     cases=from_nothing,
     call=run_with,
