@@ -4,6 +4,8 @@ Each suspect is a Heads with one step changed. None of them says what's wrong: t
 """
 
 import copy
+import inspect
+import warnings
 
 import torch
 from torch import nn
@@ -29,7 +31,7 @@ class Heads(MultiHeadAttention):
         weights = torch.softmax(self.masked_scores(queries, keys), dim=-1)
         return self.dropout(weights) @ values
 
-    def join_heads(self, context):  # (b, num_heads, num_tokens, head_dim)
+    def join_heads(self, context):
         return context.transpose(1, 2).flatten(2)  # (b, num_tokens, d_out)
 
     def forward(self, x):  # (b, num_tokens, d_in)
@@ -41,18 +43,14 @@ class SuspectA(Heads):
     def attend(self, queries, keys, values):
         n = keys.shape[2]
         future = self.mask[:n, :n]  # True: a later token
-        sdpa = F.scaled_dot_product_attention
-        return sdpa(queries, keys, values, attn_mask=future)
+        return F.scaled_dot_product_attention(queries, keys, values, future)
 
 
 class SuspectB(Heads):
-    def attend(self, queries, keys, values):
-        scores = queries @ keys.mT / self.head_dim**0.5
+    def masked_scores(self, queries, keys):
         if not self.training:
-            n = keys.shape[2]
-            future = self.mask[:n, :n]
-            scores = scores.masked_fill(future, -torch.inf)
-        return torch.softmax(scores, dim=-1) @ values
+            return super().masked_scores(queries, keys)
+        return queries @ keys.mT / self.head_dim**0.5
 
 
 class SuspectC(Heads):
@@ -67,41 +65,40 @@ class SuspectC(Heads):
 
 class SuspectD(Heads):
     def attend(self, queries, keys, values):
-        scores = self.masked_scores(queries, keys)
-        weights = torch.softmax(scores, dim=-1)
+        weights = torch.softmax(self.masked_scores(queries, keys), dim=-1)
         return F.dropout(weights, self.dropout.p) @ values
 
 
 class SuspectE(Heads):
+    def attend(self, queries, keys, values):
+        sdpa = F.scaled_dot_product_attention
+        return sdpa(queries, keys, values, is_causal=True)
+
     def forward(self, x, cache=None):  # x: only new tokens
         queries, keys, values = self.project(x)
         if cache is not None:
             keys = torch.cat((cache[0], keys), dim=2)
             values = torch.cat((cache[1], values), dim=2)
-        sdpa = F.scaled_dot_product_attention
-        context = sdpa(queries, keys, values, is_causal=True)
-        output = self.out_proj(self.join_heads(context))
-        return output, (keys, values)
+        context = self.join_heads(self.attend(queries, keys, values))
+        return self.out_proj(context), (keys, values)
 
 
 class SuspectF(Heads):
     def attend(self, queries, keys, values):
-        scores = self.masked_scores(queries, keys)
-        return torch.softmax(scores, dim=2) @ values
+        weights = torch.softmax(self.masked_scores(queries, keys), dim=2)
+        return self.dropout(weights) @ values
 
 
 class SuspectG(Heads):
-    def attend(self, queries, keys, values):
+    def masked_scores(self, queries, keys):
         n, d_in = keys.shape[2], self.W_key.in_features
         scores = queries @ keys.mT / d_in**0.5
-        scores = scores.masked_fill(self.mask[:n, :n], -torch.inf)
-        return torch.softmax(scores, dim=-1) @ values
+        return scores.masked_fill(self.mask[:n, :n], -torch.inf)
 
 
 class SuspectH(Heads):
     def attend(self, queries, keys, values):
-        scores = self.masked_scores(queries, keys)
-        weights = torch.softmax(scores, dim=-1)
+        weights = torch.softmax(self.masked_scores(queries, keys), dim=-1)
         p = self.dropout.p
         if self.training and p > 0:
             keep = torch.rand_like(weights) > p
@@ -127,59 +124,77 @@ class SuspectJ(Heads):
         super().__init__(d_in, d_out, context_length, *others)
         self.positions = nn.Embedding(context_length, d_in)
 
-    def forward(self, x, padding=0):  # tokens to ignore: (b, 1)
+    def forward(self, x, padding=0):  # how many to ignore
         place = torch.arange(x.shape[1])
-        x = x + self.positions(place)
-        queries, keys, values = self.project(x)
+        queries, keys, values = self.project(x + self.positions(place))
         scores = self.masked_scores(queries, keys)
-        ignored = (place < padding)[..., None, None, :]
-        scores = scores.masked_fill(ignored, -torch.inf)
-        # padding's own rows see nothing: NaN
-        weights = torch.softmax(scores, dim=-1).nan_to_num()
+        scores = scores.masked_fill(place < padding, -1e9)
+        weights = torch.softmax(scores, dim=-1)
         return self.out_proj(self.join_heads(weights @ values))
 
 
 FIRST_SUSPECTS = [SuspectA, SuspectB, SuspectC, SuspectD, SuspectE, SuspectF]
 SUSPECTS = [*FIRST_SUSPECTS, SuspectG, SuspectH, SuspectI, SuspectJ]
+REPAIRS = {  # what's wrong in a suspect's text, and what's right; A, C and E are exercises
+    SuspectB: ("if not self.training:", "if True:"),
+    SuspectD: ("F.dropout(weights, self.dropout.p)", "self.dropout(weights)"),
+    SuspectF: ("dim=2", "dim=-1"),
+    SuspectG: ("d_in**0.5", "self.head_dim**0.5"),
+    SuspectH: ("keep / p", "keep / (1 - p)"),
+    SuspectI: ('self.register_buffer("frequencies", frequencies)', "self.frequencies = frequencies"),
+    SuspectJ: ("self.positions(place)", "self.positions((place - padding).clamp(min=0))"),
+}
+
+
+def repair(suspect):
+    """The suspect's class with its wrong piece of text replaced: FixedB for SuspectB, and so on."""
+    [(ours, pieces)] = [(ours, pieces) for ours, pieces in REPAIRS.items() if ours.__name__ == suspect.__name__]
+    text = inspect.getsource(ours).replace(*pieces).replace("class Suspect", "class Fixed")
+    names = dict(globals())
+    exec(text, names)
+    return names[ours.__name__.replace("Suspect", "Fixed")]
 
 
 def check_attention(layer, x=None, causal=True):
     """What's wrong with a layer, as a list; x: (1, num_tokens, d_in)."""
-    if x is None:
+    if x is None:  # first parameter: (d_out, d_in)
         x = torch.randn(1, 512, next(layer.parameters()).shape[-1])
     layer = copy.deepcopy(layer).eval()
-    noise = torch.randn_like(x)
     half = x.shape[1] // 2
-    found = []
+    free = {}  # of which faults
 
     def run(x, model=layer, seed=0):
         torch.manual_seed(seed)
         output = model(x)
         return output[0] if isinstance(output, tuple) else output
 
-    def expect(words, a, b, most=1e-4, least=0.0):
-        gap = (a - b).abs().max() / b.abs().max()
-        if not least <= gap <= most:  # nor is NaN
-            found.append(words)
+    def close(a, b, limit=1e-4):  # False for NaN
+        return (a - b).abs().max() <= limit * b.abs().max()
 
     alone, few = run(x), run(x[:, :6])
-    expect("two calls differ in eval mode", run(x, seed=1), alone)
-    expect("a batch changes rows", run(torch.cat((noise, x)))[1:], alone)
-    future = torch.cat((x[:, :half], noise[:, half:]), dim=1)
+    free["two calls differ in eval mode"] = close(run(x, seed=1), alone)
+    free["a batch changes rows"] = close(run(torch.cat((-x, x)))[1:], alone)
+    future = torch.cat((x[:, :half], -x[:, half:]), dim=1)
     for mode in [True, False] if causal else []:
-        layer.train(mode)
-        rows = run(future)[:, :half], run(x)[:, :half]
-        expect(f"a row reads the future (training: {mode})", *rows)
-    before = torch.cat((x[:, : half - 1], noise[:, :1], x[:, half:]), dim=1)
-    rows = run(before / 100)[:, half], run(x / 100)[:, half]
-    expect("a row doesn't read the token before it", *rows, torch.inf, 1e-6)
-    output = layer(x[:, :-1])
+        rows = [run(y, layer.train(mode))[:, :half] for y in (future, x)]
+        free[f"reads the future (training: {mode})"] = close(*rows)
+    copies = (x[:, :12] / 100).expand(12, -1, -1)  # no weight near 0
+    # copy j with token j negated
+    changed = copies * (1 - 2 * torch.eye(12).to(x)[..., None])
+    moves = (run(changed) - run(copies)).abs().amax(dim=-1)  # (copy, row)
+    reads = moves.diagonal(2).min() > 1e-6 * run(copies).abs().max()
+    free["doesn't read two tokens back"] = reads
+    output = layer(x[:, :-3])
     if isinstance(output, tuple) and isinstance(output[1], tuple):
-        last = layer(x[:, -1:], output[1])[0]
-        expect("a cache changes rows", last, alone[:, -1:])
+        rows, _ = layer(x[:, -3:], output[1])
+        free["a cache changes rows"] = close(rows, alone[:, -3:])
+    else:
+        warnings.warn("found no cache, so none was tested", stacklevel=2)
+    # parameters as they were, buffers rounded
     rounded = copy.deepcopy(layer).bfloat16().to(x.dtype)
     rounded.load_state_dict(dict(layer.named_parameters()), strict=False)
-    expect("rounded buffers move rows", run(10 * x, rounded), run(10 * x), 0.1)
-    draws = run(x[:, :6].expand(4000, -1, -1), layer.train())
-    expect("training has another mean", draws.mean(dim=0), few[0], 0.2)
-    return found
+    rows = run(10 * x, rounded), run(10 * x)  # large scores
+    free["rounded buffers move rows"] = close(*rows, limit=0.1)
+    draws = run(x[:, :6].expand(4000, -1, -1), layer.train()).mean(dim=0)
+    free["training has another mean"] = close(draws, few[0], limit=0.2)
+    return [fault for fault, right in free.items() if not right]

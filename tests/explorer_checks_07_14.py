@@ -209,6 +209,7 @@ def check_suspects(e, suspect, training, head):
     look = {"limit": state.moves.max(), "colours": [GREY], "bar": False}
     check_maps(e, state.moves[None], TOKENS, "perturbing {1} moves {0} by", **look)
     leaks = suspect in "AF" or (suspect == "B" and training)
+    assert ("Looks like none" in e.said) == (suspect not in "ACF" and not leaks)
     ahead, zeros, _, _, *sums = numbers(e.said)  # "n of 21 are 0"
     assert leaks == (ahead > 0)
     assert (suspect in "AC") == (zeros > 0)

@@ -54,11 +54,9 @@ turning_the_mask = Exercise(
     },
     hints=[
         "What does True mean in `future`, and what in `attn_mask`?",
-        "Which operator turns a boolean mask around?",
         "The mask to pass is `~future`.",
     ],
-    why="In a boolean `attn_mask`, True means that the key takes part, and `~` exchanges True and False. Who noticed? "
-    "A public repository had this bug for two years: "
+    why="In a boolean `attn_mask`, True means that the key takes part. A reader found the bug in a book's public code: "
     "[rasbt/LLMs-from-scratch#1061](https://github.com/rasbt/LLMs-from-scratch/issues/1061).",
     moral="The map is causal now.",
 )
@@ -101,14 +99,13 @@ cutting_heads = Exercise(
             Your head 1 gets every num_heads-th entry. Which entries of a token stand next to each other in a head?""",
     },
     hints=[
-        "Which dimension of (b, n, d_out) should be cut into two?",
         "First (b, n, num_heads, head_dim), then transpose.",
         "`x.view(b, n, num_heads, d_out // num_heads).transpose(1, 2)`",
     ],
     why="`view` keeps the order of the numbers, so it must cut the last dimension; `transpose` then brings the heads "
-    "to the front. `join_heads` goes the same way back. Who noticed? Learners of several courses: "
-    "[ajhalthor](https://github.com/ajhalthor/Transformer-Neural-Network/pull/4), "
-    "[jsbaan](https://github.com/jsbaan/transformer-from-scratch/pull/6).",
+    "to the front. A [library](https://github.com/reczoo/FuxiCTR/issues/30) cut its heads like C, and two tutorials "
+    "joined theirs like C: [ajhalthor](https://github.com/ajhalthor/Transformer-Neural-Network/pull/4), "
+    "[jsbaan](https://github.com/jsbaan/transformer-from-scratch/pull/6) (fixed ten months after it was reported).",
     moral="Each head has a part of every token.",
 )
 
@@ -149,12 +146,13 @@ seeing_with_a_cache = Exercise(
             A mask of numbers is added to the scores, and here it hides nothing. Which dtype means "keep or hide"?""",
     },
     hints=[
-        "With 5 keys and 1 new token, at which position is the new token?",
         "The new tokens' positions are the last of `torch.arange(num_keys)`.",
         "With `positions = torch.arange(num_keys)`, compare it with `positions[-num_new:, None]`.",
     ],
     why="A query's position counts from the beginning of the text, not of the call, so the last query sees all keys. "
-    "Who noticed? Users of PyTorch: [#144858](https://github.com/pytorch/pytorch/issues/144858), "
+    "PyTorch calls this mask "
+    "[`causal_lower_right`](https://docs.pytorch.org/docs/stable/nn.attention.bias.html). "
+    "It was asked for in [#144858](https://github.com/pytorch/pytorch/issues/144858) and "
     "[#108108](https://github.com/pytorch/pytorch/issues/108108).",
     moral="With one new token, all keys are visible.",
 )
