@@ -77,8 +77,8 @@ weights_that_are_scaled = Exercise(
             Your columns sum to 1, not your rows. Which dimension counts the keys?""",
     },
     hints=[
-        "There are three steps: dot products of all queries with all keys, a division, and softmax.",
-        "`keys.T` turns (num_tokens, d_k) into (d_k, num_tokens), and `** 0.5` is a root.",
+        "Multiply all queries with all keys, divide, and take the softmax.",
+        "`keys.T` turns (n, d_k) into (d_k, n), and `** 0.5` is a root.",
         "First `scores = queries @ keys.T / keys.shape[-1] ** 0.5`, then softmax with `dim=-1`.",
     ],
     why="Each row has one query's scores, so softmax works along the last dimension.",
@@ -110,8 +110,8 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Return the matrix "
-    "`W` after one step, and leave `W` itself as it is: compute with a copy.",
+    prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Compute with a "
+    "copy of `W`, and return the new matrix.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
