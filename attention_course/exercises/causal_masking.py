@@ -34,8 +34,8 @@ def masks_after_softmax_and_divides(scores):
 hide_the_future = Exercise(
     name="hide_the_future",
     title="Hide the future",
-    prompt="Turn scaled scores, (num_tokens, num_tokens), into weights, so that each token sees only itself and the "
-    "tokens before it. Scores are between -1000 and 1000. Leave `scores` as it is.",
+    prompt="Turn scaled scores into weights, so that each token sees only itself and the tokens before it, even if a "
+    "score is 1000 or -1000. Leave `scores` as it is.",
     solution=causal_weights,
     cases=scaled_scores,
     mistakes={
@@ -119,8 +119,8 @@ def sound_and_leaky_functions(generator):
 find_leaks = Exercise(
     name="find_leaks",
     title="Does it leak?",
-    prompt="Perturb each token of x, (num_tokens, d_in), in turn, by random numbers. Return True if some earlier row "
-    "of `f(x)` changes by more than 1e-5, else False. Leave `x` as it is.",
+    prompt="Perturb each token of x in turn, by random numbers. Return True if an earlier row of `f(x)` changes by "
+    "more than 1e-5, else False. Leave `x` as it is.",
     solution=leaks,
     cases=sound_and_leaky_functions,
     mistakes={

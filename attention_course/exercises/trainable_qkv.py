@@ -7,10 +7,7 @@ from .base import Exercise, Progress, normal
 
 
 def key_matrix(num_letters, num_digits, strength):
-    """W_key (num_letters + num_digits + 1, num_letters).
-
-    Its rows are the letters, the digits, and `?`.
-    """
+    """W_key (num_letters + num_digits + 1, num_letters)."""
     W_key = torch.zeros(num_letters + num_digits + 1, num_letters)
     W_key[:num_letters] = strength * torch.eye(num_letters)
     W_key[-1] = -strength
@@ -20,9 +17,8 @@ def key_matrix(num_letters, num_digits, strength):
 keys_by_hand = Exercise(
     name="keys_by_hand",
     title="Write W_key by hand",
-    prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, then the digits, then `?`, "
-    "and a key has one entry per letter. A letter should add `strength` to its own entry, a digit nothing, and `?` "
-    "should subtract `strength` from every entry.",
+    prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, the digits and `?`, "
+    "and a key has one entry per letter. A letter adds `strength` to its own entry, and `?` subtracts it from all.",
     solution=key_matrix,
     cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
     mistakes={
@@ -38,23 +34,19 @@ keys_by_hand = Exercise(
             Right for three letters and three digits. Is a 3, a 6 or a 7 written in your code?""",
     },
     hints=[
-        "Each row is what one symbol adds to the key of a token. Which rows stay 0, and which row makes up for a "
-        "letter?",
+        "Each row is what one symbol adds to a key. Which rows stay 0, and which row makes up for a letter?",
         "Start with `torch.zeros(rows, num_letters)`. The letters' rows are a multiple of `torch.eye(num_letters)`, "
         "and `?` is the last row.",
         "`W_key[:num_letters] = strength * torch.eye(num_letters)`, then `W_key[-1] = -strength`.",
     ],
-    why="A pair's key is `strength` at its letter and 0 elsewhere, while a question's key is 0 at its letter and "
-    "negative elsewhere, so no query prefers it.",
+    why="A pair's key is `strength` at its letter, while a question's key is 0 there and negative elsewhere, so no "
+    "query prefers it.",
     moral="With a strength of 10, `B ?` will give 0.9908 of its weight to its pair.",
 )
 
 
 def scaled_weights(queries, keys):
-    """Weights (num_tokens, num_tokens) of queries and keys (num_tokens, d_k).
-
-    Row i belongs to query i.
-    """
+    """Weights (n, n) of the queries and keys (n, d_k) of n tokens."""
     scores = queries @ keys.T / keys.shape[-1] ** 0.5
     return torch.softmax(scores, dim=-1)
 
@@ -62,8 +54,7 @@ def scaled_weights(queries, keys):
 weights_that_are_scaled = Exercise(
     name="weights_that_are_scaled",
     title="Weights from queries and keys",
-    prompt="Compute the part of the formula in front of $V$, for any number of tokens and any width. `keys.shape[-1]` "
-    "is the width of a key.",
+    prompt="Compute what's in front of $V$, for any number of tokens and any width of keys, `keys.shape[-1]`.",
     solution=scaled_weights,
     cases=lambda g: [normal(g, size, size) for size in ((6, 2), (4, 7), (1, 3), (5, 1), (3, 16))],
     mistakes={
@@ -86,12 +77,11 @@ weights_that_are_scaled = Exercise(
             Your columns sum to 1, not your rows. Which dimension counts the keys?""",
     },
     hints=[
-        "There are three steps: dot products of all queries with all keys, a division, and softmax.",
-        "`keys.T` turns (num_tokens, d_k) into (d_k, num_tokens), and `** 0.5` is a root.",
+        "Multiply all queries with all keys, divide, and take the softmax.",
+        "`keys.T` turns (n, d_k) into (d_k, n), and `** 0.5` is a root.",
         "First `scores = queries @ keys.T / keys.shape[-1] ** 0.5`, then softmax with `dim=-1`.",
     ],
-    why="A score adds up d_k products, so it's divided by the root of a key's width before softmax, which works along "
-    "each query's row.",
+    why="Each row has one query's scores, so softmax works along the last dimension.",
     moral="Every layer in this course makes its weights this way.",
 )
 
@@ -120,8 +110,8 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Return the matrix "
-    "`W` after one step, and leave `W` itself as it is: compute with a copy.",
+    prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Compute with a "
+    "copy of `W`, and return the new matrix.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,
@@ -141,9 +131,9 @@ step_by_hand = Exercise(
             Your step is as long as the gradient, whatever the rate. How far should it go?""",
     },
     hints=[
-        "Mark a copy of `W`, compute the loss of the copy, and call `backward` on the loss.",
-        "`W.clone().requires_grad_()` is a marked copy. After `backward`, its `.grad` is the gradient.",
-        "Return `W - rate * copy.grad`, where `copy` is the marked copy.",
+        "Compute the loss of a copy of `W`, and call `backward` on the loss.",
+        "PyTorch records what's computed from `copy = W.clone().requires_grad_()`, and `backward` fills `copy.grad`.",
+        "Return `W - rate * copy.grad`.",
     ],
     why="The gradient points to where the loss grows, so we subtract it, and because a new copy has no `.grad` yet, "
     "equal calls agree.",
