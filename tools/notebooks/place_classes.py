@@ -31,12 +31,14 @@ class Page(NamedTuple):
     given: set = frozenset()  # what earlier cells define
 
 
+V2 = ("02", "whole-class-v2")
 MASKED = ("03", "whole-class")  # the one class that's typed on its page, because it has no dropout yet
 CAUSAL = ("04", "whole-class")
 SPLIT = ("06", "whole-class")
 CACHED = ("10", "class-with-a-cache")
 PAGES = {  # number of the notebook, id of the cell
-    ("02", "whole-class-v2"): Page("layers", ["SelfAttention_v2"]),
+    V2: Page("layers", ["SelfAttention_v2"]),
+    ("02", "whole-class-v1"): Page("layers", ["SelfAttention_v1"], V2),
     CAUSAL: Page("layers", ["CausalAttention"], MASKED),
     ("05", "whole-class"): Page("layers", ["MultiHeadAttentionWrapper"]),
     SPLIT: Page("layers", ["MultiHeadAttention"], CAUSAL),
