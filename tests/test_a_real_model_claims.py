@@ -3,6 +3,7 @@
 import pytest
 import torch
 from course import FOLDER, code_cells, read
+from random_models import drawn_texts, write_family
 from torch.nn import functional as F
 
 from attention_course.exercises import a_real_model as practice
@@ -11,24 +12,13 @@ from attention_helpers import max_difference
 from attention_helpers.language_model.heads import best_heads, mean_contexts, repeated_tokens
 from attention_helpers.language_model.model import generate, load_model
 from attention_helpers.modern.positions import RotaryAttention, rotate
-from tools.random_models import drawn_texts, write_family
+from attention_helpers.training.characters import load_text
 
 INDUCTION = [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]
 SOURCE = (16, 0)  # the previous-token head
 MANY = range(500, 510)  # seeds: one text each
-ORDINARY = [
-    "After the storm, the farmers walked along the fences and counted how many posts had fallen.",
-    "A violin is tuned by turning four wooden pegs, but in dry winters they slip again and again.",
-    "She opened the letter on the bus, read two lines, smiled, and put it back into her pocket.",
-    "Copper conducts heat well, so cooks like pans that have a thin layer of it at the bottom.",
-    "Most birds build a new nest each spring, although some storks return to one for decades.",
-    "The museum closes early on Mondays. Visitors who arrive late can still see the garden.",
-    "To sharpen a pencil with a knife, push the blade away from you and turn the wood slowly.",
-    "Glass is made from sand, soda and lime, melted together at more than a thousand degrees.",
-    "He had promised to call before midnight, yet the phone on the kitchen table stayed silent.",
-    "When a river reaches flat land it slows down, drops its mud, and begins to wander.",
-]
-each_text = pytest.mark.parametrize("text", ORDINARY, ids=lambda text: text.split()[0])
+ORDINARY = [". ".join(line.split(". ")[:2]) + "." for line in load_text().splitlines()[:10]]  # of our own text
+each_text = pytest.mark.parametrize("text", ORDINARY, ids=range(10))
 each_seed = pytest.mark.parametrize("seed", MANY)
 slow = pytest.mark.slow  # make test runs the notebook itself
 CELLS = {cell.id: cell.source for cell in code_cells(read(FOLDER / "13_a_real_model.ipynb"))}
@@ -75,16 +65,6 @@ def test_the_pages_class_gives_the_models_logits_and_text(language_model, page, 
     token_ids = language_model.encode(text)
     assert max_difference(page["run_model"](token_ids, page["layers"])[0], language_model(token_ids)) < 1e-4
     assert page["continue_text"](text, page["layers"], 8) == text + generate(language_model, text, 8)
-
-
-@slow
-def test_40_tokens_are_the_same_with_and_without_a_cache(language_model, page):
-    text = "Your journey starts with one step"
-    token_ids = language_model.encode(text)
-    for _ in range(40):
-        logits, *_ = page["run_model"](token_ids, page["layers"])
-        token_ids = torch.cat((token_ids, logits[:, -1:].argmax(dim=-1)), dim=1)
-    assert page["continue_text"](text, page["layers"], 40) == language_model.decode(token_ids)
 
 
 @slow
