@@ -110,16 +110,6 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
 
 @slow
 @each_text
-def test_on_an_ordinary_text_the_five_are_missed_only_when_it_comes_again(language_model, page, text):
-    said = language_model.encode(text)
-    new, again = zip(*(page["both_losses"](said, heads) for heads in ((), INDUCTION)), strict=True)
-    assert abs(new[1] - new[0]) < 0.15
-    assert again[0] < new[0] / 2
-    assert again[1] > again[0] + 0.5
-
-
-@slow
-@each_text
 def test_the_sink_gets_the_weight_and_has_a_short_value(language_model, text):
     x = {}
     hook = language_model.blocks[18].register_forward_hook(lambda _, inputs, result, x=x: x.update(cache=result[2]))

@@ -25,30 +25,19 @@ def made(layer_class, *sizes, **options):
     return build_layer(layer_class, 0, *sizes, **options).double()
 
 
-GROUPED = st.builds(
-    lambda layer_class, group, kv_heads, pairs, window: made(
-        layer_class, 5, 2 * group * kv_heads * pairs, group * kv_heads, kv_heads, window
-    ),
-    layer_class=st.sampled_from([CachedAttention, RotaryAttention]),
-    group=st.integers(1, 3),
-    kv_heads=st.integers(1, 3),
-    pairs=st.integers(1, 3),
-    window=st.none() | st.integers(1, 8),
-)
-OTHERS = st.builds(
-    lambda num_heads, width, latent: (
-        made(LatentAttention, 5, 6, num_heads, width, 3, 4, 2)
-        if latent
-        else made(GatedDeltaNet, 5, 6, num_heads, 3, width)
-    ),
-    num_heads=st.integers(1, 4),
-    width=st.integers(1, 5),
-    latent=st.booleans(),
-)
+def grouped(layer_class, group, kv_heads, pairs, window):
+    return made(layer_class, 5, 2 * group * kv_heads * pairs, group * kv_heads, kv_heads, window)
+
+
+FEW = st.integers(1, 3)
+BOTH = st.sampled_from([CachedAttention, RotaryAttention])
+GROUPED = st.builds(grouped, BOTH, FEW, FEW, FEW, window=st.none() | st.integers(1, 8))
+LATENT = st.builds(lambda heads, width: made(LatentAttention, 5, 6, heads, width, 3, 4, 2), FEW, FEW)
+DELTA = st.builds(lambda heads, width: made(GatedDeltaNet, 5, 6, heads, 3, width), FEW, FEW)
 CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
-@given(layer=GROUPED | OTHERS, chunks=CHUNKS)
+@given(layer=GROUPED | LATENT | DELTA, chunks=CHUNKS)
 @example(made(CachedAttention, 5, 8, 4, 2, 3), [4, 3, 1, 5])  # chunks longer than the window
 @example(made(RotaryAttention, 5, 8, 4, 1, 1), [1, 2, 2])  # a cache that keeps nothing
 def test_in_chunks_of_any_length_is_the_whole_and_nothing_leaks(layer, chunks):
@@ -136,9 +125,6 @@ def test_an_angle_is_right_in_bfloat16_far_from_the_start():
     turned = rotate(pairs, torch.arange(1001), layer.frequencies)[0, 1000].view(32, 2)
     exact = 1000 * 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.float64) / 64)
     assert (turned - torch.stack((exact.cos(), exact.sin()), dim=-1)).abs().max() < 1e-3
-    x = torch.randn(1, 1001, 64)
-    outputs = [layer.to(dtype)(x.to(dtype))[0][0, -100:].double() for dtype in (torch.bfloat16, torch.float64)]
-    assert (outputs[0] - outputs[1]).norm() / outputs[1].norm() < 0.03  # with rounded frequencies, more than 0.1
 
 
 @over_sizes
