@@ -1,10 +1,6 @@
 """Bring .venv to what the requirement files say; if it's there already, that takes milliseconds.
 
-    python tools/setup/ensure_venv.py venv       only .venv with pip
-    python tools/setup/ensure_venv.py lab        what a learner needs: requirements.txt, requirements-model.txt
-    python tools/setup/ensure_venv.py test       and requirements-dev.txt
-    python tools/setup/ensure_venv.py site       and docs/requirements.txt, for the reading site
-    python tools/setup/ensure_venv.py classroom  test's and classroom/requirements.txt, for a hub and marks
+    python tools/setup/ensure_venv.py lab        what a learner needs; LEVELS has the others
 
 On Linux torch comes first, from PyTorch's index of CPU builds, unless pip is set to look elsewhere: the build for CUDA
 takes several GB more. The environment variable TORCH chooses another: cuda for what pip finds by itself, or the address
@@ -30,9 +26,13 @@ PACKAGES = VENV / ("Lib/site-packages" if WINDOWS else f"lib/python{RUNNING}/sit
 # How to come back here, and with another Python; there's no make on Windows.
 AGAIN = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} (add PYTHON=python3.12 for another Python)"
 
-LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
-LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
-LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
+LEVELS = {
+    "venv": [],  # pip alone
+    "lab": ["requirements.txt"],
+    "test": ["requirements.txt", "requirements-dev.txt"],
+    "site": ["requirements.txt", "requirements-dev.txt", "docs/requirements.txt"],
+    "classroom": ["requirements.txt", "requirements-dev.txt", "classroom/requirements.txt"],  # a hub, and marks
+}
 ALONE = "requirements-model.txt"  # without its packages' own requirements: a pip call of its own
 INPUTS = [*LEVELS["site"], LEVELS["classroom"][-1], ALONE, "constraints.txt", "pyproject.toml"]
 IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: settings of Lab and of its kernels
