@@ -130,8 +130,6 @@ def test_an_error_that_was_asked_for_is_asked_for_after_a_mistake_is_named():
     [
         (10**9, 10**9 + 1, "is 1000000001, and ours is 1000000000"),
         (0 * ONE, 1e-6 * ONE, ""),
-        (None, 3, "None, but is an int"),
-        ((ONE, 2), (ONE, 2, 3), "2 things together, but is a tuple of 3"),
         ((ONE, 2), (ONE, 3), "Part 2 of the result is 3, and ours is 2"),
         ({"a": ONE}, {"a": 2 * ONE}, "the result's a differ. At [0], yours is 2, and ours is 1"),
         (torch.tensor(torch.nan), torch.tensor(torch.nan), ""),

@@ -4,17 +4,14 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sizes import over_sizes
+from sizes import ALL, Sizes, build, over_sizes
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_course.build import build_layer
-from attention_helpers import influence, layers, max_difference
+from attention_helpers import influence, max_difference
 from attention_helpers.modern.cached import CachedAttention
 from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention
 from attention_helpers.modern.positions import RotaryAttention, rope_frequencies, rotate
-from attention_helpers.parallel.split import ParallelAttention, block
-from attention_helpers.training.characters import CharacterModel
-from attention_helpers.training.lookup import LookupModel, LookupTask
 
 
 def drawn(*shape, seed=0):
@@ -73,49 +70,23 @@ def test_it_is_torchs_function_with_every_kv_head_repeated(layer, num_tokens):
     assert all(max_difference(a, b) < 1e-6 * max(largest, 1) for a, b in zip(*grads, strict=True))
 
 
-TASK, TOKEN_IDS = LookupTask(pairs=5), torch.zeros(2, 6, dtype=torch.long)
-EVERY = {  # each class that a page shows: how it's made, and what it takes; x is (2, 6, 8)
-    "SelfAttention_v1": (lambda: layers.SelfAttention_v1(8, 4), None),
-    "SelfAttention_v2": (lambda: layers.SelfAttention_v2(8, 4), None),
-    "CausalAttention": (lambda: layers.CausalAttention(8, 4, 6, 0.0), None),
-    "MultiHeadAttentionWrapper": (lambda: layers.MultiHeadAttentionWrapper(8, 4, 6, 0.0, 2), None),
-    "MultiHeadAttention": (lambda: layers.MultiHeadAttention(8, 4, 6, 0.0, 2), None),
-    "LookupModel": (lambda: LookupModel(TASK), TOKEN_IDS[..., None].expand(2, 6, 2)),
-    "CharacterModel": (lambda: CharacterModel(9, 6), TOKEN_IDS),
-    "CachedAttention": (lambda: CachedAttention(8, 8, 4, 2, window=3), None),
-    "RotaryAttention": (lambda: RotaryAttention(8, 8, 2, 1), None),
-    "LatentAttention": (lambda: LatentAttention(8, 8, 2, 6, 4, 4, 2), None),
-    "GatedDeltaNet": (lambda: GatedDeltaNet(8, 8, 2, 4, 4), None),
-    "ParallelAttention": (lambda: SplitInOne(8, 8, 4, 2, 2), None),
-}
+LAYERS = [build(name, Sizes(2, 6, 0, 8, 2, 4, True, 0)) for name in ALL]
+LAYERS += [CachedAttention(8, 8, 4, 2, window=3), RotaryAttention(8, 8, 2, 1)]
+LAYERS += [LatentAttention(8, 8, 2, 6, 4, 4, 2), GatedDeltaNet(8, 8, 2, 4, 4)]
 
 
-class SplitInOne(ParallelAttention):
-    """What one rank computes before any sum."""
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_a_layer_runs_in_each_dtype_and_on_another_device(layer):
+    def output(dtype, device="cpu"):
+        found = layer.to(device, dtype)(x.to(device, dtype))
+        return found[0] if isinstance(found, tuple) else found
 
-    def forward(self, x):
-        rows = torch.arange(x.shape[1], device=x.device)
-        queries, keys, values = self.project(x[0])
-        hidden = rows > rows[:, None]
-        return self.join_heads(block(queries, keys, values, hidden)[0])
-
-
-def output_of(layer, x):
-    output = layer(x)
-    return output[0] if isinstance(output, tuple) else output
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_every_class_runs_in_each_dtype_and_on_another_device(name):
-    make, x = EVERY[name]
-    layer = make()
-    x = torch.randn(2, 6, 8) if x is None else x
-    expected = output_of(layer.double(), x.double() if x.is_floating_point() else x)
+    x = drawn(2, 6, 8)
+    expected = output(torch.float64)
     for dtype, near in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
-        output = output_of(layer.to(dtype), x.to(dtype) if x.is_floating_point() else x)
-        assert output.dtype == dtype
-        assert max_difference(output, expected) < near * max(1, expected.abs().max().item())
-    assert output_of(layer.float().to("meta"), x.to("meta")).device.type == "meta"
+        assert output(dtype).dtype == dtype
+        assert max_difference(output(dtype), expected) < near * max(1, expected.abs().max().item())
+    assert output(torch.float32, "meta").device.type == "meta"
 
 
 def test_an_angle_is_right_in_bfloat16_far_from_the_start():
