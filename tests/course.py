@@ -57,12 +57,6 @@ def text_of(output):
     return output.get("text", shown)
 
 
-def numbers_in(text):
-    """All numbers of a text in order; 2,362,368 is one."""
-    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
-    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text)]
-
-
 def without_measured(text):
     """A text as nbval compares it: the numbers after ≈ left out."""
     return re.sub(MEASURED, "≈", text)

@@ -4,24 +4,10 @@ import json
 import re
 
 import pytest
-from course import (
-    COURSE,
-    FOLDER,
-    LESSONS,
-    PATHS,
-    ROOT,
-    anchors,
-    at,
-    code_cells,
-    numbers_in,
-    printed_in,
-    read,
-    text_of,
-    without_measured,
-)
+from course import FOLDER, LESSONS, PATHS, ROOT, anchors, at, code_cells, printed_in, read, text_of, without_measured
 
 from tools.notebooks import place_course
-from tools.notebooks.manifest import HELP
+from tools.notebooks.manifest import COURSE, HELP
 
 FIGURES = json.loads((ROOT / "data" / "published.json").read_text(encoding="utf-8"))["figures"]
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -133,6 +119,12 @@ def test_a_published_figure_is_printed_on_its_page(figure):
     found, expected = numbers_in(printed), flat(figure["expected"])
     runs = [found[start : start + len(expected)] for start in range(len(found))]
     assert any(run == pytest.approx(expected, rel=0, abs=6e-5) for run in runs), at(path, cell, printed)
+
+
+def numbers_in(text):
+    """All numbers of a text in order; 2,362,368 is one."""
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text)]
 
 
 def flat(expected):
