@@ -49,15 +49,6 @@ def test_mean_ablation_puts_the_heads_mean_at_every_position(model, token_ids):
     assert after[:, :, [0, 1, 3]].equal(before[:, :, [0, 1, 3]])
 
 
-def test_steps_with_a_cache_give_the_whole_texts_rows(model, token_ids):
-    ablate = [(1, 2)]
-    whole, caches = model(token_ids, ablate), None
-    for start, stop in ((0, 4), (4, 5), (5, 9)):
-        logits, caches = model.step(token_ids[:, start:stop], caches, ablate)
-        assert max_difference(logits, whole[:, stop - 1]) < 1e-4
-    assert caches[0].past == 9
-
-
 def test_greedy_generation_is_the_likeliest_token_again_and_again(model):
     token_ids, ablate = model.encode(TEXT), [(0, 0), (1, 1)]
     for _ in range(6):

@@ -12,7 +12,7 @@ from attention_helpers import max_difference
 from attention_helpers.training.characters import Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
-from attention_helpers.training.small_models import LONGEST, load, losses_by_position
+from attention_helpers.training.small_models import load, losses_by_position
 from tools.training import make_data
 
 TASK = Characters(load_text())
@@ -39,18 +39,6 @@ def test_a_window_reaches_twice_through_two_layers_and_positions_do_not_count(wi
     complete = model(text)[0, -1]
     torch.testing.assert_close(model(text[:, -reach:])[0, -1], complete)
     assert max_difference(model(text[:, 1 - reach :])[0, -1], complete) > 1e-9
-
-
-def test_written_in_chunks_of_any_length_it_predicts_as_at_once():
-    model, text, parts = load("writing"), TASK.held_out[None, :LONGEST], []
-    past, caches = 0, (None, None)
-    for chunk in text.split((50, 1, 1, 76), dim=1):
-        logits, caches = model(chunk, past, caches)
-        past += chunk.shape[1]
-        parts.append(logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(text)[0], atol=1e-4, rtol=1e-4)
-    with pytest.raises(ValueError, match="can have 128 characters, got 129"):
-        model(text[:, :1], past, caches)
 
 
 @slow
