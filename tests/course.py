@@ -18,11 +18,7 @@ MOST = 400  # characters of a text in a message
 class Node(dict):
     """A JSON object whose entries are attributes as well."""
 
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    __getattr__ = dict.__getitem__
 
 
 def joined(text):
@@ -56,18 +52,9 @@ def tags(cell):
 
 
 def text_of(output):
-    """What an output says in text: a stream's text, or its data under every text type but the picture's stand-in."""
-    if output.output_type == "stream":
-        return output.text
-    if output.output_type == "error":
-        return ""
-    return "\n".join(text for kind, text in output.data.items() if kind.startswith("text/"))
-
-
-def numbers_in(text):
-    """All numbers of a text in order; 2,362,368 is one."""
-    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
-    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text)]
+    """What an output says in text: a stream's text, or its data under every text type."""
+    shown = "\n".join(text for kind, text in output.get("data", {}).items() if kind.startswith("text/"))
+    return output.get("text", shown)
 
 
 def without_measured(text):

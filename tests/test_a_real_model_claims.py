@@ -3,6 +3,7 @@
 import pytest
 import torch
 from course import FOLDER, code_cells, read
+from random_models import drawn_texts, write_family
 from torch.nn import functional as F
 
 from attention_course.exercises import a_real_model as practice
@@ -11,24 +12,13 @@ from attention_helpers import max_difference
 from attention_helpers.language_model.heads import best_heads, mean_contexts, repeated_tokens
 from attention_helpers.language_model.model import generate, load_model
 from attention_helpers.modern.positions import RotaryAttention, rotate
-from tools.random_models import drawn_texts, write_family
+from attention_helpers.training.characters import load_text
 
 INDUCTION = [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]
 SOURCE = (16, 0)  # the previous-token head
 MANY = range(500, 510)  # seeds: one text each
-ORDINARY = [
-    "After the storm, the farmers walked along the fences and counted how many posts had fallen.",
-    "A violin is tuned by turning four wooden pegs, but in dry winters they slip again and again.",
-    "She opened the letter on the bus, read two lines, smiled, and put it back into her pocket.",
-    "Copper conducts heat well, so cooks like pans that have a thin layer of it at the bottom.",
-    "Most birds build a new nest each spring, although some storks return to one for decades.",
-    "The museum closes early on Mondays. Visitors who arrive late can still see the garden.",
-    "To sharpen a pencil with a knife, push the blade away from you and turn the wood slowly.",
-    "Glass is made from sand, soda and lime, melted together at more than a thousand degrees.",
-    "He had promised to call before midnight, yet the phone on the kitchen table stayed silent.",
-    "When a river reaches flat land it slows down, drops its mud, and begins to wander.",
-]
-each_text = pytest.mark.parametrize("text", ORDINARY, ids=lambda text: text.split()[0])
+ORDINARY = [". ".join(line.split(". ")[:2]) + "." for line in load_text().splitlines()[:10]]  # of our own text
+each_text = pytest.mark.parametrize("text", ORDINARY, ids=range(10))
 each_seed = pytest.mark.parametrize("seed", MANY)
 slow = pytest.mark.slow  # make test runs the notebook itself
 CELLS = {cell.id: cell.source for cell in code_cells(read(FOLDER / "13_a_real_model.ipynb"))}
@@ -78,16 +68,6 @@ def test_the_pages_class_gives_the_models_logits_and_text(language_model, page, 
 
 
 @slow
-def test_40_tokens_are_the_same_with_and_without_a_cache(language_model, page):
-    text = "Your journey starts with one step"
-    token_ids = language_model.encode(text)
-    for _ in range(40):
-        logits, *_ = page["run_model"](token_ids, page["layers"])
-        token_ids = torch.cat((token_ids, logits[:, -1:].argmax(dim=-1)), dim=1)
-    assert page["continue_text"](text, page["layers"], 40) == language_model.decode(token_ids)
-
-
-@slow
 @each_seed
 def test_the_five_are_the_same_for_four_texts(language_model, seed):
     scores = weight_at(language_model.look(repeated_tokens(language_model, seed=seed, texts=4)).maps, 31, start=32)
@@ -126,16 +106,6 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
     [intact], [without], [controls] = (page["both_losses"](tokens, heads)[1] for heads in ablated)
     assert without > intact + 5
     assert controls < intact + 2
-
-
-@slow
-@each_text
-def test_on_an_ordinary_text_the_five_are_missed_only_when_it_comes_again(language_model, page, text):
-    said = language_model.encode(text)
-    new, again = zip(*(page["both_losses"](said, heads) for heads in ((), INDUCTION)), strict=True)
-    assert abs(new[1] - new[0]) < 0.15
-    assert again[0] < new[0] / 2
-    assert again[1] > again[0] + 0.5
 
 
 @slow

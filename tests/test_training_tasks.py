@@ -38,15 +38,11 @@ def test_a_question_asks_for_letters_that_are_there_and_the_answer_is_their_digi
 
 
 TEXT = load_text()
+TASK = Characters(TEXT)
 
 
-@pytest.fixture(scope="module")
-def task():
-    return Characters(TEXT)
-
-
-def made(task, model_class=CharacterModel, **options):
-    return model_class(len(task.vocabulary), task.window, **options)
+def made(model_class=CharacterModel, **options):
+    return model_class(len(TASK.vocabulary), TASK.window, **options)
 
 
 def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_unseen():
@@ -59,30 +55,30 @@ def test_every_window_of_the_trained_part_is_drawn_and_every_one_of_the_rest_is_
     assert [task.text(row) for row in targets] == ["hi", "jk"]
 
 
-def held_out_loss(model, task):
+def held_out_loss(model):
     """The usual validation loss, over all positions at once."""
-    x, targets = task.unseen()
-    return task.loss(model.eval()(x), targets).item()
+    x, targets = TASK.unseen()
+    return TASK.loss(model.eval()(x), targets).item()
 
 
-def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one(task):
+def test_without_a_leak_all_positions_at_once_are_the_prefixes_one_by_one():
     """A causal model's usual losses, in eval mode, are honest; a leaky model's differ from those of prefixes."""
     torch.manual_seed(0)
     for leaky in (False, True):
-        model, (x, targets) = made(task, width=16, dropout=0.5, leaky=leaky), task.unseen()
+        model, (x, targets) = made(width=16, dropout=0.5, leaky=leaky), TASK.unseen()
         whole = nn.functional.cross_entropy(model.eval()(x).transpose(1, 2), targets, reduction="none").mean(dim=0)
         assert (max_difference(prefix_losses(model.train(), x, targets), whole) < 1e-5) is (not leaky)
 
 
-def test_what_is_written_is_drawn_by_the_models_shares(task):
+def test_what_is_written_is_drawn_by_the_models_shares():
     torch.manual_seed(0)
-    model, dice = made(task, width=16).eval(), generator(1)
+    model, dice = made(width=16).eval(), generator(1)
     nn.init.normal_(model.output_layer[-1].weight, std=5)  # so that it matters what is read
-    token_ids = [task.vocabulary.index(character) for character in "The"]
+    token_ids = [TASK.vocabulary.index(character) for character in "The"]
     for _ in range(40):  # beyond the window
         shares = model(torch.tensor([token_ids[-32:]]))[0, -1].softmax(dim=-1)
         token_ids.append(torch.multinomial(shares, 1, generator=dice).item())
-    assert generate_text(model, task, "The", 40, generator(1)) == task.text(token_ids[3:])
+    assert generate_text(model, TASK, "The", 40, generator(1)) == TASK.text(token_ids[3:])
 
 
 class Centred(CharacterModel):
@@ -99,19 +95,17 @@ class Unshifted(Characters):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_a_small_leak_looks_about_as_good_as_none_and_unshifted_targets_look_honest(seed, task):
+def test_a_small_leak_looks_about_as_good_as_none_and_unshifted_targets_look_honest(seed):
     """In both, notebook 08's tests say what it says that they say."""
-    losses = {}
-    for kind in CharacterModel, Centred:
+
+    def trained(kind, task=TASK, steps=200):
         torch.manual_seed(seed)
-        model = made(task, kind)
-        Training(model, task, learning_rate=1e-2, seed=seed, keep=False).run(200)
-        losses[kind] = held_out_loss(model, task), prefix_losses(model, *task.unseen()).mean().item()
-    assert losses[CharacterModel][0] - 0.4 < losses[Centred][0] < losses[CharacterModel][0] + 0.05
-    assert losses[Centred][1] > losses[Centred][0] + 0.3
-    torch.manual_seed(seed)
-    same, x = made(task), task.unseen()[0]
-    Training(same, Unshifted(TEXT), learning_rate=1e-2, seed=seed, keep=False).run(50)
-    assert task.loss(same.eval()(x), x) < 0.05
+        return Training(made(kind), task, learning_rate=1e-2, seed=seed, keep=False).run(steps).model
+
+    plain, leaky = trained(CharacterModel), trained(Centred)
+    assert held_out_loss(plain) - 0.4 < held_out_loss(leaky) < held_out_loss(plain) + 0.05
+    assert prefix_losses(leaky, *TASK.unseen()).mean() > held_out_loss(leaky) + 0.3
+    same, x = trained(CharacterModel, Unshifted(TEXT), steps=50), TASK.unseen()[0]
+    assert TASK.loss(same.eval()(x), x) < 0.05
     assert prefix_losses(same, x, x).mean() < 0.05
-    assert held_out_loss(same, task) > 5
+    assert held_out_loss(same) > 5

@@ -13,23 +13,24 @@ import inspect
 import itertools
 import linecache
 import sys
-from contextlib import contextmanager
+from difflib import ndiff
 
 from attention_course.exercises import MODULES, practice
 
 KINDS = [(ast.Add, ast.Sub, ast.Mult, ast.Div), (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)]
 FAMILIES = ["sum mean max min prod", "triu tril", "zeros ones", "cat stack", "sin cos", "exp log sqrt"]
 FAMILIES += ["repeat repeat_interleave", "W_query W_key W_value"]
+MOST_LINES = 10_000  # a loop over a list that grows would never end
 
 
 def changed(thing):
-    """Makes a function's or class's small changes: pairs of a changed line's number and text, and the changed thing."""
+    """Makes a function's or class's small changes: pairs of the new lines and the changed thing."""
     functions = [part for part in (thing, *vars(thing).values()) if inspect.isfunction(part)]
-    source = linecache.getlines(functions[0].__code__.co_filename)
-    [tree] = [part for part in ast.parse("".join(source)).body if getattr(part, "name", "") == thing.__name__]
-    seen = {ast.unparse(tree)}
-    before = {*ast.unparse(tree).splitlines()}
-    for number, node, field, value in changes(tree):
+    source = "".join(linecache.getlines(functions[0].__code__.co_filename))
+    [tree] = [part for part in ast.parse(source).body if getattr(part, "name", "") == thing.__name__]
+    before = ast.unparse(tree).splitlines()
+    seen = {tuple(before)}
+    for node, field, value in changes(tree):
         kept = getattr(node, field)
         setattr(node, field, value)
         namespace = dict(functions[0].__globals__)
@@ -40,14 +41,15 @@ def changed(thing):
             continue
         finally:
             setattr(node, field, kept)
-        if text not in seen:
-            seen.add(text)
-            new = [line.strip() for line in text.splitlines() if line not in before]
-            yield f"line {number}, {source[number - 1].strip()} -> {' / '.join(new)}", namespace[thing.__name__]
+        lines = tuple(text.splitlines())
+        if lines not in seen:
+            seen.add(lines)
+            difference = " / ".join(line for line in ndiff(before, lines) if line[0] in "+-")
+            yield difference, namespace[thing.__name__]
 
 
-def changes(node, names=(), number=0):
-    """What may be set at a node or below it, as tuples (number of the line, node, name of its field, value)."""
+def changes(node, names=()):
+    """What may be set at a node or below it, as triples (node, name of its field, value)."""
     if isinstance(node, (ast.arguments, ast.Raise, ast.JoinedStr)):  # nobody gets an error's words wrong
         return
     if isinstance(node, ast.FunctionDef):
@@ -56,13 +58,12 @@ def changes(node, names=(), number=0):
     for field, value in ast.iter_fields(node):
         parts = value if isinstance(value, list) else [value]
         for n, part in enumerate(parts):
-            line = getattr(part, "lineno", number)
             for other in instead(part, names):
-                yield line, node, field, [*parts[:n], other, *parts[n + 1 :]] if value is parts else other
+                yield node, field, [*parts[:n], other, *parts[n + 1 :]] if value is parts else other
             if value is parts and not isinstance(part, (ast.Return, ast.Expr)):
-                yield line, node, field, parts[:n] + parts[n + 1 :]
+                yield node, field, parts[:n] + parts[n + 1 :]
             if isinstance(part, ast.AST):
-                yield from changes(part, names, line)
+                yield from changes(part, names)
 
 
 def instead(node, names):
@@ -101,38 +102,25 @@ def survivors(exercise, every=1):
     """
     made, right, lived = [*changed(exercise.solution)][::every], exercise.outcomes(exercise.solution), []
     for change, other in made:
-        with limited():
-            given = exercise.outcomes(other)
+        lines = itertools.count()
+
+        def trace(frame, *_, lines=lines):
+            if frame.f_code.co_filename != "<string>":
+                return None
+            if next(lines) > MOST_LINES:
+                raise TimeoutError(f"more than {MOST_LINES} lines ran")
+            return trace
+
+        sys.settrace(trace)
+        given = exercise.outcomes(other)
+        sys.settrace(None)
         lived += [] if exercise.first_difference(given, right) else [change]
     return len(made), lived
 
 
-@contextmanager
-def limited(lines=10_000):
-    """Stop what a text of Python does after so many lines: a loop over a list that grows would never end."""
-    count, kept = itertools.count(), sys.gettrace()
-
-    def trace(frame, *_):
-        if frame.f_code.co_filename != "<string>":
-            return None
-        if next(count) > lines:
-            raise TimeoutError(f"more than {lines} lines ran")
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(kept)
-
-
-def main(numbers):
-    for number in numbers or MODULES:
+if __name__ == "__main__":
+    for number in sys.argv[1:] or MODULES:
         for exercise in practice(number).EXERCISES:
             total, lived = survivors(exercise)
             caught = f"{number} {exercise.name:28} {total - len(lived)} of {total} caught"
             print(caught, *lived, sep="\n     ", flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

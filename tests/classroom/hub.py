@@ -8,9 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import requests
@@ -27,14 +26,6 @@ load_subconfig({config!r})
 c.LocalAuthenticator.allowed_groups = {{{group!r}}}
 c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url = {urls}
 """
-
-
-class Hub(NamedTuple):
-    """A running hub: its address, its process, and the folder that it writes to."""
-
-    address: str
-    process: psutil.Process
-    folder: Path
 
 
 def wait_until(done, what, seconds=PATIENCE):
@@ -90,11 +81,9 @@ def accounts():
 
 
 def free_addresses(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"http://127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def answers(process, address):
@@ -107,7 +96,7 @@ def answers(process, address):
 
 @contextmanager
 def hub(homes):
-    """JupyterHub with the classroom's own settings, but for ports and the group."""
+    """JupyterHub with the classroom's own settings, but for ports and the group: its address, and where it writes."""
     folder = homes / "hub"
     folder.mkdir(mode=0o700)
     urls = free_addresses(3)
@@ -118,7 +107,7 @@ def hub(homes):
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
     try:
         wait_until(lambda: answers(process, urls[0]), "the hub answers")
-        yield Hub(urls[0], psutil.Process(process.pid), folder)
+        yield urls[0], folder
     except BaseException:
         for log in [folder / "log", *homes.glob("*/.*-server.log")]:  # the hub's, and those of the servers so far
             print(log.read_text()[-6000:])

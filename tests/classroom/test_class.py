@@ -5,7 +5,6 @@ import os
 import pwd
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
@@ -26,7 +25,8 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Class(NamedTuple):
-    hub: object
+    address: str
+    folder: Path  # to which the hub writes
     homes: Path
     pupils: list
     days: list  # of each, the statuses of the notebook's cells, and HTTP's status of saving
@@ -60,27 +60,18 @@ def the_class(at_once):
     if LACKING:
         pytest.fail(LACKING)
     set_up.install_proxy()
-    with accounts() as homes, hub(homes) as running:
-        pupils = [Pupil(running.address, name) for name in PUPILS]
-        started = time.monotonic()
+    with accounts() as homes, hub(homes) as (address, folder):
+        pupils = [Pupil(address, name) for name in PUPILS]
         list(at_once.map(ready, pupils))
-        seconds = time.monotonic() - started
-        days = list(at_once.map(day_of, pupils))
-        in_all = time.monotonic() - started
-        print(f"\nfive servers ready after {seconds:.0f} s, five notebooks run and saved after {in_all:.0f} s")
-        yield Class(running, homes, pupils, days)
+        yield Class(address, folder, homes, pupils, list(at_once.map(day_of, pupils)))
 
 
-def test_five_at_once_run_the_notebook_and_save(the_class):
+def test_five_at_once_run_the_notebook_and_save_what_is_their_own_and_without_dead_widgets(the_class):
     lesson = json.loads((Path(__file__).parents[2] / "notebooks" / LESSON).read_text(encoding="utf-8"))
     count = sum(cell["cell_type"] == "code" for cell in lesson["cells"])
-    for statuses, saved in the_class.days:
+    for pupil, (statuses, saved) in zip(the_class.pupils, the_class.days, strict=True):
         assert statuses == ["ok"] * count  # none is missing
         assert saved == 200
-
-
-def test_what_was_saved_is_the_learners_own_and_without_dead_widgets(the_class):
-    for pupil in the_class.pupils:
         file = the_class.homes / pupil.name / "workbook" / LESSON
         assert file.owner() == pupil.name
         outputs = [output for cell in json.loads(file.read_text())["cells"] for output in cell.get("outputs", [])]
@@ -114,7 +105,7 @@ def read_by_hub(one, other):
 def test_nobody_reads_what_another_wrote(the_class, at_once):
     homes = {name: str(the_class.homes / name) for name in PUPILS}
     places = [*homes.values(), *(f"{home}/workbook/{LESSON}" for home in homes.values())]
-    places += [str(the_class.hub.folder / name) for name in ("jupyterhub.sqlite", "jupyterhub_cookie_secret")]
+    places += [str(the_class.folder / name) for name in ("jupyterhub.sqlite", "jupyterhub_cookie_secret")]
     for one, found in zip(PUPILS, at_once.map(lambda one: read_by_kernel(one, places), the_class.pupils), strict=True):
         assert found == [homes[one], f"{homes[one]}/workbook/{LESSON}"]
     pairs = list(permutations(the_class.pupils, 2))
@@ -122,8 +113,8 @@ def test_nobody_reads_what_another_wrote(the_class, at_once):
 
 
 def test_a_wrong_password_and_an_account_outside_the_class_stay_outside(the_class):
-    assert Pupil(the_class.hub.address, PUPILS[0]).log_in("another").status_code == 403
-    assert Pupil(the_class.hub.address, OUTSIDER).log_in().status_code == 403
+    assert Pupil(the_class.address, PUPILS[0]).log_in("another").status_code == 403
+    assert Pupil(the_class.address, OUTSIDER).log_in().status_code == 403
 
 
 def test_logging_out_stops_the_server_and_its_kernels(the_class):

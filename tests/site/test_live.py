@@ -1,7 +1,6 @@
 """The site's live explorers: what they show is what the explorers compute, for keyboards, without scripts, in calm."""
 
 import random
-from functools import cache
 
 import pytest
 from course import PATHS, ROOT, code_cells, read
@@ -11,7 +10,7 @@ from tools.notebooks.live_pages import PLAYGROUND, Live
 from tools.notebooks.pages import explorer_of
 
 SITE = ROOT / "build" / "site"
-FRONT, MOST = "docs/index.html", 150_000
+FRONT = "docs/index.html"
 # Goes from place to place, then compares what is shown, whatever the order of its attributes.
 MOVE = """(box, [places, code]) => {
     const inputs = box.querySelectorAll('label > input, label > select');
@@ -39,8 +38,7 @@ def explorers():
 
 
 LIVE = explorers()
-PAGES = sorted({page for page, *_ in LIVE})
-fresh = cache(lambda page, kind, nth: Live(LIVE[page, kind, nth], kind))
+ADDRESSED = next(page for page, kind, _ in LIVE if kind == "ScoresExplorer")
 
 
 @pytest.fixture
@@ -48,8 +46,9 @@ def opened(browser):
     """Opens a page of the site, as a reader with these settings sees it."""
     contexts = []
 
-    def at(page, **settings):
-        contexts.append(browser.new_context(viewport={"width": 1300, "height": 900}, **settings))
+    def at(page, motion="reduce", **settings):
+        settings |= {"viewport": {"width": 1300, "height": 900}, "reduced_motion": motion}
+        contexts.append(browser.new_context(**settings))
         tab = contexts[-1].new_page()
         path, _, place = page.partition("#")
         tab.goto((SITE / path).as_uri() + (f"#{place}" if place else ""))
@@ -60,33 +59,15 @@ def opened(browser):
         context.close()
 
 
-@pytest.mark.parametrize("place", range(len(LIVE)))
-def test_a_random_state_is_what_the_explorer_computes(opened, place):
-    draw = random.Random(place)
-    page, kind, nth = [*LIVE][place]
-    live = fresh(page, kind, nth)
+@pytest.mark.parametrize(("page", "kind", "nth"), LIVE)
+def test_a_random_state_is_what_the_explorer_computes(opened, page, kind, nth):
+    draw, live = random.Random(kind), Live(LIVE[page, kind, nth], kind)
     places = [[draw.randrange(len(offered)) for offered in live.grid.values()] for _ in range(5)]
-    tab = opened(page, reduced_motion="reduce")
+    tab = opened(page)
     assert tab.locator(f".live.{kind}").nth(nth).evaluate(MOVE, [places, live.page(places[-1])])
 
 
-@pytest.mark.parametrize(("page", "kind", "nth"), [each for each in LIVE if each[1] != "QKVExplorer"])  # it has a list
-def test_the_arrow_keys_move_a_slider_and_the_headline_is_announced(opened, page, kind, nth):
-    tab = opened(page, reduced_motion="reduce")
-    box = tab.locator(f".live.{kind}").nth(nth)
-    view, said, slider = box.locator(".live-view"), box.locator(".live-said"), box.locator("input").last
-    before = view.inner_html()
-    slider.focus()
-    at = int(slider.input_value())
-    slider.press("ArrowLeft" if at else "ArrowRight")
-    assert int(slider.input_value()) == (at - 1 if at else 1)
-    assert view.inner_html() != before
-    assert tab.evaluate("document.activeElement.type") == "range"
-    assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
-    expect(said).to_contain_text(box.locator(".attention-headline").text_content())
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", sorted({page for page, *_ in LIVE}))
 def test_without_javascript_the_first_state_is_a_picture(opened, page):
     tab = opened(page, java_script_enabled=False)
     assert tab.locator(".live-view svg").first.is_visible()
@@ -94,33 +75,31 @@ def test_without_javascript_the_first_state_is_a_picture(opened, page):
 
 
 def test_the_playground_plays_when_seen_and_stays_still_for_those_who_want_no_motion(opened):
-    still, moves = opened(FRONT, reduced_motion="reduce"), opened(FRONT)
+    still, moves = opened(FRONT), opened(FRONT, motion="no-preference")
     step = "Number(document.querySelector('.live input').value)"
+    first = still.evaluate(step)
     moves.wait_for_function(f"{step} > 2")
     moves.get_by_role("button", name="Pause").click()
     at = moves.evaluate(step)
-    first = still.evaluate(step)
     moves.wait_for_timeout(500)
     assert moves.evaluate(step) == at
     assert still.evaluate(step) == first
 
 
-ADDRESSED = next(each for each in LIVE if each[1] == "ScoresExplorer")
-
-
-def test_each_state_has_an_address_and_one_that_does_not_fit_opens_the_first(opened):
-    page, kind, _ = ADDRESSED
-    view, headline = f".live.{kind} .live-view", f".live.{kind} .attention-headline"
-    tab = opened(page, reduced_motion="reduce")
-    first = tab.locator(view).inner_html()
-    slider = tab.locator(f".live.{kind} input").first
+def test_arrow_keys_move_a_slider_the_headline_is_announced_and_each_state_has_an_address(opened):
+    tab = opened(ADDRESSED)
+    box = tab.locator(".live.ScoresExplorer")
+    view, slider = box.locator(".live-view"), box.locator("input").first
+    first, at = view.inner_html(), int(slider.input_value())
     slider.focus()
-    slider.press("ArrowLeft")  # from its last value
-    tab.wait_for_url(f"**#{kind}?*")
-    address, moved = tab.url, tab.locator(view).inner_html()
+    slider.press("ArrowLeft")
+    assert int(slider.input_value()) == at - 1
+    assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
+    expect(box.locator(".live-said")).to_contain_text(box.locator(".attention-headline").text_content())
+    tab.wait_for_url("**#ScoresExplorer?*")
+    moved = view.inner_html()
     assert moved != first
-    again = opened(f"{page}#{address.partition('#')[2]}", reduced_motion="reduce")
-    assert again.locator(view).inner_html() == moved
-    assert again.locator(headline).is_visible()
-    for old in (f"{kind}?query=no+such&temperature=1", f"{kind}?former=2", "another-anchor"):
-        assert opened(f"{page}#{old}", reduced_motion="reduce").locator(view).inner_html() == first
+    again = opened(f"{ADDRESSED}#{tab.url.partition('#')[2]}")
+    assert again.locator(".live.ScoresExplorer .live-view").inner_html() == moved
+    old = opened(f"{ADDRESSED}#ScoresExplorer?query=no+such&temperature=1")
+    assert old.locator(".live.ScoresExplorer .live-view").inner_html() == first

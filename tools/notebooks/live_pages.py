@@ -18,7 +18,7 @@ from .run_cell import shown_by
 
 PLAYGROUND = ("from attention_course.explorers import Playground\nPlayground()",)
 LISTED = 5  # options at most, if they have names but no order: else a slider has them
-LISTS = ("Dropdown", "ToggleButtons", "Checkbox")
+LISTS = ("Dropdown", "ToggleButtons", "Checkbox", "NoneType")
 NOTEBOOKS_OWN = ' (data-touch|data-drag|data-write|xmlns)="[^"]*"'  # what the site's page needs none of
 LARGE_IMAGE = r"data:image/png;base64,([^\"]{20000,})"
 EVERY = slice(None)  # all values of a control
@@ -35,19 +35,16 @@ RESCUES = {
     "window of 32": {"factor": 1, "window": 32},
     **{f"{rule}, factor 4": {"rule": rule, "factor": 4, "window": 256} for rule in ("linear", "NTK-aware", "Llama 3")},
 }
+MADE = [("hand-made", 6, heads) for heads in (1, 2, 3, 6)]
+MADE += [("trained", d_out, heads) for d_out in (8, 32) for heads in (1, 2, 4, 8)]
 SPLITS = {
-    f"{weights}, d_out {d_out}, num_heads {num_heads}": {"weights": weights, "d_out": d_out, "num_heads": num_heads}
-    for weights, d_out, counts in (
-        ("hand-made", 6, (1, 2, 3, 6)),
-        ("trained", 8, (1, 2, 4, 8)),
-        ("trained", 32, (1, 2, 4, 8)),
-    )
-    for num_heads in counts
+    f"{weights}, d_out {d_out}, num_heads {heads}": {"weights": weights, "d_out": d_out, "num_heads": heads}
+    for weights, d_out, heads in MADE
 }
 # By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
 # dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
 GRIDS = {
-    "Playground": {"run": RUNS, "step": STEPS},
+    "Playground": {"run": RUNS, "step": {str(step): {"step": step} for step in STEPS}},
     "ScoresExplorer": {"query": EVERY, "temperature": EVERY},
     "QKVExplorer": {"made": EVERY},
     "ScalingExplorer": {"d_k": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
@@ -71,18 +68,14 @@ GRIDS = {
 
 def settings(name, values, controls):
     """What a control of the site offers: by label, the values of the explorer's controls; nothing if it has none."""
-    if isinstance(values, dict):
-        return values
-    control = controls.get(name)
-    if control is None:
-        return {str(value): {name: value} for value in values} if name == "step" else {}
-    known = {"no": False, "yes": True} if isinstance(control.value, bool) else {}
-    if hasattr(control, "_options_full"):
-        known = {str(label): value for label, value in control._options_full}
-    labels = {value: label for label, value in known.items()}
-    chosen = list(known.values())[values] if isinstance(values, slice) else values
-    chosen = [value for value in chosen if not known or value in labels]  # with weights made by hand there are others
-    return {labels.get(value, str(value)): {name: value} for value in chosen}
+    if isinstance(values, dict) or name not in controls:
+        return values if isinstance(values, dict) else {}
+    checkbox = [("no", False), ("yes", True)] if isinstance(controls[name].value, bool) else []
+    options = getattr(controls[name], "_options_full", checkbox)
+    labels = {value: str(label) for label, value in options}
+    chosen = [*labels][values] if isinstance(values, slice) else values
+    # With weights made by hand, some values aren't offered.
+    return {labels.get(value, str(value)): {name: value} for value in chosen if not labels or value in labels}
 
 
 def lighter(image):
@@ -116,25 +109,22 @@ class Live:
     def move(self, place):
         """Bring the explorer to a place of the grid, which has one index per control."""
         chosen = [[*offered.values()][index] for offered, index in zip(self.grid.values(), place, strict=True)]
+        wanted = self.first | {name: value for values in chosen for name, value in values.items()}
         if not self.trains:
-            self.explorer.update(**self.first | {name: value for values in chosen for name, value in values.items()})
+            self.explorer.update(**wanted)
             return
-        run, step = chosen[0], chosen[1]["step"]
-        if self.explorer.values != self.first | run or self.explorer.arrays.step > step:
-            self.explorer.set(**self.first | run)
+        step = wanted.pop("step")
+        if self.explorer.values != wanted or self.explorer.arrays.step > step:
+            self.explorer.set(**wanted)
         if more := step - self.explorer.arrays.step:
             self.explorer.run(more)
 
-    def note(self):
-        """The explorer's message, without what it says of controls that the site doesn't have."""
+    def page(self, place):
+        """What the explorer shows at a place of the grid: HTML, without sentences about controls that are absent."""
+        self.move(place)
         absent = tuple(f"{name} " for name in self.controls if name not in self.grid)
         said = re.split(r"(?<=\.) ", re.sub("<[^>]*>", "", self.explorer.message))
-        return " ".join(sentence for sentence in said if not sentence.startswith(absent))
-
-    def page(self, place):
-        """What the explorer shows at a place of the grid: HTML."""
-        self.move(place)
-        note = self.note()
+        note = " ".join(sentence for sentence in said if not sentence.startswith(absent))
         shown = re.sub(LARGE_IMAGE, lighter, re.sub(NOTEBOOKS_OWN, "", self.explorer.view.html))
         shown = re.sub(r'(["#])hatched(?=[")])', rf"\1hatched-{type(self.explorer).__name__}", shown)
         return (f'<p class="live-note">{note}</p>' if note else "") + shown
@@ -142,24 +132,22 @@ class Live:
     def described(self, name):
         """One of the site's controls: its name and its values' labels, and whether a list offers them."""
         control, labels = self.controls.get(name), [*self.grid[name]]
-        listed = len(labels) <= LISTED and (control is None or type(control).__name__ in LISTS)
+        listed = len(labels) <= LISTED and type(control).__name__ in LISTS
         return {"name": control.description if control else name, "list": listed, "values": labels}
 
     def states(self):
         """All states for the page's scripts, as trees; the first one's HTML; and the controls that the site lacks."""
-        made, fails, first = trees.Trees(), [], None
+        made, fails, views = trees.Trees(), [], {}
         for n, place in enumerate(itertools.product(*(range(len(offered)) for offered in self.grid.values()))):
-            view = f'<div class="live-view">{self.page(place)}</div>'
-            made.add(view)
-            if [*place] == self.start:
-                first = view
+            views[place] = f'<div class="live-view">{self.page(place)}</div>'
+            made.add(views[place])
             if self.trains and self.explorer.buttons["Add a head"].layout.visibility is None:
                 fails.append(n)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
         controls = [self.described(name) for name in self.grid]
         found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains}
-        return found | made.packed(), first, rest
+        return found | made.packed(), views[tuple(self.start)], rest
 
 
 def native_control(each, index):

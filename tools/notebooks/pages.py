@@ -7,8 +7,6 @@ import html
 import json
 import re
 
-from sphinx.util import logging
-
 from attention_course.exercises import practice
 from attention_helpers import show_source
 
@@ -52,19 +50,14 @@ def slug(heading):
 
 
 def with_figure(cell):
-    """A code cell whose figure has its alt text and its width: here the cell has them."""
+    """A cell folded as in the notebook, whose figure has its alt text and its width: here the cell has them."""
+    if cell["metadata"].get("jupyter", {}).get("source_hidden"):
+        cell["metadata"].setdefault("tags", []).append("hide-input")
     for output in cell.get("outputs", []):
         if image := output.get("metadata", {}).get(PNG):
             cell["metadata"]["mystnb"] = {"image": {"alt": image["alt"], "width": f"{image['width']}px"}}
         elif said := re.search(r'aria-label="(.*?)"', "".join(output.get("data", {}).get(SVG, ""))):
             cell["metadata"]["mystnb"] = {"image": {"alt": html.unescape(said[1])}}
-    return cell
-
-
-def folded(cell):
-    """A code cell, whose code is folded if it is in the notebook."""
-    if cell.get("metadata", {}).get("jupyter", {}).get("source_hidden"):
-        cell["metadata"].setdefault("tags", []).append("hide-input")
     return cell
 
 
@@ -108,15 +101,15 @@ def markdown(cell, source):
     return {"cell_type": "markdown", "id": f"{cell['id']}-live", "metadata": {}, "source": source}
 
 
-def said_here(notebook, docname):
-    """Replace what only a notebook can say; a warning ends the build if the notebook doesn't say it any more."""
+def say_what_holds_here(notebook):
+    """Replace what only a notebook can say. Errors: ValueError if the notebook doesn't say it any more."""
     for pattern, said in INSTEAD.items():
-        found = 0
-        for cell in notebook["cells"]:
-            cell["source"], count = re.subn(pattern, said, "".join(cell["source"]), flags=re.DOTALL)
-            found += count
-        if not found:
-            logging.getLogger(__name__).warning("%s doesn't say %r any more: correct INSTEAD", docname, pattern)
+        before = ["".join(cell["source"]) for cell in notebook["cells"]]
+        after = [re.sub(pattern, said, source, flags=re.DOTALL) for source in before]
+        if after == before:
+            raise ValueError(f"{START} doesn't say {pattern!r} any more: correct INSTEAD")
+        for cell, source in zip(notebook["cells"], after, strict=True):
+            cell["source"] = source
 
 
 def complete(app, docname, source):
@@ -127,9 +120,9 @@ def complete(app, docname, source):
         return
     notebook = json.loads(source[0])
     if docname == START:
-        said_here(notebook, docname)
+        say_what_holds_here(notebook)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    explorers = [made for cell in notebook["cells"] for made in with_explorer(folded(with_figure(cell)), cells)]
+    explorers = [made for cell in notebook["cells"] for made in with_explorer(with_figure(cell), cells)]
     lesson = docname.startswith("notebooks/") and docname.count("/") == 1
     number = docname.removeprefix("notebooks/")[:2]
     notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]

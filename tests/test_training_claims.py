@@ -1,4 +1,4 @@
-"""The claims of notebooks 07 and 08 about training hold for ten seeds: the one they use and nine others."""
+"""The claims of notebooks 07, 08 and 11 about training hold for ten seeds: the one they use and nine others."""
 
 import contextlib
 import io
@@ -9,15 +9,10 @@ from course import FREE, LESSONS, code_cells, read, tags, without_measured
 
 from attention_course import plots
 from attention_helpers.training import loop as training
+from attention_helpers.training import small_models
+from tools.training import make_data
 
-each_notebook = pytest.mark.parametrize(
-    "path", [path for path in LESSONS if path.name.startswith(("07", "08"))], ids=lambda path: path.name[:2]
-)
-
-
-def with_seed(source, seed):
-    """A cell's code with every seed replaced."""
-    return source.replace("torch.manual_seed(0)", f"torch.manual_seed({seed})")
+PAGES = [path for path in LESSONS if path.name.startswith(("07", "08", "11"))]
 
 
 def claims(printed, captions):
@@ -40,7 +35,8 @@ def differing(path, seed, monkeypatch):
     for cell in code_cells(read(path)):
         captions.clear()
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(with_seed(cell.source, seed), cell.id, "exec"), names)
+            source = cell.source.replace("torch.manual_seed(0)", f"torch.manual_seed({seed})")
+            exec(compile(source, cell.id, "exec"), names)
         said = claims(printed.getvalue().splitlines(), captions)
         if FREE not in tags(cell) and said != stored(cell):
             differ.append((cell.id, said, stored(cell)))
@@ -48,13 +44,16 @@ def differing(path, seed, monkeypatch):
 
 
 @pytest.mark.slow
-@each_notebook
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name[:2])
 @pytest.mark.parametrize("seed", range(1, 10))
-def test_the_claims_hold(path, seed, monkeypatch):
+def test_the_claims_hold(path, seed, monkeypatch, tmp_path):
     start = training.Training.__init__
 
     def seeded(self, model, task, learning_rate=1e-2, seed=seed, keep=True):
         start(self, model, task, learning_rate, seed, keep)
 
+    if path.name.startswith("11"):  # it loads a stored model
+        monkeypatch.setattr(small_models, "FILE", tmp_path / "trained.npz")
+        make_data.trained_models(small_models.FILE, names=["rotary"], seed=seed)
     monkeypatch.setattr(training.Training, "__init__", seeded)
     assert differing(path, seed, monkeypatch) == []
