@@ -75,8 +75,10 @@ cut_the_future = Exercise(
         "Take the largest `.abs()` of that difference for every n from 1 to num_tokens - 1, and compare the largest of "
         "them with 1e-4.",
     ],
-    why="After a cut, the rest of the future can't be read, because it isn't there, so if all logits stay the same, "
-    "up to rounding, no token used it.",
+    why="After a cut, the rest of the future can't be read, because it isn't there. So if all logits stay the same, up "
+    "to rounding, no token used it, at least for this `x` and these weights. Two conditions: call `model.eval()` "
+    "first, because dropout changes logits with every call, and in bfloat16, allow more than 1e-4, because its numbers "
+    "near 20 are 0.125 apart.",
     moral="It needs only the model's input and output, so it works on any model that accepts shorter inputs.",
 )
 

@@ -27,9 +27,8 @@ def lookups(generator):
 map_to_come = Exercise(
     name="map_to_come",
     title="The map to come",
-    prompt="Write the row of weights that a perfect head gives to the question: 1.0 for the pair asked for, and 0.0 "
-    "for all other tokens. A letter is a symbol below `letters` (here 4) in a pair, and `letters` higher in a "
-    "question.",
+    prompt="Write the question's row of a perfect map: 1.0 for the pair asked for, and 0.0 for all other tokens. A "
+    "letter is a symbol below `letters` (here 4) in a pair, and `letters` higher in a question.",
     solution=question_row,
     cases=lookups,
     mistakes={
@@ -122,9 +121,10 @@ def control_batch(task, generator):
 control_run = Exercise(
     name="control_run",
     title="A control",
-    prompt="Does the map emerge because letters predict digits? To find out, make a **control**: a batch that "
-    "differs only in that. Shuffle each sentence's digits, so that pair j of sentence i gets the digit that was in "
-    "its pair `order[i, j]`. Letters, question and answers stay.",
+    prompt="Does the map emerge because letters predict digits? To find out, one trains a head on a **control**, which "
+    "differs only in that. Make its batches: shuffle each sentence's digits, so that pair j of sentence i gets the "
+    "digit that was in its pair `order[i, j]`. Letters, question and answers stay. The reply then says what training "
+    "on it shows.",
     solution=control_batch,
     stub=inspect.getsource(control_batch).replace("x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)", "...  # your code"),
     cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
@@ -154,9 +154,9 @@ control_run = Exercise(
         "Assign the result to `x[:, :-1, 1]`, and leave `x[:, :-1, 0]` as it is.",
     ],
     why="Only the link between letters and digits is gone, so if no map emerges now, that link was its cause.",
-    moral="To train on it, write `control = LookupTask()`, then `control.batch = lambda g: "
-    "control_batch(LookupTask(), g)`. All that's left is to guess the most frequent digit, which is right about "
-    "one time in three.",
+    moral="To train on it, write `control = lookup.LookupTask(letters=4, digits=4, pairs=4)`, `control.batch = lambda "
+    "g: control_batch(task, g)` and `loop.Training(lookup.LookupModel(control, d_out=2), control, 0.02).run(100)`. No "
+    "map emerges: the pair asked for gets a weight near 0.2, about as much as each of the other four tokens.",
 )
 
 
