@@ -104,8 +104,9 @@ cutting_heads = Exercise(
     ],
     why="`view` keeps the order of the numbers, so it must cut the last dimension; `transpose` then brings the heads "
     "to the front. A [library](https://github.com/reczoo/FuxiCTR/issues/30) cut its heads like C, and two tutorials "
-    "joined theirs like C: [ajhalthor](https://github.com/ajhalthor/Transformer-Neural-Network/pull/4), "
-    "[jsbaan](https://github.com/jsbaan/transformer-from-scratch/pull/6) (fixed ten months after it was reported).",
+    "joined well-cut heads like C, which leaks: "
+    "[ajhalthor](https://github.com/ajhalthor/Transformer-Neural-Network/pull/4), "
+    "[jsbaan](https://github.com/jsbaan/transformer-from-scratch/pull/6).",
     moral="Each head has a part of every token.",
 )
 
@@ -152,7 +153,7 @@ seeing_with_a_cache = Exercise(
     why="A query's position counts from the beginning of the text, not of the call, so the last query sees all keys. "
     "PyTorch calls this mask "
     "[`causal_lower_right`](https://docs.pytorch.org/docs/stable/nn.attention.bias.html). "
-    "It was asked for in [#144858](https://github.com/pytorch/pytorch/issues/144858) and "
+    "Two issues ask for it: [#144858](https://github.com/pytorch/pytorch/issues/144858), "
     "[#108108](https://github.com/pytorch/pytorch/issues/108108).",
     moral="With one new token, all keys are visible.",
 )
