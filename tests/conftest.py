@@ -36,9 +36,8 @@ def language_model():
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, for the tests of JupyterLab and of the site."""
+    from lab import CHROMIUM, FLAGS, PATIENCE
     from playwright.sync_api import sync_playwright
-
-    from tools.notebooks.lab import CHROMIUM, FLAGS, PATIENCE
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE)

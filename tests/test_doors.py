@@ -16,8 +16,8 @@ import json5
 import pytest
 from checkouts import ROOT, copy_of_checkout, needs_make, needs_posix_shell, outside_make
 from course import FOLDER, printed_in
+from lab import PRIVATE, TOKEN, address_of
 
-from tools.notebooks.lab import PRIVATE, TOKEN, address_of
 from tools.setup.ensure_venv import LEVELS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -22,13 +22,13 @@ def made(layer_class, *sizes, **options):
     return build_layer(layer_class, 0, *sizes, **options).double()
 
 
-def grouped(layer_class, group, kv_heads, pairs, window):
+def make_grouped(layer_class, group, kv_heads, pairs, window):
     return made(layer_class, 5, 2 * group * kv_heads * pairs, group * kv_heads, kv_heads, window)
 
 
 FEW = st.integers(1, 3)
 BOTH = st.sampled_from([CachedAttention, RotaryAttention])
-GROUPED = st.builds(grouped, BOTH, FEW, FEW, FEW, window=st.none() | st.integers(1, 8))
+GROUPED = st.builds(make_grouped, BOTH, FEW, FEW, FEW, window=st.none() | st.integers(1, 8))
 LATENT = st.builds(lambda heads, width: made(LatentAttention, 5, 6, heads, width, 3, 4, 2), FEW, FEW)
 DELTA = st.builds(lambda heads, width: made(GatedDeltaNet, 5, 6, heads, 3, width), FEW, FEW)
 CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)

@@ -106,6 +106,13 @@ def test_the_teachers_page_leads_to_sections_that_are_there():
         assert heading.replace(" ", "-") in anchors(read(path)), f"{path.name} has no section {heading}"
 
 
+def test_the_glossary_leads_to_notebooks_that_use_the_name():
+    glossary = (FOLDER / "glossary.md").read_text(encoding="utf-8")
+    for name, row in re.findall(r"^\| `(.*?)` (.*)$", glossary, flags=re.M):
+        for file in re.findall(r"\]\((.*?)\)", row):
+            assert any(name in cell.source for cell in read(FOLDER / file).cells), f"{file} doesn't use {name}"
+
+
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure["id"])
 def test_a_published_figure_is_printed_on_its_page(figure):
     """By the one cell that has its id as a tag, in the order in which it was published, to four decimals."""

@@ -25,7 +25,7 @@ def fast_kernels(monkeypatch):
     fork_kernels()
 
 
-def executed(notebook):
+def execute_cells(notebook):
     """The notebook's code cells, after it was executed."""
     refreshing.execute(notebook, FOLDER)
     refreshing.normalise(notebook)
@@ -57,7 +57,7 @@ def test_every_cell_run_twice_in_a_row_says_the_same(path):
         again.id += "-again"
         doubled += [cell, again]
     notebook.cells = doubled
-    cells = executed(notebook)
+    cells = execute_cells(notebook)
     for once, twice in zip(cells[::2], cells[1::2], strict=True):
         assert FREE in tags(once) or outputs_of(once) == outputs_of(twice), at(path, once)
 
@@ -72,7 +72,7 @@ def test_later_cells_say_the_same_once_a_learner_has_answered(path):
         exercise = getattr(practice, cell.id.removeprefix("turn-").removesuffix("-code"))
         source = textwrap.dedent(inspect.getsource(exercise.solution))
         cell.source = f"{exercise.imports}\n{source}\n{exercise.cell.splitlines()[-1]}"
-    for cell in executed(notebook):
+    for cell in execute_cells(notebook):
         if cell in turns:
             assert "✓ **Right.**" in "\n".join(map(text_of, cell.outputs)), at(path, cell)
         elif cell.id in stored and "practice.progress()" not in cell.source:

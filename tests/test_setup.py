@@ -1,5 +1,6 @@
 """What .venv needs and when it is installed, on a copy of the checkout where pip only notes how it is called; pins."""
 
+import ast
 import re
 import sys
 import tomllib
@@ -108,6 +109,7 @@ def test_a_folder_that_is_no_venv_is_refused_and_not_emptied(venv):
 
 
 def test_every_file_names_the_same_pythons(venv):
+    ast.parse((ROOT / "tools/setup/ensure_venv.py").read_text(encoding="utf-8"), feature_version=(3, 8))
     low, high = venv.tool.OLDEST, (3, venv.tool.NEWEST[1] + 1)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["requires-python"] == ">={}.{},<{}.{}".format(*low, *high)

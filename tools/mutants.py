@@ -23,7 +23,7 @@ FAMILIES += ["repeat repeat_interleave", "W_query W_key W_value"]
 MOST_LINES = 10_000  # a loop over a list that grows would never end
 
 
-def changed(thing):
+def mutants_of(thing):
     """Makes a function's or class's small changes: pairs of the new lines and the changed thing."""
     functions = [part for part in (thing, *vars(thing).values()) if inspect.isfunction(part)]
     source = "".join(linecache.getlines(functions[0].__code__.co_filename))
@@ -100,7 +100,7 @@ def survivors(exercise, every=1):
 
     every: 3 tries a third of them.
     """
-    made, right, lived = [*changed(exercise.solution)][::every], exercise.outcomes(exercise.solution), []
+    made, right, lived = [*mutants_of(exercise.solution)][::every], exercise.outcomes(exercise.solution), []
     for change, other in made:
         lines = itertools.count()
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import course
 import pytest
+from lab import CHROMIUM, server
 from visit import Visit
 from xdist.scheduler import LoadScopeScheduling
 
-from tools.notebooks.lab import CHROMIUM, server
 from tools.notebooks.manifest import HELP
 from tools.setup import workbook
 

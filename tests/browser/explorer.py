@@ -3,8 +3,7 @@
 import time
 
 import pytest
-
-from tools.notebooks.lab import PATIENCE
+from lab import PATIENCE
 
 LOOK = """(box, controls) => {
     const [picture, readout, said, message] = ['[role=img]', '.attention-readouts', '.attention-headline',

@@ -5,8 +5,7 @@ import json
 import urllib.request
 
 from jupyter_client import BlockingKernelClient
-
-from tools.notebooks.lab import PATIENCE, TOKEN
+from lab import PATIENCE, TOKEN
 
 
 class Kernel:

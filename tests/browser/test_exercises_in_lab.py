@@ -3,10 +3,10 @@
 import course
 import pytest
 from conftest import fill
+from lab import PATIENCE, Lab
 from visit import TALL
 
 from attention_course.exercises import dot_product_scores, record
-from tools.notebooks.lab import PATIENCE, Lab
 from tools.notebooks.manifest import HELP
 
 [LESSON] = [path.name for path in course.LESSONS if path.name.startswith("01")]

@@ -4,8 +4,7 @@ import json
 
 import nbformat
 import pytest
-
-from tools.notebooks.lab import TOKEN, Lab, server
+from lab import TOKEN, Lab, server
 
 pytest.importorskip("notebook", reason="Notebook 7 isn't installed")
 CODE = "from attention_course import explorers\nexplorers.MaskExplorer()"

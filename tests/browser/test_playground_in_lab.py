@@ -7,9 +7,8 @@ import shutil
 import course
 import pytest
 from kernel import Kernel
+from lab import Lab
 from test_explorers_in_lab import ROOM, still
-
-from tools.notebooks.lab import Lab
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"

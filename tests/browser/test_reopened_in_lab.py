@@ -11,9 +11,9 @@ import matplotlib.pyplot as plt
 import pytest
 from conftest import START
 from kernel import Kernel
+from lab import PATIENCE
 from test_explorers_in_lab import choose_theme
 
-from tools.notebooks.lab import PATIENCE
 from tools.setup.lab_hook import SVG, VIEW
 
 NUMBERS = ("01", "13")

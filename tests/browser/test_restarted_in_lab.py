@@ -1,8 +1,7 @@
 """An explorer after its kernel was restarted."""
 
 import nbformat
-
-from tools.notebooks.lab import Lab
+from lab import Lab
 
 EXPLORER = """
 from attention_course import explorers

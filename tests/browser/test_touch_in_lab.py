@@ -7,8 +7,7 @@ import time
 import nbformat
 import pytest
 from kernel import Kernel
-
-from tools.notebooks.lab import Lab
+from lab import Lab
 
 CODE = """
 from attention_course import explorers

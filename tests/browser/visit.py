@@ -6,9 +6,8 @@ from functools import cached_property
 import course
 from explorer import LiveExplorer
 from kernel import Kernel
+from lab import Lab
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
-
-from tools.notebooks.lab import Lab
 
 SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
 LAPTOP = {"width": 1024, "height": 24_000}

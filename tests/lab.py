@@ -12,7 +12,7 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .own_sockets import NAMED, SHORT
+from tools.notebooks.own_sockets import NAMED, SHORT
 
 TOKEN = "browser-test"
 PATIENCE = 120  # seconds, of which a quiet machine needs few: a wait ends when its condition holds
