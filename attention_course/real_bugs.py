@@ -158,7 +158,8 @@ def repair(suspect):
 def check_attention(layer, x=None, causal=True):
     """What's wrong with a layer, as a list; x: (1, num_tokens, d_in)."""
     if x is None:  # first parameter: (d_out, d_in)
-        x = torch.randn(1, 512, next(layer.parameters()).shape[-1])
+        first = next(layer.parameters())
+        x = torch.randn(1, 512, first.shape[-1]).to(first)
     layer = copy.deepcopy(layer).eval()
     half = x.shape[1] // 2
     passed = {}  # by fault
@@ -192,8 +193,8 @@ def check_attention(layer, x=None, causal=True):
     # parameters as they were, buffers rounded
     rounded = copy.deepcopy(layer).bfloat16().to(x.dtype)
     rounded.load_state_dict(dict(layer.named_parameters()), strict=False)
-    rows = run(10 * x, rounded), run(10 * x)
-    passed["rounded buffers move rows"] = close(*rows, limit=0.1)
+    same = close(run(10 * x, rounded), run(10 * x), limit=0.1)
+    passed["10 x overflows, or rounded buffers move rows"] = same
     draws = run(x[:, :6].expand(4000, -1, -1), layer.train()).mean(dim=0)
     passed["training has another mean"] = close(draws, few[0], limit=0.2)
     return [fault for fault, absent in passed.items() if not absent]

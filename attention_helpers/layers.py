@@ -129,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {dropout}")
-        if d_out % num_heads:
+        if num_heads < 1 or d_out % num_heads:
             raise ValueError(f"num_heads={num_heads} must divide d_out={d_out}")
         self.num_heads = num_heads
         self.head_dim = d_out // num_heads

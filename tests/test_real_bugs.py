@@ -33,7 +33,7 @@ FINDS = {
     "F": "reads the future (training: False)",
     "G": "",  # any factor could be meant
     "H": "training has another mean",
-    "I": "rounded buffers move rows",
+    "I": "10 x overflows, or rounded buffers move rows",
     "J": "",  # it's called without padding
 }
 

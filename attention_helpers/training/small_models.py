@@ -110,7 +110,7 @@ def load(name, **options):
         model = models[name](**options)
     with np.load(FILE) as stored:
         for part, parameter in model.named_parameters():
-            parameter.data = torch.from_numpy(stored[f"{name}: {part}"]).float()
+            parameter.data.copy_(torch.from_numpy(stored[f"{name}: {part}"]))
     return model.requires_grad_(False).eval()
 
 

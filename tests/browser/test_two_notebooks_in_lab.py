@@ -1,8 +1,7 @@
 """Two notebooks open in one window: each explorer hears its own controls only, and draws with its own pattern."""
 
 import nbformat
-
-from tools.notebooks.lab import Lab
+from lab import Lab
 
 CODE = "from attention_course import explorers\nexplorers.MaskExplorer()"
 # Every pattern that a picture on the page refers to, and whether it's in that very picture.
