@@ -95,7 +95,7 @@ mutants: ## break the exercises' solutions in many ways, and see that each check
 	$(ENSURE) test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants $(ARGS)
 
-course: ## write what notebooks/course.toml says into README, docs/teaching.md and the notebooks
+course: ## write notebooks/course.toml into README, docs/teaching.md and notebooks, and data/models.json into the page of names
 	$(ENSURE) test
 	$(BIN)/python -m tools.notebooks.place_course
 

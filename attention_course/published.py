@@ -5,11 +5,24 @@ import json
 from attention_helpers._data import data_file
 
 COLUMNS = "model", "layers", "positions", "heads / KV heads × width", "also", "KiB per token", "GiB at 131,072"
+KEYS = {  # of a kind of layer, which `about` in data/models.json explains
+    *("kind", "count", "heads", "kv_heads", "head_dim", "value_dim", "window", "best", "index_heads", "index_dim"),
+    *("base", "rotated", "rope_dim", "scaling", "scale", "bias", "out_bias", "qk_norm", "sinks", "gate", "delta"),
+    *("d_latent", "d_key", "d_value", "d_rope", "d_query_latent", "key_dim", "values_from_keys"),
+}
 
 
 def published_models():
-    """The rows of data/models.json: dicts with a name, a year, a width, kinds of layers and a source."""
-    return json.loads(data_file("models.json").read_text(encoding="utf-8"))["models"]
+    """The rows of data/models.json: dicts with a name, a year, a width, kinds of layers and a source.
+
+    Errors: ValueError for a layer with an unknown key, which would be left out without a word.
+    """
+    models = json.loads(data_file("models.json").read_text(encoding="utf-8"))["models"]
+    for model in models:
+        for layer in model["layers"]:
+            if unknown := layer.keys() - KEYS:
+                raise ValueError(f"{model['name']} in data/models.json has unknown keys: {', '.join(unknown)}")
+    return models
 
 
 def model_cache_bytes(model, num_tokens, bytes_per_number=2):

@@ -40,13 +40,15 @@ CHECKS = {
 
 
 def states(explorer, name, most):
-    """The complete grid of control values, or `most` random states that cover every value of every control."""
+    """The complete grid of control values, or `most` random states that cover each control's range."""
     lists = {name: settings_of(control) for name, control in explorer.controls.items()}
     if np.prod([len(values) for values in lists.values()]) <= most:
         rows = itertools.product(*lists.values())
     else:
         chance = random.Random(0)
-        columns = [[values[n % len(values)] for n in range(most)] for values in lists.values()]
+        columns = [
+            [values[n * max(len(values), most) // most % len(values)] for n in range(most)] for values in lists.values()
+        ]
         for column in columns:
             chance.shuffle(column)
         rows = zip(*columns, strict=True)

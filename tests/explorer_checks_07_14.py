@@ -142,7 +142,7 @@ def check_models(e, model, num_tokens, kind):
 
 
 def check_length(e, length, window, factor, rule, pair):
-    """What is stored is shown; test_stored_numbers.py measures it again."""
+    """What is stored is shown; test_stored_models.py measures it again."""
     state, (losses, far, scores) = e.arrays, past.load_scores()
     at = past.SCALINGS.index((rule if factor > 1 else "linear", factor)), past.WINDOW_WIDTHS.index(window)
     parts = scores[at][past.READ_LENGTHS.index(length)][:, : min(length, window)]

@@ -35,6 +35,7 @@ CHUNKS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
 @given(layer=GROUPED | LATENT | DELTA, chunks=CHUNKS)
+@example(made(CachedAttention, 5, 8, 4, 2), [4])  # a whole prompt
 @example(made(CachedAttention, 5, 8, 4, 2, 3), [4, 3, 1, 5])  # chunks longer than the window
 @example(made(RotaryAttention, 5, 8, 4, 1, 1), [1, 2, 2])  # a cache that keeps nothing
 def test_in_chunks_of_any_length_is_the_whole_and_nothing_leaks(layer, chunks):

@@ -1,4 +1,4 @@
-"""The future doesn't leak: in every causal layer, at every size, no earlier output moves with a later token."""
+"""The causal layers of notebooks 03 to 06 don't leak: at every size, no earlier output moves with a later token."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 """Exercises of notebook 13: grouped heads with a cache, the score of induction heads, and an ablation."""
-# After a change: make exercises, then make refresh NOTEBOOK=13
+# After a change: make exercises, then make refresh NOTEBOOK="13 help"
 
 import torch
 

@@ -1,5 +1,5 @@
 """Exercises of notebook 03: hide the future, and find out whether it is hidden."""
-# After a change: make exercises, then make refresh NOTEBOOK=03
+# After a change: make exercises, then make refresh NOTEBOOK="03 help"
 
 import torch
 

@@ -1,5 +1,5 @@
 """Exercises of notebook 01: from dot products to context vectors, and the digit that a question reads."""
-# After a change: make exercises, then make refresh NOTEBOOK=01
+# After a change: make exercises, then make refresh NOTEBOOK="01 help"
 
 import torch
 

@@ -1,5 +1,5 @@
 """Exercises of notebook 04: a random mask, and the factor that keeps the mean."""
-# After a change: make exercises, then make refresh NOTEBOOK=04
+# After a change: make exercises, then make refresh NOTEBOOK="04 help"
 
 import torch
 

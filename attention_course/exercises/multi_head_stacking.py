@@ -1,5 +1,5 @@
 """Exercises of notebook 05: several heads side by side."""
-# After a change: make exercises, then make refresh NOTEBOOK=05
+# After a change: make exercises, then make refresh NOTEBOOK="05 help"
 
 import torch
 

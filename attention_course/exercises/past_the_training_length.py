@@ -1,5 +1,5 @@
 """Exercises of notebook 11: rotary positions and their scaling."""
-# After a change: make exercises, then make refresh NOTEBOOK=11
+# After a change: make exercises, then make refresh NOTEBOOK="11 help"
 
 import torch
 

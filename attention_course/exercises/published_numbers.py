@@ -1,5 +1,5 @@
 """Exercises of notebook 16: v1's matrices in v2, and the order in which a seed's numbers are drawn."""
-# After a change: make exercises, then make refresh NOTEBOOK=16
+# After a change: make exercises, then make refresh NOTEBOOK="16 help"
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 """Exercises of notebook 15: fixes of suspects A, C and E."""
-# After a change: make exercises, then make refresh NOTEBOOK=15
+# After a change: make exercises, then make refresh NOTEBOOK="15 help"
 
 import torch
 from torch.nn import functional as F

@@ -1,5 +1,5 @@
 """Exercises of notebook 14: the one sum, the merge of two blocks, and an order that evens the work."""
-# After a change: make exercises, then make refresh NOTEBOOK=14
+# After a change: make exercises, then make refresh NOTEBOOK="14 help"
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

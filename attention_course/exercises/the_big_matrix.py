@@ -1,5 +1,5 @@
 """Exercises of notebook 09: softmax block by block, and a gradient without stored weights."""
-# After a change: make exercises, then make refresh NOTEBOOK=09
+# After a change: make exercises, then make refresh NOTEBOOK="09 help"
 
 import torch
 

@@ -1,5 +1,5 @@
 """Exercises of notebook 10: one step with a KV cache, and a window in chunks."""
-# After a change: make exercises, then make refresh NOTEBOOK=10
+# After a change: make exercises, then make refresh NOTEBOOK="10 help"
 
 import torch
 from torch.nn import functional as F

@@ -1,5 +1,5 @@
 """Exercises of notebook 08: what a loss can hide, and two tests that find it."""
-# After a change: make exercises, then make refresh NOTEBOOK=08
+# After a change: make exercises, then make refresh NOTEBOOK="08 help"
 
 import torch
 from torch.nn import functional as F

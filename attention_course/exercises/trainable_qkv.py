@@ -1,5 +1,5 @@
 """Exercises of notebook 02: keys by hand, scaled weights, and a step of training."""
-# After a change: make exercises, then make refresh NOTEBOOK=02
+# After a change: make exercises, then make refresh NOTEBOOK="02 help"
 
 import torch
 

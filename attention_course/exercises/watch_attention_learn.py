@@ -1,5 +1,5 @@
 """Exercises of notebook 07: a map, what digits become, and a control."""
-# After a change: make exercises, then make refresh NOTEBOOK=07
+# After a change: make exercises, then make refresh NOTEBOOK="07 help"
 
 import inspect
 

@@ -1,5 +1,5 @@
 """Exercises of notebook 12: absorbed matrices, and a step of the delta rule."""
-# After a change: make exercises, then make refresh NOTEBOOK=12
+# After a change: make exercises, then make refresh NOTEBOOK="12 help"
 
 import torch
 
