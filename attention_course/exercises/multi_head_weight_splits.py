@@ -220,8 +220,8 @@ from_an_empty_cell = Exercise(
     hints=[
         "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context vectors, merge, "
         "`out_proj`.",
-        "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim). Scale by the root "
-        "of head_dim, and take the softmax over the last dimension.",
+        "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim). Scale by the "
+        "root of head_dim, and take the softmax over the last dimension.",
     ],
     why="Cutting comes before the scores, so that each head gets a softmax of its own, and `out_proj` comes last, "
     "because only there do the heads' results meet.",
