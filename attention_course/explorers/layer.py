@@ -121,11 +121,7 @@ class LayerExplorer(SentenceExplorer):
         return state
 
     def look(self, training, seed, **values):
-        layer, twin = self.layer_of(seed, **values), None
-        if names := [name for name in self.named("dropout") if values[name] == 0]:
-            with suppress(Exception):
-                twin = self.layer_of(seed, **values | dict.fromkeys(names, 0.5))
-        return look_at(layer, self.embeddings, seed, training, self.tokens, twin)
+        return look_at(self.layer_of(seed, **values), self.embeddings, seed, training, self.tokens)
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
