@@ -74,6 +74,8 @@ class Call:
             with suppress(Exception):
                 return self.begin(self.sentence, seed)
             raise error from None  # it takes neither, so the learner sees what's wrong with the batch
+        if self.alone:
+            self.settle()
 
     def begin(self, x, seed):
         if "mask" in self.roles.values():
@@ -126,6 +128,7 @@ class Call:
         return self.layer
 
     def watch(self, x):
+        """Record a call, and measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
         self.x = x
         self.watched = record(self, x, again=True)
         tensors, weights = tensors_in(self.watched.result), self.watched.weights
@@ -133,21 +136,17 @@ class Call:
         self.place = [*fits, 0][0]
         self.returns_weights = bool(self.watched.maps and tensors) and weights[self.place]
         self.rows = self.rows_of(self.watched.result)  # which checks that there is one row per token
+        self.moved = perturbation_influence(self.output, x, 1.0)
+        self.alone = not self.moved.clone().fill_diagonal_(0.0).any()  # each row reads only its own token
 
     def settle(self):
         """Turn to (num_tokens, b, d_in) if a row reads only itself as things are, and other tokens then."""
         turned = copy.copy(self)
-        if self.reads_only_itself() and self.x.ndim == 3:
-            with suppress(Exception):
-                turned.tokens_first = True
-                turned.watch(self.x)
-                if not turned.reads_only_itself():
-                    vars(self).update(vars(turned))
-
-    def reads_only_itself(self):
-        """Measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
-        self.moved = perturbation_influence(self.output, self.x, 1.0)
-        return not self.moved.clone().fill_diagonal_(0.0).any()
+        turned.tokens_first = True
+        with suppress(Exception):
+            turned.watch(self.x)
+            if not turned.alone:
+                vars(self).update(vars(turned))
 
     def __call__(self, x):
         """The layer's result for a sentence or a batch; what it gets is prepared out of any recorder's sight."""
@@ -157,7 +156,7 @@ class Call:
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
             if mask is not None:
-                mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
+                mask = mask[..., :n, :n].expand(*x.shape[: mask.ndim - 2], -1, -1)
             gets |= {"none": None, "mask": mask}
             layer = self.copy_layer() if self.isolated else self.layer
         return layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else layer(x)

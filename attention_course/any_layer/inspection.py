@@ -43,7 +43,6 @@ def look_at(layer, x, seed, training=False, tokens=()):
         call = Call(layer, x, tokens)
         with keep_state(layer, training=False):
             call.start(seed)
-            call.settle()
             unmeasured = "it's random in eval mode" if call.random else "a row is NaN" * bool(call.rows.isnan().any())
             verdicts = judge(call)
             shown = call.watched
