@@ -40,6 +40,7 @@ DROPPED = "F.dropout(weights, self.p, self.training)"
 JOINED = "context.transpose(1, 2).flatten(2)"
 RESULT = "return context"
 UNMASKED = (MASKED, "scores")
+MIXED = "weights @ v"
 RESIDUAL = (
     "b, n, _ = x.shape",
     "b, n, _ = (given := x).shape; x = F.layer_norm(x, x.shape[-1:])",
@@ -75,6 +76,18 @@ def fused(options):
     return SOURCE[start:end], f"context = F.scaled_dot_product_attention(q, k, v, {options})\n"
 
 
+def filled(value):
+    return MASKED, MASKED.replace("-torch.inf", value)
+
+
+def mixed_by(equation):
+    return MIXED, f"torch.einsum('{equation}', weights, v)"
+
+
+def hiding(mask):
+    return "future(n)", mask
+
+
 def make_layer(*edits, width=8, seed=0):
     """A layer with as many outputs as inputs."""
     return build_layer(layer_with(*edits), seed, width, width, 2)
@@ -89,15 +102,11 @@ def torchs_own(num_tokens):
     )  # fmt: skip
 
 
-ONE_MATRIX = more("self.to_q = self.to_k = self.to_v = None; self.qkv = nn.Linear(d_in, 3 * d_out)")
 PROJECTION = more("self.o_proj = nn.Linear(d_out, d_out, bias=False)")
-TURN = "torch.polar(torch.ones(n, 1), torch.arange(n)[:, None] * torch.ones(1))"
+TURN = "part.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones(n, 1), torch.arange(float(n))[:, None])"
 ROTATED = (
-    SCALED,
-    f"""1.0
-        q, k = (torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * {TURN} for part in (q, k))
-        q, k = (torch.view_as_real(part).flatten(-2) for part in (q, k))
-        scores = {SCALED}""",
+    "scores = q",
+    f"q, k = (torch.view_as_real(torch.view_as_complex({TURN}).flatten(-2) for part in (q, k)); scores = q",
 )
 GROUPED = (
     *more("self.to_k, self.to_v = (nn.Linear(d_in, d_out // 2) for _ in range(2))"),
@@ -112,40 +121,128 @@ OWN = (
     PARTS, "((x + self.position[:, :n]) @ part.T for part in self.qkv.chunk(3))",
     RESULT, "return context * self.gain.unsqueeze(0)",
 )  # fmt: skip
-EACH_ALONE = "[head(x) for head in self.parts]"
-IN_HALF = ("def forward", "@torch.autocast('cpu', dtype=torch.bfloat16)\n    def forward", RESULT, RESULT + ".float()")
 WRAPPER = "computes what the course's MultiHeadAttentionWrapper computes"
 WHOLE = "computes what the course's MultiHeadAttention computes"
 FINE = "^No fault found: it reads only the past, each token reads its whole past, rows sum to 1"
-RIGHT = {  # what the headline says
-    "by the book": ((), WRAPPER + "$"),
-    "einsum": ((SCALED, SCALED.replace("q @ k.mT", "torch.einsum('bhqd,bhkd->bhqk', q, k)"),
-                "weights @ v", "torch.einsum('b h q k, b h k d -> b h q d', weights, v)"), WRAPPER),
-    "exp by hand": ((SOFTMAX, "scores.exp() / scores.exp().sum(-1, keepdim=True)"), WRAPPER),
-    "a module for dropout": ((*more("self.drop = nn.Dropout(0.5)"), DROPPED, "self.drop(weights)"), WRAPPER),
-    "weights first": ((RESULT, "return weights.mean(1), context"), WRAPPER),
-    "weights last": ((RESULT, "return context, weights.mean(1)"), WRAPPER),
-    "over queries and back": ((SCALED, SCALED.replace("q @ k.mT", "k @ q.mT"), "future(n)", "future(n).mT",
-                               SOFTMAX, "scores.softmax(-2).mT"), WRAPPER),
-    "one matrix, keys first": ((*ONE_MATRIX, f"q, k, v = {PARTS}", "k, q, v = self.qkv(x).chunk(3, dim=-1)"), WRAPPER),
-    "fused": (fused("is_causal=True"), WRAPPER),
-    "a projection": ((*PROJECTION, RESULT, "return self.o_proj(context)"), WHOLE),
-    "torch's own": (torchs_own("n"), WHOLE),
-    "tokens first": ((*torchs_own("b"), "batch_first=True", "batch_first=False"), WHOLE + " with the tokens first$"),
-    "grouped": (GROUPED, FINE),
-    "unmasked": (UNMASKED, WRAPPER + " without its mask$"),
-    "values first": (("weights @ v", "(v.mT @ weights.mT).mT"), WRAPPER),
-    "rotated": (ROTATED, FINE),
-    "a dictionary as its result": ((RESULT, "return {'output': context}"), WRAPPER),
-    "parameters that are read through views": (OWN, FINE),
-    "talking heads": ((*more("self.blend = nn.Conv2d(2, 2, 1, bias=False)"), DROPPED, "self.blend(weights)"), FINE),
-    "two maps": ((DROPPED, "weights - (3 * scores).softmax(-1) * 0.5"), FINE),
-    "a sink": ((SOFTMAX, "torch.cat((scores, torch.zeros(b, 2, n, 1)), -1).softmax(-1)[..., :-1]"), FINE),
-    "a residual": (RESIDUAL, FINE),
-    "half precision inside": (IN_HALF, WRAPPER),
-    "a rounded scale": ((SCALED, SCALED + " * 1.0003"), FINE),
-    "a mask of -1e9": ((MASKED, MASKED.replace("-torch.inf", "-1e9")), WRAPPER),
-    "a mask of -1e9 that's added": ((MASKED, "scores - 1e9 * future(n)"), WRAPPER),
-    "a copy that's never used": ((RESULT, "context.clone(); return context"), WRAPPER),
-    "a softmax of the output": ((RESULT, "return context.softmax(-1)"), FINE),
+RIGHT = {  # what the headline says, and the edits
+    "by the book": (WRAPPER + "$",),
+    "einsum": (WRAPPER, "q @ k.mT", "torch.einsum('bhqd,bhkd->bhqk', q, k)", *mixed_by("b h q k, b h k d -> b h q d")),
+    "exp by hand": (WRAPPER, SOFTMAX, "scores.exp() / scores.exp().sum(-1, keepdim=True)"),
+    "a module for dropout": (WRAPPER, *more("self.drop = nn.Dropout(0.5)"), DROPPED, "self.drop(weights)"),
+    "weights first": (WRAPPER, RESULT, "return weights.mean(1), context"),
+    "weights last": (WRAPPER, RESULT, "return context, weights.mean(1)"),
+    "over queries and back": (WRAPPER, "q @ k", "k @ q", *hiding("future(n).mT"), "softmax(-1)", "softmax(-2).mT"),
+    "one matrix, keys first": (
+        WRAPPER, *more("self.to_q = self.to_k = self.to_v = None; self.qkv = nn.Linear(d_in, 3 * d_out)"),
+        f"q, k, v = {PARTS}", "k, q, v = self.qkv(x).chunk(3, dim=-1)",
+    ),
+    "fused": (WRAPPER, *fused("is_causal=True")),
+    "a projection": (WHOLE, *PROJECTION, RESULT, "return self.o_proj(context)"),
+    "torch's own": (WHOLE, *torchs_own("n")),
+    "tokens first": (WHOLE + " with the tokens first$", *torchs_own("b"), "batch_first=True", "batch_first=False"),
+    "grouped": (FINE, *GROUPED),
+    "unmasked": (WRAPPER + " without its mask$", *UNMASKED),
+    "values first": (WRAPPER, MIXED, "(v.mT @ weights.mT).mT"),
+    "rotated": (FINE, *ROTATED),
+    "a dictionary as its result": (WRAPPER, RESULT, "return {'output': context}"),
+    "parameters that are read through views": (FINE, *OWN),
+    "talking heads": (FINE, *more("self.blend = nn.Conv2d(2, 2, 1, bias=False)"), DROPPED, "self.blend(weights)"),
+    "two maps": (FINE, DROPPED, "weights - (3 * scores).softmax(-1) * 0.5"),
+    "a sink": (FINE, SOFTMAX, "torch.cat((scores, torch.zeros(b, 2, n, 1)), -1).softmax(-1)[..., :-1]"),
+    "a residual": (FINE, *RESIDUAL),
+    "half precision inside": (
+        WRAPPER, "def forward", "@torch.autocast('cpu', torch.bfloat16)\n    def forward", RESULT, RESULT + ".float()",
+    ),
+    "a rounded scale": (FINE, SCALED, SCALED + " * 1.0003"),
+    "a mask of -1e9": (WRAPPER, *filled("-1e9")),
+    "a mask of -1e9 that's added": (WRAPPER, MASKED, "scores - 1e9 * future(n)"),
+    "a copy that's never used": (WRAPPER, RESULT, "context.clone(); return context"),
+    "a softmax of the output": (FINE, RESULT, "return context.softmax(-1)"),
+}  # fmt: skip
+
+KEPT = "(torch.rand_like(scores) > self.p if self.training else 1)"
+SCRAMBLED = JOINED, "context.reshape(b, n, -1)"
+NO_GRADIENT = "A parameter gets no gradient: "
+OTHER_SCALE = "In training, its weights have another scale: .*"
+WRONG = {  # the same for faults
+    "thrown away": (r"line \d+ computes masked_fill and throws it away", MASKED, f"scores; {MASKED}"),
+    "-1e4": (r"It reads the future: it hides by a score of -1e\+04, not far", *filled("-1e4")),
+    "times 0": ("it hides by a score of 0,", MASKED, "scores.tril()"),
+    "the past hidden": ("its mask hides the past", *hiding("~(future(n) | torch.diag(torch.arange(n) == n - 1))")),
+    "0 and 1 added": ("adds its mask of 0 and 1", *fused("attn_mask=torch.ones(n, n).tril()")),
+    "renormalised": ("a large score there", *UNMASKED, DROPPED, "(w := weights.tril()) / w.sum(-1, keepdim=True)"),
+    "masked afterwards": ("its mask comes after softmax, which has counted", *UNMASKED, DROPPED, "weights.tril()"),
+    "too late": ("its mask begins one diagonal too late", *hiding("future(n, 2)")),
+    "too early": ("one diagonal too early", *hiding("future(n, 0)"), "-torch.inf", "-1e9"),
+    "one head masked": ("hides only some of", *hiding("future(n) & torch.tensor([True, False]).view(2, 1, 1)")),
+    "over the queries": (r"softmax in line \d+ runs over the queries, not", *UNMASKED, SOFTMAX, "scores.softmax(-2)"),
+    "over the heads": ("softmax in line .* runs over neither keys", *UNMASKED, SOFTMAX, "scores.softmax(1)"),
+    "leaks in training": ("^In training, .*: softmax in line", MASKED, f"scores if self.training else {MASKED}"),
+    "leaks in eval": ("^In eval mode, it reads the future", MASKED, f"{MASKED} if self.training else scores"),
+    "normed over tokens": (
+        "^In training, .*: batch_norm", DROPPED, "weights",
+        RESULT, "return F.batch_norm(context[0], *torch.ones(2, 8), training=self.training)[None]",
+    ),
+    "turned by mT": ("its weights are transposed by mT in", SOFTMAX, "scores.softmax(-1).mT"),
+    "turned by einsum": ("transposed by einsum in line", *mixed_by("...qk,...qd->...kd")),
+    "turned, values first": ("transposed by matmul", MIXED, "(v.mT @ weights).mT"),
+    "summed": ("sum in line", MIXED, "(weights[..., None] * v[:, :, :, None]).sum(2)"),
+    "all heads' values": ("too much: einsum in line .* adds the values of 2 heads", *mixed_by("bhqk,bgkd->bhqd")),
+    "heads mixed": ("It reads the future: the reshape in line .* mixes the rows", *SCRAMBLED),
+    "heads mixed, unmasked": (r"joined without a transpose: .*; it's the reshape", *SCRAMBLED, *UNMASKED),
+    "heads mixed, with a residual": ("the reshape in line", *SCRAMBLED, *UNMASKED, *RESIDUAL),
+    "heads cut by view": (
+        "Tokens miss .*; does the view in line .* need a", *SCRAMBLED, CUT, "part.view(b, self.num_heads, n, -1)",
+    ),
+    "a mean over the tokens": (r"mean in line \d+ mixes", RESULT, "return context * context.mean(1, keepdim=True)"),
+    "last row emptied": ("Tokens miss .*: token 4 ", RESULT, "return context * (torch.arange(n) < n - 1)[:, None]"),
+    "within tokens": (
+        "only itself: .*; softmax", *UNMASKED, CUT, CUT.replace(".transpose(1, 2)", ""), JOINED, "context.flatten(2)",
+    ),
+    "only itself": ("only itself: no perturbation .* a row$", *hiding("~torch.eye(n).bool()")),
+    "unscaled": ("scale is wrong: times 0.5, they would match Multi", SCALED, "q @ k.mT"),
+    "exchanged": ("Queries and keys are exchanged: with `queries @ keys.T`, it", "q @ k.mT", "k @ q.mT"),
+    "exchanged, unscaled": ("with `queries @ keys.T` times 0.5, it would", SCALED, "k @ q.mT"),
+    "values exchanged": ("Keys and values are exchanged: with", PARTS, "self.to_q(x), self.to_v(x), self.to_k(x)"),
+    "divided afterwards": ("all weights are multiplied by 0.5$", DROPPED, "weights / 2"),
+    "fading": ("sum to 1: after softmax some weights are changed$", DROPPED, "weights * 0.9 ** torch.arange(n)"),
+    "no softmax": ("^No fault found, but no attention weights either", SOFTMAX, "scores.exp() / 9"),
+    "all hidden": ("Row 0 is NaN: softmax in .* makes the first NaN, b", *hiding("future(n, 0)")),
+    "returned weights": ("It returns its attention weights: softmax in .* times", RESULT, "return weights.mean(1)"),
+    "a forgotten projection": ("A parameter is never used: o_proj.weight$", *PROJECTION),
+    "keys as values": (
+        "1 of 3 parts of `qkv` have no effect",
+        *OWN[:3], "[(x + self.position[:, :n]) @ self.qkv.chunk(3)[part].T for part in (0, 1, 1)]", *OWN[4:],
+    ),
+    "always dropping": (r"random in eval mode too: dropout in line \d+ draws", DROPPED, "F.dropout(weights, 0.01)"),
+    "fused dropping": ("scaled_dot_product.* draws at each", *fused("is_causal=True, dropout_p=0.1")),
+    "heads in a list": (
+        r"aren't registered: `parameters\(\)` lacks 72 trainable numbers",
+        *more("del self.to_q; self.lost = [nn.Linear(d_in, d_out)]"), PARTS, PARTS.replace("to_q", "lost[0]"),
+    ),
+    "a fixed mask": ("It fails on fewer tokens: line .* raises RuntimeErr", *hiding("future(5)")),
+    "one sentence": ("Sentences of a batch mix: next to other sent", CUT, "part.view(1, n, 2, -1).transpose(1, 2)"),
+    "takes one": (r"fails on a batch .*: line \d+", RESULT, "return torch.mm(context.squeeze(0), torch.eye(8))[None]"),
+    "writes": ("It writes into its input", "x.shape", "x.add_(1).shape"),
+    "counts": (
+        "^It keeps something between calls: .*`calls`",
+        *more("self.calls = 0"), RESULT, "self.calls += 1; return context * self.calls",
+    ),
+    "softmax twice": ("^Softmax runs twice: .* already made", DROPPED, "weights.softmax(-1)"),
+    "drops scores": ("^In training, it drops scores", SOFTMAX, "F.dropout(scores, self.p, self.training).softmax(-1)"),
+    "drops without dividing": (OTHER_SCALE + "aren't", DROPPED, f"weights * {KEPT}"),
+    "drops twice": (OTHER_SCALE + "both drop weights, and their sum is 0.8 of", DROPPED, f"{DROPPED} * {KEPT}"),
+    "divides by p": (OTHER_SCALE + "by p, not by 1 - p", DROPPED, f"weights * {KEPT} / (self.p or 1)"),
+    "NaN in training": (
+        "^In training with dropout, .*is NaN: div", DROPPED, f"(w := {DROPPED}) / w.sum(-1, keepdim=True)",
+    ),
+    "another scale in training": ("in training, without dropout, rows", SCALED, f"{SCALED} / (1 + self.training)"),
+    "queries cut": (NO_GRADIENT + "detach in .*, so to_q.weight, to_q.bias can't", "q @ k.mT", "q.detach() @ k.mT"),
+    "x cut": ("gradients of x aren't", PARTS, PARTS.replace("x", "x.detach()")),
+    "rounded": (NO_GRADIENT + "some step's slope is 0 every", SCALED, f"({SCALED} * 8).round() / 8"),
+    "argmax": (NO_GRADIENT + "argmax", SOFTMAX, "F.one_hot(scores.argmax(-1), n).float()"),
+    "turned along the heads": (
+        "mul in line .* multiplies by numbers that differ from place", "scores = q",
+        "q, k = (part * torch.tensor([[[1.0]], [[-1.0]]]) for part in (q, k)); scores = q",
+    ),
 }  # fmt: skip
