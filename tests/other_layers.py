@@ -188,7 +188,7 @@ WRONG = {  # the same for faults
     "turned, values first": ("transposed by matmul", MIXED, "(v.mT @ weights).mT"),
     "summed": ("sum in line", MIXED, "(weights[..., None] * v[:, :, :, None]).sum(2)"),
     "all heads' values": ("too much: einsum in line .* adds the values of 2 heads", *mixed_by("bhqk,bgkd->bhqd")),
-    "heads mixed": ("It reads the future: the reshape in line .* mixes the rows", *SCRAMBLED),
+    "heads mixed": ("It reads the future: reshape in line .* mixes later tokens", *SCRAMBLED),
     "heads mixed, unmasked": (r"joined without a transpose: .*; it's the reshape", *SCRAMBLED, *UNMASKED),
     "heads mixed, with a residual": ("the reshape in line", *SCRAMBLED, *UNMASKED, *RESIDUAL),
     "heads cut by view": (

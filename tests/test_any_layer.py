@@ -6,26 +6,12 @@ import random
 import re
 
 import numpy as np
+import other_layers as other
 import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from other_layers import (
-    DROPPED,
-    MASKED,
-    OWN,
-    PROJECTION,
-    RESULT,
-    RIGHT,
-    SCALED,
-    WRONG,
-    filled,
-    fused,
-    future,
-    hiding,
-    layer_with,
-    make_layer,
-)
+from other_layers import RIGHT, WRONG, future, hiding, layer_with, make_layer
 from sizes import ALL, SIZES
 from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
@@ -63,7 +49,7 @@ def test_a_right_layer_has_no_fault_and_gets_no_advice(name, num_tokens):
     assert re.search(said, headline(verdicts, "Mine"))
 
 
-@pytest.mark.parametrize("edits", [(), OWN])
+@pytest.mark.parametrize("edits", [(), other.OWN])
 def test_a_right_layer_in_half_precision_has_no_fault(edits):
     layer = make_layer(*edits).bfloat16()
     assert faults(layer, X.bfloat16()) == []
@@ -73,7 +59,7 @@ def test_a_right_layer_in_half_precision_has_no_fault(edits):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sharp_softmax_is_no_fault_and_hides_no_wrong_scale(seed):
     x = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
-    unscaled = SCALED, "q @ k.mT"
+    unscaled = other.SCALED, "q @ k.mT"
     for edits, size, said in ((), 9, "computes what"), (unscaled, 3, "The scores' scale is wrong: times 0.5"):
         layer = make_layer(*edits)
         for parameter in layer.parameters():
@@ -92,17 +78,17 @@ def test_the_courses_layers_are_equal_to_themselves(name):
 
 @pytest.mark.parametrize(("change", "said"), [(1e-6, "the same"), (1e-3, "differ by 0.001")])
 def test_other_numbers_than_the_courses_are_told_by_how_much(change, said):
-    assert said in verdicts_on(make_layer(RESULT, f"return context + {change}"))["course"].words
+    assert said in verdicts_on(make_layer(other.RESULT, f"return context + {change}"))["course"].words
 
 
 GETS = "def forward(self, x)", "def forward(self, {})".format
 CALLED = {  # how `forward` can be called
     "values, keys, x, mask=None": (),
-    "x, context": (RESULT, "return context + 0 * x.sum()"),
-    "x, *, memory": (RESULT, "return context + 0 * memory"),
-    "x, attn_mask": (MASKED, "scores.masked_fill(attn_mask, -torch.inf)"),
-    "x, mask": (MASKED, "scores.masked_fill(mask.view(b, 1, *mask.shape[1:]) == 0, -torch.inf)"),
-    "x, key_padding_mask": (RESULT, "return context if key_padding_mask is None else 1 / 0"),
+    "x, context": (other.RESULT, "return context + 0 * x.sum()"),
+    "x, *, memory": (other.RESULT, "return context + 0 * memory"),
+    "x, attn_mask": (other.MASKED, "scores.masked_fill(attn_mask, -torch.inf)"),
+    "x, mask": (other.MASKED, "scores.masked_fill(mask.view(b, 1, *mask.shape[1:]) == 0, -torch.inf)"),
+    "x, key_padding_mask": (other.RESULT, "return context if key_padding_mask is None else 1 / 0"),
     "x, key_value_states": (),
 }
 
@@ -145,7 +131,7 @@ HIDDEN = {"the past": "~future(n)", "all": "future(n, -n)", "the diagonal": "fut
 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_no_second_fault_contradicts_the_picture(name):
-    verdicts = verdicts_on(make_layer(*hiding(HIDDEN[name]), DROPPED, "weights.nan_to_num(0.0)")).values()
+    verdicts = verdicts_on(make_layer(*hiding(HIDDEN[name]), other.DROPPED, "weights.nan_to_num(0.0)")).values()
     said = " ".join(f"{verdict.claim} {verdict.words}" for verdict in verdicts)
     assert "multiplied by 1" not in said
     assert name != "the past" or "reads only itself" not in said
@@ -172,9 +158,8 @@ def test_a_layer_is_judged_by_its_output_and_says_by_which(name, number):
 
 def masked_by(s, keep, scale=None):
     """torch's fused function with any mask and scale."""
-    layer_class = layer_with(
-        *fused("self.keep[:n, :n], scale=self.scale"), *PROJECTION, RESULT, "return self.o_proj(context)"
-    )
+    masked = other.fused("self.keep[:n, :n], scale=self.scale")
+    layer_class = layer_with(*masked, *other.PROJECTION, other.RESULT, "return self.o_proj(context)")
     layer = build_layer(layer_class, 0, s.d_in, s.d_out, s.num_heads)
     layer.keep, layer.scale = keep, scale
     return layer
@@ -221,7 +206,7 @@ def test_scripted_modules_are_refused_and_lazy_ones_are_judged():
 
 def test_find_leak_starts_from_larger_sentences_too():
     for seed in range(5):
-        assert "times as large" in find_leak(make_layer(*filled("-100.0"), seed=seed), X[None]).what
+        assert "times as large" in find_leak(make_layer(*other.filled("-100.0"), seed=seed), X[None]).what
         assert not find_leak(make_layer(seed=seed), 100 * X[None])
 
 
@@ -266,8 +251,15 @@ def test_sizes_that_we_chose_are_not_blamed(width):
     assert width != 8 or e.values["heads"] == 4  # not one wide
 
 
+def test_dropout_that_starts_at_0_hides_no_fault():
+    drop = "self.drop = nn.Dropout(self.rate) if self.rate else nn.Identity()"
+    wrong = layer_with(*other.more(drop), other.SOFTMAX, "self.drop(scores).softmax(-1)")
+    e = LayerExplorer(lambda dim, dropout=0.0: type("Dropping", (wrong,), {"rate": dropout})(dim, dim), SENTENCE)
+    assert e.said.startswith("In training, it drops scores")
+
+
 def test_a_wrong_scale_is_seen_where_heads_are_one_wide():
-    unscaled = layer_with(SCALED, "q @ k.mT")
+    unscaled = layer_with(other.SCALED, "q @ k.mT")
     e = LayerExplorer(lambda dim, heads=2: unscaled(dim, dim, heads), Sentence([*"abcde"], X[:, :7]))
     assert e.values["heads"] == 7
     assert "The scores' scale is wrong" in e.said

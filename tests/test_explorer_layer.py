@@ -77,7 +77,7 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
         ("name", r"your layer fails in line \d+, <code>return vlaues .*</code>: NameError: name 'vlaues' is not"),
         ("none", r"your layer returns None: end <code>forward</code> with a <code>return</code>"),
         ("super", r"your layer fails in line \d+, .*: begin <code>__init__</code> with <code>super\(\).__init__\(\)"),
-        ("weights", r"your layer returns its attention weights, \(1, 2, 4, 4\): return them times the values"),
+        ("weights", r"layer must return one row per token, 4 in all, got \(1, 2, 4, 4\)"),
     ],
 )
 def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):

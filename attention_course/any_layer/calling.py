@@ -174,11 +174,7 @@ class Call:
         """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
         if result is None:
             raise ValueError("your layer returns None: end `forward` with a `return`")
-        output = self.output_of(result)
-        if self.returns_weights and output.shape[:-1].numel() != self.x.shape[-2]:
-            shape = tuple(output.shape)
-            raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
-        return rows(lambda _: output, self.x)
+        return rows(lambda _: self.output_of(result), self.x)
 
     def said(self, what, *places):
         """Rows or tokens, by number and, if there are words, by word: “journey” (token 1)."""

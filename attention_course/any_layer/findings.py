@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import perturbation_influence
+from attention_helpers.probes import max_difference, perturbation_influence
 
 from .leaks import near_one, unusual_softmax, wrong_dimension
 from .lines import error_line, failure
@@ -33,9 +33,9 @@ def on_state(call):
         return Verdict("✗", "It writes into its input", "x is another after the call: begin with `x = x.clone()`")
     if not call.isolated:
         return None
-    kept = ", ".join(f"`{name}`" for name in call.kept)
-    words = "a second call with the same x returns other rows, because of what the first has left"
-    return Verdict("✗", "It keeps something between calls", f"{words}: {kept}" if kept else words)
+    kept = ", ".join(f"`{name}`" for name in call.kept) or "something"
+    words = f"a second call with the same x returns other rows, because the first has left {kept}"
+    return Verdict("✗", "It keeps something between calls", words)
 
 
 def on_the_past(call):
@@ -45,10 +45,8 @@ def on_the_past(call):
     watched, mixing, tokens = call.watched, call.mixing, torch.arange(len(call.rows))
     unread = unread_tokens(call)
     if not unread.any():
-        rows, moved = (
-            ("all tokens", "all rows") if call.unmasked else ("its whole past", "its own row and all later ones")
-        )
-        return Verdict("✓", f"Each token reads {rows}", f"perturbing it moves {moved}")
+        rows = "all tokens" if call.unmasked else "its whole past"
+        return Verdict("✓", f"Each token reads {rows}", "perturbing a token moves each row that may read it")
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     reads_future = bool(call.moved.triu(1).any())
@@ -99,8 +97,7 @@ def on_row_sums(call):
     if sums.isnan().any():
         return None
     if near_one(sums, near):
-        words = f"in each of its {len(used)} maps" if len(used) > 1 else "in its only map"
-        return Verdict("✓", "Rows sum to 1", words)
+        return Verdict("✓", "Rows sum to 1", f"in all its maps: {len(used)}")
     why = "after softmax some weights are changed"
     if ((sums.abs() < near) | ((sums - 1).abs() < near)).all():
         why = "where all keys are hidden, all weights are 0"
@@ -143,19 +140,20 @@ def mixing_view(watched):
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
     same product as before. We leave out tables of tokens by tokens, which relative positions shift by such views.
     """
-    num_tokens = watched.num_tokens
+    n = watched.num_tokens
 
     def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
-        return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
+        return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == n}
 
-    for each in watched.operations:
-        if each.varies and each.name in VIEWS:
-            shape = tuple(each.inputs[0].shape)
-            before, behind, ends = places(shape), places(each.made.shape), {*shape[-2:]}
-            table = len(shape) > 1 and min(ends) >= num_tokens and ends & {num_tokens, num_tokens + 1}
-            if before and behind and not before & behind and not (table and ends != {num_tokens, shape[-1]}):
-                return each
-    return None
+    def mixes(operation):
+        if not operation.varies or operation.name not in VIEWS:
+            return False
+        shape = operation.inputs[0].shape
+        before, behind = places(shape), places(operation.made.shape)
+        table = shape[-2:] in ((n, n + 1), (n + 1, n))
+        return before and behind and not before & behind and not table
+
+    return watched.first(mixes)
 
 
 def on_unused(call):
@@ -205,7 +203,7 @@ def on_a_batch(call):
         return Verdict("✓", "It takes one sentence at a time", "(num_tokens, d_in)")
     try:
         batch = torch.cat((x.flip(1), x, -x, 2 * x))  # x is not the first, last or in the middle
-        gap = (call.output(batch).reshape(4, *rows.shape)[1] - rows).abs().max().item()
+        gap = max_difference(call.output(batch).reshape(4, *rows.shape)[1], rows)
     except Exception as error:
         return Verdict("✗", "It fails on a batch of sentences", failure(error))
     if gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max()):

@@ -31,18 +31,19 @@ class LayerState(NamedTuple):
     operations: str
 
 
-def look_at(layer, x, seed, training=False, tokens=()):
+def look_at(layer, x, seed, training=False, tokens=(), twin=None):
     """What the picture shows of a layer on one sentence (num_tokens, d_in), with all randomness drawn from the seed.
 
-    tokens: the sentence's words, for the verdicts. Errors: ValueError for an error in the learner's code, with its
-    line, and for rows that aren't one per token and real; Unsuited, which is a ValueError too, for a layer that we
-    can't call or look into.
+    tokens: the sentence's words, for the verdicts. twin: the same layer with dropout, if this one has none. Errors:
+    ValueError for an error in the learner's code, with its line, and for rows that aren't one per token and real;
+    Unsuited, which is a ValueError too, for a layer that we can't call or look into.
     """
     with learners_code():
         seed_all(seed)
         call = Call(layer, x, tokens)
         with keep_state(layer, training=False):
             call.start(seed)
+            call.twin = twin or call.layer
             unmeasured = "it's random in eval mode" if call.random else "a row is NaN" * bool(call.rows.isnan().any())
             verdicts = judge(call)
             shown = call.watched

@@ -70,7 +70,7 @@ def cause_of_leak(leak, call):
     if value is not None:
         return f"it hides by a score of {value:.4g}, not far below others: fill with -inf"
     if not made.triu(1).any() and leak.change < torch.inf:
-        return f"the {call.mixing.where} mixes the rows" if call.mixing else first_mixer(call)
+        return first_mixer(call)
     return cause_by_pattern(used, made)
 
 
@@ -110,14 +110,13 @@ def first_mixer(call):
     calls = (record(call, each).operations for each in (call.x, x))
     for first, second in zip(*calls, strict=False):
         before, after = first.made, second.made
-        if before.shape != after.shape or not first.inputs or first.name in ("pad", "cat"):
+        if before.shape != after.shape or first.name in ("pad", "cat"):
             continue
-        merged = before.numel() >= max(each.numel() for each in first.inputs)
-        merged = merged and any(size % num_tokens == 0 for size in before.shape)
         places = [dim for dim, size in enumerate(before.shape) if size == num_tokens]
         for dim in places:
             before, after = before.narrow(dim, 0, num_tokens - 1), after.narrow(dim, 0, num_tokens - 1)
-        if (places or not merged) and not torch.equal(before, after):
+        reduces = before.numel() < max((each.numel() for each in first.inputs), default=0)
+        if (places or reduces) and not torch.equal(before, after):
             return f"{first.where} mixes later tokens into earlier rows"
     return ""
 

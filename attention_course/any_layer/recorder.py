@@ -54,7 +54,7 @@ class Record:
         return next(filter(condition, self.operations), None)
 
     def of_maps(self, name):
-        """What all maps have under a name; None is left out."""
+        """The first map's attribute that isn't None or empty; None if there's none."""
         return next(filter(None, (getattr(each, name) for each in self.maps)), None)
 
     def stack(self, name):
@@ -108,8 +108,7 @@ def record(layer, x, again=False, grad=False):
 class Recorder(TorchFunctionMode):
     """Follows a new result by its memory, because it can be used through a view, and a view by its tensor object.
 
-    All tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell
-    what somebody else holds.
+    All tensors are kept until the call ends, since Python reuses ids; then weak references tell what others hold.
     """
 
     def __init__(self, num_tokens):

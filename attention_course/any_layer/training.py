@@ -35,14 +35,18 @@ class DropoutOf(TorchFunctionMode):
 
 @contextmanager
 def train_mode(call, p, seed=0):
-    """The layer in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
-    with keep_state(call.layer, training=True), DropoutOf(p):
-        torch.default_generator.manual_seed(seed)
-        for part in call.parts:
-            for name, value in vars(part).items():
-                if ("drop" in name or name in ("p", "rate")) and type(value) in (int, float) and 0 <= value < 1:
-                    vars(part)[name] = float(p)
-        yield
+    """The twin in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
+    layer, call.layer = call.layer, call.twin
+    try:
+        with keep_state(call.twin, training=True), DropoutOf(p):
+            torch.default_generator.manual_seed(seed)
+            for part in call.twin.modules() if call.parts else ():
+                for name, value in vars(part).items():
+                    if ("drop" in name or name in ("p", "rate")) and type(value) in (int, float) and 0 <= value < 1:
+                        vars(part)[name] = float(p)
+            yield
+    finally:
+        call.layer = layer
 
 
 def in_training(call, p, seed=0):
@@ -152,13 +156,14 @@ def on_nan(call, watched, mode=""):
 @torch.enable_grad()
 def measure_gradients(call):
     """Gradients of one number made of all rows, for each parameter that wants one and for "x"; None if none reached."""
-    named = {name: each for name, each in call.parameters.items() if each.requires_grad and each.is_floating_point()}
     x = call.x.clone().requires_grad_()
-    return gradients_of(call.rows_of(call(x.clone())), named if call.other_name else named | {"x": x})
+    named = call.parameters if call.other_name else call.parameters | {"x": x}
+    return gradients_of(call.rows_of(call(x.clone())), named)
 
 
 def gradients_of(rows, named):
-    """The gradient of a fixed mixture of all rows, for each of the named tensors; None where none arrives."""
+    """The gradient of a fixed mixture of all rows, for each named tensor that wants one; None where none arrives."""
+    named = {name: each for name, each in named.items() if each.requires_grad}
     if not rows.requires_grad:
         return dict.fromkeys(named)
     weights = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0)).to(rows)

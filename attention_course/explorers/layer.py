@@ -116,7 +116,11 @@ class LayerExplorer(SentenceExplorer):
         return state
 
     def look(self, training, seed, **values):
-        return look_at(self.layer_of(seed, **values), self.embeddings, seed, training, self.tokens)
+        layer, twin, rate = self.layer_of(seed, **values), None, self.size.get("dropout")
+        if values.get(rate) == 0:
+            with suppress(ValueError):
+                twin = self.layer_of(seed, **values | {rate: 0.5})
+        return look_at(layer, self.embeddings, seed, training, self.tokens, twin)
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
