@@ -99,14 +99,14 @@ class Call:
         """Call a copy twice with the same seed, and if the results differ, fresh copies; then with another seed."""
         layer, given = self.layer, x.clone()
         self.layer = self.copy_layer()
-        first, held = self.seeded_call(given, seed), self.held()
-        second, now = self.seeded_call(x.clone(), seed), self.held()
-        self.layer = layer
-        self.writes = not same([given], [x])
-        self.isolated = not same(first, second)
-        self.kept = [name for name, value in now.items() if held.get(name) != value]
-        if self.isolated:
-            second = self.seeded_call(x.clone(), seed)
+        first, second = self.seeded_call(given, seed), self.seeded_call(x.clone(), seed)
+        self.writes, isolated = not same([given], [x]), not same(first, second)
+        if isolated:
+            before = self.held()
+            self(x.clone())
+            self.kept = [name for name, value in self.held().items() if before.get(name) != value]
+        self.layer, self.isolated = layer, isolated
+        second = self.seeded_call(x.clone(), seed) if isolated else second
         with keep_state(self.layer):
             self.random = not same(second, self.seeded_call(x.clone(), seed + 1))
 

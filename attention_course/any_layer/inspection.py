@@ -43,7 +43,8 @@ def look_at(layer, x, seed, training=False, tokens=(), twin=None):
         call = Call(layer, x, tokens)
         with keep_state(layer, training=False):
             call.start(seed)
-            call.twin = twin or call.layer
+            seed_all(seed)
+            call.twin = Call(twin, x).layer if twin else call.layer
             unmeasured = "it's random in eval mode" if call.random else "a row is NaN" * bool(call.rows.isnan().any())
             verdicts = judge(call)
             shown = call.watched

@@ -15,6 +15,7 @@ from .maps import AGAIN, MapFinder, is_table, sums_to_one, widen
 
 # These ask about a tensor without reading its values, so they don't count as a use of its memory.
 METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
+PLAIN = {str, int, float}
 
 
 @dataclass
@@ -136,7 +137,7 @@ class Recorder(TorchFunctionMode):
         name, getter = operation_name(func), getattr(func, "__name__", "") == "__get__"
         inputs = tensors_in((args, kwargs))
         objects, storages = references(inputs)  # before the call, which can give a tensor other memory
-        before, drawn = [tuple(each.shape) for each in inputs], torch.get_rng_state()
+        before, drawn = [tuple(each.shape) for each in inputs], None if getter else torch.get_rng_state()
         result = func(*args, **kwargs)
         outputs = tensors_in(result) or (inputs[:1] if name == "setitem" else [])
         self.kept += inputs + outputs
@@ -149,12 +150,12 @@ class Recorder(TorchFunctionMode):
             operation = Operation(
                 name=name,
                 line=calling_line(sys._getframe(1), self.watch),
-                options=dict(enumerate(args)) | kwargs,
+                options={key: each for key, each in [*enumerate(args), *kwargs.items()] if type(each) in PLAIN},
                 inputs=[*inputs],
                 made=made,
                 shapes=(before, [tuple(each.shape) for each in outputs]),
                 fixed=fixed,
-                drew=not torch.equal(drawn, torch.get_rng_state()),
+                drew=not getter and not torch.equal(drawn, torch.get_rng_state()),
                 cuts=any(each.requires_grad for each in inputs) and not made.requires_grad and made.dtype != torch.bool,
             )
             self.seen.operations.append(operation)
@@ -182,7 +183,6 @@ class Recorder(TorchFunctionMode):
         """Find the results that were never read and that nobody holds."""
         self.use(set.union(*references(result)))
         for each in self.seen.operations:  # what's older than the call may stay, as parameters
-            each.options = {key: value for key, value in each.options.items() if not tensors_in(value)}
             for parts in each.inputs, each.fixed:
                 parts[:] = [part.clone() if memory(part) in self.created else part for part in parts]
         self.kept.clear()
