@@ -150,7 +150,7 @@ def mixing_view(watched):
             return False
         shape = operation.inputs[0].shape
         before, behind = places(shape), places(operation.made.shape)
-        table = shape[-2:] in ((n, n + 1), (n + 1, n))
+        table = shape[-2:][0] != n and min(shape[-2:]) >= n and {*shape[-2:]} & {n, n + 1}
         return before and behind and not before & behind and not table
 
     return watched.first(mixes)
@@ -212,12 +212,14 @@ def on_a_batch(call):
 
 
 def on_projections(call):
-    """A projection whose last third or half has no effect, as if keys served as values; None if there's none."""
+    """A matrix of several projections whose last one has no effect, as if keys served as values; None if none is so."""
     for name, grad in call.grads.items():
-        for parts in (2, 3) if grad is not None and grad.shape[1:] == call.x.shape[-1:] and name != "x" else ():
-            live = [bool(part.any()) for part in grad.chunk(parts)]
-            idle = torch.arange(len(grad)) >= len(grad) - len(grad) // parts
-            if len(live) == parts and live[0] and not live[-1] and not moves_rows(call, call.parameters[name], idle):
-                words = f"{live.count(False)} of {parts} parts of `{name}` have no effect"
-                return Verdict("?", f"Should all of `{name}` be used?", words)
+        parts = len(grad) // call.rows.shape[-1] if name != "x" and grad is not None and grad.ndim == 2 else 0
+        if parts not in (2, 3):
+            continue
+        live = [bool(part.any()) for part in grad.chunk(parts)]
+        idle = torch.arange(len(grad)) >= len(grad) - len(grad) // parts
+        if live[0] and not live[-1] and not moves_rows(call, call.parameters[name], idle):
+            words = f"{live.count(False)} of {parts} parts of `{name}` have no effect"
+            return Verdict("?", f"Should all of `{name}` be used?", words)
     return None

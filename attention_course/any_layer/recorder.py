@@ -144,7 +144,8 @@ class Recorder(TorchFunctionMode):
         # reading a view's metadata uses the view
         self.use(objects | storages if outputs or not (getter or name in METADATA) else objects)
         if outputs:
-            made, fixed = outputs[0].clone(), [each for each in inputs if not self.comes_from_x(each)]
+            made = outputs[0].clone()
+            fixed = [each for each in inputs if id(each) not in self.from_x and memory(each) not in self.sources]
             if len(fixed) < len(inputs):
                 self.from_x.update(map(id, outputs))
             operation = Operation(
@@ -164,9 +165,6 @@ class Recorder(TorchFunctionMode):
                 self.finder.add(weights, operation)
             self.finder.watch(operation, outputs[0])
         return result
-
-    def comes_from_x(self, tensor):
-        return id(tensor) in self.from_x or memory(tensor) in self.sources
 
     def use(self, found):
         self.last_read.update(dict.fromkeys(found, len(self.seen.operations)))
