@@ -229,7 +229,7 @@ WRONG = {  # the same for faults
         *more("self.calls = 0"), RESULT, "self.calls += 1; return context * self.calls",
     ),
     "softmax twice": ("^Softmax runs twice: .* already made", DROPPED, "weights.softmax(-1)"),
-    "drops scores": ("^In training, it drops scores", SOFTMAX, "F.dropout(scores, self.p, self.training).softmax(-1)"),
+    "drops scores": ("drops scores.*-inf NaN", SOFTMAX, "F.dropout(scores, self.p, self.training).softmax(-1)"),
     "drops without dividing": (OTHER_SCALE + "aren't", DROPPED, f"weights * {KEPT}"),
     "drops twice": (OTHER_SCALE + "both drop weights, and their sum is 0.8 of", DROPPED, f"{DROPPED} * {KEPT}"),
     "divides by p": (OTHER_SCALE + "by p, not by 1 - p", DROPPED, f"weights * {KEPT} / (self.p or 1)"),
