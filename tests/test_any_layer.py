@@ -198,7 +198,9 @@ def test_what_a_mask_hides_of_the_past_is_no_fault_but_said():
 
 def test_scripted_modules_are_refused_and_lazy_ones_are_judged():
     lazy = layer_with("nn.Linear(d_in, d_out)", "nn.LazyLinear(d_out)")
-    assert "computes what" in LayerExplorer(lazy, SENTENCE, d_out=8).said
+    assert (
+        "computes what" in LayerExplorer(lambda dim, dropout=0.0: lazy(dim, dim), SENTENCE).said
+    )  # and its twin is lazy
     message = LayerExplorer(lambda: torch.jit.trace(nn.Linear(8, 8), X[None]), SENTENCE).message
     assert "look inside a scripted or traced module" in message
     assert "Fix it" not in message
