@@ -1,405 +1,248 @@
-"""Layers that are not the course's: as others write them, right and wrong. Each is made by (d_in, d_out, num_heads)."""
+"""Layers that are not the course's: one by the book, as text, and what to replace in it for others, right or wrong."""
 
-import math
-from dataclasses import dataclass
-from operator import itemgetter
+import linecache
 
 import torch
 from torch import nn
-from torch.nn import functional
+from torch.nn import functional as F
 
 from attention_course.build import build_layer
+
+SOURCE = """\
+class Layer(nn.Module):
+    def __init__(self, d_in, d_out, num_heads=2):
+        super().__init__()
+        self.num_heads, self.p = num_heads, 0.0  # of dropout, as an attribute
+        self.to_q, self.to_k, self.to_v = (nn.Linear(d_in, d_out) for _ in range(3))
+        self.more(d_in, d_out)
+
+    def more(self, d_in, d_out):
+        pass
+
+    def forward(self, x):
+        b, n, _ = x.shape
+        q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
+        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(future(n), -torch.inf)
+        weights = scores.softmax(-1)
+        weights = F.dropout(weights, self.p, self.training)
+        context = weights @ v
+        context = context.transpose(1, 2).flatten(2)
+        return context
+"""
+PARTS = "self.to_q(x), self.to_k(x), self.to_v(x)"
+CUT = "part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)"
+SCALED = "q @ k.mT / q.shape[-1] ** 0.5"
+MASKED = "scores.masked_fill(future(n), -torch.inf)"
+SOFTMAX = "scores.softmax(-1)"
+DROPPED = "F.dropout(weights, self.p, self.training)"
+JOINED = "context.transpose(1, 2).flatten(2)"
+RESULT = "return context"
+UNMASKED = (MASKED, "scores")
+MIXED = "weights @ v"
+RESIDUAL = (
+    "b, n, _ = x.shape",
+    "b, n, _ = (given := x).shape; x = F.layer_norm(x, x.shape[-1:])",
+    RESULT,
+    "return given + context",
+)
 
 
 def future(n, diagonal=1):
     return torch.ones(n, n, dtype=torch.bool).triu(diagonal)
 
 
-class Causal(nn.Module):
-    """Attention by the book, in steps; most of the layers below change one of them."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        super().__init__()
-        self.num_heads, self.p = num_heads, 0.0  # of dropout, as an attribute
-        self.to_q = nn.Linear(d_in, d_out)
-        self.to_k = nn.Linear(d_in, d_out)
-        self.to_v = nn.Linear(d_in, d_out)
-
-    def parts(self, x):
-        return self.to_q(x), self.to_k(x), self.to_v(x)
-
-    def heads(self, x):
-        """Queries, keys and values, (b, num_heads, num_tokens, head_dim)."""
-        return [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in self.parts(x)]
-
-    def scaled(self, scores, head_dim):
-        return scores / math.sqrt(head_dim)
-
-    def hidden(self, n):
-        return future(n)
-
-    def masked(self, scores):
-        return scores.masked_fill(self.hidden(scores.shape[-1]), -torch.inf)
-
-    def weights(self, scores):
-        return scores.softmax(-1)
-
-    def mix(self, weights, values):
-        return weights @ values
-
-    def join(self, context):
-        return context.transpose(1, 2).flatten(2)
-
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = self.scaled(q @ k.transpose(-2, -1), q.shape[-1])
-        return self.join(self.mix(self.weights(self.masked(scores)), v))
+def layer_with(*edits):
+    """The class by the book with pieces of its text replaced: old, new, old, new, ..."""
+    text = SOURCE
+    for old, new in zip(edits[::2], edits[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    name = f"<layer {hash(text)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name  # so that errors show its lines
+    space = {"__name__": "cell", "torch": torch, "nn": nn, "F": F, "future": future}
+    exec(compile(text, name, "exec"), space)
+    return space["Layer"]
 
 
-def variant(base, **steps):
-    """A layer like `base`, with some of its steps changed."""
-    return type("Variant", (base,), steps)
+def more(line):
+    """Another line of __init__."""
+    return "pass", line
 
 
-def make_layer(layer_class, width=8, num_heads=2, seed=0):
+def fused(options):
+    start, end = SOURCE.index("scores = q"), SOURCE.index("        context = context")
+    return SOURCE[start:end], f"context = F.scaled_dot_product_attention(q, k, v, {options})\n"
+
+
+def filled(value):
+    return MASKED, MASKED.replace("-torch.inf", value)
+
+
+def mixed_by(equation):
+    return MIXED, f"torch.einsum('{equation}', weights, v)"
+
+
+def hiding(mask):
+    return "future(n)", mask
+
+
+def make_layer(*edits, width=8, seed=0):
     """A layer with as many outputs as inputs."""
-    return build_layer(layer_class, seed, width, width, num_heads)
-
-
-Unmasked = variant(Causal, hidden=lambda s, n: torch.zeros(n, n, dtype=torch.bool))
-
-
-# Right ones, written in other ways.
-
-
-class Einsum(Causal):
-    def forward(self, x):
-        q, k, v = self.heads(x)
-        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5
-        return torch.einsum("b h q k, b h k d -> b q h d", self.masked(scores).softmax(-1), v).flatten(2)
-
-
-def exp_by_hand(_, scores):
-    shares = torch.exp(scores - scores.amax(-1, keepdim=True))
-    return shares / shares.sum(-1, keepdim=True)
-
-
-class Dropping(Causal):
-    """Dropout as it should be: a module's, off in eval mode. p is its default."""
-
-    def __init__(self, d_in, d_out, num_heads=2, p=0.5):
-        super().__init__(d_in, d_out, num_heads)
-        self.drop = nn.Dropout(p)
-
-    def weights(self, scores):
-        return self.drop(scores.softmax(-1))
-
-
-class WeightsFirst(Causal):
-    """The mean of the heads' weights, then the output: as many numbers per token as there are tokens."""
-
-    def weights(self, scores):
-        self.kept = scores.softmax(-1)
-        return self.kept
-
-    def forward(self, x):
-        output = super().forward(x)
-        return self.kept.mean(1), output
-
-
-def over_queries_and_back(self, x):
-    """keys @ queries.T, softmax over the queries, and the weights transposed: right all the same."""
-    q, k, v = self.heads(x)
-    scores = self.scaled(k @ q.mT, q.shape[-1]).masked_fill(future(x.shape[1]).mT, -torch.inf)
-    return self.join(scores.softmax(-2).mT @ v)
-
-
-class InOne(Causal):
-    """One matrix for keys, queries and values, in this order, which nothing but the code says."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.num_heads, self.projection = num_heads, nn.Linear(d_in, 3 * d_out)
-
-    def parts(self, x):
-        k, q, v = self.projection(x).chunk(3, dim=-1)
-        return q, k, v
-
-
-class Fused(Causal):
-    options = {"is_causal": True}  # noqa: RUF012
-
-    def forward(self, x):
-        return self.join(functional.scaled_dot_product_attention(*self.heads(x), **self.options))
-
-
-class Renamed(Fused):
-    """The usual names of a published model's projections, and keys first."""
-
-    def __init__(self, d_in, d_out, num_heads=2):
-        nn.Module.__init__(self)
-        self.num_heads = num_heads
-        self.k_proj, self.q_proj, self.v_proj = (nn.Linear(d_in, d_out, bias=False) for _ in range(3))
-        self.o_proj = nn.Linear(d_out, d_out, bias=False)
-
-    def parts(self, x):
-        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
-
-    def join(self, context):
-        return self.o_proj(super().join(context))
-
-
-class TorchModule(nn.Module):
-    """torch's own with a boolean mask; context and mean weights are both returned."""
-
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(d_in, num_heads, batch_first=True)
-
-    def forward(self, x):
-        return self.attention(x, x, x, attn_mask=future(x.shape[1]))
-
-
-class TokensFirst(TorchModule):
-    """torch's own takes (num_tokens, b, d_in) if nobody says otherwise: its rows are another sentence's."""
-
-    def forward(self, x):
-        self.attention.batch_first = False
-        return self.attention(x, x, x, attn_mask=future(len(x)))
-
-
-class Grouped(Fused):
-    """Two query heads share each key head."""
-
-    options = {"is_causal": True, "enable_gqa": True}  # noqa: RUF012
-
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__(d_in, d_out, num_heads)
-        self.to_k, self.to_v = (nn.Linear(d_in, d_out // 2) for _ in range(2))
-
-    def heads(self, x):
-        head_dim = self.to_q.out_features // self.num_heads
-        return [part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in self.parts(x)]
-
-
-class OneSentence(Unmasked):
-    """For one sentence alone, (num_tokens, d_in): T on the keys."""
-
-    def forward(self, x):
-        if x.ndim != 2:
-            raise ValueError("one sentence, please")
-        q, k, v = self.parts(x)
-        return (q @ k.T / k.shape[-1] ** 0.5).softmax(-1) @ v
-
-
-class Own(Causal):
-    """Its matrices are parameters without nn.Linear, which forward reads through views."""
-
-    def __init__(self, d_in, d_out, num_heads):
-        nn.Module.__init__(self)
-        self.num_heads, self.qkv = num_heads, nn.Parameter(torch.randn(3 * d_out, d_in) / 4)
-        self.position, self.gain = nn.Parameter(torch.randn(1, 9, d_in) / 9), nn.Parameter(torch.ones(d_out))
-        self.sharpness = nn.Parameter(torch.ones(()))
-
-    def parts(self, x):
-        x = x + self.position[:, : x.shape[1]]
-        return [x @ part.T for part in self.qkv.chunk(3)]
-
-    def scaled(self, scores, head_dim):
-        return scores * head_dim**-0.5 * self.sharpness
-
-    def join(self, context):
-        return super().join(context) * self.gain.unsqueeze(0)
-
-
-class TalkingHeads(Causal):
-    """A learned mixture of the heads' weights, whose rows don't sum to 1."""
-
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__(d_in, d_out, num_heads)
-        self.blend = nn.Conv2d(num_heads, num_heads, 1, bias=False)
-
-    def weights(self, scores):
-        return self.blend(scores.softmax(-1))
-
-
-def with_a_sink(_, scores):
-    sink = torch.zeros(*scores.shape[:-1], 1)
-    return torch.cat((scores, sink), -1).softmax(-1)[..., :-1]
-
-
-@torch.autocast("cpu", dtype=torch.bfloat16)
-def in_half(layer, x):
-    return Causal.forward(layer, x).float()
-
-
-def residual(layer, x):
-    return x + Causal.forward(layer, functional.layer_norm(x, x.shape[-1:]))
-
-
-def fill(value):
-    return {"masked": lambda s, scores: scores.where(~future(scores.shape[-1]), value)}
-
-
-def values_first(self, x):
-    q, k, v = self.heads(x)
-    return self.join((v.mT @ self.weights(self.masked(q @ k.mT / q.shape[-1] ** 0.5)).mT).mT)
-
-
-@dataclass
-class Output:
-    last_hidden_state: torch.Tensor
-
-
-def rotate_heads(self, x):
-    """Queries and keys turned by complex numbers, as rotary positions often are."""
-    q, k, v = Causal.heads(self, x)
-    turn = torch.polar(torch.ones(x.shape[1], 1), torch.arange(x.shape[1])[:, None] * torch.ones(1))
-    turned = (torch.view_as_complex(each.unflatten(-1, (-1, 2)).contiguous()) * turn for each in (q, k))
-    return *(torch.view_as_real(each).flatten(-2) for each in turned), v
-
-
-def half_dropping(s, scores):
-    return functional.dropout(scores.softmax(-1), s.p, s.training)
-
-
-WRAPPER, WHOLE = (
-    "computes what the course's MultiHeadAttentionWrapper",
-    "computes what the course's MultiHeadAttention ",
+    return build_layer(layer_with(*edits), seed, width, width, 2)
+
+
+def torchs_own(num_tokens):
+    start, end = SOURCE.index("        q, k, v"), SOURCE.index("        return")
+    return (
+        "(nn.Linear(d_in, d_out) for _ in range(3))", "[None] * 3",
+        "pass", "self.attention = nn.MultiheadAttention(d_in, 2, batch_first=True)",
+        SOURCE[start:end], f"        context = self.attention(x, x, x, attn_mask=future({num_tokens}))\n",
+    )  # fmt: skip
+
+
+PROJECTION = more("self.o_proj = nn.Linear(d_out, d_out, bias=False)")
+TURN = "part.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones(n, 1), torch.arange(float(n))[:, None])"
+ROTATED = (
+    "scores = q",
+    f"q, k = (torch.view_as_real(torch.view_as_complex({TURN}).flatten(-2) for part in (q, k)); scores = q",
 )
+GROUPED = (
+    *more("self.to_k, self.to_v = (nn.Linear(d_in, d_out // 2) for _ in range(2))"),
+    CUT, "part.unflatten(-1, (-1, q.shape[-1] // self.num_heads)).transpose(1, 2)",
+    *fused("is_causal=True, enable_gqa=True"),
+)  # fmt: skip
+OWN = (
+    *more(
+        "self.to_q = self.to_k = self.to_v = None; self.qkv = nn.Parameter(torch.randn(3 * d_out, d_in) / 4)\n"
+        "        self.position, self.gain = nn.Parameter(torch.randn(1, 9, d_in) / 9), nn.Parameter(torch.ones(d_out))"
+    ),
+    PARTS, "((x + self.position[:, :n]) @ part.T for part in self.qkv.chunk(3))",
+    RESULT, "return context * self.gain.unsqueeze(0)",
+)  # fmt: skip
+WRAPPER = "computes what the course's MultiHeadAttentionWrapper computes"
+WHOLE = "computes what the course's MultiHeadAttention computes"
 FINE = "^No fault found: it reads only the past, each token reads its whole past, rows sum to 1"
-RIGHT = {  # what the headline says
-    "by the book": (Causal, WRAPPER),
-    "einsum": (Einsum, WRAPPER),
-    "exp by hand": (variant(Causal, weights=exp_by_hand), WRAPPER),
-    "dropout": (Dropping, WRAPPER),
-    "dropout by attribute": (variant(Causal, weights=half_dropping), WRAPPER),
-    "weights first": (WeightsFirst, WRAPPER),
-    "weights last": (variant(WeightsFirst, forward=lambda s, x: WeightsFirst.forward(s, x)[::-1]), WRAPPER),
-    "over queries and back": (variant(Causal, forward=over_queries_and_back), WRAPPER),
-    "one matrix": (InOne, WRAPPER),
-    "fused": (Fused, WRAPPER),
-    "renamed": (Renamed, WHOLE),
-    "torch's own": (TorchModule, WHOLE),
-    "tokens first": (TokensFirst, WHOLE + "computes with the tokens first$"),
-    "grouped": (Grouped, FINE),
-    "unmasked": (Unmasked, WRAPPER + " computes without its mask$"),
-    "one sentence": (OneSentence, "computes what the course's SelfAttention_v2 computes$"),
-    "values first": (variant(Causal, forward=values_first), WRAPPER),
-    "rotated": (variant(Causal, heads=rotate_heads), FINE),
-    "a dataclass as its result": (variant(Causal, forward=lambda s, x: Output(Causal.forward(s, x))), WRAPPER),
-    "parameters that are read through views": (Own, FINE),
-    "talking heads": (TalkingHeads, FINE),
-    "two maps": (variant(Causal, weights=lambda _, s: s.softmax(-1) - (3 * s).softmax(-1) * 0.5), FINE),
-    "a sink": (variant(Causal, weights=with_a_sink), WRAPPER.replace("Wrapper", "") + "|" + FINE),
-    "a residual": (variant(Causal, forward=residual), FINE),
-    "half precision inside": (variant(Causal, forward=in_half), WRAPPER),
-    "a rounded scale": (variant(Causal, scaled=lambda _, scores, n: scores * (1.0003 / n**0.5)), FINE),
-    "a mask of -1e9": (variant(Causal, **fill(-1e9)), WRAPPER),
-    "a mask of -1e9 that's added": (variant(Causal, masked=lambda _, s: s - 1e9 * future(s.shape[-1])), WRAPPER),
-    "a copy that's never used": (variant(Causal, join=lambda s, c: (c.clone(), Causal.join(s, c))[1]), WRAPPER),
-    "a softmax of the output": (variant(Causal, join=lambda s, c: Causal.join(s, c).softmax(-1)), FINE),
-}
+RIGHT = {  # what the headline says, and the edits
+    "by the book": (WRAPPER + "$",),
+    "einsum": (WRAPPER, "q @ k.mT", "torch.einsum('bhqd,bhkd->bhqk', q, k)", *mixed_by("b h q k, b h k d -> b h q d")),
+    "exp by hand": (WRAPPER, SOFTMAX, "scores.exp() / scores.exp().sum(-1, keepdim=True)"),
+    "a module for dropout": (WRAPPER, *more("self.drop = nn.Dropout(0.5)"), DROPPED, "self.drop(weights)"),
+    "weights first": (WRAPPER, RESULT, "return weights.mean(1), context"),
+    "weights last": (WRAPPER, RESULT, "return context, weights.mean(1)"),
+    "over queries and back": (WRAPPER, "q @ k", "k @ q", *hiding("future(n).mT"), "softmax(-1)", "softmax(-2).mT"),
+    "one matrix, keys first": (
+        WRAPPER, *more("self.to_q = self.to_k = self.to_v = None; self.qkv = nn.Linear(d_in, 3 * d_out)"),
+        f"q, k, v = {PARTS}", "k, q, v = self.qkv(x).chunk(3, dim=-1)",
+    ),
+    "fused": (WRAPPER, *fused("is_causal=True")),
+    "a projection": (WHOLE, *PROJECTION, RESULT, "return self.o_proj(context)"),
+    "torch's own": (WHOLE, *torchs_own("n")),
+    "tokens first": (WHOLE + " with the tokens first$", *torchs_own("b"), "batch_first=True", "batch_first=False"),
+    "grouped": (FINE, *GROUPED),
+    "unmasked": (WRAPPER + " without its mask$", *UNMASKED),
+    "values first": (WRAPPER, MIXED, "(v.mT @ weights.mT).mT"),
+    "rotated": (FINE, *ROTATED),
+    "a dictionary as its result": (WRAPPER, RESULT, "return {'output': context}"),
+    "parameters that are read through views": (FINE, *OWN),
+    "talking heads": (FINE, *more("self.blend = nn.Conv2d(2, 2, 1, bias=False)"), DROPPED, "self.blend(weights)"),
+    "two maps": (FINE, DROPPED, "weights - (3 * scores).softmax(-1) * 0.5"),
+    "a sink": (FINE, SOFTMAX, "torch.cat((scores, torch.zeros(b, 2, n, 1)), -1).softmax(-1)[..., :-1]"),
+    "a residual": (FINE, *RESIDUAL),
+    "half precision inside": (
+        WRAPPER, "def forward", "@torch.autocast('cpu', torch.bfloat16)\n    def forward", RESULT, RESULT + ".float()",
+    ),
+    "a rounded scale": (FINE, SCALED, SCALED + " * 1.0003"),
+    "a mask of -1e9": (WRAPPER, *filled("-1e9")),
+    "a mask of -1e9 that's added": (WRAPPER, MASKED, "scores - 1e9 * future(n)"),
+    "a copy that's never used": (WRAPPER, RESULT, "context.clone(); return context"),
+    "a softmax of the output": (FINE, RESULT, "return context.softmax(-1)"),
+}  # fmt: skip
 
-# Wrong ones.
-
-
-class HeadsInAList(nn.Module):
-    """Neither parameters() nor eval() knows of the heads, so their dropout stays on."""
-
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        self.heads = [Dropping(d_in, d_out // num_heads, 1) for _ in range(num_heads)]
-
-    def forward(self, x):
-        return torch.cat([head(x) for head in self.heads], dim=-1)
-
-
-class Convolution(nn.Module):
-    """Each token and its two neighbours."""
-
-    def __init__(self, d_in, d_out, num_heads):
-        super().__init__()
-        self.conv = nn.Conv1d(d_in, d_out, 3, padding=1)
-
-    def forward(self, x):
-        return self.conv(x.transpose(1, 2)).transpose(1, 2)
-
-
-def attend_within_tokens(self, x):
-    """No transpose after the view: each token's heads attend to each other, and no token to another."""
-    q, k, v = (part.transpose(1, 2) for part in self.heads(x))
-    return (self.scaled(q @ k.mT, q.shape[-1]).softmax(-1) @ v).flatten(2)
-
-
-def take_one(self, x):
-    """A batch of one, and no other: squeeze() takes its dimension away."""
-    q, k, v = (part.squeeze() for part in self.parts(x))
-    return (self.masked(torch.mm(q, k.mT) / math.sqrt(k.shape[-1])).softmax(-1) @ v)[None]
-
-
-def write_into_input(self, x):
-    x += 1.0
-    return Causal.forward(self, x)
-
-
-def count_calls(self, x):
-    self.calls = getattr(self, "calls", 0) + 1
-    return Causal.parts(self, x * self.calls)
-
-
-def mask_one_head(self, n):
-    hide = torch.zeros(self.num_heads, n, n, dtype=torch.bool)
-    hide[0] = future(n)
-    return hide
-
-
-def hide_last(n, diagonal=1):
-    """Where True should have hidden; the last row isn't empty."""
-    hide = future(n, diagonal)
-    hide[-1, -1] = True
-    return hide
-
-
-def renormalise(_, scores):
-    weights = torch.softmax(scores, dim=-1).tril()
-    return weights / weights.sum(dim=-1, keepdim=True)
-
-
-def throw_away(_, scores):
-    scores.masked_fill(future(scores.shape[-1]), -torch.inf)
-    return scores.softmax(-1)
-
-
-def fade(_, scores):
-    """softmax, then less for what's far away: nothing is 0."""
-    places = torch.arange(scores.shape[-1])
-    return scores.softmax(-1) * 0.9 ** (places[:, None] - places).abs()
-
-
-def scramble(_, context):
-    return context.reshape(len(context), context.shape[2], -1)
-
-
-def cut_by_view(self, x):
-    return [part.view(x.shape[0], self.num_heads, x.shape[1], -1) for part in self.parts(x)]
-
-
-def drop(scores, p):
-    """0 with the probability p, else 1."""
-    return torch.rand_like(scores) > p if p else torch.ones_like(scores)
-
-
-def detach(*numbers):
-    """Queries, keys and values, some without gradients."""
-    parts = Causal.parts
-    return {"parts": lambda s, x: [each.detach() if n in numbers else each for n, each in enumerate(parts(s, x))]}
-
-
-def exchange(*order):
-    return {"parts": lambda s, x: itemgetter(*order)(Causal.parts(s, x))}
-
-
-def turn_along_heads(self, x):
-    q, k, v = Causal.heads(self, x)
-    return q * torch.tensor([[[1.0]], [[-1.0]]]), k * torch.tensor([[[1.0]], [[-1.0]]]), v
+KEPT = "(torch.rand_like(scores) > self.p if self.training else 1)"
+SCRAMBLED = JOINED, "context.reshape(b, n, -1)"
+NO_GRADIENT = "A parameter gets no gradient: "
+OTHER_SCALE = "In training, its weights have another scale: .*"
+WRONG = {  # the same for faults
+    "thrown away": (r"line \d+ computes masked_fill and throws it away", MASKED, f"scores; {MASKED}"),
+    "-1e4": (r"It reads the future: it hides by a score of -1e\+04, not far", *filled("-1e4")),
+    "times 0": ("it hides by a score of 0,", MASKED, "scores.tril()"),
+    "the past hidden": ("its mask hides the past", *hiding("~(future(n) | torch.diag(torch.arange(n) == n - 1))")),
+    "0 and 1 added": ("adds its mask of 0 and 1", *fused("attn_mask=torch.ones(n, n).tril()")),
+    "renormalised": ("a large score there", *UNMASKED, DROPPED, "(w := weights.tril()) / w.sum(-1, keepdim=True)"),
+    "masked afterwards": ("its mask comes after softmax, which has counted", *UNMASKED, DROPPED, "weights.tril()"),
+    "too late": ("its mask begins one diagonal too late", *hiding("future(n, 2)")),
+    "too early": ("one diagonal too early", *hiding("future(n, 0)"), "-torch.inf", "-1e9"),
+    "one head masked": ("hides only some of", *hiding("future(n) & torch.tensor([True, False]).view(2, 1, 1)")),
+    "over the queries": (r"softmax in line \d+ runs over the queries, not", *UNMASKED, SOFTMAX, "scores.softmax(-2)"),
+    "over the heads": ("softmax in line .* runs over neither keys", *UNMASKED, SOFTMAX, "scores.softmax(1)"),
+    "leaks in training": ("^In training, .*: softmax in line", MASKED, f"scores if self.training else {MASKED}"),
+    "leaks in eval": ("^In eval mode, it reads the future", MASKED, f"{MASKED} if self.training else scores"),
+    "normed over tokens": (
+        "^In training, .*: batch_norm", DROPPED, "weights",
+        RESULT, "return F.batch_norm(context[0], *torch.ones(2, 8), training=self.training)[None]",
+    ),
+    "turned by mT": ("its weights are transposed by mT in", SOFTMAX, "scores.softmax(-1).mT"),
+    "turned by einsum": ("transposed by einsum in line", *mixed_by("...qk,...qd->...kd")),
+    "turned, values first": ("transposed by matmul", MIXED, "(v.mT @ weights).mT"),
+    "summed": ("sum in line", MIXED, "(weights[..., None] * v[:, :, :, None]).sum(2)"),
+    "all heads' values": ("too much: einsum in line .* adds the values of 2 heads", *mixed_by("bhqk,bgkd->bhqd")),
+    "heads mixed": ("It reads the future: reshape in line .* mixes later tokens", *SCRAMBLED),
+    "heads mixed, unmasked": (r"joined without a transpose: .*; it's the reshape", *SCRAMBLED, *UNMASKED),
+    "heads mixed, with a residual": ("the reshape in line", *SCRAMBLED, *UNMASKED, *RESIDUAL),
+    "heads cut by view": (
+        "Tokens miss .*; does the view in line .* need a", *SCRAMBLED, CUT, "part.view(b, self.num_heads, n, -1)",
+    ),
+    "a mean over the tokens": (r"mean in line \d+ mixes", RESULT, "return context * context.mean(1, keepdim=True)"),
+    "last row emptied": ("Tokens miss .*: token 4 ", RESULT, "return context * (torch.arange(n) < n - 1)[:, None]"),
+    "within tokens": (
+        "only itself: .*; softmax", *UNMASKED, CUT, CUT.replace(".transpose(1, 2)", ""), JOINED, "context.flatten(2)",
+    ),
+    "only itself": ("only itself: no perturbation .* a row$", *hiding("~torch.eye(n).bool()")),
+    "unscaled": ("scale is wrong: times 0.5, they would match Multi", SCALED, "q @ k.mT"),
+    "exchanged": ("Queries and keys are exchanged: with `queries @ keys.T`, it", "q @ k.mT", "k @ q.mT"),
+    "exchanged, unscaled": ("with `queries @ keys.T` times 0.5, it would", SCALED, "k @ q.mT"),
+    "values exchanged": ("Keys and values are exchanged: with", PARTS, "self.to_q(x), self.to_v(x), self.to_k(x)"),
+    "divided afterwards": ("all weights are multiplied by 0.5$", DROPPED, "weights / 2"),
+    "fading": ("sum to 1: after softmax some weights are changed$", DROPPED, "weights * 0.9 ** torch.arange(n)"),
+    "no softmax": ("^No fault found, but no attention weights either", SOFTMAX, "scores.exp() / 9"),
+    "all hidden": ("Row 0 is NaN: softmax in .* makes the first NaN, b", *hiding("future(n, 0)")),
+    "returned weights": ("It returns its attention weights: softmax in .* times", RESULT, "return weights.mean(1)"),
+    "a forgotten projection": ("A parameter is never used: o_proj.weight$", *PROJECTION),
+    "keys as values": (
+        "1 of 3 parts of `qkv` have no effect",
+        *OWN[:3], "[(x + self.position[:, :n]) @ self.qkv.chunk(3)[part].T for part in (0, 1, 1)]", *OWN[4:],
+    ),
+    "always dropping": (r"random in eval mode too: dropout in line \d+ draws", DROPPED, "F.dropout(weights, 0.01)"),
+    "fused dropping": ("scaled_dot_product.* draws at each", *fused("is_causal=True, dropout_p=0.1")),
+    "heads in a list": (
+        r"aren't registered: `parameters\(\)` lacks 72 trainable numbers",
+        *more("del self.to_q; self.lost = [nn.Linear(d_in, d_out)]"), PARTS, PARTS.replace("to_q", "lost[0]"),
+    ),
+    "a fixed mask": ("It fails on fewer tokens: line .* raises RuntimeErr", *hiding("future(5)")),
+    "one sentence": ("Sentences of a batch mix: next to other sent", CUT, "part.view(1, n, 2, -1).transpose(1, 2)"),
+    "takes one": (r"fails on a batch .*: line \d+", RESULT, "return torch.mm(context.squeeze(0), torch.eye(8))[None]"),
+    "writes": ("It writes into its input", "x.shape", "x.add_(1).shape"),
+    "counts": (
+        "^It keeps something between calls: .*`calls`",
+        *more("self.calls = 0"), RESULT, "self.calls += 1; return context * self.calls",
+    ),
+    "softmax twice": ("^Softmax runs twice: .* already made", DROPPED, "weights.softmax(-1)"),
+    "drops scores": ("drops scores.*-inf NaN", SOFTMAX, "F.dropout(scores, self.p, self.training).softmax(-1)"),
+    "drops without dividing": (OTHER_SCALE + "aren't", DROPPED, f"weights * {KEPT}"),
+    "drops twice": (OTHER_SCALE + "both drop weights, and their sum is 0.8 of", DROPPED, f"{DROPPED} * {KEPT}"),
+    "divides by p": (OTHER_SCALE + "by p, not by 1 - p", DROPPED, f"weights * {KEPT} / (self.p or 1)"),
+    "NaN in training": (
+        "^In training with dropout, .*is NaN: div", DROPPED, f"(w := {DROPPED}) / w.sum(-1, keepdim=True)",
+    ),
+    "another scale in training": ("in training, without dropout, rows", SCALED, f"{SCALED} / (1 + self.training)"),
+    "queries cut": (NO_GRADIENT + "detach in .*, so to_q.weight, to_q.bias can't", "q @ k.mT", "q.detach() @ k.mT"),
+    "x cut": ("gradients of x aren't", PARTS, PARTS.replace("x", "x.detach()")),
+    "rounded": (NO_GRADIENT + "some step's slope is 0 every", SCALED, f"({SCALED} * 8).round() / 8"),
+    "argmax": (NO_GRADIENT + "argmax", SOFTMAX, "F.one_hot(scores.argmax(-1), n).float()"),
+    "turned along the heads": (
+        "mul in line .* multiplies by numbers that differ from place", "scores = q",
+        "q, k = (part * torch.tensor([[[1.0]], [[-1.0]]]) for part in (q, k)); scores = q",
+    ),
+}  # fmt: skip

@@ -5,13 +5,11 @@ import re
 import xml.etree.ElementTree as ET
 from functools import partial
 
-import other_layers as other
 import pytest
 import torch
 from explorer_page import SVG, check_maps, figures, paths, told, tree_of, words_of
-from other_layers import Causal, Unmasked, variant
+from other_layers import DROPPED, JOINED, MASKED, RESULT, layer_with, more
 from torch import nn
-from torch.nn import functional
 
 from attention_course.any_layer.sizes import kinds_of
 from attention_course.any_layer.verdicts import headline
@@ -20,9 +18,10 @@ from attention_course.plots import ABOVE
 from attention_helpers import Sentence
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
-Random = variant(Causal, weights=lambda s, t: functional.dropout(t.softmax(-1), 0.01))
-HidesTooMuch = variant(Causal, hidden=lambda s, n: other.future(n, 0))
-ThrowsAway = variant(Unmasked, weights=other.throw_away)
+Causal, Dropping = layer_with(), layer_with(*more("self.p = 0.5"))
+Random = layer_with(DROPPED, "F.dropout(weights, 0.01)")
+HidesTooMuch = layer_with("future(n)", "future(n, 0)")
+ThrowsAway = layer_with(MASKED, f"scores; {MASKED}")
 
 
 class Mine(nn.Module):
@@ -58,7 +57,7 @@ def test_controls_come_from_the_constructor():
     assert (len(named.arrays.maps), named.message) == (2, "")
     narrow = Sentence(["a", "b"], torch.ones(2, 3))  # two heads can't share its width
     assert LayerExplorer(nn.MultiheadAttention, narrow, batch_first=True).values["num_heads"] == 3
-    joined = variant(other.HeadsInAList, forward=lambda s, x: torch.cat([head(x) for head in s.heads], dim=1))
+    joined = layer_with(JOINED, "torch.cat([*context.transpose(0, 1)], dim=1)")
     assert "4 in all, got" in LayerExplorer(joined, SENTENCE).message  # with one head, its fault wouldn't show
 
 
@@ -78,7 +77,7 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
         ("name", r"your layer fails in line \d+, <code>return vlaues .*</code>: NameError: name 'vlaues' is not"),
         ("none", r"your layer returns None: end <code>forward</code> with a <code>return</code>"),
         ("super", r"your layer fails in line \d+, .*: begin <code>__init__</code> with <code>super\(\).__init__\(\)"),
-        ("weights", r"your layer returns its attention weights, \(1, 2, 4, 4\): return them times the values"),
+        ("weights", r"layer must return one row per token, 4 in all, got \(1, 2, 4, 4\)"),
     ],
 )
 def test_a_class_that_fails_from_the_start_is_told_in_one_line(fault, said):
@@ -105,9 +104,9 @@ def test_nothing_is_printed_and_no_random_number_moves(capsys):
 @pytest.mark.parametrize(
     ("attention", "more", "said"),
     [
-        (Causal, {"window": 3}, r"Causal takes d_in, d_out, num_heads, got window=3"),
+        (Causal, {"window": 3}, r"Layer takes d_in, d_out, num_heads, got window"),
         (lambda d_in, window: None, {}, r"needs window, .*: write LayerExplorer\(<lambda>, sentence, window=4\)"),
-        (nn.Linear(4, 4), {}, r"must be a class that makes a layer, got an object of class Linear: write Linear"),
+        (nn.Linear(4, 4), {}, r"must be a class that makes a layer, got an object of class Linear: write its class"),
     ],
 )
 def test_a_class_that_cannot_be_asked_is_refused(attention, more, said):
@@ -130,13 +129,13 @@ def test_a_sentence_without_a_future_is_refused_and_a_class_that_makes_no_layer(
     assert "&lt;lambda&gt; must make a layer that can be called, got 4" in message
 
 
-@pytest.mark.parametrize("attention", [other.Convolution, HidesTooMuch, Random])
+@pytest.mark.parametrize("attention", [nn.Linear, HidesTooMuch, Random])
 def test_the_picture_has_one_size_whatever_the_layer(attention):
     e, mine = LayerExplorer(attention, SENTENCE), LayerExplorer(Mine, SENTENCE, d_out=24)
     boxes = [[part.get("viewBox") for part in tree_of(each).iter(f"{SVG}svg")] for each in (e, mine)]
     assert boxes[0] == boxes[1]
     assert "nan" not in re.sub("NaN", "", e.svg + e.readout)
-    assert ("no attention map was found" in e.svg) == (attention is other.Convolution)
+    assert ("no attention map was found" in e.svg) == (attention is nn.Linear)
 
 
 @pytest.mark.parametrize("attention", [Causal, ThrowsAway, Random])
@@ -149,19 +148,21 @@ def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(at
     for sign, claim, words, *_ in verdicts:
         assert f"{claim}: {words}".replace("`", "") in tooltips
         assert f"{sign} {claim}: {words}." in e.alt
-    assert e.said == headline(e.arrays.verdicts, attention.__name__)
+    assert e.said == headline(e.arrays.verdicts, "Layer")
 
 
 def test_a_cross_marks_each_weight_that_dropout_took_and_what_only_one_head_hides_is_shown():
-    e = LayerExplorer(other.Dropping, SENTENCE, num_heads=2)
+    e = LayerExplorer(Dropping, SENTENCE, num_heads=2)
     dropped = (e.arrays.shown == 0) & torch.ones(4, 4).tril().bool()
     assert paths(tree_of(e), stroke_width="1.5") == dropped.sum(dim=(1, 2)).tolist()
-    e = LayerExplorer(variant(Causal, hidden=other.mask_one_head), SENTENCE, num_heads=2)
+    e = LayerExplorer(
+        layer_with("future(n)", "future(n) & torch.tensor([True, False]).view(2, 1, 1)"), SENTENCE, num_heads=2
+    )
     check_maps(e, e.arrays.shown, SENTENCE.tokens, limit=1)
 
 
 def test_the_readout_says_what_goes_in_and_out():
-    e = LayerExplorer(other.WeightsFirst, SENTENCE, d_out=6, num_heads=2)
+    e = LayerExplorer(layer_with(RESULT, "return weights.mean(1), context"), SENTENCE, d_out=6, num_heads=2)
     summary = re.search("<summary>(.*)</summary>2 attention maps<pre>", e.readout)[1]
     assert figures(summary) == [*"144", *"146", *"22", str(3 * (4 * 6 + 6))]  # result 2 of 2
 
@@ -184,6 +185,6 @@ def test_of_many_heads_the_first_twelve_are_shown():
 
 
 def test_an_input_that_the_layer_writes_into_is_the_same_for_its_next_call():
-    e = LayerExplorer(variant(Causal, forward=other.write_into_input), SENTENCE)
+    e = LayerExplorer(layer_with("b, n, _ = x.shape", "b, n, _ = x.add_(1).shape"), SENTENCE)
     e.set(seed=5)
     assert torch.equal(e.embeddings, SENTENCE.embeddings)

@@ -30,7 +30,6 @@ def leaky(mask_in_vain):
 WASTED = {
     "masked_fill": leaky(lambda scores, mask: scores.masked_fill(mask, -torch.inf)),
     "masked_fill_": leaky(lambda scores, mask: scores.clone().masked_fill_(mask, -torch.inf)),
-    "where": leaky(lambda scores, mask: torch.where(mask, -torch.inf, scores)),
     "transpose": lambda x: (x.transpose(0, 1), x * 2)[1],
     "max": lambda x: (x.max(0), x.sum())[1],
     "add": lambda x: ((x + 1).shape, len(x), x.dim())[0],
@@ -69,18 +68,7 @@ def train(x):
     return LINEAR.weight.sum().item()
 
 
-class Cached(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("cache", torch.zeros(3, 8))
-
-    def forward(self, x):
-        self.cache[:, : x.shape[1]] = x * 2
-        self.kept = {"a": [x.exp().mT]}
-        return x + 1
-
-
-FINE = [mask_by_assignment, fill_row_by_row, use_only_a_view, train, Cached()]
+FINE = [mask_by_assignment, fill_row_by_row, use_only_a_view, train]
 FINE += [lambda x: x.max(0).values, lambda x: [x + 1, (x + 2, {"b": x + 3})], lambda x: KEPT.append(x + 1)]
 
 
@@ -101,19 +89,13 @@ def test_no_false_alarm_on_the_courses_layers_and_the_same_result(name, training
     assert not any(each.unused for each in seen.operations)
 
 
-def test_memory_of_results():
-    seen = record(lambda x: (y := x @ x.mT).T.double().add_(1) + y[0], torch.randn(2, 3)).operations
-    expected = [("mT", 0), ("matmul", 16), ("T", 0), ("double", 32), ("add_", 0), ("getitem", 0), ("add", 32)]
-    assert [(each.name, each.bytes) for each in seen] == expected
-
-
-@pytest.mark.parametrize("name", ["by the book", "einsum", "fused", "exp by hand", "dropout", "over queries and back"])
+@pytest.mark.parametrize("name", ["by the book", "einsum", "fused", "exp by hand", "over queries and back"])
 def test_the_maps_are_those_by_which_the_layer_mixes(name):
     """All of them have the same projections, so one softmax by the book serves as the truth for all."""
-    layer, x = make_layer(RIGHT[name][0], 4).eval().double(), X.double()
-    queries, keys, _ = layer.heads(x)
+    layer, x = make_layer(*RIGHT[name][1:], width=4).eval().double(), X.double()
+    queries, keys = (part(x).unflatten(-1, (2, 2)).transpose(1, 2) for part in (layer.to_q, layer.to_k))
     scores = (queries @ keys.mT / 2**0.5).masked_fill(causal_mask(4), -torch.inf)
-    torch.testing.assert_close(record(layer, x, again=True).used, torch.softmax(scores, dim=-1)[0].detach())
+    torch.testing.assert_close(record(layer, x, again=True).used.double(), torch.softmax(scores, dim=-1)[0].detach())
 
 
 def test_weights_that_are_changed_in_place_are_followed():

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from attention_helpers.probes import perturbation_influence, rows
 from attention_helpers.state import keep_state
 
-from .lines import error_line, first_line
+from .lines import error_line, failure, first_line
 from .recorder import record, tensors_in
 
 # Arguments of `forward`, besides the first, that get the sentence; or another text, which is the same here.
@@ -40,8 +40,7 @@ class Call:
         self.parts = [*layer.modules()] if isinstance(layer, torch.nn.Module) else []
         if any(isinstance(each, torch.jit.ScriptModule) for each in self.parts):
             raise Unsuited("LayerExplorer can't look inside a scripted or traced module; `find_leak` can")
-        self.tokens_first = self.isolated = self.writes = False
-        self.gap = 0.0  # of the rows in training and in eval mode; see on_training
+        self.tokens_first = self.isolated = False
         self.read_signature()
         if self.parts and any(map(is_lazy, layer.parameters())):
             with torch.no_grad():
@@ -70,11 +69,13 @@ class Call:
     def start(self, seed):
         """Find out what it takes, record a call, and measure whether it draws random numbers, or keeps something."""
         try:
-            self.begin(self.sentence.clone()[None], seed)  # it may write into it
+            self.begin(self.sentence[None], seed)
         except Exception as error:
             with suppress(Exception):
-                return self.begin(self.sentence.clone(), seed)
+                return self.begin(self.sentence, seed)
             raise error from None  # it takes neither, so the learner sees what's wrong with the batch
+        if self.alone:
+            self.settle()
 
     def begin(self, x, seed):
         if "mask" in self.roles.values():
@@ -82,12 +83,13 @@ class Call:
         self.repeat(x, seed)
         seed_all(seed)
         self.watch(x)
+        self.random |= self.watched.first(lambda each: each.drew) is not None
 
     def future_weight(self, x, mask):
         """How much weight a layer's maps have after the diagonal with a mask; infinity if it fails with it."""
         self.given_mask = mask
         with suppress(Exception):
-            seen = record(self, x.clone())
+            seen = record(self, x)
             if tensors_in(seen.result)[0].isfinite().all():
                 return seen.used.triu(1).sum().item() if seen.maps else 1e9
         return torch.inf
@@ -97,39 +99,26 @@ class Call:
         """Call a copy twice with the same seed, and if the results differ, fresh copies; then with another seed."""
         layer, given = self.layer, x.clone()
         self.layer = self.copy_layer()
-        first, _ = self.seeded_call(given, seed)
-        second, state = self.seeded_call(x.clone(), seed)
-        self.layer = layer
-        self.writes = not same([given], [x])
-        self.keeps = self.isolated = not same(first, second)
-        if self.keeps:
-            second, state = self.seeded_call(x.clone(), seed)
+        first, second = self.seeded_call(given, seed), self.seeded_call(x.clone(), seed)
+        self.writes, isolated = not same([given], [x]), not same(first, second)
+        if isolated:
+            before = self.held()
+            self(x.clone())
+            self.kept = [name for name, value in self.held().items() if before.get(name) != value]
+        self.layer, self.isolated = layer, isolated
+        second = self.seeded_call(x.clone(), seed) if isolated else second
         with keep_state(self.layer):
-            other, end = self.seeded_call(x.clone(), seed + 1)
-        unmoved = torch.default_generator.manual_seed(seed + 1).get_state(), state  # or it set a seed itself
-        self.random = not any(torch.equal(end, each) for each in unmoved) or not same(second, other)
+            self.random = not same(second, self.seeded_call(x.clone(), seed + 1))
 
     def seeded_call(self, x, seed):
-        """The numbers of a call, and the state of torch's generator after it."""
+        """The numbers of a call."""
         seed_all(seed)
-        return [each.clone() for each in tensors_in(self(x))], torch.get_rng_state()
+        return [each.clone() for each in tensors_in(self(x))]
 
-    def of(self, layer):
-        """The same call of another layer."""
-        other = copy.copy(self)
-        other.layer = Call(layer, self.sentence).layer  # lazy parameters have their shapes then
-        other.parts = [*layer.modules()]
-        return other
-
-    def changes(self):
-        """The names of what a call changes among all that the layer's parts hold, besides parameters."""
-        fresh, held = self.of(self.copy_layer()), []
-        fresh.isolated = False
-        for _ in range(2):
-            parts = [vars(each) | each._buffers for each in fresh.layer.modules()] if self.parts else []
-            held.append({name: repr(each) for part in parts for name, each in part.items() if name[0] != "_"})
-            fresh(self.x.clone())
-        return [name for name, each in held[1].items() if held[0].get(name) != each]
+    def held(self):
+        """All that the layer's parts hold, besides parameters, as text."""
+        parts = [vars(each) | each._buffers for each in self.layer.modules()] if self.parts else []
+        return {name: repr(each) for part in parts for name, each in part.items() if name[0] != "_"}
 
     def copy_layer(self):
         """A copy of the layer that shares its parameters; the layer itself if it can't be copied."""
@@ -139,45 +128,42 @@ class Call:
         return self.layer
 
     def watch(self, x):
+        """Record a call, and measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
         self.x = x
-        self.watched = record(self, x.clone(), again=True)
+        self.watched = record(self, x, again=True)
         tensors, weights = tensors_in(self.watched.result), self.watched.weights
         fits = [n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n]]
         self.place = [*fits, 0][0]
         self.returns_weights = bool(self.watched.maps and tensors) and weights[self.place]
         self.rows = self.rows_of(self.watched.result)  # which checks that there is one row per token
+        self.moved = perturbation_influence(self.output, x, 1.0)
+        self.alone = not self.moved.clone().fill_diagonal_(0.0).any()  # each row reads only its own token
 
     def settle(self):
         """Turn to (num_tokens, b, d_in) if a row reads only itself as things are, and other tokens then."""
         turned = copy.copy(self)
-        if self.reads_only_itself() and self.x.ndim == 3:
-            with suppress(Exception):
-                turned.tokens_first = True
-                turned.watch(self.x)
-                if not turned.reads_only_itself():
-                    vars(self).update(vars(turned))
-
-    def reads_only_itself(self):
-        """Measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
-        self.moved = perturbation_influence(lambda x: self.output(x.clone()), self.x, 1.0)
-        return not self.moved.clone().fill_diagonal_(0.0).any()
+        turned.tokens_first = True
+        with suppress(Exception):
+            turned.watch(self.x)
+            if not turned.alone:
+                vars(self).update(vars(turned))
 
     def __call__(self, x):
         """The layer's result for a sentence or a batch; what it gets is prepared out of any recorder's sight."""
         with torch._C.DisableTorchFunction():
             n, mask = x.shape[-2], self.given_mask
-            gets = {"ours": x.clone() if self.writes else x, "other": self.sentence[:n].expand(*x.shape[:-1], -1)}
+            gets = {"ours": x, "other": self.sentence[:n].expand(*x.shape[:-1], -1)}
             if self.tokens_first:
                 gets = {role: each.transpose(0, 1) for role, each in gets.items()}
             if mask is not None:
-                mask = mask[..., :n, :n].expand(len(x), -1, -1) if mask.ndim == x.ndim == 3 else mask[..., :n, :n]
+                mask = mask[..., :n, :n].expand(*x.shape[: mask.ndim - 2], -1, -1)
             gets |= {"none": None, "mask": mask}
             layer = self.copy_layer() if self.isolated else self.layer
         return layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else layer(x)
 
     def output(self, x):
         """The rows of a sentence or batch, in its layout."""
-        return self.output_of(self(x))
+        return self.output_of(self(x.clone()))  # it may write into it
 
     def output_of(self, result):
         tensors = tensors_in(result)
@@ -188,15 +174,10 @@ class Call:
         """The output as (num_tokens, width). Errors: ValueError for one without a row per token."""
         if result is None:
             raise ValueError("your layer returns None: end `forward` with a `return`")
-        output = self.output_of(result)
-        if self.returns_weights and output.shape[:-1].numel() != self.x.shape[-2]:
-            shape = tuple(output.shape)
-            raise ValueError(f"your layer returns its attention weights, {shape}: return them times the values")
-        return rows(lambda _: output, self.x)
+        return rows(lambda _: self.output_of(result), self.x)
 
-    def said(self, what, places):
-        """Rows or tokens, by number or several in a list: “journey” (token 1), or only token 1 without the words."""
-        places = places if isinstance(places, list) else [places]
+    def said(self, what, *places):
+        """Rows or tokens, by number and, if there are words, by word: “journey” (token 1)."""
         numbers = f"{what}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
         words = ", ".join(f"“{self.tokens[place]}”" for place in places if self.tokens)
         return f"{words} ({numbers})" if words else numbers
@@ -224,7 +205,7 @@ def role_of(name, first):
 def masks(x):
     """Causal masks, in the forms that are usual, then None. True keeps, or hides; or what is added to the scores."""
     keep = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
-    plain = [keep, ~keep, torch.zeros_like(keep, dtype=x.dtype).masked_fill(~keep, -torch.inf), keep.to(x.dtype)]
+    plain = [keep, ~keep, torch.zeros_like(keep, dtype=x.dtype).masked_fill(~keep, -torch.inf)]
     return [*plain, *(mask[None] for mask in plain), None]
 
 
@@ -258,8 +239,6 @@ def learners_code():
         if re.search("torch/(_dynamo|_functorch|nn/attention/flex_attention)", passed):
             words = "LayerExplorer can't look inside flex_attention, torch.compile or vmap; `find_leak` can"
             raise Unsuited(words) from error
-        if line := error_line(error):
-            raise ValueError(f"your layer fails in {line}: {type(error).__name__}: {first_line(error)}") from error
-        if isinstance(error, ValueError):
-            raise ValueError(first_line(error)) from error
-        raise Unsuited(f"{type(error).__name__}: {first_line(error)}") from error
+        if error_line(error):
+            raise ValueError(f"your layer fails in {failure(error)}") from error
+        raise (ValueError(first_line(error)) if isinstance(error, ValueError) else Unsuited(failure(error))) from error

@@ -1,6 +1,5 @@
 """Does a layer compute what one of the course's layers does, with the same weights, whatever their names are?"""
 
-import itertools
 import re
 
 import torch
@@ -10,7 +9,6 @@ from attention_helpers.layers import causal_mask
 from attention_helpers.probes import max_difference
 
 from .maps import widen
-from .scales import scales_of
 from .training import gradients_of
 from .verdicts import Verdict
 
@@ -26,11 +24,10 @@ CHANGES = {  # what else can be different: the claim, and what would be right
 
 
 def projections(call):
-    """What a layer of the course would have: matrices for queries, keys and values, of all heads; and one after them.
+    """([queries, keys, values], the matrix after them or None, the names' letters), each matrix as (weight, bias).
 
     They can be one matrix, or three for each head, which we tell apart by names with q, k and v, else by their order.
-    Returns ([queries, keys, values], None or a matrix, the names' letters), each matrix as (weight, bias); the first
-    list is empty if the layer has other parameters, or other shapes.
+    The list is empty if the layer has other parameters, or other shapes, than the course's.
     """
     named, found = {name: widen(each) for name, each in call.parameters.items()}, {}
     for name in [name for name, parameter in named.items() if parameter.ndim == 2]:
@@ -51,7 +48,7 @@ def projections(call):
 
 
 def compute_like_course(x, qkv, last, num_heads, causal, factor=1.0, change=""):
-    """Rows (num_tokens, width), as the course's layers compute them.
+    """Rows (num_tokens, width), as the course's layers compute them, and scores (num_heads, num_tokens, num_tokens).
 
     last: a projection of all heads, or None. factor: by which the scores are too large. change: of CHANGES.
     """
@@ -62,60 +59,59 @@ def compute_like_course(x, qkv, last, num_heads, causal, factor=1.0, change=""):
     else:
         queries, keys, values = (part.unflatten(-1, (num_heads, -1)).transpose(0, 1) for part in parts)
     scores = factor * keys.shape[-1] ** -0.5 * queries @ keys.mT
-    if causal:
-        scores = scores.masked_fill(causal_mask(len(x)), -torch.inf)
-    context = torch.softmax(scores, dim=-1) @ values
+    masked = scores.masked_fill(causal_mask(len(x)), -torch.inf) if causal else scores
+    context = torch.softmax(masked, dim=-1) @ values
     context = context.reshape(len(x), -1) if change == "joined" else context.transpose(0, 1).flatten(1)
-    return functional.linear(context, *last) if last else context
+    return functional.linear(context, *last) if last else context, scores
 
 
+def factor_between(weights, scores):
+    """By which number scores must be multiplied to get such weights from them, which tells differences alone."""
+    made, ours = (each - each[..., :1] for each in (weights.log(), scores))
+    ratios = made / ours
+    return ratios[ratios.isfinite()].median().item()
+
+
+@torch.enable_grad()
 def on_the_course(call):
     """Whether a layer computes the same as one of the course's with the same weights; None if it has other parameters.
 
-    If it doesn't, we compute the course's layer with each of CHANGES, and with the factor by which the layer's scores
-    are too large, to see whether that's the only difference.
+    If not, is one of CHANGES, or a factor of the scores, the only difference?
     """
-    x, result, watched = widen(call.x.flatten(0, -2)), widen(call.rows), call.watched
+    result, watched, x = widen(call.rows), call.watched, widen(call.x.flatten(0, -2)).clone().requires_grad_()
     qkv, last, letters = projections(call)
-    num_heads = sum(len(each.weights) for each in watched.maps)
+    num_heads, causal, usual = len(watched.made), bool((watched.used == 0).any()), None
     if not qkv or not num_heads or len(qkv[0][0]) % num_heads:
         return None
-    causal, usual = bool((watched.used == 0).any()), None
     near = max(1e-5, 4 * watched.eps * (watched.eps > 1e-5)) * max(1.0, result.abs().max().item())
     name = course_class(call, last, num_heads, causal)
-    scales = [factor * width**0.5 for factor, width, _ in scales_of(watched.operations)]
-    changes, factors = [*CHANGES][: None if num_heads > 1 else 3], dict.fromkeys([1.0, *scales[:1]])
-    for change, factor in itertools.product(changes, factors):
-        expected = compute_like_course(x, qkv, last, num_heads, causal, factor, change)
+    given = x, qkv, last, num_heads, causal
+    for change in [*CHANGES][: None if num_heads > 1 else 3]:
+        expected, scores = compute_like_course(*given, change=change)
         if result.shape != expected.shape:
             return None
-        if max_difference(result, expected) <= near:
-            free = change in ("qk", "kv") and not {*change} <= letters  # their order is the author's choice
-            if factor == 1 and (free or not change):
-                return as_in_the_course(call, name, num_heads, causal, change)
-            return judge_match(call, "" if free else change, factor, name, len(qkv[0][0]) // num_heads)
+        free = change in ("qk", "kv") and not {*change} <= letters  # their order is the author's choice
+        if max_difference(result, expected) <= near and (free or not change):
+            return as_in_the_course(call, name, causal, gradients_of(expected, call.parameters | {"x": x}))
         usual = expected if usual is None else usual
-        gap = max_difference(result, usual)
-        if gap <= 8 * near:
+        if max_difference(result, usual) <= 8 * near:
             break  # it's rounded in another way
+        for factor in 1.0, factor_between(watched.made, scores):
+            if max_difference(result, compute_like_course(*given, factor, change)[0]) <= near:
+                return judge_match(call, "" if free else change, factor, name, len(qkv[0][0]) // num_heads)
+    gap = max_difference(result, usual)
     return Verdict("•", UNLIKE_OURS, f"its parameters fit {name}, but the numbers differ by {gap:.2g}")
 
 
-def as_in_the_course(call, name, num_heads, causal, change):
-    """On a layer with the same rows in eval mode: in training it must have them, too, and the same gradients."""
+def as_in_the_course(call, name, causal, ours):
+    """On a layer with the same rows in eval mode: in training it must have them, too, and our gradients."""
     if call.gap:
         words = f"in training, without dropout, rows differ by {call.gap:.2g} from eval mode's, which are as in {name}"
         return Verdict("?", "Should training compute something else?", words)
-    if call.grads and call.watched.eps < 1e-5:
-        with torch.enable_grad():
-            x = call.x.flatten(0, -2).clone().requires_grad_()
-            qkv, last, _ = projections(call)
-            named = call.parameters | {"x": x}
-            rows = compute_like_course(x, qkv, last, num_heads, causal, change=change)
-            ours = gradients_of(rows, {each: named[each] for each in call.grads})
-        if wrong := [each for each, grad in call.grads.items() if not alike(grad, ours[each])]:
-            words = f"the numbers are as in {name}, but the gradients of {', '.join(wrong)} aren't"
-            return Verdict("✗", "Its gradients are wrong", words)
+    wrong = [each for each, grad in call.grads.items() if not alike(grad, ours[each])]
+    if wrong and call.watched.eps < 1e-5:
+        words = f"the numbers are as in {name}, but the gradients of {', '.join(wrong)} aren't"
+        return Verdict("✗", "Its gradients are wrong", words)
     if placed := call.watched.first(multiplies_by_place):
         how = "multiplies by numbers that differ from place to place, though its rows are as in"
         return Verdict("?", "Do its positions count?", f"{placed.where} {how} {name}, which knows no positions")

@@ -4,18 +4,16 @@
 """
 
 import math
-from collections import Counter
 from contextlib import suppress
 
 import torch
 
-from attention_helpers.probes import perturbation_influence
+from attention_helpers.probes import max_difference, perturbation_influence
 
-from .leaks import near_one, over_queries, unusual_softmax
+from .leaks import near_one, unusual_softmax, wrong_dimension
 from .lines import error_line, failure
-from .maps import NEAR, PRODUCTS
-from .recorder import memory, record
-from .scales import scales_of
+from .maps import NEAR
+from .recorder import memory
 from .training import moves_rows
 from .verdicts import Verdict
 
@@ -24,20 +22,20 @@ VIEWS = {"view", "reshape", "flatten", "unflatten"}
 
 def on_chance(call):
     """On a layer that's random in eval mode: the first operation that moves torch's generator."""
-    drew = record(call, call.x.clone(), drawing=True).first(lambda each: each.drew)
+    drew = call.watched.first(lambda each: each.drew)
     where = f"{drew.where if drew else 'something'} draws at each call, not only if self.training"
-    return Verdict("✗", "It's random in eval mode too", where)
+    return Verdict("✗", "It's random in eval mode too", where) if call.random else None
 
 
 def on_state(call):
     """On a layer that returns something else at the second call."""
     if call.writes:
         return Verdict("✗", "It writes into its input", "x is another after the call: begin with `x = x.clone()`")
-    if not call.keeps:
+    if not call.isolated:
         return None
-    kept = ", ".join(f"`{name}`" for name in call.changes())
-    words = "a second call with the same x returns other rows, because of what the first has left"
-    return Verdict("✗", "It keeps something between calls", f"{words}: {kept}" if kept else words)
+    kept = ", ".join(f"`{name}`" for name in call.kept) or "something"
+    words = f"a second call with the same x returns other rows, because the first has left {kept}"
+    return Verdict("✗", "It keeps something between calls", words)
 
 
 def on_the_past(call):
@@ -47,10 +45,8 @@ def on_the_past(call):
     watched, mixing, tokens = call.watched, call.mixing, torch.arange(len(call.rows))
     unread = unread_tokens(call)
     if not unread.any():
-        rows, moved = (
-            ("all tokens", "all rows") if call.unmasked else ("its whole past", "its own row and all later ones")
-        )
-        return Verdict("✓", f"Each token reads {rows}", f"perturbing it moves {moved}")
+        rows = "all tokens" if call.unmasked else "its whole past"
+        return Verdict("✓", f"Each token reads {rows}", "perturbing a token moves each row that may read it")
     distance = tokens[:, None] - tokens
     read = ~unread & (distance >= 0)
     reads_future = bool(call.moved.triu(1).any())
@@ -65,9 +61,7 @@ def on_the_past(call):
     if not weighs and (window > 1 or not reads_future) and torch.equal(read, (distance >= 0) & (distance < window)):
         words = f"each token reads itself and the {'token' if window == 2 else f'{window - 1} tokens'} before it"
         return Verdict("•", f"It has a sliding window of {window}", words)
-    if watched.eps > 1e-3 and not mixing and (weighs or not watched.maps):
-        return None  # half precision is too coarse to tell
-    words = f"{call.said('token', row)} never reads {call.said('token', missed)}"
+    words = f"{call.said('token', row)} never reads {call.said('token', *missed)}"
     if (weighs and (mixing or row in missed)) or not watched.maps:
         why = f"; does the {mixing.where} need a transpose?" if mixing else ""
         return Verdict("✗", "Tokens miss part of their past", words + why)
@@ -82,46 +76,38 @@ def unread_tokens(call):
     still = (call.moved == 0).tril()
     for size in (-1, 10, -10, 100, -100, 1e3, -1e3) if still.any() else ():
         with suppress(Exception):
-            still &= perturbation_influence(lambda x: call.output(x.clone()), call.x, size) == 0  # nor is NaN
+            still &= perturbation_influence(call.output, call.x, size) == 0  # nor is NaN
     return still
 
 
 def on_row_sums(call):
     """Whether each row of the weights that average the values sums to 1; rows of NaN have a verdict of their own."""
-    watched = call.watched
-    maps, used, made, near = watched.maps, watched.used, watched.made, max(NEAR, watched.eps)
-    if not maps:
-        unusual, n = unusual_softmax(watched), watched.num_tokens
-        if across := unusual.get("across"):
-            why = f"{across.where} runs over neither keys nor queries; over the keys, it would be dim=-1"
-            return Verdict("✗", "Rows don't sum to 1", why)
-        if more := unusual.get("more"):
-            return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
+    watched, made, used = call.watched, call.watched.made, call.watched.used
+    sums, near, claim = used.sum(dim=-1), max(NEAR, watched.eps), "Rows don't sum to 1"
+    wrong, more = wrong_dimension(watched), unusual_softmax(watched).get("more")
+    if wrong:
+        between = f"from {sums.min():.2f} to {sums.max():.2f}: " if watched.maps else ""
+        return Verdict("✗", claim, between + wrong)
+    if not watched.maps and more:
+        return Verdict("✓", "Rows sum to 1", f"in {more.where}, over {more.made.shape[-1]} keys")
+    if not watched.maps:
+        n = watched.num_tokens
         words = f"no map found: no operation made attention weights (..., {n}, {n}) from the tokens"
         return Verdict("?", "Do rows sum to 1?", words)
-    sums = used.sum(dim=-1)
     if sums.isnan().any():
         return None
     if near_one(sums, near):
-        return Verdict(
-            "✓", "Rows sum to 1", f"in {'its only map' if len(used) == 1 else f'each of its {len(used)} maps'}"
-        )
+        return Verdict("✓", "Rows sum to 1", f"in all its maps: {len(used)}")
     why = "after softmax some weights are changed"
-    if over_queries(made):
-        turned, why = (
-            maps[0].turned,
-            "the columns do. It's a softmax over the queries; over the keys, it would be dim=-1",
-        )
-        why = f"the columns do, since {turned.where} transposed the weights" if turned else why
-    elif ((sums.abs() < near) | ((sums - 1).abs() < near)).all():
+    if ((sums.abs() < near) | ((sums - 1).abs() < near)).all():
         why = "where all keys are hidden, all weights are 0"
     elif (used - sums.max() * made).abs().nan_to_num().max() < near:
         why = f"after softmax all weights are multiplied by {sums.max():.2g}"
-    return Verdict("✗", "Rows don't sum to 1", f"from {sums.min():.2f} to {sums.max():.2f}: {why}", why)
+    return Verdict("✗", claim, f"from {sums.min():.2f} to {sums.max():.2f}: {why}", why)
 
 
 def on_second_softmax(call):
-    again = next((each.again for each in call.watched.maps if each.again), None)
+    again = call.watched.of_maps("again")
     words = "runs on weights that softmax has already made: where they are 0, it makes them larger than 0"
     return Verdict("✗", "Softmax runs twice", f"{again.where} {words}") if again else None
 
@@ -133,7 +119,7 @@ def on_returned_weights(call):
 
 
 def on_summed_heads(call):
-    operation, times = call.watched.summed or (None, 0)
+    operation, times = call.watched.of_maps("summed") or (None, 0)
     words = f"adds the values of {times} heads, each with the same weights"
     return Verdict("✗", "A product sums too much", f"{operation.where} {words}") if operation else None
 
@@ -154,19 +140,20 @@ def mixing_view(watched):
     A view keeps the order of all numbers. So the tokens' dimension stays theirs only if those in front of it have the
     same product as before. We leave out tables of tokens by tokens, which relative positions shift by such views.
     """
-    num_tokens = watched.num_tokens
+    n = watched.num_tokens
 
     def places(shape):  # for each dimension that may be the tokens', the product of those in front of it
-        return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == num_tokens}
+        return {math.prod(shape[:place]) for place, size in enumerate(shape) if size == n}
 
-    for each in watched.operations:
-        if each.varies and each.name in VIEWS:
-            shape = tuple(each.inputs[0].shape)
-            before, behind, ends = places(shape), places(each.made.shape), {*shape[-2:]}
-            table = len(shape) > 1 and min(ends) >= num_tokens and ends & {num_tokens, num_tokens + 1}
-            if before and behind and not before & behind and not (table and ends != {num_tokens, shape[-1]}):
-                return each
-    return None
+    def mixes(operation):
+        if not operation.varies or operation.name not in VIEWS:
+            return False
+        shape = operation.inputs[0].shape
+        before, behind = places(shape), places(operation.made.shape)
+        table = shape[-2:][0] != n and min(shape[-2:]) >= n and {*shape[-2:]} & {n, n + 1}
+        return before and behind and not before & behind and not table
+
+    return watched.first(mixes)
 
 
 def on_unused(call):
@@ -174,8 +161,8 @@ def on_unused(call):
     if call.dead:
         return Verdict("✗", "A result is never used", "; ".join(f"{each.name} in {each.line}" for each in call.dead))
     unused = {memory(each): name for name, each in call.parameters.items() if each.numel()}
-    for look in (lambda: call.watched), call.dropped:
-        read = {memory(tensor) for tensor in (look().read if unused and look() else [])}
+    for seen in call.watched, call.dropped:
+        read = {memory(tensor) for each in (seen.operations if seen else []) for tensor in each.inputs}
         unused = {key: name for key, name in unused.items() if key not in read}  # a view, such as W.T, has the same
     names = ", ".join(unused.values())
     if not names:
@@ -189,7 +176,8 @@ def on_unused(call):
 def on_unregistered(call):
     """On trainable numbers that were read, but aren't parameters."""
     known = {memory(each) for each in call.parameters.values()}
-    leaves = (each for each in call.watched.read if each.is_leaf and each.requires_grad)
+    read = (tensor for each in call.watched.operations for tensor in each.inputs)
+    leaves = (each for each in read if each.is_leaf and each.requires_grad)
     loose = {memory(each): each for each in leaves if memory(each) not in known}
     numbers = sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in loose.values())
     words = f"`parameters()` lacks {numbers} trainable numbers, as with layers in a list, not an nn.ModuleList"
@@ -215,7 +203,7 @@ def on_a_batch(call):
         return Verdict("✓", "It takes one sentence at a time", "(num_tokens, d_in)")
     try:
         batch = torch.cat((x.flip(1), x, -x, 2 * x))  # x is not the first, last or in the middle
-        gap = (call.output(batch).reshape(4, *rows.shape)[1] - rows).abs().max().item()
+        gap = max_difference(call.output(batch).reshape(4, *rows.shape)[1], rows)
     except Exception as error:
         return Verdict("✗", "It fails on a batch of sentences", failure(error))
     if gap > max(1e-4, 8 * call.watched.eps) * max(1.0, rows.abs().max()):
@@ -223,39 +211,15 @@ def on_a_batch(call):
     return Verdict("✓", "Sentences of a batch stay apart", "next to three others, a sentence has the same rows")
 
 
-def on_scale(call):
-    """A scale of the scores that's the root of something else than the queries' width; None if it isn't."""
-    scaled = scales_of(call.watched.operations)
-    for factor, width, heads in scaled:
-        all_width = width * (sum(each for *_, each in scaled) if heads == 1 else heads)
-        guesses = {
-            f"1/√{all_width}, the root of all heads' width": all_width**-0.5,
-            f"1/{width}": 1 / width,
-            f"√{width}": width**0.5,
-        }
-        near = [formula for formula, guess in guesses.items() if abs(factor / guess - 1) < 1e-3]
-        if near and width > 1 and abs(factor * width**0.5 - 1) > 1e-3:
-            words = f"queries @ keys.T are multiplied by {factor:.3g}, which is {near[0]}"
-            return Verdict("?", "Is the scores' scale right?", f"{words}, not by 1/√{width} = {width**-0.5:.3g}")
-    return None
-
-
 def on_projections(call):
-    """A projection that's used several times in a call, or whose last part has no effect; None if there's none."""
-    products = [each for each in call.watched.operations if each.varies and each.name in PRODUCTS | {"linear"}]
-    read = Counter(memory(each) for product in products for each in product.inputs if each.ndim > 1)
-    used = {name: each for name, each in call.parameters.items() if each.ndim > 1 and memory(each) in read}
-    narrow = any(width == 1 for _, width, _ in scales_of(call.watched.operations))  # such heads can have no slope
-    for name, matrix in used.items():
-        whole = [each for product in products for each in product.inputs if memory(each) == memory(matrix)]
-        if sum(each.numel() == matrix.numel() for each in whole) > 1:
-            words = f"`{name}` is used {read[memory(matrix)]} times in a call"
-            return Verdict("?", "Should one projection serve several times?", words)
-        tried = [2, 3] if matrix.shape[1:] == call.x.shape[-1:] else [len(matrix)] if matrix.ndim > 2 else []
-        for parts in [] if narrow or call.grads.get(name) is None else tried:
-            live = [bool(part.any()) for part in call.grads[name].chunk(parts)]
-            idle = torch.arange(len(matrix)) >= len(matrix) - len(matrix) // parts
-            if len(live) == parts and live[0] and not live[-1] and not moves_rows(call, matrix, idle):
-                words = f"{live.count(False)} of {parts} parts of `{name}` have no effect"
-                return Verdict("?", f"Should all of `{name}` be used?", words)
+    """A matrix of several projections whose last one has no effect, as if keys served as values; None if none is so."""
+    for name, grad in call.grads.items():
+        parts = len(grad) // call.rows.shape[-1] if name != "x" and grad is not None and grad.ndim == 2 else 0
+        if parts not in (2, 3):
+            continue
+        live = [bool(part.any()) for part in grad.chunk(parts)]
+        idle = torch.arange(len(grad)) >= len(grad) - len(grad) // parts
+        if live[0] and not live[-1] and not moves_rows(call, call.parameters[name], idle):
+            words = f"{live.count(False)} of {parts} parts of `{name}` have no effect"
+            return Verdict("?", f"Should all of `{name}` be used?", words)
     return None

@@ -16,20 +16,10 @@ def near_one(sums, near=NEAR):
     return bool(((sums - 1).abs() <= near).all())
 
 
-def over_queries(made):
-    return near_one(made.sum(dim=-2)) and not near_one(made.sum(dim=-1))
-
-
 def on_the_future(call):
     """Whether an earlier row depends on a later token, as find_leak perturbs them, and why: see cause_of_leak."""
-
-    def alone(x):
-        if len(x) > 1 and x.ndim == 3:
-            raise ValueError("the sentences of a batch don't stay apart")
-        return call.output(x)
-
     try:
-        leak = find_leak(call.output if call.batch.sign == "✓" else alone, call.x)
+        leak = find_leak(call.output, call.x)
     except Exception as error:  # find_leak refuses the layer, or a perturbation made the learner's own code fail
         return Verdict("?", "Does it read the future?", f"can't be judged: {error}")
     if not leak and call.other_name:
@@ -45,7 +35,7 @@ def on_the_future(call):
 
 def without_mask(call, moved):
     """On a layer in which each token reads all tokens: a fault only if something says that it should have a mask."""
-    watched, trained = call.watched, call.dropped()
+    watched, trained = call.watched, call.dropped
     if trained and trained.maps and not trained.made.triu(1).any():
         return Verdict("✗", "In eval mode, it reads the future", "only in training, no weight is after the diagonal")
     if added := watched.first(adds_zeros_and_ones):
@@ -56,31 +46,44 @@ def without_mask(call, moved):
     return Verdict("•", "It has no mask", words if watched.maps else f"each token moves all rows; {moved}")
 
 
+def adds_zeros_and_ones(operation):
+    """Whether an operation is torch's fused attention with a mask of floating-point 0 and 1."""
+    mask = operation.inputs[3] if operation.name == FUSED and len(operation.inputs) > 3 else None
+    return mask is not None and mask.is_floating_point() and bool(((mask == 0) | (mask == 1)).all())
+
+
 def cause_of_leak(leak, call):
     """What lets the future in, in words: "" if nothing shows it; NO_MASK if it's the whole future."""
     watched, used, made = call.watched, call.watched.used, call.watched.made
     for each in call.dead:
         if is_table(each.made, watched.num_tokens) and each.name in MASKING:
             return f"{each.place} computes {each.name} and throws it away"
+    if wrong := wrong_dimension(watched):
+        return wrong
     if not watched.maps:
-        if across := unusual_softmax(watched).get("across"):
-            return f"{across.where} runs over neither keys nor queries"
         return NO_MASK if call.moved.all() else first_mixer(call)
-    if over_queries(made):
-        first = watched.maps[0]
-        runs = f"{first.made.where} runs over the queries, not the keys"
-        return f"its weights are transposed by {first.turned.where}" if first.turned else runs
-    again = next((each.again for each in watched.maps if each.again), None)
+    again = watched.of_maps("again")
     if again and (again.inputs[0] == 0).triu(1).any():
-        return f"{again.where} runs on weights that softmax has already made, so those that were 0 aren't"
-    limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-    future = used.triu(1).any()
+        return f"{again.where} runs on weights that softmax has already made"
+    future, limit = used.triu(1).any(), rounding(call.rows[None], call.x.reshape(1, -1)).item()
     value = finite_score(watched) if future or not (call.moved.triu(1) > limit).any() else None
     if value is not None:
         return f"it hides by a score of {value:.4g}, not far below others: fill with -inf"
-    if not future and not made.triu(1).any() and leak.change < torch.inf:
-        return f"the {call.mixing.where} mixes the rows" if call.mixing else first_mixer(call)
+    if not made.triu(1).any() and leak.change < torch.inf:
+        return first_mixer(call)
     return cause_by_pattern(used, made)
+
+
+def wrong_dimension(watched):
+    """What's said of weights that don't sum to 1 over the keys, but over something else; "" if they do."""
+    across, made, turned = unusual_softmax(watched).get("across"), watched.made, watched.of_maps("turned")
+    if not watched.maps:
+        return f"{across.where} runs over neither keys nor queries: use dim=-1" if across else ""
+    if near_one(made.sum(dim=-1)) or not near_one(made.sum(dim=-2)):
+        return ""
+    if turned:
+        return f"its weights are transposed by {turned.where}"
+    return f"{watched.maps[0].made.where} runs over the queries, not the keys: use dim=-1"
 
 
 def cause_by_pattern(used, made):
@@ -104,37 +107,29 @@ def first_mixer(call):
     """A leak through the first operation whose numbers for earlier tokens change when the last token does."""
     num_tokens, x = call.watched.num_tokens, call.x.clone()
     x[..., -1, :] += 1
-    calls = (record(call, each).operations for each in (call.x.clone(), x))
+    calls = (record(call, each).operations for each in (call.x, x))
     for first, second in zip(*calls, strict=False):
         before, after = first.made, second.made
-        if before.shape != after.shape or not first.inputs or first.name in ("pad", "cat"):
+        if before.shape != after.shape or first.name in ("pad", "cat"):
             continue
-        largest = max(each.numel() for each in first.inputs)
-        merged = before.numel() >= largest and any(size % num_tokens == 0 for size in before.shape)
         places = [dim for dim, size in enumerate(before.shape) if size == num_tokens]
         for dim in places:
             before, after = before.narrow(dim, 0, num_tokens - 1), after.narrow(dim, 0, num_tokens - 1)
-        if (places or not merged) and not torch.equal(before, after):
+        reduces = before.numel() < max((each.numel() for each in first.inputs), default=0)
+        if (places or reduces) and not torch.equal(before, after):
             return f"{first.where} mixes later tokens into earlier rows"
     return ""
 
 
 def finite_score(watched):
     """The finite number that softmax gets for hidden scores; None if there isn't one."""
-    tables = [each.scores for each in watched.maps if each.scores is not None]
-    if not tables:
+    scores, after = watched.scores, torch.ones(watched.num_tokens, watched.num_tokens).triu(1).bool()
+    if not len(scores):
         return None
-    scores, after = torch.cat(tables), torch.ones_like(tables[0][0]).triu(1).bool()
     hidden, own = scores[:, after], scores.masked_fill(after, torch.inf).amin(dim=-1)[:, :-1]
     equal, below = hidden.numel() > 1 and bool((hidden == hidden[0, 0]).all()), bool(hidden.max() < own.min() - 5)
     value = hidden.mean().item()
     return value if -1e6 <= value < torch.inf and (equal or below) else None
-
-
-def adds_zeros_and_ones(operation):
-    """Whether an operation is torch's fused attention with a mask of floating-point 0 and 1."""
-    mask = operation.inputs[3] if operation.name == FUSED and len(operation.inputs) > 3 else None
-    return mask is not None and mask.is_floating_point() and bool(((mask == 0) | (mask == 1)).all())
 
 
 def unusual_softmax(watched):

@@ -1,4 +1,4 @@
-"""Record each torch operation of a call: its line, what went in and out, its memory, and whether anybody used it.
+"""Record each torch operation of a call: its line, what went in and out, and whether anybody used it.
 
 The maps of attention weights are found in the same record: see maps.
 """
@@ -11,18 +11,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .lines import calling_line
-from .maps import AGAIN, MapFinder, is_table
+from .maps import AGAIN, MapFinder, is_table, sums_to_one, widen
 
-# These ask about a tensor without reading its values, so they make no row and don't count as a use of its memory.
+# These ask about a tensor without reading its values, so they don't count as a use of its memory.
 METADATA = {"dim", "element_size", "is_contiguous", "is_floating_point", "len", "numel", "size", "stride", "type"}
-PLAIN_TYPES = str, int, float
+PLAIN = {str, int, float}
 
 
 @dataclass
 class Operation:
     """One operation of a call."""
 
-    number: int
     name: str
     line: str  # where it was called, with its code
     options: dict  # its arguments that aren't tensors, by name or place
@@ -30,10 +29,8 @@ class Operation:
     made: torch.Tensor  # a copy of its first result, which later operations can't change
     shapes: tuple  # of its inputs, and of its results
     fixed: list  # those of its inputs that don't come from the sentence
-    drew: bool  # whether it moved torch's random generator; only known if the recorder was asked to look
+    drew: bool  # whether it moved torch's random generator
     cuts: bool  # whether it makes numbers without a gradient of some that have one
-    bytes: int = 0  # new memory that the results took: 0 for a view and in place
-    note: str = ""
     unused: bool = False  # nobody read the result, and nothing that outlives the call holds it
 
     place = property(lambda self: self.line.partition(",")[0] or "it")
@@ -51,21 +48,26 @@ class Record:
     operations: list = field(default_factory=list)
     maps: list = field(default_factory=list)
     weights: list = field(default_factory=list)  # for each tensor in the result: is it a table of attention weights?
-    read: list = field(default_factory=list)  # all tensors that were there before and that an operation read
-    summed: tuple = ()  # of MapFinder
     fewer: Exception | None = None  # what the call with one token fewer raised
 
     def first(self, condition):
         """The first operation for which a condition holds, or None."""
         return next(filter(condition, self.operations), None)
 
-    def stack(self, name):
-        tables = [getattr(each, name) for each in self.maps]
-        return torch.cat(tables) if tables else torch.zeros(0, self.num_tokens, self.num_tokens)
+    def of_maps(self, name):
+        """The first map's attribute that isn't None or empty; None if there's none."""
+        return next(filter(None, (getattr(each, name) for each in self.maps)), None)
 
-    # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them.
+    def stack(self, name):
+        n, tables = self.num_tokens, [getattr(each, name) for each in self.maps]
+        tables = [widen(each).reshape(-1, n, n) for each in tables if each is not None]
+        return torch.cat([torch.zeros(0, n, n), *tables])
+
+    # All maps' weights, (num_maps, num_tokens, num_tokens): as they average the values, and as softmax made them; and
+    # what went into softmax, where we saw it.
     used = property(lambda self: self.stack("used"))
     made = property(lambda self: self.stack("weights"))
+    scores = property(lambda self: self.stack("scores"))
 
     @property
     def eps(self):
@@ -74,40 +76,32 @@ class Record:
         return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
 
     def __str__(self):
-        rows, dead = [("   row", "operation", "inputs", "output", "bytes", "note")], []
+        rows = [("   row", "operation", "inputs", "output", "note")]
         for number, each in enumerate(self.operations, 1):
-            before, after = each.shapes
-            output = str(after[0] if len(after) == 1 else after)
-            note = ", ".join(["never used"] * each.unused + [each.note] * bool(each.note))
-            row = f"{'-> ' if each.unused else '   '}{number}"
-            rows.append((row, each.name, ", ".join(map(str, before)), output, str(each.bytes), note))
-            dead += [f"row {number} ({each.name})"] * each.unused
+            sign, note = ("-> ", "never used") if each.unused else ("   ", "")
+            before, after = (", ".join(map(str, shapes)) for shapes in each.shapes)
+            rows.append((f"{sign}{number}", each.name, before, after, note))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        end = f"Never used: {', '.join(dead)}." if dead else "Every result was used."
-        total = sum(each.bytes for each in self.operations)
-        return "\n".join([*lines, f"{len(self.operations)} operations, {total} bytes of new memory. {end}"])
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def record(layer, x, again=False, drawing=False, grad=False):
-    """Call layer(x) and return its Record. Errors: what layer raises on x.
+def record(layer, x, again=False, grad=False):
+    """Call layer with a copy of x and return its Record. Errors: what layer raises on x.
 
     x: one sentence, (num_tokens, d_in) or (1, num_tokens, d_in). again: call it with one token fewer, too, and leave
-    out maps that don't shrink then: a softmax over as many features as tokens looks like one. drawing: note which
-    operations draw random numbers. We see nothing of what's computed outside torch, in other threads, or in scripts.
+    out maps that don't shrink then: a softmax over as many features as tokens looks like one. We see nothing of what's
+    computed outside torch, in other threads, or in scripts.
     """
-    seen, fewer = Recorder(x.shape[-2], drawing).watch(layer, x, grad), x.shape[-2] - 1
-    if not again:
-        return seen
+    seen, fewer = Recorder(x.shape[-2]).watch(layer, x.clone(), grad), x.shape[-2] - 1
     try:
-        shorter = Recorder(fewer).watch(layer, x[..., :-1, :])
+        shorter = Recorder(fewer).watch(layer, x[..., :-1, :].clone()) if again else Record(fewer)
     except Exception as error:  # the caller only asked about x
         seen.fewer = error
         return seen
-    theirs = shorter.operations
-    if (len(theirs), len(shorter.weights)) == (len(seen.operations), len(seen.weights)):
-        shrinks = [n for n, each in enumerate(theirs) if each.name in AGAIN or is_table(each.made, fewer)]
-        seen.maps = [each for each in seen.maps if each.made.number in shrinks]
+    pairs = [*zip(seen.operations, shorter.operations, strict=False)]
+    if (len(shorter.operations), len(shorter.weights)) == (len(seen.operations), len(seen.weights)):
+        shrinks = {id(mine) for mine, each in pairs if each.name in AGAIN or is_table(each.made, fewer)}
+        seen.maps = [each for each in seen.maps if id(each.made) in shrinks]
         seen.weights = [all(both) for both in zip(seen.weights, shorter.weights, strict=True)]
     return seen
 
@@ -115,13 +109,12 @@ def record(layer, x, again=False, drawing=False, grad=False):
 class Recorder(TorchFunctionMode):
     """Follows a new result by its memory, because it can be used through a view, and a view by its tensor object.
 
-    All tensors are kept until the call ends, since Python reuses the ids of deleted ones; then weak references tell
-    what somebody else holds.
+    All tensors are kept until the call ends, since Python reuses ids; then weak references tell what others hold.
     """
 
-    def __init__(self, num_tokens, drawing=False):
+    def __init__(self, num_tokens):
         super().__init__()
-        self.seen, self.finder, self.drawing = Record(num_tokens), MapFinder(num_tokens), drawing
+        self.seen, self.finder = Record(num_tokens), MapFinder(num_tokens)
         self.kept = []
         self.follow = []  # for each operation, the references by which to tell whether it was used
         self.created = set()  # what was made during the call; other memory outlives it
@@ -134,11 +127,8 @@ class Recorder(TorchFunctionMode):
         with torch.set_grad_enabled(grad), self:
             seen.result = layer(x)
         tensors = tensors_in(seen.result)
-        seen.weights = [id(each) in finder.tables or finder.sums_to_one(each) for each in tensors]
+        seen.weights = [id(each) in finder.tables or sums_to_one(each, seen.num_tokens) for each in tensors]
         seen.maps = [each for each in finder.maps if each.mixed or not each.constant]
-        seen.summed = finder.summed
-        for each in seen.maps:
-            each.settle()
         self.finish(tensors)
         return seen
 
@@ -147,27 +137,30 @@ class Recorder(TorchFunctionMode):
         name, getter = operation_name(func), getattr(func, "__name__", "") == "__get__"
         inputs = tensors_in((args, kwargs))
         objects, storages = references(inputs)  # before the call, which can give a tensor other memory
-        before = tuple(tuple(each.shape) for each in inputs)
-        state = torch.get_rng_state() if self.drawing else None
+        before, drawn = [tuple(each.shape) for each in inputs], None if getter else torch.get_rng_state()
         result = func(*args, **kwargs)
         outputs = tensors_in(result) or (inputs[:1] if name == "setitem" else [])
         self.kept += inputs + outputs
-        reads = outputs or not (getter or name in METADATA)
-        self.use(objects | storages if reads else objects)  # reading a view's metadata uses the view
-        self.seen.read += inputs if reads else []
+        # reading a view's metadata uses the view
+        self.use(objects | storages if outputs or not (getter or name in METADATA) else objects)
         if outputs:
+            made = outputs[0].clone()
             fixed = [each for each in inputs if id(each) not in self.from_x and memory(each) not in self.sources]
             if len(fixed) < len(inputs):
                 self.from_x.update(map(id, outputs))
-            line = calling_line(sys._getframe(1), self.watch)
-            options = {key: each for key, each in [*enumerate(args), *kwargs.items()] if isinstance(each, PLAIN_TYPES)}
-            shapes = before, tuple(tuple(each.shape) for each in outputs)
-            drew = self.drawing and not torch.equal(state, torch.get_rng_state())
-            made, number = outputs[0].clone(), len(self.seen.operations)
-            cuts = any(each.requires_grad for each in inputs) and not made.requires_grad and made.dtype != torch.bool
-            operation = Operation(number, name, line, options, [*inputs], made, shapes, fixed, drew, cuts)
+            operation = Operation(
+                name=name,
+                line=calling_line(sys._getframe(1), self.watch),
+                options={key: each for key, each in [*enumerate(args), *kwargs.items()] if type(each) in PLAIN},
+                inputs=[*inputs],
+                made=made,
+                shapes=(before, [tuple(each.shape) for each in outputs]),
+                fixed=fixed,
+                drew=not getter and not torch.equal(drawn, torch.get_rng_state()),
+                cuts=any(each.requires_grad for each in inputs) and not made.requires_grad and made.dtype != torch.bool,
+            )
             self.seen.operations.append(operation)
-            self.follow_memory(operation, getter, outputs, objects, storages)
+            self.follow_memory(getter, outputs, objects, storages)
             if name in AGAIN and is_table(weights := AGAIN[name](*args, **kwargs), self.seen.num_tokens):
                 self.finder.add(weights, operation)
             self.finder.watch(operation, outputs[0])
@@ -176,22 +169,17 @@ class Recorder(TorchFunctionMode):
     def use(self, found):
         self.last_read.update(dict.fromkeys(found, len(self.seen.operations)))
 
-    def follow_memory(self, operation, getter, outputs, objects, storages):
+    def follow_memory(self, getter, outputs, objects, storages):
         """Note how to follow the outputs, and their new memory."""
         views = {weakref.ref(each) for each in outputs if memory(each) in storages} - objects
         written = {memory(each) for each in outputs if weakref.ref(each) not in views}
-        # a property returns what already exists: we may not have seen x.grad before, but this call didn't make it
-        new = set() if getter else written - self.last_read.keys()
         self.follow.append(views | written)
-        self.created |= views | new
-        operation.bytes = sum(reference().nbytes() for reference in new)
-        operation.note = "view" if views and not new else "" if new else "no new memory"
+        # a property returns what already exists: we may not have seen x.grad before, but this call didn't make it
+        self.created |= views | (set() if getter else written - self.last_read.keys())
 
     def finish(self, result):
         """Find the results that were never read and that nobody holds."""
-        objects, storages = references(result)
-        self.use(objects | storages)
-        self.seen.read = [each for each in self.seen.read + result if memory(each) not in self.created]
+        self.use(set.union(*references(result)))
         for each in self.seen.operations:  # what's older than the call may stay, as parameters
             for parts in each.inputs, each.fixed:
                 parts[:] = [part.clone() if memory(part) in self.created else part for part in parts]

@@ -29,13 +29,12 @@ def kinds_of(attention, given):
     """
     name = name_of(attention)
     if not callable(attention) or (hasattr(attention, "forward") and not inspect.isclass(attention)):
-        hint = f": write {name}, without making a layer of it" if callable(attention) else ""
-        raise TypeError(f"attention must be a class that makes a layer, got an object of class {name}{hint}")
+        raise TypeError(f"attention must be a class that makes a layer, got an object of class {name}: write its class")
     parameters = inspect.signature(attention).parameters.values()
     named = {each.name: each.default for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
-    for extra in given.keys() - named.keys():
-        if not any(each.kind == each.VAR_KEYWORD for each in parameters):
-            raise TypeError(f"{name} takes {', '.join(named) or 'no arguments'}, got {extra}={given[extra]!r}")
+    extra = given.keys() - named.keys()
+    if extra and not any(each.kind == each.VAR_KEYWORD for each in parameters):
+        raise TypeError(f"{name} takes {', '.join(named) or 'no arguments'}, got {', '.join(extra)}")
     kinds = {key: (kind_of(key, default), default) for key, default in named.items() if key not in given}
     kinds = {key: (kind, default) for key, (kind, default) in kinds.items() if kind}
     kinds |= {key: ("choice", values[0]) for key, values in given.items() if isinstance(values, list) and values}
@@ -48,43 +47,37 @@ def kinds_of(attention, given):
     return {key: (width if kind == "width" else kind, default) for key, (kind, default) in kinds.items()}
 
 
-class Config(dict):
-    """A size under each usual name, as an attribute or an item: the sentence's width, or as in FIRST."""
-
-    def __init__(self, width, heads, **sizes):
-        super().__init__(sizes)
-        vars(self).update(_width=width, _heads=heads)
-
-    def __missing__(self, name):
-        kind = kind_of(name, "")
-        if not kind:
-            raise AttributeError(f"LayerExplorer's config has no {name!r}: pass your own")
-        self[name] = self._heads if kind == "num_heads" else FIRST.get(kind, self._width)
-        return self[name]
-
-    __getattr__ = dict.__getitem__
-
-
 def with_sizes(attention, width):
-    """A function of the sizes that a class asks of its only argument, a config; or else the class itself."""
+    """A function of the sizes that a class asks of its only argument, a config; or else the class itself.
+
+    The config holds a size under each usual name, as an attribute or an item: the sentence's width, or as in FIRST.
+    """
     if [each.name in CONFIGS and each.default is each.empty for each in signature_of(attention)] != [True]:
         return attention
-    for heads in [each for each in (2, 3, 5, 7, 1) if width % each == 0]:
-        config = Config(width, heads)
-        try:
-            with learners_code():
-                attention(config)
-            break
-        except ValueError as error:
-            if "LayerExplorer's config" in str(error):
-                raise
+    first = FIRST | {"num_heads": next((n for n in (2, 3, 5, 7) if width % n == 0), 1)}
+
+    class Config(dict):
+        def __missing__(self, name):
+            if not (kind := kind_of(name, "")):
+                raise AttributeError(f"LayerExplorer's config has no {name!r}: pass your own")
+            self[name] = first.get(kind, width)
+            return self[name]
+
+        __getattr__ = dict.__getitem__
 
     def make(**sizes):
-        return attention(Config(width, heads, **sizes))
+        return attention(Config(sizes))
 
-    asked = {key: value for key, value in config.items() if kind_of(key, value) in FIRST}  # the widths are x's
+    asked = Config()
+    try:
+        with learners_code():
+            attention(asked)
+    except ValueError as error:
+        if "LayerExplorer's config" in str(error):
+            raise
+    sizes = {key: value for key, value in asked.items() if kind_of(key, value) in FIRST}  # the widths are x's
     make.__name__ = name_of(attention)
-    make.__signature__ = inspect.Signature([inspect.Parameter(key, 3, default=value) for key, value in asked.items()])
+    make.__signature__ = inspect.Signature([inspect.Parameter(key, 3, default=value) for key, value in sizes.items()])
     return make
 
 

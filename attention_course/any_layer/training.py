@@ -9,9 +9,12 @@ from torch.overrides import TorchFunctionMode
 from attention_helpers.probes import max_difference, perturbation_influence, rounding
 from attention_helpers.state import keep_state
 
+from .leaks import first_mixer
 from .maps import is_table
 from .recorder import record
 from .verdicts import Verdict
+
+OTHER_SCALE = "In training, its weights have another scale"
 
 
 class DropoutOf(TorchFunctionMode):
@@ -31,74 +34,75 @@ class DropoutOf(TorchFunctionMode):
 
 
 @contextmanager
-def train_mode(call, p):
-    """The layer in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
-    with keep_state(call.layer, training=True), DropoutOf(p):
-        for part in call.parts:
-            for name, value in vars(part).items():
-                if ("drop" in name or name in ("p", "rate")) and type(value) in (int, float) and 0 <= value < 1:
-                    vars(part)[name] = float(p)
-        yield
+def train_mode(call, p, seed=0):
+    """The twin in training mode, with all dropout that we know of at p: attributes, and torch's functions."""
+    layer, call.layer = call.layer, call.twin
+    try:
+        with keep_state(call.twin, training=True), DropoutOf(p):
+            torch.default_generator.manual_seed(seed)
+            for part in call.twin.modules() if call.parts else ():
+                for name, value in vars(part).items():
+                    if ("drop" in name or name in ("p", "rate")) and type(value) in (int, float) and 0 <= value < 1:
+                        vars(part)[name] = float(p)
+            yield
+    finally:
+        call.layer = layer
 
 
-def in_training(call, p, **options):
+def in_training(call, p, seed=0):
     """The record of a call in training mode, or None if it fails."""
-    with train_mode(call, p), suppress(Exception):
-        torch.default_generator.manual_seed(0)
-        return record(call, call.x.clone(), **options)
+    with train_mode(call, p, seed), suppress(Exception):
+        return record(call, call.x)
 
 
-def on_training(call, twin, causal):
-    """The first fault that shows only in training mode, with dropout at values above 0; None if there's none.
-
-    twin: the layer with dropout, or None. It leaves in call.gap how far rows in training differ from those in eval mode
-    if nothing is dropped.
-    """
-    other = call.of(twin) if isinstance(twin, torch.nn.Module) else call
-    call.gap, dropped = torch.inf, in_training(other, 0.2, drawing=True)  # it stays infinite if a call fails
-    with train_mode(other, 1e-9), suppress(Exception):
-        gap = max_difference(call.rows, other.rows_of(other(call.x.clone())))
-        call.gap = 0.0 if gap <= rounding(call.rows[None]).item() else gap
+def on_training(call, causal):
+    """The first fault that shows only in training mode, with dropout at values above 0; None if there's none."""
+    dropped = call.dropped
     if dropped is None or call.gap == torch.inf:
         return None
-    verdict = leak_in_training(other, dropped) if causal and (call.gap or dropped.used.triu(1).any()) else None
-    if not verdict and dropped.first(lambda each: each.drew):
-        verdict = on_dropped_scores(call.watched, dropped) or on_lost_numbers(other)
-        verdict = verdict or on_scaled(dropped) or on_mean(other, dropped)
-    return verdict
+    verdict = leak_in_training(call) if causal and (call.gap or dropped.used.triu(1).any()) else None
+    if verdict or not dropped.first(lambda each: each.drew):
+        return verdict
+    return on_dropped_scores(call) or on_lost_numbers(call) or on_scaled(dropped) or on_mean(call)
 
 
-def leak_in_training(call, dropped):
+def gap_in_training(call):
+    """How far rows in training differ from those in eval mode if nothing is dropped; infinity if the call fails."""
+    with train_mode(call, 1e-9), suppress(Exception):
+        gap = max_difference(call.rows, call.rows_of(call(call.x.clone())))
+        return 0.0 if gap <= rounding(call.rows[None]).item() else gap
+    return torch.inf
+
+
+def leak_in_training(call):
     """A row that reads the future if each call draws the same; None if there's none, or calls differ all the same."""
 
     def output(x):
         torch.default_generator.manual_seed(0)
-        return call.output(x.clone())
+        return call.output(x)
 
+    with train_mode(call, 1e-9):
+        cause = first_mixer(call)
     with train_mode(call, 0.2), suppress(Exception):
         moved = perturbation_influence(output, call.x, 1.0).triu(1)
-        limit = rounding(call.rows[None], call.x.reshape(1, -1)).item()
-        if (moved > limit).any() and torch.equal(output(call.x), output(call.x)):
-            row, token = (moved > limit).nonzero()[0].tolist()
+        leaks = (moved > rounding(call.rows[None], call.x.reshape(1, -1)).item()).nonzero().tolist()
+        if leaks and torch.equal(output(call.x), output(call.x)):
+            (row, token), *_ = leaks
             words = f"{call.said('row', row)} moves by {moved[row, token]:.2g} when {call.said('token', token)} changes"
-            norm = dropped.first(lambda each: each.name == "batch_norm")
-            unmasked = (f"{each.made.where} has no mask" for each in dropped.maps if each.used.triu(1).any())
-            cause = f"{norm.where} averages all tokens" if norm else next(unmasked, "though not in eval mode")
             return Verdict("✗", "In training, it reads the future", words, cause)
     return None
 
 
-def on_dropped_scores(plain, dropped):
+def on_dropped_scores(call):
     """On scores that dropout made 0 (or NaN, if they were infinite) on their way to softmax."""
-    pairs = zip(plain.maps, dropped.maps, strict=False)
-    for before, after in ((a.scores, b.scores) for a, b in pairs if a.scores is not None and b.scores is not None):
-        if ((after == 0) & (before != 0) | after.isnan() & ~before.isnan()).any():
-            drew = dropped.first(lambda each: each.drew and is_table(each.made, dropped.num_tokens))
-            nan = ", and makes -inf NaN" if after.isnan().any() else ""
-            where = drew.where if drew else "dropout"
-            words = f"{where} sets scores to 0, which hides nothing{nan}: drop weights, after softmax"
-            return Verdict("✗", "In training, it drops scores", words)
-    return None
+    dropped = call.dropped
+    before, after = call.watched.scores, dropped.scores
+    if before.shape != after.shape or not ((after == 0) & (before != 0) | after.isnan() & ~before.isnan()).any():
+        return None
+    drew = dropped.first(lambda each: each.drew and is_table(each.made, dropped.num_tokens))
+    nan = ", and makes -inf NaN" if after.isnan().any() else ""
+    words = f"{drew.where if drew else 'dropout'} sets scores to 0, which hides nothing{nan}"
+    return Verdict("✗", "In training, it drops scores", f"{words}: drop weights, after softmax")
 
 
 def on_lost_numbers(call):
@@ -106,10 +110,9 @@ def on_lost_numbers(call):
     with train_mode(call, 0.5):
         for seed in range(3):
             torch.default_generator.manual_seed(seed)
-            rows = call.rows_of(call(call.x.clone()))
-            if not rows.isfinite().all():
+            if not call.output(call.x).isfinite().all():
                 torch.default_generator.manual_seed(seed)
-                return on_nan(call, rows, record(call, call.x.clone()), "In training with dropout, ")
+                return on_nan(call, record(call, call.x), "In training with dropout, ")
     return None
 
 
@@ -117,34 +120,33 @@ def on_scaled(dropped):
     """On dropout with p = 0.2 that doesn't divide what's left by 1 - p = 0.8."""
     made, used = dropped.made, dropped.used
     left = used[(used > 0) & (made > 0)] / made[(used > 0) & (made > 0)]
-    if not len(left) or not ((used == 0) & (made > 1e-3)).any() or (left - left[0]).abs().max() > 1e-3 * left[0]:
+    if not len(left) or not ((used == 0) & (made > 1e-3)).any():
         return None
     for factor, how in (1.0, "aren't divided by 1 - p"), (5.0, "are divided by p, not by 1 - p"):
-        if abs(left[0] / factor - 1) < 1e-3:
-            words = f"the weights that are left {how}, so their mean isn't what it is in eval mode"
-            return Verdict("✗", "In training, its weights have another scale", words)
+        if (left / factor - 1).abs().max() < 1e-3:
+            return Verdict(
+                "✗", OTHER_SCALE, f"the weights that are left {how}, so their mean isn't what it is in eval mode"
+            )
     return None
 
 
-def on_mean(call, dropped):
+def on_mean(call):
     """On weights of which more is drawn than one number each, if that changes their mean: one dropout too many."""
+    dropped = call.dropped
     draws = [each for each in dropped.operations if each.drew and is_table(each.made, dropped.num_tokens)]
-    if sum(each.made.numel() for each in draws) <= dropped.made.numel():
+    if not dropped.maps or sum(each.made.numel() for each in draws) <= dropped.made.numel():
         return None
-    total = 0.0
-    with train_mode(call, 0.2):
-        for seed in range(16):
-            torch.default_generator.manual_seed(seed)
-            total += record(call, call.x.clone()).used.sum().item()
+    total = sum(in_training(call, 0.2, seed).used.sum().item() for seed in range(16))
     share = total / 16 / dropped.made.sum().item()
-    if abs(share - 1) < 0.1:
-        return None
     words = f"{draws[0].where} and {draws[-1].where} both drop weights, and their sum is {share:.1f} of what it was"
-    return Verdict("✗", "In training, its weights have another scale", words)
+    return Verdict("✗", OTHER_SCALE, words) if abs(share - 1) > 0.1 else None
 
 
-def on_nan(call, rows, watched, mode=""):
+def on_nan(call, watched, mode=""):
     """On rows with NaN or infinity, and what made the first."""
+    rows = call.rows_of(watched.result)
+    if rows.isfinite().all():
+        return None
     first = watched.first(lambda each: each.varies and each.made.is_floating_point() and each.made.isnan().any())
     why = ", because all that it sums over is hidden" if first and first.name == "softmax" else ""
     said = call.said("row", (~rows.isfinite()).any(dim=-1).nonzero()[0].item())
@@ -153,16 +155,17 @@ def on_nan(call, rows, watched, mode=""):
     return Verdict("✗", f"{mode}{said if mode else said[0].upper() + said[1:]} is {what}", words)
 
 
+@torch.enable_grad()
 def measure_gradients(call):
     """Gradients of one number made of all rows, for each parameter that wants one and for "x"; None if none reached."""
-    named = {name: each for name, each in call.parameters.items() if each.requires_grad and each.is_floating_point()}
-    with torch.enable_grad():
-        x = call.x.clone().requires_grad_()
-        return gradients_of(call.rows_of(call(x.clone())), named if call.other_name else named | {"x": x})
+    x = call.x.clone().requires_grad_()
+    named = call.parameters if call.other_name else call.parameters | {"x": x}
+    return gradients_of(call.rows_of(call(x.clone())), named)
 
 
 def gradients_of(rows, named):
-    """The gradient of a fixed mixture of all rows, for each of the named tensors; None where none arrives."""
+    """The gradient of a fixed mixture of all rows, for each named tensor that wants one; None where none arrives."""
+    named = {name: each for name, each in named.items() if each.requires_grad}
     if not rows.requires_grad:
         return dict.fromkeys(named)
     weights = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0)).to(rows)
@@ -187,7 +190,7 @@ def moves_rows(call, parameter, part=slice(None), sizes=(0.1,)):
 def on_gradients(call):
     """On parameters whose change moves the rows, though no gradient reaches them; None if there are none."""
     none = [name for name, grad in call.grads.items() if name != "x" and (grad is None or not grad.any())]
-    cut = record(call, call.x.clone(), grad=True).first(lambda each: each.cuts) if none else None
+    cut = record(call, call.x, grad=True).first(lambda each: each.cuts) if none else None
     sizes = (0.1, 10.0) if cut else (0.1,)  # so much that an argmax moves
     lost = ", ".join(name for name in none if moves_rows(call, call.parameters[name], sizes=sizes))
     where = f"{cut.where} cuts it off" if cut else "some step's slope is 0 everywhere"

@@ -43,11 +43,11 @@ class LayerExplorer(SentenceExplorer):
     """
 
     def __init__(self, attention, sentence, **arguments):
-        embeddings = getattr(sentence, "embeddings", None)
         self.typed, self.attention, self.arguments = attention, attention, arguments
-        if not arguments and getattr(embeddings, "ndim", 0) == 2:
-            self.attention = with_sizes(attention, embeddings.shape[1])
+        if not arguments and getattr(getattr(sentence, "embeddings", None), "ndim", 0) == 2:
+            self.attention = with_sizes(attention, sentence.embeddings.shape[1])
         self.kinds = kinds_of(self.attention, arguments)
+        self.size = {kind: name for name, (kind, _) in self.kinds.items()}
         super().__init__(sentence)
 
     def make_controls(self):
@@ -68,16 +68,13 @@ class LayerExplorer(SentenceExplorer):
         training = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         return controls | {"training": training, "seed": seed(123)}
 
-    def named(self, *kinds):
-        return [name for name, (kind, _) in self.kinds.items() if kind in kinds]
-
     def first_sizes(self, values):
         """Begin with two heads or the class's own number, or what divides the width; with others if it refuses those.
 
         Heads of width 1 would hide faults, because there each scale is right, and so would a single head. We only try
         others where what we chose ourselves may be refused: odd heads, and keys' heads that don't divide the others.
         """
-        size = {kind: name for name, (kind, _) in self.kinds.items()}
+        size = self.size
         width = values.get(size.get("d_out"), self.embeddings.shape[1])
         heads = values.get(size.get("num_heads"), 1)
         if "num_heads" in size and "head_dim" not in size:
@@ -88,9 +85,8 @@ class LayerExplorer(SentenceExplorer):
         if head_dim % 2 == 0 and heads % values.get(size.get("num_groups"), 1) == 0:
             return values
         others = {"num_heads": [2, 1], "num_groups": [1], "head_dim": [2, 4], "d_out": [4, 8]}
-        names = [size[kind] for kind in others if kind in size]
-        options = [[values[name], *others[self.kinds[name][0]]] for name in names]
-        tried = (values | dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*options))
+        options = {size[kind]: [values[size[kind]], *sizes] for kind, sizes in others.items() if kind in size}
+        tried = (values | dict(zip(options, sizes, strict=True)) for sizes in itertools.product(*options.values()))
         return next((each for each in tried if self.runs(self.embeddings, each)), values)
 
     def runs(self, x, values, attention=None):
@@ -102,7 +98,7 @@ class LayerExplorer(SentenceExplorer):
 
     def layer_of(self, seed, attention=None, width=None, **values):
         """The layer that the class makes from the controls' values."""
-        widths = dict.fromkeys(self.named("d_in"), width or self.embeddings.shape[1])
+        widths = {name: width or self.embeddings.shape[1] for name, (kind, _) in self.kinds.items() if kind == "d_in"}
         with learners_code():
             layer = build_layer(attention or self.attention, seed, **self.arguments | widths | values)
         if not callable(layer):
@@ -110,21 +106,20 @@ class LayerExplorer(SentenceExplorer):
         return layer
 
     def compute(self, **values):
-        state = self.look(**values)
-        heads, course = self.named("num_heads"), state.verdicts.get("course")
-        width = min([values[name] for name in self.named("d_out")] or [self.embeddings.shape[1]])
-        if heads and values[heads[0]] == width > 1 and course and course.sign == "✓":
+        state, heads = self.look(**values), self.size.get("num_heads")
+        width, course = values.get(self.size.get("d_out"), self.embeddings.shape[1]), state.verdicts.get("course")
+        if values.get(heads) == width > 1 and course and course.sign == "✓":
             with suppress(ValueError):  # heads of width 1 are right with any scale, so we compare a single one, too
-                one = self.look(**values | {heads[0]: 1}).verdicts.get("course")
+                one = self.look(**values | {heads: 1}).verdicts.get("course")
                 if one and one.sign in "✗?":
                     return state._replace(verdicts=state.verdicts | {"course": one})
         return state
 
     def look(self, training, seed, **values):
-        layer, twin = self.layer_of(seed, **values), None
-        if names := [name for name in self.named("dropout") if values[name] == 0]:
-            with suppress(Exception):
-                twin = self.layer_of(seed, **values | dict.fromkeys(names, 0.5))
+        layer, twin, rate = self.layer_of(seed, **values), None, self.size.get("dropout")
+        if values.get(rate) == 0:
+            with suppress(ValueError):
+                twin = self.layer_of(seed, **values | {rate: 0.5})
         return look_at(layer, self.embeddings, seed, training, self.tokens, twin)
 
     def headline(self, state):
@@ -156,11 +151,10 @@ class LayerExplorer(SentenceExplorer):
         """What to do about an error in the first state: it's not the class's fault if it takes a wider sentence."""
         if isinstance(error, Unsuited):
             return str(error)
-        wide = torch.randn(len(self.tokens), 8, generator=torch.Generator().manual_seed(0))
-        width = self.embeddings.shape[1]
+        wide, width = torch.eye(len(self.tokens), 8), self.embeddings.shape[1]
         first = {"num_heads": 2, "num_groups": 1, "head_dim": 4, "d_out": 8}
         sizes = {name: each.value for name, each in self.controls.items() if name not in ("training", "seed")}
-        sizes |= {name: first[kind] for name, (kind, _) in self.kinds.items() if kind in first}
+        sizes |= {self.size[kind]: value for kind, value in first.items() if kind in self.size}
         with suppress(Exception):
             attention = self.attention if self.attention is self.typed else with_sizes(self.typed, 8)
             if self.runs(wide, sizes, attention):
