@@ -95,19 +95,6 @@ def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, labels=Non
         ax.text(j, i, f"{values[i, j]:.2f}", color=ink, ha="center", va="center", fontsize=9)
 
 
-def draw_influence(ax, values, tokens, title="", *, limits=None):
-    """Which input moves which row, in grey, because it isn't a weight; the future is outlined in red.
-
-    values: (num_tokens, num_tokens), 0 or more.
-    """
-    draw_heatmap(ax, values, tokens, tokens, title, limits=limits, labels=("row", "input"), colour=GREY)
-    last = len(tokens) - 0.5
-    stairs = [(k + 0.5, k + down) for k in reversed(range(len(tokens) - 1)) for down in (0.5, -0.5)]
-    if stairs:
-        corners = zip((last, -0.5), (last, last - 1), *stairs, strict=True)
-        ax.fill(*corners, fill=False, edgecolor=ABOVE, linewidth=2, zorder=3, clip_on=False)  # above the axes' frame
-
-
 def span(values):
     """The colour scale's limits for values: from zero, or the same on both sides of it if some are negative."""
     most = np.abs(values).max() or 1
@@ -138,17 +125,6 @@ def draw_lines(ax, x, series, title="", xlabel="", ylabel=""):
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     ax.grid(color=FAINT)
     ax.legend(fontsize=8, frameon=False)
-
-
-def draw_arrows(ax, vectors, labels, title=""):
-    """Labelled arrows from the origin, for vectors of width 2."""
-    vectors = as_table(vectors)
-    for n, (vector, label) in enumerate(zip(vectors, labels, strict=True)):
-        ax.plot(*zip(np.zeros_like(vector), vector, strict=True), color=GREY, linewidth=2)
-        ax.plot(*vector[:, None], marker="o", color=GREY, markersize=5)
-        # every other label goes below its tip, so that neighbours don't overlap
-        ax.text(*vector * 1.05, label, fontsize=9, va="top" if n % 2 == 0 else "bottom")
-    ax.set(title=title, xlabel="entry 0", ylabel="entry 1")
 
 
 def strongest(values, rows, columns):

@@ -12,7 +12,7 @@ from attention_helpers.modern.positions import rope_frequencies
 
 CONTROL = ["<|end|>", "<|start|>"]
 MERGES = ["t h", "th e", "Ġ the", "Ã ¼", "1 9"]  # in bytes, so ü is two; digits are split off before they could merge
-COMMON = {"num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "base": 1e4, "eps": 1e-6, "context_length": 64, "end": 0}
+COMMON = {"num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "base": 1e4, "eps": 1e-6, "context_length": 64}
 WIDE = {"d_model": 256, "d_inner": 256, "head_dim": 64}  # rows of 256 or 512, the size of a K-quant's block
 GEMMA = {"num_layers": 6, "head_dim": 128, "num_kv_heads": 1, "window": 6, "factor": 8.0, "base": 1e6}
 FAMILIES = {
@@ -55,7 +55,6 @@ def fields_of(config):
     }  # fmt: skip
     types = [3, 4] + [1] * (config.vocab_size - 2)  # control, a user's own, ordinary
     words = {"model": "gpt2", "pre": "smollm", "merges": MERGES, "tokens": vocabulary(), "token_type": types}
-    words |= {"eos_token_id": config.end}
     fields = {f"{config.family}.{key}": value for key, value in sizes.items()}
     return fields | {"general.name": "random"} | {f"tokenizer.ggml.{key}": value for key, value in words.items()}
 

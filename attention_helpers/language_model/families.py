@@ -51,7 +51,6 @@ class ModelConfig(NamedTuple):
     base: float  # of the rotary positions
     eps: float  # added to the mean square in RMSNorm
     context_length: int  # the longest text the model was trained on, in tokens
-    end: int | None = None  # the id of the token that ends a text
     beginning: int | None = None  # the id of the token put before each text
     family: str = "llama"
     tied: bool = True  # whether the embedding doubles as the output layer
@@ -96,8 +95,7 @@ def read_config(fields):
     usual = fields.get("tokenizer.ggml.model") == "llama" or fields.get("tokenizer.ggml.pre") in LLAMA3
     if fields.get("tokenizer.ggml.add_bos_token", usual):  # files that don't say so leave it to the tokenizer
         found["beginning"] = fields.get("tokenizer.ggml.bos_token_id")
-    size, end = len(fields["tokenizer.ggml.tokens"]), fields.get("tokenizer.ggml.eos_token_id")
-    return ModelConfig(vocab_size=size, end=end, family=family, **found)
+    return ModelConfig(vocab_size=len(fields["tokenizer.ggml.tokens"]), family=family, **found)
 
 
 def our_name(theirs):

@@ -1,4 +1,4 @@
-"""Find out what a language model's heads do: repeated texts, the best heads by a score, and mean contexts."""
+"""Find out what a language model's heads do: repeated texts, and the best heads by a score."""
 
 import torch
 
@@ -18,21 +18,3 @@ def best_heads(scores, count=5):
     """The `count` heads with the largest scores (num_layers, num_heads), best first, as pairs (layer, head)."""
     order = scores.flatten().argsort(descending=True, stable=True)[:count]
     return [divmod(place, scores.shape[1]) for place in order.tolist()]
-
-
-def mean_contexts(model, token_ids):
-    """Each head's context vector, averaged over texts (b, num_tokens) and positions: (num_layers, num_heads, head_dim).
-
-    Replacing a head's context by this mean is called mean ablation. Errors: as in the model.
-    """
-    seen = []
-    hooks = [
-        block.attention.out_proj.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].mean(dim=(0, 1))))
-        for block in model.blocks
-    ]
-    try:
-        model(token_ids)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.stack(seen).unflatten(-1, (model.config.num_heads, -1))

@@ -74,7 +74,7 @@ class LanguageModelBlock(nn.Module):
     """One layer: attention, then an MLP, each added to the residual stream.
 
     x: (b, num_tokens, d_model). Returns that shape, the attention weights, and the cache with x. layer: its number.
-    ablate: by a head's index, what its context is replaced by.
+    ablate: heads whose context becomes 0.
     Source: Touvron et al. 2023, "LLaMA" (arXiv 2302.13971), section 2.2; the gate: Shazeer 2020 (arXiv 2002.05202); two
     more norms, and local layers: Gemma Team 2025, "Gemma 3 Technical Report" (arXiv 2503.19786), section 2.
     """
@@ -94,19 +94,16 @@ class LanguageModelBlock(nn.Module):
 
     def forward(self, x, ablate=(), cache=None):
         context, weights, cache = self.attention(self.norm_1(x), cache)
-        x = x + self.after_attention(self.attention.out_proj(self.replace_heads(context, ablate)))
+        x = x + self.after_attention(self.attention.out_proj(self.switch_off(context, ablate)))
         return x + self.mlp(self.norm_2(x)), weights, cache
 
     def mlp(self, x):
         return self.after_mlp(self.W_down(self.activation(self.W_gate(x)) * self.W_up(x)))
 
-    def replace_heads(self, context, ablate):
-        """The context (b, num_tokens, num_heads * head_dim), in which each ablated head's part is replaced."""
-        if not ablate:
-            return context
+    def switch_off(self, context, ablate):
+        """The context (b, num_tokens, num_heads * head_dim), in which each ablated head's part is 0."""
         heads = context.unflatten(-1, (-1, self.attention.head_dim)).clone()  # (b, num_tokens, num_heads, head_dim)
-        for head, replacement in ablate.items():
-            heads[:, :, head] = replacement
+        heads[:, :, list(ablate)] = 0.0
         return heads.flatten(2)
 
 
@@ -124,8 +121,8 @@ class LanguageModel(nn.Module):
     """A model of one of the families: for every token of a text, logits for the next token.
 
     token_ids: (b, num_tokens), as encode returns them. Returns logits (b, num_tokens, vocab_size). ablate: heads whose
-    context is set to 0, pairs (layer, head), both from 0; or a dict from such pairs to the vectors (head_dim,) that
-    replace it. Errors: ValueError for no token or more than context_length, or a pair that isn't a head.
+    context is set to 0, pairs (layer, head), both from 0. Errors: ValueError for no token or more than context_length,
+    or a pair that isn't a head.
     """
 
     def __init__(self, config, tokenizer=None):
@@ -144,13 +141,8 @@ class LanguageModel(nn.Module):
         logits, maps, _ = self.run(token_ids, ablate=ablate)
         return ModelOutput(logits, torch.stack(maps, dim=1))
 
-    def step(self, token_ids, caches=None, ablate=()):
-        """Prefill or decode: the logits (b, vocab_size) after the last of token_ids, and the extended caches."""
-        logits, _, caches = self.run(token_ids, caches, ablate, last=True)
-        return logits[:, -1], caches
-
-    def run(self, token_ids, caches=None, ablate=(), last=False):
-        """The logits (last: of the last token only), and each layer's maps and new cache."""
+    def run(self, token_ids, caches=None, ablate=()):
+        """The logits, and each layer's maps and new cache."""
         config, caches = self.config, caches or [None] * self.config.num_layers
         most = config.context_length - (caches[0].past if caches[0] else 0)
         if not 1 <= token_ids.shape[1] <= most:
@@ -161,15 +153,15 @@ class LanguageModel(nn.Module):
             x, weights, cache = block(x, heads, cache)
             maps.append(weights)
             new.append(cache)
-        return self.output_layer(self.norm(x[:, -1:] if last else x)), maps, new
+        return self.output_layer(self.norm(x)), maps, new
 
     def ablated_heads(self, ablate):
-        """The heads to ablate, per layer: a dict from the head to what replaces its context."""
-        sizes, layers = (self.config.num_layers, self.config.num_heads), [{} for _ in self.blocks]
-        for pair, replacement in (ablate if isinstance(ablate, dict) else dict.fromkeys(ablate, 0.0)).items():
+        """The heads to ablate, per layer."""
+        sizes, layers = (self.config.num_layers, self.config.num_heads), [[] for _ in self.blocks]
+        for pair in ablate:
             if not all(0 <= number < size for number, size in zip(pair, sizes, strict=True)):  # -1 would be the last
                 raise ValueError(f"ablate must name heads (layer, head) below {sizes}, got {pair}")
-            layers[pair[0]][pair[1]] = replacement
+            layers[pair[0]].append(pair[1])
         return layers
 
     def encode(self, text):
@@ -227,18 +219,3 @@ class UseNoInit(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         drawing = function in (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_)
         return kwargs["tensor"] if drawing else function(*args, **kwargs or {})
-
-
-def generate(model, text, num_tokens=20, ablate=()):
-    """What the model writes after a text, greedily: up to num_tokens tokens, fewer if it ends the text.
-
-    With a KV cache, each token goes through the layers only once. Errors: as in the model.
-    """
-    token_ids, caches, written = model.encode(text), None, []
-    for _ in range(num_tokens):
-        logits, caches = model.step(token_ids, caches, ablate)
-        token_ids = logits.argmax(dim=-1, keepdim=True)  # (1, 1)
-        if token_ids.item() == model.config.end:
-            break
-        written.append(token_ids.item())
-    return model.decode(written)
