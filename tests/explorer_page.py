@@ -139,7 +139,14 @@ def planes_of(tree):
         yield points["key"], points["query"], spots["key"], (end[0] / half - 1, 1 - end[1] / half)
 
 
-def frames(tree, stroke):
-    """Where frames of a stroke's width are: (x, y, width, height)."""
-    rects = [rect for rect in tree.iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]
-    return [tuple(float(rect.get(name)) for name in ("x", "y", "width", "height")) for rect in rects]
+def framed_rows(explorer):
+    """The rows of maps that are framed."""
+    rects = [rect for rect in tree_of(explorer).iter(f"{SVG}rect") if rect.get("stroke-width") == "3"]
+    return [float(rect.get("y")) / float(rect.get("height")) for rect in rects]
+
+
+def check_bars(explorer, about, values, along="height"):
+    """Bars whose tooltips have some words hold these values, and are as long, up to one scale."""
+    bars = [float(bar.get(along)) for words, bar in told(tree_of(explorer)) if about in words]
+    assert tips(explorer, about) == near(values, off=1e-4)
+    assert bars == near(values * max(bars) / values.max(), off=0.1)

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import torch
-from explorer_checks import check, impossible, naming, states
+from explorer_checks import check, draw_states, naming
 from explorer_page import SVG, figures, told, tree_of
 from made import MADE_FROM, SENTENCE, make, settings_of
 
@@ -17,22 +17,27 @@ from attention_helpers import Sentence, load_sentence
 NAMES = explorers.__all__
 
 
+def move(explorer, state):
+    """Show the possible state nearest to another; False if there's none, and then nothing has changed."""
+    before = explorer.svg, explorer.values
+    try:
+        explorer.update(**state)
+    except ValueError:
+        assert (explorer.svg, explorer.values) == before
+        return False
+    given = state.keys() - explorer.choices(state).keys()
+    assert {name: explorer.values[name] for name in given} == {name: state[name] for name in given}
+    return True
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_any_state_shows_what_the_layers_compute(explorer, name):
-    """An impossible state is refused, and changes nothing; all pictures have one size, so that nothing jumps."""
-    e, sizes = explorer(name), set()
-    for state in states(e, name, 12):
-        with naming(name, state):
-            before = e.svg, e.values
-            if said := impossible(name, state):
-                with pytest.raises(ValueError, match=said):
-                    e.set(**state)
-                assert (e.svg, e.values) == before
-            else:
-                e.set(**state)
-                assert e.values == state
-                sizes.add(str(check(e, name)))
-    assert len(sizes) == 1
+    """All pictures have one size, so that nothing jumps."""
+    e = explorer(name)
+    count = 100 if name == "LayerExplorer" else 12  # most of its states are impossible: heads must divide d_out
+    sizes = [check(e) for state in draw_states(e, count) if move(e, state)]
+    assert len(sizes) >= 6
+    assert sizes == sizes[:1] * len(sizes)
     fresh = make(name)
     fresh.set(**e.values)
     assert fresh.svg == e.svg  # whatever was shown before
@@ -41,8 +46,8 @@ def test_any_state_shows_what_the_layers_compute(explorer, name):
 @pytest.mark.parametrize("name", ["CacheExplorer", "LengthExplorer"])
 def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
     e, greyed = explorer(name), set()
-    for state in [state for state in states(e, name, 40) if not impossible(name, state)]:
-        e.set(**state)
+    for state in draw_states(e, 24):
+        e.update(**state)
         for control in [control for control in e.controls if e.controls[control].disabled]:
             assert control in e.message
             shown = e.view.html
@@ -64,44 +69,37 @@ def reset(explorer):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_explorer_moved_to_its_ends_and_reset(name):
-    """Without widgets there is a picture; Reset restores the first one; the notebook's random numbers don't change."""
-    random_state = torch.get_rng_state()
+def test_a_new_explorer_shows_a_picture_its_controls_change_it_and_reset_restores_it(name, monkeypatch):
     e = make(name)
-    check(e, name)
+    check(e)
     first, values = e.svg, e.values
     bundle = e._repr_mimebundle_()
-    assert bundle["text/plain"].startswith(f"{type(e).__name__}: run this cell to ")
-    root = ET.fromstring(bundle["image/svg+xml"])
+    assert bundle["text/plain"].startswith(f"{name}: run this cell to ")
+    root = ET.fromstring(bundle["image/svg+xml"])  # where there are no widgets
     assert root[0].get("fill") == "#fff"
     assert re.search(r"\d\.\d", root.get("aria-label"))
     assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert all(control.label for control in e.controls.values() if hasattr(control, "options"))
+    random_state = torch.get_rng_state()
+    if name != "LayerExplorer":  # a learner's class may draw; on a second thread, while a cell draws on the first
+        for changes in ("manual_seed", "set_rng_state", "random.fork_rng"):
+            monkeypatch.setattr(f"torch.{changes}", lambda *_, **__: pytest.fail("it changes them for a moment"))
     for control in e.controls.values():
+        shown, usable = e.view.html, control.value != settings_of(control)[-1] and not control.disabled
         control.value = settings_of(control)[-1]
-    assert e.values != values
-    check(e, name)
+        if name != "Playground":  # some of its controls show in training only
+            assert (e.view.html != shown) == usable, control.description
+    monkeypatch.undo()
+    assert "⚠" not in e.message
+    check(e)
     reset(e)
     assert e.values == values
     assert e.svg == first
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "LayerExplorer"])  # a learner's class may draw
-def test_a_move_never_touches_the_notebooks_random_numbers(name, monkeypatch):
-    """Outside the course's Lab, a slider's callbacks run on a second thread, while a cell draws on the first."""
-    e = make(name)
-    for changes in ("manual_seed", "set_rng_state", "random.fork_rng"):
-        monkeypatch.setattr(f"torch.{changes}", lambda *_, **__: pytest.fail("it changes them for a moment"))
-    for control in e.controls.values():
-        control.value = settings_of(control)[-1]
-    assert "⚠" not in e.message
-
-
 IMPOSSIBLE = [  # a control, a value that it can't have in the first state, and one that it can
     ("TextExplorer", "text", "ßß", "a", "text must have a character of the course's text"),
     ("ReadingExplorer", "text", "x" * 65, "x" * 64, "text must hold at most 64 tokens, got 65"),
-    ("ReadingExplorer", "text", "", "abc", "at least one token"),
     ("LayerExplorer", "context_length", 5, 6, "x can have 5 tokens, got 6"),
 ]
 
@@ -120,7 +118,7 @@ def test_an_impossible_state_is_explained_and_the_dimmed_picture_stays(explorer,
     e.controls[control].value = good
     assert "⚠" not in e.message
     assert "attention-refused" not in e.message
-    check(e, name)
+    check(e)
 
 
 @pytest.mark.parametrize(("name", "heads"), [("WrapperExplorer", 2), ("SplitExplorer", 3)])
@@ -226,9 +224,7 @@ def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
 
 TOUCHED = [  # what's touched, the control that it moves, and to which value
     ("ScoresExplorer", {}, "query 3", "query", 3),
-    ("TextExplorer", {"text": "The town"}, "back 2", "back", 2),
     ("TextExplorer", {"text": "The town lies by a slow"}, "back 20", "back", 20),  # its maps are images
-    ("ReadingExplorer", {}, "token 4", "token", 4),
     ("KeyWidthExplorer", {}, "query 7", "asked", 7),
 ]
 
@@ -242,13 +238,12 @@ def test_a_touched_row_or_point_moves_its_control(explorer, name, state, touch, 
     assert (e.values[control], e.message) == (value, "")
 
 
-@pytest.mark.parametrize(("name", "state"), [("WrapperExplorer", {}), ("SplitExplorer", {"num_heads": 2})])
-def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer, name, state):
-    e = explorer(name)
-    e.set(weights="trained", d_out=8, **{"num_heads": 2} | state)
+def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer):
+    e = explorer("SplitExplorer")
+    e.set(weights="trained", d_out=8, num_heads=2)
     assert e.arrays.accuracy.min() > 0.99
     e._heard(e.view, {"touch": "off 0"}, [])
-    assert e.message == "<span>Head 1 switched off.</span>"
+    assert "Head 1 switched off." in e.message
     assert not e.arrays.weights[0].any()
     assert e.arrays.weights[1].any()
     first, second = sorted(e.arrays.accuracy.tolist())
@@ -262,8 +257,6 @@ def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer, name
 DRAGGED = [
     ("KeyWidthExplorer", {"d_out": 1}, "key 1"),
     ("KeyWidthExplorer", {"d_out": 2}, "query 1"),
-    ("KeyWidthExplorer", {"d_out": 8}, "key 1"),
-    ("WrapperExplorer", {"weights": "trained", "num_heads": 2, "d_out": 1, "example": 3}, "key 1,2"),
     ("SplitExplorer", {"weights": "trained", "num_heads": 2, "d_out": 8, "example": 3}, "key 1,2"),
 ]
 
@@ -318,7 +311,7 @@ def test_after_random_moves_and_touches_the_picture_is_that_of_its_state(explore
     e, other, chance = make(name), explorer(name), random.Random(moves)
     for _ in range(moves):
         touch_somewhere(e, chance)
-        with naming(name, e.shown):
+        with naming(e, e.shown):
             other.update(**e.shown)
             assert other.svg == e.svg
     reset(e)
