@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from explorer_page import check_maps, near, numbers, paths, planes_of, readouts, tips, tree_of
+from explorer_page import check_maps, keys_of_planes, near, numbers, paths, readouts, tips, tree_of
 from torch.testing import assert_close
 
 from attention_course.explorers.lookup_models import examples, letters_of, load_lookup
@@ -15,14 +15,14 @@ def check_plane(shown, keys, last, weights):
 
     last: the keys that set the scale; weights: by key, None where there's no such token.
     """
-    points, _, squares, _ = shown
+    squares, points = shown
     if keys.shape[1] <= 2:
         wide = 0.86 if keys.shape[1] == 1 else 0.58
         spots = (keys * wide / last.norm(dim=1).max().clamp(min=1e-9)).clamp(-1, 1)
         assert points[:, : keys.shape[1]].flatten().tolist() == near(spots, off=0.01)
-    for (words, *_, part), weight in zip(squares, weights, strict=True):
+    for (words, square), weight in zip(squares, weights, strict=True):
         assert numbers(words)[-1:] == ([] if weight is None else near(weight))
-        assert float(part.get("fill-opacity")) == pytest.approx(min(weight or 0, 1), abs=5.1e-3)
+        assert float(square.get("fill-opacity")) == pytest.approx(min(weight or 0, 1), abs=5.1e-3)
 
 
 @torch.no_grad()
@@ -35,7 +35,7 @@ def check_keywidth(e, d_out, step, asked):
     assert tips(e, ", weight: ") == near(weights, off=1e-4)
     shares = [right[letters == n].float().mean() for n in range(10)]
     assert tips(e, ", accuracy: ") == near(shares, off=1e-4)
-    [shown] = planes_of(tree_of(e))
+    [shown] = keys_of_planes(e)
     row = {token[0]: weight for token, weight in zip(state.tokens[:-1], weights.tolist(), strict=False)}
     keys, last = (letters_of(each)[1][0] for each in (model, load_lookup(1, d_out)))
     check_plane(shown, keys, last, [row.get(name) for name in "ABCDEFGHIJ"])
@@ -81,7 +81,7 @@ def check_heads(e, layer, x, dropout, seed, trained, example):
     assert sum(paths(tree_of(e), stroke_width="1.5")) == (gone & ~future).sum()
     said = tips(e, ", entry ")[-state.context.numel() :]
     assert said == near(state.context, off=6e-3 if trained else 1e-4)
-    planes = [*planes_of(tree_of(e))]
+    planes = [*keys_of_planes(e)]
     assert len(planes) == (len(made) if trained else 0)
     for head, shown in enumerate(planes):
         keys = layer.split_heads(layer.W_key(x))[0][head]

@@ -122,21 +122,13 @@ def check_arcs(explorer, readings, names, asks):
     assert [float(arc.get("stroke-width")) for *_, arc in found] == near(0.5 + 9 * weights, off=0.05)
 
 
-def planes_of(tree):
-    """Each plane's (n, 2) keys and queries, from its middle in halves of a side, its keys' looks, its arrow's end."""
-    for group in tree.iter(f"{SVG}g"):
-        edges = [part for part in group if part.get("stroke-width") == "0.5"]
-        if not edges:
-            continue
-        half, spots = float(edges[0].get("width")) / 2, {"key": [], "query": []}
-        for words, part in told(group):
-            x, y = (float(part.get(name)) for name in (("cx", "cy") if part.tag == f"{SVG}circle" else ("x", "y")))
-            off = 3.5 if words.startswith("key") else 0  # a square's corner
-            spots[words.split()[0]].append((words, (x + off) / half - 1, 1 - (y + off) / half, part))
-        points = {kind: torch.tensor([each[1:3] for each in found]) for kind, found in spots.items()}
-        [path] = [part.get("d") for part in group if part.get("stroke-width") == "2"]
-        end = [float(part) for part in path.split("L")[1].split("M")[0].split()]
-        yield points["key"], points["query"], spots["key"], (end[0] / half - 1, 1 - end[1] / half)
+def keys_of_planes(explorer):
+    """Each plane's keys: pairs of a tooltip and its square, and their places, (n, 2), from the middle in half sides."""
+    for plane in tree_of(explorer).iter(f"{SVG}g"):
+        for edge in [part for part in plane if part.get("stroke-width") == "0.5"]:
+            half, keys = float(edge.get("width")) / 2, [key for key in told(plane) if key[0].startswith("key")]
+            corners = [[float(square.get("x")), -float(square.get("y"))] for _, square in keys]
+            yield keys, (torch.tensor(corners) + torch.tensor([3.5, -3.5])) / half - torch.tensor([1.0, -1.0])
 
 
 def framed_rows(explorer):

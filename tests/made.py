@@ -77,6 +77,18 @@ def make(name):
     return getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
 
 
+def reset(explorer):
+    """Press its Reset button."""
+    buttons = [part for part in widgets_in(explorer) if getattr(part, "description", "") == "Reset"]
+    buttons[0].click()
+
+
+def widgets_in(widget):
+    """A widget's children and theirs."""
+    for child in getattr(widget, "children", ()):
+        yield from (child, *widgets_in(child))
+
+
 def settings_of(control):
     """Every value that a control can take; of a text, one that grows as it is typed."""
     if isinstance(control.value, str) and not hasattr(control, "options"):

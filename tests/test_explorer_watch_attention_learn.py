@@ -12,22 +12,15 @@ from attention_helpers.training.lookup import LookupTask
 STEPS = [snapshot.step for snapshot in RUN.snapshots]
 
 
-def run_of(heads):
-    """The made-up run with these heads' maps only."""
-    snapshots = [snapshot._replace(maps=snapshot.maps[:, heads]) for snapshot in RUN.snapshots]
-    return SimpleNamespace(task=RUN.task, examples=RUN.examples.clone(), snapshots=snapshots)
-
-
 def test_one_question_has_one_answer():
-    run = run_of([0])
-    run.task = LookupTask()
-    run.snapshots = [each._replace(accuracy=each.accuracy[:1]) for each in run.snapshots]
+    """And one head has its map."""
+    snapshots = [each._replace(accuracy=each.accuracy[:1], maps=each.maps[:, [0]]) for each in RUN.snapshots]
+    run = SimpleNamespace(task=LookupTask(), examples=RUN.examples.clone(), snapshots=snapshots)
     run.examples[:, -1, 1] = run.task.blank
     e = explorers.LearningExplorer(run)
     [asked] = e.arrays.asked
     assert asked[0] == e.arrays.tokens[-1][0]
     assert figures(readouts(e)["right answer"]) == [asked[-1], asked[-1]]
-    assert "second answer" not in e.svg
 
 
 def test_a_playing_page_asks_for_picture_after_picture_until_the_end_and_then_begins_anew():
@@ -53,7 +46,6 @@ def typed():
     ("text", "read", "said"),
     [
         ("vßi@ ßha\t", "vi ha", ["ß, @, \\t."]),
-        ("ßtown lies by a slow green river.", "town lies by a slow green river.", ["ß."]),  # 32 are left
         ("ßa town lies by a slow green river.", "town lies by a slow green river.", ["ß.", "last 32 characters."]),
     ],
 )
