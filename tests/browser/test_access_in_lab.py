@@ -25,15 +25,12 @@ def rest(page):
     playing.evaluate_all("buttons => buttons.forEach(button => button.click())")
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])  # the last as before
-def test_axe_finds_nothing(notebook, boxes, theme):
-    choose_theme(notebook.page, theme)
-    found = Axe().run(notebook.page, context=".attention-explorer").response["violations"]
-    assert {violation["help"]: [node["html"] for node in violation["nodes"]] for violation in found} == {}
-    assert notebook.lab.errors == []
-
-
-def test_messages_are_read_aloud_and_buttons_have_tooltips(boxes):
+def test_axe_finds_nothing_messages_are_read_aloud_and_buttons_have_tooltips(notebook, boxes):
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):  # the last as before
+        choose_theme(notebook.page, theme)
+        found = Axe().run(notebook.page, context=".attention-explorer").response["violations"]
+        assert {violation["help"]: [node["html"] for node in violation["nodes"]] for violation in found} == {}
     for box in boxes:
         assert box.get_by_role("status").count() == 1
         assert box.locator("button:is(:not([title]), [title=''], [title=null])").all_inner_texts() == []
+    assert notebook.lab.errors == []
