@@ -75,7 +75,7 @@ def check_mask(e, mask, place):
     assert state.tokens[place] == "B ?"
     assert state.weights[place].tolist() == near(row, off=1e-4)
     check_maps(e, state.weights[None], state.tokens, hidden=future)
-    check_maps(e, state.scores[None], state.tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5, bar=False)
+    check_maps(e, state.scores[None], state.tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5)
     assert framed_rows(e) == near(place, place, off=0.02)
     assert tips(e, ", read: ") == near(state.read, off=1e-4)
     assert numbers(e.said)[-1:] == near(row[0] if guesses else row[pair])
@@ -109,5 +109,5 @@ def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training
     assert state.size.endswith(f", {parameters} parameters")
     assert {verdict.sign for verdict in state.verdicts.values()} == {"✓"}
     check_maps(e, state.shown, TOKENS, hidden=future, limit=1)
-    look = {"limit": state.influence.max(), "colours": [GREY], "bar": False}
+    look = {"limit": state.influence.max(), "colours": [GREY]}
     check_maps(e, state.influence[None], TOKENS, "perturbing {1} moves {0} by", **look)

@@ -146,16 +146,15 @@ def check_reading(e, text, layer, head, token, ablate):
 
 
 def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
+    """Numbers of 2 bytes; with heads, each has all rows and passes on a sum; with tokens, keys and values move on."""
     state, width, by_heads = e.arrays, 128 * num_heads, split == "heads"
     kv_width = 128 * max(num_kv_heads, by_heads * processes)
     matrices, rows = 4 * width * (width + kv_width), 4 * num_tokens * width
-    inner, moving = 2 * num_tokens * (width + 2 * kv_width), 2 * num_tokens * 2 * kv_width
-    if by_heads:
-        held, sent = matrices / processes + rows + inner / processes, rows * (processes - 1) / processes
-    else:
-        arriving = moving * (processes > 1)
-        held = matrices + (rows + inner + arriving) / processes
-        sent = moving * (processes - 1) / processes
+    inner, moving = 2 * num_tokens * (width + 2 * kv_width), 4 * num_tokens * kv_width
+    held = matrices / processes + rows + inner / processes
+    if not by_heads:
+        held = matrices + (rows + inner + moving * (processes > 1)) / processes
+    sent = (rows if by_heads else moving) * (processes - 1) / processes
     assert (sum(state.held.values()), state.sent) == pytest.approx((held, sent))
     pairs = {"heads": processes + 1, "tokens": processes + 1, "zigzag": processes + 0.5}[split]  # of chunks
     assert sum(map(sum, state.work)) == pytest.approx(processes * pairs / 2)
@@ -169,8 +168,8 @@ def check_suspects(e, suspect, training, head):
     state = e.arrays
     layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2)
     assert type(layer).__name__[-1] == suspect or suspect == "none"
-    check_maps(e, state.maps[[head]], TOKENS, limit=1, colours=[HEAD_COLOURS[head]], bar=False)
-    look = {"limit": state.moves.max(), "colours": [GREY], "bar": False}
+    check_maps(e, state.maps[[head]], TOKENS, limit=1, colours=[HEAD_COLOURS[head]])
+    look = {"limit": state.moves.max(), "colours": [GREY]}
     check_maps(e, state.moves[None], TOKENS, "perturbing {1} moves {0} by", **look)
     leaks = suspect in "AF" or (suspect == "B" and training)
     assert ("Looks like none" in e.said) == (suspect not in "ACF" and not leaks)

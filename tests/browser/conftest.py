@@ -60,6 +60,13 @@ def write_notebook(path, code, *more):
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
 
 
+def choose(page, menu, command):
+    """Choose a command from one of Lab's menus, and agree to what it asks."""
+    page.locator(".lm-MenuBar-itemLabel", has_text=menu).first.click()
+    page.locator(f".lm-Menu-item[data-command='{command}']").click()
+    page.locator(".jp-Dialog .jp-mod-accept").click()
+
+
 @pytest.fixture(scope="session")
 def served(tmp_path_factory):
     """A Lab with the course's settings, over a learner's workbook."""

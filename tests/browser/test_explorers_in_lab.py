@@ -74,11 +74,3 @@ def still(explorer, look):
         explorer.page.wait_for_timeout(250)
         before, now = now, explorer.box.evaluate(look)
     return now
-
-
-def choose_theme(page, name):
-    """Menu Settings, Theme, and a name."""
-    page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
-    page.locator(".lm-Menu-itemLabel").get_by_text("Theme", exact=True).hover()
-    page.locator("[data-command='apputils:change-theme']").get_by_text(name, exact=True).click()
-    page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=name)

@@ -4,7 +4,7 @@ import json
 
 import nbformat
 import pytest
-from conftest import write_notebook
+from conftest import choose, write_notebook
 from lab import TOKEN, Lab, server
 
 CODE = "from attention_course import explorers\nexplorers.MaskExplorer()"
@@ -37,9 +37,7 @@ def test_after_a_restart_the_explorer_says_to_run_its_cell_again(page, served):
     box = page.locator(".MaskExplorer")
     box.locator("[role=img]").wait_for()
     assert box.evaluate(DEAD) == LIVE
-    page.locator(".lm-MenuBar-itemLabel", has_text="Kernel").click()
-    page.locator(".lm-Menu-item[data-command='kernelmenu:restart']").click()
-    page.locator(".jp-Dialog .jp-mod-warn").click()
+    choose(page, "Kernel", "kernelmenu:restart")
     page.locator(".MaskExplorer.jupyter-widgets-disconnected").wait_for()
     page.locator(".MaskExplorer > [inert]").first.wait_for()
     dead = box.evaluate(DEAD)
