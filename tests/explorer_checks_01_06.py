@@ -3,18 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from explorer_page import (
-    check_bars,
-    check_maps,
-    figures,
-    framed_rows,
-    near,
-    numbers,
-    paths,
-    tips,
-    told,
-    tree_of,
-)
+from explorer_page import check_bars, check_maps, figures, framed_rows, near, numbers, paths, tips, told, tree_of
 from made import SENTENCE
 from torch.testing import assert_close
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from attention_course.explorers.svg import number
 from attention_course.explorers.words import plain
 from attention_course.plots import ABOVE, BELOW, HEAD_COLOURS
 
@@ -106,17 +107,14 @@ def check_arcs(explorer, readings, names, asks):
     """Each weight of half a percent or more has an arc in its head's colour, wider for more; readings: (heads, n)."""
     expected = []
     for heads in readings:
-        for head, row in enumerate(heads.tolist()):
+        for head, name, weight in ((head, names[n], heads[head, n].item()) for head, n in (heads >= 0.005).nonzero()):
             by = f" by head {head + 1}" if len(heads) > 1 else ""
-            reads = [(f"{names[asks]} looks at {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
-            expected += [(words, HEAD_COLOURS[head], weight) for words, weight in reads if weight >= 0.005]
-    arcs = [(*words.rpartition(": "), arc) for words, arc in told(tree_of(explorer)) if arc.tag == f"{SVG}path"]
-    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " looks at " in words]
-    expected, found = sorted(expected), sorted(found, key=lambda arc: arc[:3])
-    assert [arc[:2] for arc in found] == [arc[:2] for arc in expected]
-    weights = torch.tensor([weight for *_, weight in expected])
-    assert [weight for _, _, weight, _ in found] == near(weights, off=1e-4)
-    assert [float(arc.get("stroke-width")) for *_, arc in found] == near(0.5 + 9 * weights, off=0.05)
+            words = f"{names[asks]} looks at {name}{by}: {number(weight, 4)}"
+            expected.append((words, HEAD_COLOURS[head], 0.5 + 9 * weight))
+    arcs = [each for each in told(tree_of(explorer)) if each[1].tag == f"{SVG}path" and " looks at " in each[0]]
+    found = [(words, arc.get("stroke"), float(arc.get("stroke-width"))) for words, arc in arcs]
+    assert sorted(arc[:2] for arc in found) == sorted(arc[:2] for arc in expected)
+    assert [wide for *_, wide in sorted(found)] == near([wide for *_, wide in sorted(expected)], off=0.05)
 
 
 def keys_of_planes(explorer):

@@ -60,9 +60,8 @@ def character_models():
 RUN = made_up_run()
 MODELS = character_models()
 MODEL = made_up_model()
-FROM_NOTHING = "Cache Dropout KeyWidth Length Machines Mask QKV Scaling Split Suspects Wrapper"
+FROM_NOTHING = "Cache Cost Dropout KeyWidth Length Machines Mask QKV Scaling Split Suspects Wrapper"
 MADE_FROM = {f"{name}Explorer": () for name in FROM_NOTHING.split()} | {  # all others are made from a sentence alone
-    "CostExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
     "ModelsExplorer": (published_models(),),

@@ -4,7 +4,6 @@ import random
 
 import pytest
 import torch
-from explorer_checks import naming
 from explorer_page import SVG, told, tree_of
 from made import make, reset, settings_of
 
@@ -48,30 +47,20 @@ def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer):
     assert not e.arrays.context.any()
 
 
-DRAGGED = [
-    ("KeyWidthExplorer", {"d_out": 1}, "key 1"),
-    ("KeyWidthExplorer", {"d_out": 2}, "query 1"),
-    ("SplitExplorer", {"weights": "trained", "num_heads": 2, "d_out": 8, "example": 3}, "key 1,2"),
-]
-
-
-@pytest.mark.parametrize(("name", "state", "place"), DRAGGED)
-def test_a_dragged_key_or_query_is_where_the_hand_is_and_its_head_weighs_anew(explorer, name, state, place):
-    e = explorer(name)
-    e.set(**state)
+@pytest.mark.parametrize("d_out", [1, 8])
+def test_a_dragged_key_is_where_the_hand_is_and_its_head_alone_weighs_anew(explorer, d_out):
+    """In a plane, and on the line of a head that is one wide."""
+    e = explorer("WrapperExplorer")
+    e.set(weights="trained", num_heads=2, d_out=d_out, example=3)
     before = e.arrays.weights
-    touch(e, place, at=[60.0, 40.0])
-    [[x, y]] = [
-        [float(part[0].get(side)) for side in ("cx", "cy")]
-        for part in tree_of(e).iter(f"{SVG}g")
-        if part.get("data-touch") == place
-    ]
-    assert x == pytest.approx(60, abs=0.2)
-    assert state["d_out"] == 1 or y == pytest.approx(40, abs=0.2)
-    assert not torch.equal(e.arrays.weights, before)
-    assert name == "KeyWidthExplorer" or torch.equal(e.arrays.weights[0], before[0])
-    touch(e, place, by=[4, 0])
-    touch(e, place, at=None)  # Escape
+    touch(e, "key 1,2", at=[60.0, 40.0])
+    [held] = [part for part in tree_of(e).iter(f"{SVG}g") if part.get("data-touch") == "key 1,2"]
+    assert float(held[0].get("cx")) == pytest.approx(60, abs=0.2)
+    assert d_out == 1 or float(held[0].get("cy")) == pytest.approx(40, abs=0.2)
+    assert torch.equal(e.arrays.weights[0], before[0])
+    assert not torch.equal(e.arrays.weights[1], before[1])
+    touch(e, "key 1,2", by=[4, 0])
+    touch(e, "key 1,2", at=None)  # Escape
     assert torch.equal(e.arrays.weights, before)
     assert e.shown["moved"] == {}
 
@@ -105,9 +94,8 @@ def test_after_random_moves_and_touches_the_picture_is_that_of_its_state(explore
     e, other, chance = make(name), explorer(name), random.Random(moves)
     for _ in range(moves):
         touch_somewhere(e, chance)
-        with naming(e, e.shown):
-            other.update(**e.shown)
-            assert other.svg == e.svg
+        other.update(**e.shown)
+        assert other.svg == e.svg, e.shown
     reset(e)
     assert e.shown == e._first
     assert e.svg == make(name).svg

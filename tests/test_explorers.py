@@ -1,19 +1,45 @@
 """Every explorer over its controls: what it shows is what the layers compute, and no state raises."""
 
 import html
+import random
 import re
 import xml.etree.ElementTree as ET
 
+import explorer_checks_01_06 as first_checks
+import explorer_checks_07_14 as later_checks
+import explorer_checks_planes as plane_checks
 import pytest
 import torch
-from explorer_checks import check, draw_states
-from explorer_page import figures, told, tree_of
+from explorer_page import SVG, figures, told, tree_of
 from made import MADE_FROM, SENTENCE, make, reset, settings_of
 
 from attention_course import explorers
+from attention_course.explorers.words import plain
 from attention_helpers import Sentence, load_sentence
 
 NAMES = explorers.__all__
+CHECKS = vars(first_checks) | vars(later_checks) | vars(plane_checks)
+
+
+def check(explorer):
+    """Check what an explorer shows against its layer, and its picture against the common format; returns its sizes."""
+    name = type(explorer).__name__.removesuffix("Explorer").lower()
+    with torch.random.fork_rng(devices=[]):
+        CHECKS[f"check_{name}"](explorer, **explorer.values)
+    root = tree_of(explorer)
+    assert (root.get("role"), root.get("aria-label")) == ("img", explorer.alt)
+    assert explorer.alt.startswith(plain(explorer.said).rstrip("."))
+    assert "nan" not in re.sub('base64,[^"]*', "", explorer.svg + explorer.readout).lower()
+    return [part.get("viewBox") for part in root.iter(f"{SVG}svg")]
+
+
+def draw_states(explorer, count):
+    """Random states that spread over each control's range; some ask for what others then make impossible."""
+    chance = random.Random(0)
+    places = {name: chance.sample(range(count), count) for name in explorer.controls}
+    for n in range(count):
+        lists = {name: settings_of(control) for name, control in explorer.controls.items()}
+        yield {name: values[places[name][n] * len(values) // count] for name, values in lists.items()}
 
 
 def move(explorer, state):
@@ -154,11 +180,7 @@ FIGURES = [  # worked out by hand, or of the models in data/
     ("KeyWidthExplorer", {"d_out": 1, "step": 600}, ["1", "600", "19%"]),
     ("ModelsExplorer", {"model": "Gemma 4 31B"}, ["131,072", "4", "31", "86.2", "10.78"]),
     ("CacheExplorer", {}, ["131,072", "68.7", "524.3"]),
-    (
-        "MachinesExplorer",
-        {"processes": 8, "num_tokens": 2**15, "num_heads": 32, "num_kv_heads": 4},
-        ["8", "597.7", "469.8"],
-    ),
+    ("MachinesExplorer", {"processes": 8, "num_tokens": 2**15}, ["8", "2.4", "1.9"]),
 ]
 
 
