@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from explorer_page import SVG, told, tree_of
+from explorer_page import SVG, tree_of
 from made import make, reset, settings_of
 
 from attention_course import explorers
@@ -99,12 +99,3 @@ def test_after_random_moves_and_touches_the_picture_is_that_of_its_state(explore
     reset(e)
     assert e.shown == e._first
     assert e.svg == make(name).svg
-
-
-def test_an_entry_of_a_matrix_is_typed_over_and_the_keys_follow(explorer):
-    e = explorer("QKVExplorer")
-    e.set(made="matrices")
-    touch(e, "W_key 1,6", value=-2.5)
-    assert e.arrays.matrices["W_key"][6, 1] == -2.5
-    assert torch.equal(e.arrays.keys, e.embeddings @ e.arrays.matrices["W_key"])
-    assert "W_key, row ?, column B: -2.50" in {words for words, _ in told(tree_of(e))}

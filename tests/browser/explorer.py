@@ -30,7 +30,6 @@ HELD = """{
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
 DRAWN = "_live.values.items() <= _live.shown.items() or _live.message != ''"
-FIRST = "control.querySelector('.noUi-handle, select, input, button')"
 FOUND = "globals().update(_live=next(shown for _, shown in sorted(Out.items()) if hasattr(shown, 'controls')))"
 
 
@@ -81,7 +80,8 @@ class LiveExplorer:
         return [float(handle.get_attribute(end)) for handle in handles for end in ("aria-valuemin", "aria-valuemax")]
 
     def focus(self, number):
-        self.control(number).evaluate(f"control => (control.matches('button') ? control : {FIRST}).focus()")
+        first = "control.querySelector('.noUi-handle, select, input, button')"
+        self.control(number).evaluate(f"control => (control.matches('button') ? control : {first}).focus()")
 
     def walk_to(self, number):
         """Tab from the first control to another."""

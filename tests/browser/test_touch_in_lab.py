@@ -93,6 +93,7 @@ def test_an_entry_of_a_matrix_is_typed_over(opened):
     key.press_sequentially("-2.5")
     entry = "float(shown.arrays.matrices['W_key'][{}])"
     wait_for(box, kernel, entry.format("6, 1"), -2.5)
+    assert kernel.ask("bool((shown.embeddings @ shown.arrays.matrices['W_key'] == shown.arrays.keys).all())")
     key.press("ArrowUp")
     key.press_sequentially("7")
     wait_for(box, kernel, entry.format("5, 1"), 7.0)
