@@ -94,6 +94,9 @@ def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=
         said, values = [words.rpartition(": ") for words, _ in cells], table[shown]
         assert [words for words, *_ in said] == [tell.format(names[i], names[j]) for i, j in shown.nonzero().tolist()]
         assert [float(number) for *_, number in said] == near(values, off=1e-4)
+        sizes = ((cell.get("y"), cell.get("height"), cell.get("x"), cell.get("width")) for _, cell in cells)
+        places = [[float(y) / float(high), float(x) / float(wide)] for y, high, x, wide in sizes]
+        assert sum(places, []) == near(shown.nonzero(), off=0.02)
         inks = [float(cell.get("fill-opacity")) for _, cell in cells]
         assert inks == near((values.abs() / limit).clamp(max=1), off=0.02)
         if group.get("fill"):
