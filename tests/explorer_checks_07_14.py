@@ -4,7 +4,7 @@ import html
 
 import pytest
 import torch
-from explorer_page import SVG, check_arcs, check_maps, figures, near, numbers, readouts, told, tree_of
+from explorer_page import SVG, check_arcs, check_maps, figures, framed_rows, near, numbers, readouts, told, tree_of
 from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
@@ -13,6 +13,7 @@ from attention_course.explorers import past_the_training_length as past
 from attention_course.explorers.a_real_model import show_blanks
 from attention_course.explorers.real_bugs import LAYERS, TOKENS
 from attention_course.explorers.svg import number
+from attention_course.explorers.svg_maps import HEAD
 from attention_course.explorers.words import size_in_words
 from attention_course.plots import GREY, HEAD_COLOURS
 from attention_course.published import model_cache_bytes, published_models
@@ -75,6 +76,7 @@ def check_text(e, text, back):
         expected.append(shares[comes] if back else None)
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(future), colours=2 * HEAD_COLOURS[: len(maps[0])])
     check_arcs(e, [weights[:, place] for weights in maps], names, place)
+    assert framed_rows(e, "2", HEAD)[:1] == near(place, off=0.02)
     assert [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words] == bars
     assert not back or numbers(e.said) == near(torch.stack(expected))
 

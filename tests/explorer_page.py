@@ -96,7 +96,7 @@ def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=
         assert [float(number) for *_, number in said] == near(values, off=1e-4)
         sizes = ((cell.get("y"), cell.get("height"), cell.get("x"), cell.get("width")) for _, cell in cells)
         places = [[float(y) / float(high), float(x) / float(wide)] for y, high, x, wide in sizes]
-        assert sum(places, []) == near(shown.nonzero(), off=0.02)
+        assert torch.tensor(places).flatten().tolist() == near(shown.nonzero(), off=0.02)
         inks = [float(cell.get("fill-opacity")) for _, cell in cells]
         assert inks == near((values.abs() / limit).clamp(max=1), off=0.02)
         if group.get("fill"):
@@ -129,10 +129,10 @@ def keys_of_planes(explorer):
             yield keys, (torch.tensor(corners) + torch.tensor([3.5, -3.5])) / half - torch.tensor([1.0, -1.0])
 
 
-def framed_rows(explorer):
-    """The rows of maps that are framed."""
-    rects = [rect for rect in tree_of(explorer).iter(f"{SVG}rect") if rect.get("stroke-width") == "3"]
-    return [float(rect.get("y")) / float(rect.get("height")) for rect in rects]
+def framed_rows(explorer, stroke="3", top=0):
+    """The rows that are framed, of maps that begin so far from the top."""
+    rects = [rect for rect in tree_of(explorer).iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]
+    return [(float(rect.get("y")) - top) / float(rect.get("height")) for rect in rects]
 
 
 def check_bars(explorer, about, values, along="height"):
