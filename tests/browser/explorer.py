@@ -44,9 +44,6 @@ class LiveExplorer:
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
         self.first = kernel.ask("{name: _live._first[name] for name in _live.controls}")
 
-    def look(self):
-        return self.box.evaluate(LOOK, len(self.names))
-
     def settle(self, until=lambda values: True):
         """Wait until the kernel's values are as `until` asks, and the page shows what the kernel holds; return that.
 
@@ -54,7 +51,8 @@ class LiveExplorer:
         """
         deadline = time.monotonic() + PATIENCE
         while True:
-            page, (values, drawn, kernel) = self.look(), self.kernel.ask(f"(_live.values, {DRAWN}, {HELD})")
+            page = self.box.evaluate(LOOK, len(self.names))
+            values, drawn, kernel = self.kernel.ask(f"(_live.values, {DRAWN}, {HELD})")
             if until(values) and drawn and page == kernel:
                 return page
             assert time.monotonic() < deadline, f"in state {values} the page has {page}, the kernel {kernel}"
