@@ -42,17 +42,10 @@ def typed():
     return explorers.TextExplorer(*MODELS)
 
 
-@pytest.mark.parametrize(
-    ("text", "read", "said"),
-    [
-        ("vßi@ ßha\t", "vi ha", ["ß, @, \\t."]),
-        ("ßa town lies by a slow green river.", "town lies by a slow green river.", ["ß.", "last 32 characters."]),
-    ],
-)
-def test_what_the_models_do_not_know_is_left_out_and_named(typed, text, read, said):
-    typed.controls["text"].value = text
-    assert typed.arrays.text == read
-    assert all(part in typed.message for part in said)
+def test_what_the_models_do_not_know_or_is_too_long_is_left_out_and_named(typed):
+    typed.controls["text"].value = "ß@a town lies by a slow green\t river."
+    assert typed.arrays.text == "town lies by a slow green river."
+    assert all(part in typed.message for part in ("ß, @, \\t.", "last 32 characters."))
 
 
 def test_the_position_goes_with_the_letters_that_are_read(typed):
@@ -60,7 +53,5 @@ def test_the_position_goes_with_the_letters_that_are_read(typed):
     typed.controls["text"].value = "hßave"  # four letters are left
     assert list(typed.controls["back"].options) == [3, 2, 1, 0]
     assert (typed.values["back"], typed.arrays.place) == (3, 0)
-    typed.controls["text"].value = "h"
-    assert list(typed.controls["back"].options) == [0]
     typed.controls["text"].value = "have a jar"
     assert (typed.values["back"], typed.arrays.place) == (5, 4)

@@ -58,9 +58,9 @@ def move(explorer, state):
 def test_any_state_shows_what_the_layers_compute(explorer, name):
     """All pictures have one size, so that nothing jumps."""
     e = explorer(name)
-    count = 100 if name == "LayerExplorer" else 12  # most of its states are impossible: heads must divide d_out
+    count = 60 if name == "LayerExplorer" else 12  # most of its states are impossible: heads must divide d_out
     sizes = [check(e) for state in draw_states(e, count) if move(e, state)]
-    assert len(sizes) >= 6
+    assert len(sizes) >= 5
     assert sizes == sizes[:1] * len(sizes)
     fresh = make(name)
     fresh.set(**e.values)
