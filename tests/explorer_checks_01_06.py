@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import torch
 from explorer_page import (
+    check_bars,
     check_maps,
     figures,
-    frames,
+    framed_rows,
+    keys_of_planes,
     near,
     numbers,
     paths,
+    readouts,
     tips,
     told,
     tree_of,
@@ -18,74 +21,51 @@ from made import SENTENCE
 from torch.testing import assert_close
 
 from attention_course.explorers import dropout
-from attention_course.plots import HEAD_COLOURS
-from attention_helpers import (
-    MultiHeadAttention,
-    attention_maps,
-    causal_mask,
-    load_sentence,
-)
+from attention_course.explorers.lookup_models import examples, letters_of, load_lookup
+from attention_course.plots import GREY
+from attention_helpers import MultiHeadAttention, attention_maps, causal_mask, load_sentence
 from attention_helpers.dropout import draw_dropout_from
 
 TOKENS, X = SENTENCE.tokens, SENTENCE.embeddings
-BLUE, GREY = HEAD_COLOURS[0], "#767676"
-
-
-def bits(weights):
-    """The entropy of each row."""
-    return -(weights * weights.clamp(min=1e-45).log2()).sum(-1)
 
 
 def check_scores(e, query, temperature, sentence):
-    state, tokens = e.arrays, sentence.split(", ")
+    tokens = sentence.split(", ")
     x = X[[TOKENS.index(token) for token in tokens]]
-    assert torch.equal(state.scores, x @ x.T)
-    assert_close(state.weights, torch.softmax(x @ x.T / temperature, dim=-1), atol=1e-5, rtol=1e-5)
-    assert_close(state.context, state.weights @ x)
-    scores, weights = state.scores[query], state.weights[query]
-    check_maps(e, state.weights[None], tokens)
-    [(_, y, _, height)] = frames(tree_of(e), "3")
-    assert y / height == pytest.approx(query, abs=0.02)
-    for kind, values in ((", score: ", scores), (", weight: ", weights)):
-        assert tips(e, kind) == near(values, off=1e-4)
-        long = [float(bar.get("height")) for words, bar in told(tree_of(e)) if kind in words]
-        assert long == near(77 * values / (1.5 if kind == ", score: " else 1), off=0.06)
+    weights = torch.softmax(x @ x.T / temperature, dim=-1)
+    check_maps(e, weights[None], tokens)
+    assert framed_rows(e) == near(query, off=0.02)
+    check_bars(e, ", score: ", x @ x[query])
+    check_bars(e, ", weight: ", weights[query])
     assert tips(e, ", embedding: ") == near(x[query], off=1e-4)
-    assert tips(e, ", context: ") == near(state.context[query], off=1e-4)
-    assert {shape.get("fill") for words, shape in told(tree_of(e)) if ", context: " in words} == {BLUE}  # as weights
-    assert f"{weights.max():.2f}" in figures(e.said)
+    assert tips(e, ", context: ") == near(weights[query] @ x, off=1e-4)
+    assert f"{weights[query].max():.2f}" in figures(e.said)
 
 
 def check_qkv(e, made):
-    state, (tokens, x) = e.arrays, load_sentence("lookup")
-    weights, values, queries, keys = torch.softmax(x @ x.T, dim=-1), x, x, x
+    tokens, x = load_sentence("lookup")
+    queries, keys, values = x, x, x
     if made != "embeddings":
         queries, keys = x[:, :3], x @ (10 * torch.eye(7)[:, :3] - 10 * (made == "matrices") * torch.eye(7)[:, 6:])
-        weights, values = torch.softmax(queries @ keys.T, dim=-1), x[:, 3:6]
-    assert_close(state.weights, weights)
-    assert_close(state.read, (weights @ values)[3])
+        values = x[:, 3:6]
+    weights = torch.softmax(queries @ keys.T, dim=-1)
     check_maps(e, weights[None], tokens)
     cells = [words.rpartition(": ")[0] for words, _ in told(tree_of(e)) if ", entry " in words]
     assert cells == 2 * [f"{token}, entry {entry}" for token in tokens for entry in "ABC123?"[: queries.shape[1]]]
     assert tips(e, ", entry ") == near(queries, keys, off=1e-4)
-    assert [y / height for _, y, _, height in frames(tree_of(e), "3")] == near(3.0, off=0.02)
-    assert tips(e, ", read: ") == near(state.read, off=1e-4)
+    assert framed_rows(e) == near(3.0, off=0.02)
+    assert tips(e, ", read: ") == near((weights @ values)[3], off=1e-4)
 
 
 def check_scaling(e, d_k, seed, scaling):
-    state = e.arrays
     queries, keys = torch.randn(2, 6, d_k, generator=torch.Generator().manual_seed(seed))
-    assert_close(state.scores, queries @ keys.T)
-    scale = d_k**-0.5 if scaling else 1.0
-    assert torch.equal(state.weights, torch.softmax(state.scores * scale, dim=-1))
-    variance, entropy = (state.scores * scale).var(), bits(state.weights)
-    check_maps(e, state.scores[None], "123456", "query {} meets key {}", limit=state.scores.abs().max())
-    check_maps(e, state.weights[None], "123456", "query {} looks at key {}")
-    assert tips(e, ", entropy: ") == near(entropy, off=1e-3)
-    long = [float(bar.get("width")) for words, bar in told(tree_of(e)) if ", entropy: " in words]
-    assert long == near(74 * entropy / np.log2(6), off=0.1)  # the room up to an even row's
-    assert f"{variance:.2g}" in figures(e.said)
-    assert f"{state.weights.max():.2f}" in figures(e.said)
+    scores = queries @ keys.T
+    scaled = scores / d_k**0.5 if scaling else scores
+    weights = torch.softmax(scaled, dim=-1)
+    check_maps(e, scores[None], "123456", "query {} meets key {}", limit=scores.abs().max())
+    check_maps(e, weights[None], "123456", "query {} looks at key {}")
+    check_bars(e, ", entropy: ", torch.distributions.Categorical(weights).entropy() / np.log(2), "width")
+    assert {f"{scaled.var():.2g}", f"{weights.max():.2f}"} <= {*figures(e.said)}
 
 
 def check_mask(e, mask, place):
@@ -97,52 +77,143 @@ def check_mask(e, mask, place):
         row = (torch.arange(4) <= place) / (place + 1)
     assert state.tokens[place] == "B ?"
     assert state.weights[place].tolist() == near(row, off=1e-4)
-    assert_close(state.weights.sum(dim=-1), torch.ones(4))
     check_maps(e, state.weights[None], state.tokens, hidden=future)
-    check_maps(e, state.scores[None], state.tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5, bar=False)
-    assert [y / height for _, y, _, height in frames(tree_of(e), "3")] == near([place, place], off=0.02)
+    check_maps(e, state.scores[None], state.tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5)
+    assert framed_rows(e) == near(place, place, off=0.02)
     assert tips(e, ", read: ") == near(state.read, off=1e-4)
     assert numbers(e.said)[-1:] == near(row[0] if guesses else row[pair])
 
 
 def check_dropout(e, step, p):
     """What is stored is shown; test_stored_models.py trains it again."""
+    state, at = e.arrays, (dropout.RATES.index(p), step // 5)
     with np.load(dropout.RUNS_FILE) as runs:
-        losses, maps, always_0 = (torch.from_numpy(runs[name]) for name in ("losses", "maps", "always_0"))
-    run, place = dropout.RATES.index(p), step // 5
-    losses = losses[run, : place + 1]
-    state, days = e.arrays, [f"day {n}" for n in range(1, 7)]
-    assert torch.equal(state.losses, losses)
-    assert torch.equal(state.weights, maps[run, place])
-    check_maps(e, state.weights[None], days, hidden=causal_mask(6))
-    assert state.always_0 == always_0
-    assert numbers(e.said) == near(step, p, losses[-1])
+        assert np.array_equal(state.weights, runs["maps"][at])
+        assert numbers(e.said) == near(step, p, runs["losses"][at])
+    check_maps(e, state.weights[None], [f"day {n}" for n in range(1, 7)], hidden=causal_mask(6))
     gone = int(state.dropped[~causal_mask(6)].sum())
     assert sum(paths(tree_of(e), stroke_width="1.5")) == gone
-    assert abs(gone / 21 - p) <= (p > 0) * 0.35  # by chance, but never without dropout
+    assert gone / 21 == pytest.approx(p, abs=(p > 0) * 0.35)  # by chance, but never without dropout
 
 
 def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):
-    state, future, tokens = e.arrays, causal_mask(6), TOKENS
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        layer = draw_dropout_from(MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias))
-        torch.manual_seed(seed)
-        context = layer.train(training)(X[None])[0]
-    assert_close(state.result, context)
+    state, future = e.arrays, causal_mask(6)
+    torch.manual_seed(seed)
+    layer = draw_dropout_from(MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias))
+    torch.manual_seed(seed)
+    assert_close(state.result, layer.train(training)(X[None])[0])
     assert_close(state.maps, attention_maps(layer.eval(), X[None])[0][0])
-    assert not state.shown[:, future].any()
     assert not state.influence[future].any()
-    kept = state.maps / (1 - dropout if training else 1)
-    assert_close(state.shown, torch.where(state.shown == 0, 0.0, kept))
-    crosses = sum(paths(tree_of(e), stroke_width="1.5"))
-    assert crosses == ((state.shown == 0) & (state.maps > 0)).sum()
-    if not (training and dropout):
-        assert not crosses
+    dropped = (state.shown == 0) & (state.maps > 0)
+    assert_close(state.shown, torch.where(dropped, 0.0, state.maps / (1 - dropout * training)))
+    assert sum(paths(tree_of(e), stroke_width="1.5")) == dropped.sum()
+    assert dropout * training or not dropped.any()
     parameters = sum(parameter.numel() for parameter in layer.parameters())
     assert state.size.endswith(f", {parameters} parameters")
     assert {verdict.sign for verdict in state.verdicts.values()} == {"✓"}
-    assert " MultiHeadAttention returns the same numbers" in state.verdicts["course"].words
-    check_maps(e, state.shown, tokens, hidden=future, limit=1)
-    look = {"limit": state.influence.max(), "colours": [GREY], "bar": False}
-    check_maps(e, state.influence[None], tokens, "perturbing {1} moves {0} by", **look)
+    check_maps(e, state.shown, TOKENS, hidden=future, limit=1)
+    look = {"limit": state.influence.max(), "colours": [GREY]}
+    check_maps(e, state.influence[None], TOKENS, "perturbing {1} moves {0} by", **look)
+
+
+def check_plane(shown, keys, last, weights):
+    """A plane has its keys where the layer has them, up to one scale, each as full as its weight.
+
+    last: the keys that set the scale; weights: by key, None where there's no such token.
+    """
+    squares, points = shown
+    if keys.shape[1] <= 2:
+        wide = 0.86 if keys.shape[1] == 1 else 0.58
+        spots = (keys * wide / last.norm(dim=1).max().clamp(min=1e-9)).clamp(-1, 1)
+        assert points[:, : keys.shape[1]].flatten().tolist() == near(spots, off=0.01)
+    for (words, square), weight in zip(squares, weights, strict=True):
+        assert numbers(words)[-1:] == ([] if weight is None else near(weight))
+        assert float(square.get("fill-opacity")) == pytest.approx(min(weight or 0, 1), abs=5.1e-3)
+
+
+@torch.no_grad()
+def check_keywidth(e, d_out, step, asked):
+    state, model, (_, x, answers) = e.arrays, load_lookup(1, d_out, 1, step), examples(1)
+    right, letters = (model(x).argmax(dim=-1) == answers)[:, 0], x[:, -1, 0] - 10
+    number = (letters == asked).nonzero()[0]
+    weights = attention_maps(model, x[number])[0][0, 0, -1]
+    assert state.tokens == model.task.words(x[number][0])
+    assert tips(e, ", weight: ") == near(weights, off=1e-4)
+    shares = [right[letters == n].float().mean() for n in range(10)]
+    assert tips(e, ", accuracy: ") == near(shares, off=1e-4)
+    [shown] = keys_of_planes(e)
+    row = {token[0]: weight for token, weight in zip(state.tokens[:-1], weights.tolist(), strict=False)}
+    keys, last = (letters_of(each)[1][0] for each in (model, load_lookup(1, d_out)))
+    check_plane(shown, keys, last, [row.get(name) for name in "ABCDEFGHIJ"])
+    assert numbers(e.said) == near(d_out, step, torch.stack(shares).mean())
+
+
+class CutByViewAlone(MultiHeadAttention):
+    def split_heads(self, x):
+        return x.reshape(len(x), self.num_heads, -1, self.head_dim)
+
+
+def make_layer(kind, weights, num_heads, d_out, example, hands):
+    """The trained model, or None; the shown sentence's x (1, num_tokens, d_in); a layer of the explorer's matrices."""
+    if weights == "trained":
+        trained = load_lookup(2, d_out, num_heads)
+        x, given = trained.embed(examples(2).x[[example - 1]]).sum(dim=2), trained.attention.parameters()
+    else:
+        trained, x = None, load_sentence("two_lookups").embeddings[None]
+        letter, digit, first, second = torch.eye(12).split(3)
+        if example == 2:
+            x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
+        queries = torch.cat((first, second)) if hands == 2 else first + second
+        given = queries, 10 * letter.repeat(hands, 1), digit.repeat(hands, 1)
+    layer = kind(x.shape[-1], d_out, x.shape[1], 0.0, num_heads)
+    for mine, theirs in zip(layer.parameters(), given, strict=False):
+        mine.copy_(theirs)
+    return trained, x, layer
+
+
+def check_heads(e, trained, x, layer, dropout, example):
+    """What both explorers of heads show of a layer for x (1, num_tokens, d_in); trained: the model, or None."""
+    state, future, made = e.arrays, causal_mask(x.shape[1]), attention_maps(layer, x)[0][0]
+    keys, values = (layer.split_heads(each(x))[0] for each in (layer.W_key, layer.W_value))
+    gone = (state.weights == 0) & (made > 0)
+    assert dropout or not gone.any()
+    assert_close(state.weights, torch.where(gone, 0, made / (1 - dropout)))
+    assert_close(state.context, (state.weights @ values).transpose(0, 1).flatten(1))
+    check_maps(e, state.weights, state.tokens, hidden=future)
+    assert sum(paths(tree_of(e), stroke_width="1.5")) == (state.dropped & ~future).sum()
+    said = tips(e, ", entry ")[-state.context.numel() :]
+    assert said == near(state.context, off=6e-3 if trained else 1e-4)
+    planes = [*keys_of_planes(e)]
+    assert len(planes) == (len(made) if trained else 0)
+    for shown, mine, weights in zip(planes, keys, state.weights[:, -1].tolist(), strict=False):
+        check_plane(shown, mine, mine, weights)
+    if trained:
+        logits = trained.output_layer(layer.out_proj(state.context[-1])).view(2, 10)
+        _, x, answers = examples(2)
+        assert state.answers == (logits.argmax(dim=-1).tolist(), answers[example - 1].tolist())
+        right = (trained(x).argmax(dim=-1) == answers).float().mean(dim=0)
+        assert dropout or state.accuracy.tolist() == near(right)
+        assert numbers(e.said)[-2:] == near(state.accuracy)
+
+
+@torch.no_grad()
+def check_wrapper(e, num_heads, d_out, example, dropout, seed, weights):
+    """The wrapper's heads give what one layer of all heads gives, which notebook 06 shows."""
+    width = num_heads * d_out
+    trained, x, layer = make_layer(MultiHeadAttention, weights, num_heads, width, example, hands=num_heads)
+    check_heads(e, trained, x, layer, dropout, example)
+    one = 3 * d_out * x.shape[-1]
+    assert numbers(readouts(e)["width, parameters"]) == [num_heads, d_out, width, num_heads, one, num_heads * one]
+
+
+@torch.no_grad()
+def check_split(e, num_heads, d_out, example, dropout, seed, cut, weights):
+    kind = MultiHeadAttention if cut == "view, then transpose" else CutByViewAlone
+    trained, x, layer = make_layer(kind, weights, num_heads, d_out, example, hands=2)
+    check_heads(e, trained, x, layer, dropout, example)
+    for table, matrix in zip(e.arrays.wide.values(), layer.parameters(), strict=False):
+        assert_close(table, x[0] @ matrix.T)
+    places = torch.arange(e.arrays.owners.numel()).view(1, -1, d_out)  # each entry's place tells which head gets it
+    for head, part in enumerate(layer.split_heads(places)[0]):
+        assert (e.arrays.owners.flatten()[part] == head).all()
+    assert numbers(readouts(e)["parameters"]) == [sum(each.numel() for each in layer.parameters())]

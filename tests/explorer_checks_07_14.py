@@ -4,17 +4,7 @@ import html
 
 import pytest
 import torch
-from explorer_page import (
-    SVG,
-    check_arcs,
-    check_maps,
-    figures,
-    near,
-    numbers,
-    readouts,
-    told,
-    tree_of,
-)
+from explorer_page import SVG, check_arcs, check_maps, figures, framed_rows, near, numbers, readouts, told, tree_of
 from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
@@ -22,8 +12,8 @@ from attention_course.build import build_layer
 from attention_course.explorers import past_the_training_length as past
 from attention_course.explorers.a_real_model import show_blanks
 from attention_course.explorers.real_bugs import LAYERS, TOKENS
-from attention_course.explorers.rope_scaling import llama3_frequencies, yarn_frequencies
 from attention_course.explorers.svg import number
+from attention_course.explorers.svg_maps import HEAD
 from attention_course.explorers.words import size_in_words
 from attention_course.plots import GREY, HEAD_COLOURS
 from attention_course.published import model_cache_bytes, published_models
@@ -34,20 +24,17 @@ from attention_helpers.training.lookup import LookupModel, LookupTask
 
 def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, seed):
     """Before the first step: the attention weights of the model that the course trains, and its answers."""
-    state = e.arrays
-    x, answers, run = state.run.x, state.run.answers, state.run
+    state, run = e.arrays, e.arrays.run
     if task == "next character":
         sizes = len(run.task.vocabulary), 32, d_out, num_heads, dropout
         model = build_layer(CharacterModel, seed, *sizes, leaky=mask == "leaky")
     else:
         lookup = LookupTask(questions=1 + (task == "two questions"))
         model = build_layer(LookupModel, seed, lookup, 32, num_heads, d_out=d_out)
-    outputs = model.eval()(x)
-    assert_close(state.weights, attention_maps(model, x[:1])[0][0])
+    outputs = model.eval()(run.x)
+    assert_close(state.weights, attention_maps(model, run.x[:1])[0][0])
     assert (state.step, run.learning_rate, run.model.attention.dropout.p) == (0, learning_rate, dropout)
-    [measured] = state.measured
-    assert measured.held_loss == pytest.approx(run.task.loss(outputs, answers).item(), rel=1e-5)
-    assert measured.accuracy == pytest.approx(run.task.accuracy(outputs, answers).min().item(), abs=0.01)
+    assert state.measured[0].held_loss == pytest.approx(run.task.loss(outputs, run.answers).item(), rel=1e-5)
     if task != "next character":
         check_maps(e, state.weights, state.tokens, hidden=causal_mask(7), limit=1)
         check_arcs(e, [state.weights[:, 6]], state.tokens, 6)
@@ -56,19 +43,15 @@ def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, se
 
 
 def check_learning(e, step, example):
-    state = e.arrays
+    state, x, words = e.arrays, RUN.examples[example - 1], RUN.task.words(RUN.examples[example - 1])
     [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
-    assert torch.equal(state.weights, snapshot.maps[example - 1])
-    assert state.loss == snapshot.loss
-    assert torch.equal(state.accuracy, snapshot.accuracy)
+    weights = snapshot.maps[example - 1]
     for shown, other in zip(state.run, RUN.snapshots, strict=True):  # (num_heads, num_tokens) each
         assert torch.equal(shown, other.maps[example - 1, :, 6])
-    x = RUN.examples[example - 1]
     letters = [x[6, n] - (n + 1) * RUN.task.letters for n in range(2)]  # as they stand in a pair
-    words = RUN.task.words(x)
     assert state.asked == [words[x[:6, 0].tolist().index(letter)] for letter in letters]
-    check_maps(e, state.weights, words, hidden=causal_mask(7))
-    check_arcs(e, [state.weights[:, 6]], words, 6)
+    check_maps(e, weights, words, hidden=causal_mask(7))
+    check_arcs(e, [weights[:, 6]], words, 6)
     assert numbers(readouts(e)["loss"]) == near(snapshot.loss)
 
 
@@ -80,28 +63,22 @@ def likeliest(shares, comes, count):
 
 
 def check_text(e, text, back):
-    state, (models, task), read = e.arrays, MODELS, text[-32:]
-    n, names, future = len(read), [character.replace(" ", "␣") for character in read], causal_mask(len(read))
+    (models, task), read = MODELS, text[-32:]
+    place, names, future = len(read) - 1 - back, [character.replace(" ", "␣") for character in read], []
     token_ids = torch.tensor([[task.vocabulary.index(character) for character in read]])
-    assert state.place == n - 1 - back
-    comes = task.vocabulary.index(read[n - back]) if back else None
-    maps, hidden, bars, expected = [], [], [], []
+    comes = token_ids[0, place + 1].item() if back else None
+    maps, bars, expected = [], [], []
     for name, model in models.items():
-        weights, shares = state.readings[name]
-        assert_close(weights, attention_maps(model, token_ids)[0][0])
-        assert_close(shares, model(token_ids)[0, state.place].softmax(dim=-1))
-        assert (name == "masked") == (not weights[:, future].any()) or not future.any()
+        weights, shares = attention_maps(model, token_ids)[0][0], model(token_ids)[0, place].softmax(dim=-1)
         maps.append(weights)
-        hidden.append((future & (name == "masked")).expand_as(weights))
-        bars += likeliest(shares, comes, 8)
+        future.append((causal_mask(len(read)) & (name == "masked")).expand_as(weights))
+        bars += [f"{sign}, probability: {number(share, 4)}" for sign, share in likeliest(shares, comes, 8)]
         expected.append(shares[comes] if back else None)
-    heads = [*HEAD_COLOURS[: len(maps[0])]]
-    check_maps(e, torch.cat(maps), names, hidden=torch.cat(hidden), colours=2 * heads)
-    check_arcs(e, [weights[:, state.place] for weights in maps], names, state.place)
-    shown = [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words]
-    assert shown == [f"{sign}, probability: {number(share, 4)}" for sign, share in bars]
-    if back:
-        assert numbers(e.said) == near(torch.stack(expected))
+    check_maps(e, torch.cat(maps), names, hidden=torch.cat(future), colours=2 * HEAD_COLOURS[: len(maps[0])])
+    check_arcs(e, [weights[:, place] for weights in maps], names, place)
+    assert framed_rows(e, "2", HEAD)[:1] == near(place, off=0.02)
+    assert [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words] == bars
+    assert not back or numbers(e.said) == near(torch.stack(expected))
 
 
 def check_cost(e, num_tokens, num_heads, width, bytes):
@@ -109,59 +86,47 @@ def check_cost(e, num_tokens, num_heads, width, bytes):
     state, n = e.arrays, num_tokens
     assert (state.table, state.cache) == (num_heads * n * n * bytes, 2 * n * width * bytes)
     total = 2 * n * width * (3 * width + n + n + width)
-    assert sum(state.operations.values()) == total
     assert numbers(readouts(e)["FLOPs"]) == near(total / 1e9, 2 * 2 * n * n * width / total)
 
 
 def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
     """Of 32 layers, whose 32 query heads are 128 wide; of each token it keeps a key and a value per KV head."""
-    kept = [n for n in range(num_tokens) if not window or n < first or n > num_tokens - window]
-    each = 2 * 32 * num_kv_heads * 128 * bytes
-    assert (e.arrays.kept, e.arrays.per_token, e.arrays.total) == (len(kept), each, len(kept) * each)
+    kept = sum(not window or n < first or n > num_tokens - window for n in range(num_tokens))
+    assert e.arrays.total == kept * 2 * 32 * num_kv_heads * 128 * bytes
     shown = [words for words, _ in told(tree_of(e))]
     reads = [f"query head {head + 1} reads KV head {head * num_kv_heads // 32 + 1}" for head in range(32)]
     assert [words for words in shown if words.startswith("query head")] == reads
-    assert sum(numbers(words)[0] for words in shown if "tokens kept: " in words) == len(kept)
+    assert sum(numbers(words)[0] for words in shown if "tokens kept: " in words) == kept
     assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
 
 
 def check_models(e, model, num_tokens, kind):
     """A line and a point for each model, at what its layers keep; those without the kind of layer are faded."""
-    state, lengths, rows = e.arrays, [2**n for n in range(10, 21)], {row["name"]: row for row in published_models()}
-    ends = {name: 1 if "learned_positions" in row else 11 for name, row in rows.items()}
-    kept = {name: [model_cache_bytes(row, n) for n in lengths[: ends[name]]] for name, row in rows.items()}
-    assert state.kept == kept
+    state, rows = e.arrays, {row["name"]: row for row in published_models()}
+    assert {name: kept[0] for name, kept in state.kept.items()} == {n: model_cache_bytes(rows[n], 1024) for n in rows}
     assert sum(state.parts.values()) == model_cache_bytes(rows[model], num_tokens)
     points = {words.partition(":")[0] for words, shape in told(tree_of(e)) if shape.get("r")}
     lines = {words for words, shape in told(tree_of(e)) if shape.tag == f"{SVG}path"}
     assert points == lines == {*rows}
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
-    assert state.lit == has
     assert {*e.alt.partition("faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - has - {model}
     assert rows[model]["source"] in html.unescape(e.readout)
 
 
 def check_length(e, length, window, factor, rule, pair):
-    """What is stored is shown; test_stored_models.py measures it again."""
-    state, (losses, far, scores) = e.arrays, past.load_scores()
+    """What is stored is shown; test_stored_models.py measures it again, test_modern_foreign.py checks the rules."""
+    losses, far, scores = past.load_scores()
     at = past.SCALINGS.index((rule if factor > 1 else "linear", factor)), past.WINDOW_WIDTHS.index(window)
-    parts = scores[at][past.READ_LENGTHS.index(length)][:, : min(length, window)]
-    assert_close(state.losses, losses[at][:length])
-    assert_close(state.scores, parts.sum(dim=0) if pair == "all" else parts[int(pair)])
-    plain = 10_000 ** -(torch.arange(8, dtype=torch.float64) / 8)
-    scaled = {
-        "linear": plain / factor,
-        "NTK-aware": (10_000 * factor ** (16 / 14)) ** -(torch.arange(8, dtype=torch.float64) / 8),
-        "Llama 3": llama3_frequencies(plain, factor, 32),
-        "YaRN": yarn_frequencies(plain, factor, 32, 10_000)[0],
-    }[rule]
-    number = 2 if pair == "all" else int(pair)
-    farthest = min(length, window) - 1
-    ends = [32, 32, state.losses[:32].mean()] + [32, length, state.losses[-32:].mean()] * (length > 32)
+    read, losses, keys = (*at, past.READ_LENGTHS.index(length)), losses[at][:length], min(length, window)
+    assert torch.equal(e.arrays.scores, scores[read][slice(None) if pair == "all" else [int(pair)], :keys].sum(dim=0))
+    ends = [32, 32, losses[:32].mean()] + [32, length, losses[-32:].mean()] * (length > 32)
     assert numbers(e.said) == near(ends)
-    equal, gives = max(farthest - 31, 0) / (farthest + 1), far[at][past.READ_LENGTHS.index(length)]
-    assert numbers(readouts(e)[f"position {length - 1}"]) == near(4, gives, 31, equal, off=6e-3)
-    assert numbers(readouts(e)[f"pair {number}"]) == near(farthest * scaled[number], 31 * plain[number])
+    beyond = near(4, far[read], 31, max(keys - 32, 0) / keys, off=6e-3)
+    assert numbers(readouts(e)[f"position {length - 1}"]) == beyond
+    number = 2 if pair == "all" else int(pair)
+    angle, trained = numbers(readouts(e)[f"pair {number}"])
+    assert trained == pytest.approx(31 * 10_000 ** (-number / 8), abs=5.1e-3)
+    assert rule != "linear" or angle == pytest.approx((keys - 1) * 10_000 ** (-number / 8) / factor, abs=5.1e-3)
 
 
 def check_reading(e, text, layer, head, token, ablate):
@@ -170,43 +135,41 @@ def check_reading(e, text, layer, head, token, ablate):
     assert_close(state.maps, without.maps[0])
     assert (state.layer, state.head, state.token) == (layer, head, token)
     shares, ids = whole.logits[0, token].softmax(dim=-1).topk(5)
-    assert_close(state.shares, torch.stack([shares, without.logits[0, token].softmax(dim=-1)[ids]]))
+    ablated = without.logits[0, token].softmax(dim=-1)[ids]
     assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
-    assert ablate == "none" or not torch.equal(state.shares[0], state.shares[1])
     after = [show_blanks(word) for word in MODEL.words(ids)]
-    for kind, shares in (("all heads", state.shares[0]), ("ablated", state.shares[1] if state.ablate else [])):
+    for kind, values in (("all heads", shares), ("ablated", ablated if state.ablate else [])):
         shown = [words for words, _ in told(tree_of(e)) if f", {kind}: " in words]
-        assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, shares, strict=False)]
-    most = state.maps[layer, head, token].max()
-    assert all(f"{share:.2f}" in e.said for share in (state.shares[:, 0] if state.ablate else [most]))
+        assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, values, strict=False)]
+    said = [shares[0], ablated[0]] if state.ablate else [state.maps[layer, head, token].max()]
+    assert all(f"{share:.2f}" in e.said for share in said)
 
 
 def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
+    """Numbers of 2 bytes; with heads, each has all rows and passes on a sum; with tokens, keys and values move on."""
     state, width, by_heads = e.arrays, 128 * num_heads, split == "heads"
-    kv_heads = max(num_kv_heads / processes, 1) * processes if by_heads else num_kv_heads
-    matrix, rows = 2 * width * (width + 128 * kv_heads) * 2, 2 * num_tokens * width * 2
-    inner = num_tokens * (width + 2 * 128 * kv_heads) * 2
-    arriving = 0 if by_heads or processes == 1 else num_tokens * 2 * 128 * kv_heads * 2
-    shared = (processes, 1) if by_heads else (1, processes)
-    held = [matrix / shared[0], rows / shared[1], (inner + arriving) / processes]
-    assert [*state.held.values()] == pytest.approx(held)
-    passed_on = num_tokens * width * 2 if by_heads else num_tokens * 128 * num_kv_heads * 2
-    assert state.sent == pytest.approx(2 * (processes - 1) * passed_on / processes)  # a sum passed on; keys, values
+    kv_width = 128 * max(num_kv_heads, by_heads * processes)
+    matrices, rows = 4 * width * (width + kv_width), 4 * num_tokens * width
+    inner, moving = 2 * num_tokens * (width + 2 * kv_width), 4 * num_tokens * kv_width
+    held = matrices / processes + rows + inner / processes
+    if not by_heads:
+        held = matrices + (rows + inner + moving * (processes > 1)) / processes
+    sent = (rows if by_heads else moving) * (processes - 1) / processes
+    assert (sum(state.held.values()), state.sent) == pytest.approx((held, sent))
     pairs = {"heads": processes + 1, "tokens": processes + 1, "zigzag": processes + 0.5}[split]  # of chunks
     assert sum(map(sum, state.work)) == pytest.approx(processes * pairs / 2)
-    assert state.steps == [max(step) for step in zip(*state.work, strict=True)]
     assert (min(state.busy) == 1) == (split != "tokens" or processes == 1)
     assert len([words for words, _ in told(tree_of(e)) if "computes" in words]) == processes * len(state.steps)
-    assert size_in_words(round(sum(held))) in e.said
+    assert size_in_words(round(held)) in e.said
     assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]
 
 
 def check_suspects(e, suspect, training, head):
     state = e.arrays
-    layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2).train(training)
+    layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2)
     assert type(layer).__name__[-1] == suspect or suspect == "none"
-    check_maps(e, state.maps[[head]], TOKENS, limit=1, colours=[HEAD_COLOURS[head]], bar=False)
-    look = {"limit": state.moves.max(), "colours": [GREY], "bar": False}
+    check_maps(e, state.maps[[head]], TOKENS, limit=1, colours=[HEAD_COLOURS[head]])
+    look = {"limit": state.moves.max(), "colours": [GREY]}
     check_maps(e, state.moves[None], TOKENS, "perturbing {1} moves {0} by", **look)
     leaks = suspect in "AF" or (suspect == "B" and training)
     assert ("Looks like none" in e.said) == (suspect not in "ACF" and not leaks)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from attention_course.explorers.svg import number
 from attention_course.explorers.words import plain
 from attention_course.plots import ABOVE, BELOW, HEAD_COLOURS
 
@@ -78,24 +79,24 @@ def cells_of(tree, tell, names):
     return [(group, cells) for group, cells in groups if cells and cells[0][0].rpartition(": ")[0] in wanted]
 
 
-def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=None, colours=None, bar=True):
+def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=None, colours=None):
     """Each map has a cell with its number for each pair of names but hidden ones, and its ink goes with the number.
 
     maps: (count, n, n); hidden: broadcast to them. limit: what has full colour. colours: by default those of heads.
-    bar: whether a colour bar ends at the limit.
     """
     maps, n = torch.as_tensor(maps), len(names)
     seen = torch.ones_like(maps, dtype=torch.bool) if hidden is None else ~hidden.expand_as(maps)
     found = cells_of(tree_of(explorer), tell, names)
     assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_explorer_svg.py
-    assert limit or not bar or ("or more" in words_of(tree_of(explorer))) == (n > 4)
     limit = limit or min(1, 4 / n)
-    assert limit == 1 or not bar or f"{limit:{'.2g' if limit < 100 else '.0f'}}" in words_of(tree_of(explorer))
     colours = colours or [HEAD_COLOURS[head % 8] for head in range(len(maps))]
     for (group, cells), table, shown, colour in zip(found, maps, seen, colours, strict=False):
         said, values = [words.rpartition(": ") for words, _ in cells], table[shown]
         assert [words for words, *_ in said] == [tell.format(names[i], names[j]) for i, j in shown.nonzero().tolist()]
         assert [float(number) for *_, number in said] == near(values, off=1e-4)
+        sizes = ((cell.get("y"), cell.get("height"), cell.get("x"), cell.get("width")) for _, cell in cells)
+        places = [[float(y) / float(high), float(x) / float(wide)] for y, high, x, wide in sizes]
+        assert torch.tensor(places).flatten().tolist() == near(shown.nonzero(), off=0.02)
         inks = [float(cell.get("fill-opacity")) for _, cell in cells]
         assert inks == near((values.abs() / limit).clamp(max=1), off=0.02)
         if group.get("fill"):
@@ -109,37 +110,33 @@ def check_arcs(explorer, readings, names, asks):
     """Each weight of half a percent or more has an arc in its head's colour, wider for more; readings: (heads, n)."""
     expected = []
     for heads in readings:
-        for head, row in enumerate(heads.tolist()):
+        for head, name, weight in ((head, names[n], heads[head, n].item()) for head, n in (heads >= 0.005).nonzero()):
             by = f" by head {head + 1}" if len(heads) > 1 else ""
-            reads = [(f"{names[asks]} looks at {name}{by}", weight) for name, weight in zip(names, row, strict=True)]
-            expected += [(words, HEAD_COLOURS[head], weight) for words, weight in reads if weight >= 0.005]
-    arcs = [(*words.rpartition(": "), arc) for words, arc in told(tree_of(explorer)) if arc.tag == f"{SVG}path"]
-    found = [(words, arc.get("stroke"), float(weight), arc) for words, _, weight, arc in arcs if " looks at " in words]
-    expected, found = sorted(expected), sorted(found, key=lambda arc: arc[:3])
-    assert [arc[:2] for arc in found] == [arc[:2] for arc in expected]
-    weights = torch.tensor([weight for *_, weight in expected])
-    assert [weight for _, _, weight, _ in found] == near(weights, off=1e-4)
-    assert [float(arc.get("stroke-width")) for *_, arc in found] == near(0.5 + 9 * weights, off=0.05)
+            words = f"{names[asks]} looks at {name}{by}: {number(weight, 4)}"
+            expected.append((words, HEAD_COLOURS[head], 0.5 + 9 * weight))
+    arcs = [each for each in told(tree_of(explorer)) if each[1].tag == f"{SVG}path" and " looks at " in each[0]]
+    found = [(words, arc.get("stroke"), float(arc.get("stroke-width"))) for words, arc in arcs]
+    assert sorted(arc[:2] for arc in found) == sorted(arc[:2] for arc in expected)
+    assert [wide for *_, wide in sorted(found)] == near([wide for *_, wide in sorted(expected)], off=0.05)
 
 
-def planes_of(tree):
-    """Each plane's (n, 2) keys and queries, from its middle in halves of a side, its keys' looks, its arrow's end."""
-    for group in tree.iter(f"{SVG}g"):
-        edges = [part for part in group if part.get("stroke-width") == "0.5"]
-        if not edges:
-            continue
-        half, spots = float(edges[0].get("width")) / 2, {"key": [], "query": []}
-        for words, part in told(group):
-            x, y = (float(part.get(name)) for name in (("cx", "cy") if part.tag == f"{SVG}circle" else ("x", "y")))
-            off = 3.5 if words.startswith("key") else 0  # a square's corner
-            spots[words.split()[0]].append((words, (x + off) / half - 1, 1 - (y + off) / half, part))
-        points = {kind: torch.tensor([each[1:3] for each in found]) for kind, found in spots.items()}
-        [path] = [part.get("d") for part in group if part.get("stroke-width") == "2"]
-        end = [float(part) for part in path.split("L")[1].split("M")[0].split()]
-        yield points["key"], points["query"], spots["key"], (end[0] / half - 1, 1 - end[1] / half)
+def keys_of_planes(explorer):
+    """Each plane's keys: pairs of a tooltip and its square, and their places, (n, 2), from the middle in half sides."""
+    for plane in tree_of(explorer).iter(f"{SVG}g"):
+        for edge in [part for part in plane if part.get("stroke-width") == "0.5"]:
+            half, keys = float(edge.get("width")) / 2, [key for key in told(plane) if key[0].startswith("key")]
+            corners = [[float(square.get("x")), -float(square.get("y"))] for _, square in keys]
+            yield keys, (torch.tensor(corners) + torch.tensor([3.5, -3.5])) / half - torch.tensor([1.0, -1.0])
 
 
-def frames(tree, stroke):
-    """Where frames of a stroke's width are: (x, y, width, height)."""
-    rects = [rect for rect in tree.iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]
-    return [tuple(float(rect.get(name)) for name in ("x", "y", "width", "height")) for rect in rects]
+def framed_rows(explorer, stroke="3", top=0):
+    """The rows that are framed, of maps that begin so far from the top."""
+    rects = [rect for rect in tree_of(explorer).iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]
+    return [(float(rect.get("y")) - top) / float(rect.get("height")) for rect in rects]
+
+
+def check_bars(explorer, about, values, along="height"):
+    """Bars whose tooltips have some words hold these values, and are as long, up to one scale."""
+    bars = [float(bar.get(along)) for words, bar in told(tree_of(explorer)) if about in words]
+    assert tips(explorer, about) == near(values, off=1e-4)
+    assert bars == near(values * max(bars) / values.max(), off=0.1)

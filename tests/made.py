@@ -10,9 +10,10 @@ from attention_helpers import MultiHeadAttention, attention_maps, load_sentence
 from attention_helpers.language_model.families import ModelConfig
 from attention_helpers.language_model.model import LanguageModel
 from attention_helpers.language_model.tokenizer import make_tokenizer
-from attention_helpers.training.characters import CharacterModel, Characters, load_text
+from attention_helpers.training.characters import Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Snapshot
+from attention_helpers.training.small_models import load
 
 SENTENCE = load_sentence("journey")
 TEXT = "The town lies by a slow green river. It"
@@ -47,22 +48,11 @@ def made_up_model():
     return LanguageModel(config, tokenizer).requires_grad_(False)
 
 
-def character_models():
-    """What a TextExplorer shows, untrained."""
-    task = Characters(load_text())
-    torch.manual_seed(0)
-    return {
-        name: CharacterModel(len(task.vocabulary), task.window, leaky=name == "leaky").eval()
-        for name in ("masked", "leaky")
-    }, task
-
-
 RUN = made_up_run()
-MODELS = character_models()
+MODELS = {name: load(name) for name in ("masked", "leaky")}, Characters(load_text())
 MODEL = made_up_model()
-FROM_NOTHING = "Cache Dropout KeyWidth Length Machines Mask QKV Scaling Split Suspects Wrapper"
+FROM_NOTHING = "Cache Cost Dropout KeyWidth Length Machines Mask QKV Scaling Split Suspects Wrapper"
 MADE_FROM = {f"{name}Explorer": () for name in FROM_NOTHING.split()} | {  # all others are made from a sentence alone
-    "CostExplorer": (),
     "LayerExplorer": (MultiHeadAttention, SENTENCE),
     "LearningExplorer": (RUN,),
     "ModelsExplorer": (published_models(),),
@@ -75,6 +65,18 @@ MADE_FROM = {f"{name}Explorer": () for name in FROM_NOTHING.split()} | {  # all 
 def make(name):
     """A new explorer."""
     return getattr(explorers, name)(*MADE_FROM.get(name, (SENTENCE,)))
+
+
+def reset(explorer):
+    """Press its Reset button."""
+    buttons = [part for part in widgets_in(explorer) if getattr(part, "description", "") == "Reset"]
+    buttons[0].click()
+
+
+def widgets_in(widget):
+    """A widget's children and theirs."""
+    for child in getattr(widget, "children", ()):
+        yield from (child, *widgets_in(child))
 
 
 def settings_of(control):

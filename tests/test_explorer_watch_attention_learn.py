@@ -12,22 +12,15 @@ from attention_helpers.training.lookup import LookupTask
 STEPS = [snapshot.step for snapshot in RUN.snapshots]
 
 
-def run_of(heads):
-    """The made-up run with these heads' maps only."""
-    snapshots = [snapshot._replace(maps=snapshot.maps[:, heads]) for snapshot in RUN.snapshots]
-    return SimpleNamespace(task=RUN.task, examples=RUN.examples.clone(), snapshots=snapshots)
-
-
 def test_one_question_has_one_answer():
-    run = run_of([0])
-    run.task = LookupTask()
-    run.snapshots = [each._replace(accuracy=each.accuracy[:1]) for each in run.snapshots]
+    """And one head has its map."""
+    snapshots = [each._replace(accuracy=each.accuracy[:1], maps=each.maps[:, [0]]) for each in RUN.snapshots]
+    run = SimpleNamespace(task=LookupTask(), examples=RUN.examples.clone(), snapshots=snapshots)
     run.examples[:, -1, 1] = run.task.blank
     e = explorers.LearningExplorer(run)
     [asked] = e.arrays.asked
     assert asked[0] == e.arrays.tokens[-1][0]
     assert figures(readouts(e)["right answer"]) == [asked[-1], asked[-1]]
-    assert "second answer" not in e.svg
 
 
 def test_a_playing_page_asks_for_picture_after_picture_until_the_end_and_then_begins_anew():
@@ -49,18 +42,10 @@ def typed():
     return explorers.TextExplorer(*MODELS)
 
 
-@pytest.mark.parametrize(
-    ("text", "read", "said"),
-    [
-        ("vßi@ ßha\t", "vi ha", ["ß, @, \\t."]),
-        ("ßtown lies by a slow green river.", "town lies by a slow green river.", ["ß."]),  # 32 are left
-        ("ßa town lies by a slow green river.", "town lies by a slow green river.", ["ß.", "last 32 characters."]),
-    ],
-)
-def test_what_the_models_do_not_know_is_left_out_and_named(typed, text, read, said):
-    typed.controls["text"].value = text
-    assert typed.arrays.text == read
-    assert all(part in typed.message for part in said)
+def test_what_the_models_do_not_know_or_is_too_long_is_left_out_and_named(typed):
+    typed.controls["text"].value = "ß@a town lies by a slow green\t river."
+    assert typed.arrays.text == "town lies by a slow green river."
+    assert all(part in typed.message for part in ("ß, @, \\t.", "last 32 characters."))
 
 
 def test_the_position_goes_with_the_letters_that_are_read(typed):
@@ -68,7 +53,5 @@ def test_the_position_goes_with_the_letters_that_are_read(typed):
     typed.controls["text"].value = "hßave"  # four letters are left
     assert list(typed.controls["back"].options) == [3, 2, 1, 0]
     assert (typed.values["back"], typed.arrays.place) == (3, 0)
-    typed.controls["text"].value = "h"
-    assert list(typed.controls["back"].options) == [0]
     typed.controls["text"].value = "have a jar"
     assert (typed.values["back"], typed.arrays.place) == (5, 4)

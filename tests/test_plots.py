@@ -20,8 +20,8 @@ def test_a_heatmap_shows_its_table_with_its_numbers_and_zero_is_the_page(axes):
     [image], [signed] = axes[0].images, axes[1].images
     assert np.array_equal(image.get_array(), TABLE)
     assert [text.get_text() for text in axes[0].texts] == ["0.10", "0.90", "0.75", "0.25"]
-    assert [label.get_text() for label in axes[0].get_xticklabels()] == ["x", "y"]
-    assert [label.get_text() for label in axes[0].get_yticklabels()] == ["a", "b"]
+    labels = axes[0].get_xticklabels() + axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == ["x", "y", "a", "b"]
     assert (image.get_clim(), signed.get_clim()) == ((0, 1), (-3, 3))
     assert signed.cmap(0.5)[3] == pytest.approx(0, abs=0.01)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import course
+import nbformat
 import pytest
 from lab import CHROMIUM, server
 from visit import Visit
@@ -50,6 +51,20 @@ def fill(folder, scratch):
         patch.setattr(workbook, "WORKBOOK", folder)
         patch.setattr(workbook, "VERSIONS", folder / workbook.VERSIONS.name)
         workbook.fill()
+
+
+def write_notebook(path, code, *more):
+    """A notebook with a cell of code, and more cells."""
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    cells = [nbformat.v4.new_code_cell(code), *more]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
+
+
+def choose(page, menu, command):
+    """Choose a command from one of Lab's menus, and agree to what it asks."""
+    page.locator(".lm-MenuBar-itemLabel", has_text=menu).first.click()
+    page.locator(f".lm-Menu-item[data-command='{command}']").click()
+    page.locator(".jp-Dialog .jp-mod-accept").click()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,7 @@ import pytest
 from lab import PATIENCE
 
 LOOK = """(box, controls) => {
-    const [picture, readout, said, message] = ['[role=img]', '.attention-readouts', '.attention-headline',
-        '.attention-message'].map(kind => box.querySelector(kind));
+    const [said, message] = ['headline', 'message'].map(kind => box.querySelector(`.attention-${kind}`).textContent);
     const value = control => {
         const [choice, tick, button] = ['select', 'input', '.mod-active'].map(kind => control.querySelector(kind));
         if (choice) return choice.selectedOptions[0].value;
@@ -17,9 +16,7 @@ LOOK = """(box, controls) => {
     };
     return {
         values: [...box.firstElementChild.children].slice(0, controls).map(value),
-        svg: picture.outerHTML.replace(/hatched-\\w+/g, 'hatched').replace(/ class="(attention-here)?"/g, ''),
-        alt: picture.getAttribute('aria-label'),
-        message: message.textContent, readout: readout.innerHTML, said: said.textContent,
+        alt: box.querySelector('[role=img]').getAttribute('aria-label'), said, message,
     };
 }"""
 HELD = """{
@@ -27,17 +24,12 @@ HELD = """{
         c.label if hasattr(c, 'label') else format(c.value, getattr(c, 'readout_format', ''))
         for c in _live.controls.values()
     ],
-    'svg': _live.svg,
     'alt': _live.alt,
-    'readout': _live.readout,
     'said': __import__('attention_course.explorers.words').explorers.words.plain(_live.said),
     'message': __import__('html').unescape(__import__('re').sub('<[^>]*>', '', _live.message)),
 }"""
 # A second thread may be between a new value and its picture: an impossible state has a message and no picture.
 DRAWN = "_live.values.items() <= _live.shown.items() or _live.message != ''"
-FIRST = "control.querySelector('.noUi-handle, select, input, button')"
-
-
 FOUND = "globals().update(_live=next(shown for _, shown in sorted(Out.items()) if hasattr(shown, 'controls')))"
 
 
@@ -52,23 +44,18 @@ class LiveExplorer:
         self.box.locator("[role=img]").wait_for()  # some time after the cell's end
         self.first = kernel.ask("{name: _live._first[name] for name in _live.controls}")
 
-    def look(self):
-        return self.box.evaluate(LOOK, len(self.names))
-
-    def settle(self, until=lambda values: True, seconds=PATIENCE):
+    def settle(self, until=lambda values: True):
         """Wait until the kernel's values are as `until` asks, and the page shows what the kernel holds; return that.
 
         A slider's own number changes in the page at once: as long as the kernel has not heard of it, the two differ.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while True:
-            page, (values, drawn, kernel) = self.look(), self.kernel.ask(f"(_live.values, {DRAWN}, {HELD})")
-            kernel |= {name: self.as_text(kernel[name]) for name in ("svg", "readout")}
-            if until(values) and drawn and page | kernel == page:
+            page = self.box.evaluate(LOOK, len(self.names))
+            values, drawn, kernel = self.kernel.ask(f"(_live.values, {DRAWN}, {HELD})")
+            if until(values) and drawn and page == kernel:
                 return page
-            if time.monotonic() > deadline:
-                differ = {name: (page[name], kernel[name]) for name in kernel if page[name] != kernel[name]}
-                raise AssertionError(f"after {seconds} s in state {values}, page and kernel differ in {differ}")
+            assert time.monotonic() < deadline, f"in state {values} the page has {page}, the kernel {kernel}"
             self.page.wait_for_timeout(30)
 
     def values(self):
@@ -85,28 +72,23 @@ class LiveExplorer:
         greyed = self.kernel.ask("[control.disabled for control in _live.controls.values()]")
         return [number for number, out in enumerate(greyed) if not out]
 
-    def sliders(self):
-        return [n for n in self.enabled() if len(set(self.ends(n))) > 1]
-
     def ends(self, number):
         """The lowest and the highest value of a slider, as the page has them; nothing for another control."""
         handles = self.control(number).locator(".noUi-handle").all()
         return [float(handle.get_attribute(end)) for handle in handles for end in ("aria-valuemin", "aria-valuemax")]
 
     def focus(self, number):
-        self.control(number).evaluate(f"control => (control.matches('button') ? control : {FIRST}).focus()")
-
-    def has_focus(self, number):
-        return self.control(number).evaluate("control => control.contains(document.activeElement)")
+        first = "control.querySelector('.noUi-handle, select, input, button')"
+        self.control(number).evaluate(f"control => (control.matches('button') ? control : {first}).focus()")
 
     def walk_to(self, number):
         """Tab from the first control to another."""
         self.focus(0)
         for _ in range(3 * number + 16):  # a slider and its number are one stop each, and so is each button of a row
-            if self.has_focus(number):
-                break
+            if self.control(number).evaluate("control => control.contains(document.activeElement)"):
+                return
             self.page.keyboard.press("Tab")
-        assert self.has_focus(number), f"Tab does not reach control {number}"
+        raise AssertionError(f"Tab does not reach control {number}")
 
     def press_to_change(self, number):
         """Press the key that changes the control's value, whatever its kind."""
@@ -156,13 +138,5 @@ class LiveExplorer:
         """Press the Reset button by a key."""
         self.focus(len(self.names))
         self.page.keyboard.press("Enter")
-        return self.settle(self.is_first)
-
-    def is_first(self, values):
-        return values == pytest.approx(self.first)  # the page may send a slider's 1.0 back as 1.0000000000000002
-
-    def as_text(self, source):
-        """The HTML that the browser makes of a source."""
-        return self.page.evaluate(
-            "source => Object.assign(document.createElement('div'), {innerHTML: source}).innerHTML", source
-        )
+        # The page may send a slider's 1.0 back as 1.0000000000000002.
+        return self.settle(lambda values: values == pytest.approx(self.first))

@@ -2,7 +2,7 @@
 
 import course
 import pytest
-from conftest import fill
+from conftest import choose, fill
 from lab import PATIENCE, Lab
 from visit import TALL
 
@@ -72,18 +72,10 @@ def try_and_be_told(lab):
 
 
 def restart(lab):
-    """Menu Kernel, Restart Kernel; after that the kernel counts from 1."""
     lab.kernel_answers = False
-    lab.page.locator(".lm-MenuBar-itemLabel", has_text="Kernel").first.click()
-    lab.page.locator(".lm-Menu-item[data-command='kernelmenu:restart']").click()
-    lab.page.locator(".jp-Dialog .jp-mod-accept").click()
+    choose(lab.page, "Kernel", "kernelmenu:restart")
     lab.page.locator(".jp-Dialog").wait_for(state="detached")
     lab.wait_until(lambda: lab.kernel_answers, "the new kernel did not answer")
-
-
-def save(lab):
-    lab.page.keyboard.press("Control+s")
-    lab.page.locator(".jp-mod-dirty").first.wait_for(state="detached")
 
 
 def test_progress_outlives_the_kernel_and_the_browser(opened, served):
@@ -98,7 +90,8 @@ def test_progress_outlives_the_kernel_and_the_browser(opened, served):
     run(lab, progress)
     said_in(progress).filter(has_text=f"1 of {COUNT} done.").wait_for()
     assert f"✓ {EXERCISE.title}" in said_in(progress).inner_text()
-    save(lab)
+    lab.page.keyboard.press("Control+s")
+    lab.page.locator(".jp-mod-dirty").first.wait_for(state="detached")
     record_file = served.folder / "learner" / record.FILE
     assert record_file.read_text(encoding="utf-8").split()[0] == EXERCISE.name
 

@@ -3,8 +3,6 @@
 import course
 import pytest
 
-from attention_course.explorers.atlas import ATLAS_TOP, LARGEST
-
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.parametrize("notebook", WITH_EXPLORER, indirect=True, ids=lambda path: path.stem)
 ROOM = """box => {
@@ -21,14 +19,8 @@ ROOM = """box => {
         smallest: Math.min(...words.map(word => parseFloat(getComputedStyle(word).fontSize))),
     };
 }"""
-CUT = """row => {
-    const whole = list => Object.assign(list.cloneNode(true), {style: 'width: max-content; position: absolute'});
-    const needs = list => list.parentNode.appendChild(whole(list)).offsetWidth;
-    const lists = [...row.querySelectorAll('select')].filter(list => needs(list) > list.offsetWidth);
-    row.querySelectorAll('select + select').forEach(copy => copy.remove());
-    return [...row.querySelectorAll('.widget-label, button')].filter(part => part.scrollWidth > part.clientWidth)
-        .concat(lists).map(part => part.innerText);
-}"""
+CUT = """row => [...row.querySelectorAll('.widget-label, button')].filter(
+    part => part.scrollWidth > part.clientWidth).map(part => part.innerText)"""
 
 
 @pytest.fixture
@@ -49,7 +41,6 @@ def test_keyboard_moves_every_control_and_resets(explorer):
         explorer.press_to_change(number)
         page = explorer.settle(lambda values, name=name, before=before: values[name] != before[name])
         said.add(page["said"])
-        assert page["svg"] != first["svg"], name
         assert page["alt"] != first["alt"], name
         explorer.walk_to(len(explorer.names))
         assert explorer.reset() == first
@@ -57,7 +48,7 @@ def test_keyboard_moves_every_control_and_resets(explorer):
 
 
 def test_fast_drag_ends_in_the_final_state(explorer):
-    for number in explorer.sliders():
+    for number in [number for number in explorer.enabled() if len(set(explorer.ends(number))) > 1]:
         name, before = explorer.names[number], explorer.values()
         explorer.drag(number, events=30)
         explorer.settle(lambda values, name=name, before=before: values[name] != before[name])
@@ -76,18 +67,6 @@ def test_it_fits_on_a_screen_and_nothing_is_cut_off_or_too_small(explorer):
     assert min(room["scales"]) >= 0.99  # where there's room, a drawing has its own size
 
 
-def test_a_click_on_a_tile_chooses_its_head(explorer):
-    if explorer.kind != "ReadingExplorer":
-        pytest.skip("only the language model has an atlas")
-    for width, (layer, head) in ((1024, (3, 2)), (1400, (29, 8))):
-        explorer.page.set_viewport_size({"width": width, "height": 900})
-        atlas = explorer.box.locator("[role=img] svg").last
-        scale = atlas.evaluate("svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width")
-        x, y = 64 + LARGEST * (layer + 0.5), ATLAS_TOP + LARGEST * (head + 0.5)
-        atlas.click(position={"x": scale * x, "y": scale * y}, force=True)
-        explorer.settle(lambda values, chosen=(layer, head): (values["layer"], values["head"]) == chosen)
-
-
 def still(explorer, look):
     """What a look at the explorer's box says as soon as two looks in a row say the same."""
     before, now = None, explorer.box.evaluate(look)
@@ -95,11 +74,3 @@ def still(explorer, look):
         explorer.page.wait_for_timeout(250)
         before, now = now, explorer.box.evaluate(look)
     return now
-
-
-def choose_theme(page, name):
-    """Menu Settings, Theme, and a name."""
-    page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
-    page.locator(".lm-Menu-itemLabel").get_by_text("Theme", exact=True).hover()
-    page.locator("[data-command='apputils:change-theme']").get_by_text(name, exact=True).click()
-    page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=name)

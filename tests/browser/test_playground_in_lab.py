@@ -12,7 +12,6 @@ from test_explorers_in_lab import ROOM, still
 
 NAME = "start_here_again.ipynb"  # a copy: two pages of one notebook would share its kernel
 BOX = ".jp-OutputArea-output .Playground"
-REMEDY = ".attention-remedy"
 # When the picture changed, and to which step; and what each frame had: the playground's height and the picture's top.
 WATCH = """() => {
     [window.seen, window.frames] = [[], []];
@@ -50,31 +49,17 @@ class Page:
         self.drawn = self.frames[0][0] - start
         self.box = self.page.locator(BOX)
 
-    def run_cell(self):
-        """Run the playground's cell again, without opening its folded code."""
-        self.page.locator(".jp-CodeCell .jp-InputPrompt").first.click()
-        self.page.keyboard.press("Control+Enter")
-
     def seen(self):
         return self.page.evaluate("window.seen")
-
-    def ask(self, expression):
-        return self.kernel.ask(expression)
 
     def do(self, *calls):
         self.kernel.ask(f"[{', '.join(calls)}] and None")
 
-    def press(self, name):
-        self.button(name).click()
-
     def button(self, name):
         return self.box.locator("button", has_text=name)
 
-    def wait_for(self, expression, value):
-        self.lab.wait_until(lambda: self.ask(expression) == value, f"{expression} is not {value}")
-
-    def play(self):
-        self.do("playground.restart()", "playground.play()")
+    def wait_for(self, expression):
+        self.lab.wait_until(lambda: self.kernel.ask(expression), f"{expression} was not true")
 
 
 @pytest.fixture(scope="module")
@@ -102,26 +87,15 @@ def test_two_keys_and_there_is_a_picture_of_step_0_and_then_one_that_moves(lab):
     assert lab.lab.errors == []
 
 
-def test_it_fails_with_one_head_offers_a_second_and_then_learns(ground):
-    ground.play()
-    ground.page.locator(REMEDY).wait_for()
-    ground.page.locator(REMEDY).click()
-    ground.wait_for("playground.arrays.learned is not None", True)
-    assert ground.ask("playground.values['num_heads']") == 2
-    ground.page.locator(REMEDY).wait_for(state="hidden")
-    ground.box.locator(".attention-headline", has_text="Learned: 99% for 20 steps").wait_for()
-
-
 def test_at_least_nineteen_pictures_a_second_and_none_after_pause(ground):
-    ground.do("playground.set(num_heads=2)")
-    ground.play()
+    ground.do("playground.set(num_heads=2)", "playground.play()")
     counts = []
     for _ in range(7):
         ground.page.wait_for_timeout(1000)
         counts.append(len(ground.seen()))
-    ground.press("Pause")
+    ground.button("Pause").click()
     ground.button("Play").wait_for()
-    assert ground.ask("playground.view.playing") is False
+    ground.wait_for("not playground.view.playing")
     most = max(after - before for before, after in itertools.pairwise(counts))
     print(f"{most} pictures a second")
     assert most >= 19 or os.getloadavg()[0] > os.cpu_count()  # then threads wait for their turn
@@ -130,13 +104,14 @@ def test_at_least_nineteen_pictures_a_second_and_none_after_pause(ground):
 def test_it_stands_still_for_who_wants_less_motion_until_play_is_pressed(ground):
     ground.page.emulate_media(reduced_motion="reduce")
     ground.do("globals().update(before=playground)")
-    ground.run_cell()
-    ground.wait_for("playground is not before and playground.arrays.step", 0)
+    ground.page.locator(".jp-CodeCell .jp-InputPrompt").first.click()  # its code stays folded
+    ground.page.keyboard.press("Control+Enter")
+    ground.wait_for("playground is not before")
     ground.box.locator("div[role=img]").wait_for()
     ground.page.wait_for_timeout(1500)
-    assert ground.ask("(playground.view.playing, playground.arrays.step)") == (False, 0)
-    ground.press("Play")
-    ground.wait_for("playground.arrays.step > 0", True)
+    assert ground.kernel.ask("(playground.view.playing, playground.arrays.step)") == (False, 0)
+    ground.button("Play").click()
+    ground.wait_for("playground.arrays.step > 0")
     ground.page.emulate_media(reduced_motion="no-preference")
 
 
