@@ -1,6 +1,7 @@
 """What the explorers of lessons 7 to 14 must show in any state, recomputed with layers or with torch's functions."""
 
 import html
+import re
 
 import pytest
 import torch
@@ -161,6 +162,8 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     assert (min(state.busy) == 1) == (split != "tokens" or processes == 1)
     assert len([words for words, _ in told(tree_of(e)) if "computes" in words]) == processes * len(state.steps)
     assert size_in_words(round(held)) in e.said
+    busy = [round(100 * share) for share in (min(state.busy), max(state.busy))]
+    assert [*map(int, re.findall(r"(\d+)%", readouts(e)["computes"]))] == sorted({*busy})
     assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]
 
 

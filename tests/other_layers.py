@@ -222,6 +222,10 @@ WRONG = {  # the same for faults
     ),
     "a fixed mask": ("It fails on fewer tokens: line .* raises RuntimeErr", *hiding("future(5)")),
     "one sentence": ("Sentences of a batch mix: next to other sent", CUT, "part.view(1, n, 2, -1).transpose(1, 2)"),
+    "the batch's spread": (
+        "Sentences of a batch mix",
+        *(RESULT, "return context + (context - context.mean(0)).square().mean(0)"),
+    ),
     "takes one": (r"fails on a batch .*: line \d+", RESULT, "return torch.mm(context.squeeze(0), torch.eye(8))[None]"),
     "writes": ("It writes into its input", "x.shape", "x.add_(1).shape"),
     "counts": (

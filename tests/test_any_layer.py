@@ -126,6 +126,11 @@ def test_a_fault_is_named_with_its_cause(name):
     assert not {("future", "✗"), ("course", "✓")} <= {(topic, each.sign) for topic, each in verdicts.items()}
 
 
+def test_an_unmasked_layer_that_fails_on_fewer_tokens_is_not_said_to_accept_them():
+    edits = *other.UNMASKED, *other.more("self.at = torch.zeros(5, d_in)"), "x.shape", "(x := x + self.at).shape"
+    assert not any("shorter" in verdict.claim for verdict in verdicts_on(make_layer(*edits)).values())
+
+
 HIDDEN = {"the past": "~future(n)", "all": "future(n, -n)", "the diagonal": "future(n, 0)"}
 
 

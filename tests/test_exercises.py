@@ -11,6 +11,7 @@ import torch
 from course import FOLDER, LESSONS, read
 
 from attention_course.exercises import MODULES, practice
+from attention_course.exercises.compare import difference
 
 PRACTICE = {number: practice(number) for number in MODULES}
 ALL = [pytest.param(e, number, id=f"{number}-{e.name}") for number, each in PRACTICE.items() for e in each.EXERCISES]
@@ -42,6 +43,26 @@ def test_a_check_knows_right_from_every_known_wrong(exercise, number, monkeypatc
     for mistake in known:
         assert exercise.check(mistake.wrong)[:2] == (False, f"✗ **Not yet.** {mistake.reply}"), mistake.name
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def slightly_off(answer):
+    """The same answer, but that its tensors and numbers that aren't whole are 0.2% too large."""
+
+    def off(part):
+        if isinstance(part, (tuple, list)):
+            return type(part)(map(off, part))
+        return part * 1.002 if isinstance(part, float) or (torch.is_tensor(part) and part.is_floating_point()) else part
+
+    return wraps(answer, updated=())(lambda *arguments, **named: off(answer(*arguments, **named)))
+
+
+@each_exercise
+def test_a_check_is_exact(exercise, number):
+    """No tolerance that passes float16 or rounded numbers, which would hide a wrong factor."""
+    answer = slightly_off(exercise.solution)
+    both = zip(exercise.outcomes(exercise.solution), exercise.outcomes(answer), strict=True)
+    if any(difference(right.value, off.value, 1e-9) for right, off in both):
+        assert exercise.check(answer).right is False
 
 
 @each_exercise
