@@ -1,6 +1,7 @@
 """The exercises: solutions pass, known mistakes are named, checks change no kernel, notebooks ship them untouched."""
 
 import inspect
+import re
 import textwrap
 import time
 import timeit
@@ -8,7 +9,7 @@ from functools import cache, wraps
 
 import pytest
 import torch
-from course import FOLDER, LESSONS, read
+from course import FOLDER, LESSONS, printed_in, read
 
 from attention_course.exercises import MODULES, practice
 from attention_course.exercises.compare import difference
@@ -63,6 +64,14 @@ def test_a_check_is_exact(exercise, number):
     both = zip(exercise.outcomes(exercise.solution), exercise.outcomes(answer), strict=True)
     if any(difference(right.value, off.value, 1e-9) for right, off in both):
         assert exercise.check(answer).right is False
+
+
+@each_exercise
+def test_what_an_exercise_says_to_two_decimals_is_printed_on_its_page(exercise, number):
+    there = printed_in(next(path for path in LESSONS if path.name[:2] == number))
+    texts = [exercise.prompt, exercise.why, *exercise.hints, *(mistake.reply for mistake in exercise.known_mistakes)]
+    for said in re.findall(r"(?<![\d.,])\d+\.\d{2,}(?!\d)", " ".join(texts)):
+        assert said in there | {f"{float(each):.{len(said.partition('.')[2])}f}" for each in there}, said
 
 
 @each_exercise

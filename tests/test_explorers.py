@@ -9,6 +9,7 @@ import explorer_checks_01_06 as first_checks
 import explorer_checks_07_14 as later_checks
 import pytest
 import torch
+from course import LESSONS, read
 from explorer_page import SVG, figures, told, tree_of
 from made import MADE_FROM, SENTENCE, make, reset, settings_of
 
@@ -226,3 +227,14 @@ def test_a_page_that_still_has_former_options_is_told_the_new_ones(monkeypatch):
     assert sent[-1] == e.controls["num_heads"].index
     e.controls["num_heads"].set_state({"index": 0})
     assert e.values == before | {"num_heads": 1}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_controls_that_a_page_names_are_there(path):
+    """What it says to set, drag or move to a value."""
+    cells = read(path).cells
+    code, text = (" ".join(cell.source for cell in cells if cell.cell_type == kind) for kind in ("code", "markdown"))
+    shown = [make(name) for name in explorers.__all__ if f"{name}(" in code]
+    there = {name for e in shown for name in (*e.controls, *(each.description for each in e.controls.values()))}
+    said = re.compile(r"\b(?:set|drag|move) (?:\*|<i>)?([a-z_ ]+?)(?:\*|</i>)? to\b", re.I)
+    assert {*said.findall(" ".join(text.split()))} - {"it", "these weights"} <= there

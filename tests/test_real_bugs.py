@@ -92,6 +92,17 @@ def test_check_attention_accepts_the_courses_layers(name):
     assert check_attention(build_layer(layer_class, 0, *sizes), causal=name not in ("v1", "v2")) == []
 
 
+class Undivided(nn.Dropout):
+    def forward(self, x):
+        return x * (torch.rand_like(x) >= self.p) if self.training else x
+
+
+def test_check_attention_finds_dropout_that_is_not_divided_as_rare_as_on_the_page():
+    layer = build_layer(MultiHeadAttention, 0, 16, 16, 512, 0.2, 2)
+    layer.dropout = Undivided(0.2)
+    assert check_attention(layer) == ["training has another mean"]
+
+
 class Foreign(nn.Module):
     """Causal attention of width 16 with two heads, as others write it; most classes below change a step."""
 
