@@ -15,24 +15,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
-NUMBERS_UP_TO = 8  # cells per side: beyond that, numbers no longer fit
 FAINT = (0, 0, 0, 0.15)  # black with opacity: on a dark page, the site turns it round
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
 HEAD_COLOURS = ("#0077CC", "#DD7700", "#00AA88", "#BB2244", "#9988FF", "#BB1199", "#767676", "#CC77AA")
 BELOW, ABOVE = "#2F7BD9", "#D9483B"  # signed values: below zero, above zero
 GREY = "#767676"  # what is of no head, such as influence
 SERIES = (GREY, "#7A68D8", "#A8791F", "black")  # bars and lines of no head; each line has its own marker, too
-
-
-def shades(above, below=None):
-    """A colormap from transparent, for zero, to a colour; on zero's other side to another one, if there are two."""
-    fade = [to_rgba(above, 0), to_rgba(above)]
-    if below:
-        fade = list(zip((0, 0.5, 0.5, 1), (to_rgba(below), to_rgba(below, 0), *fade), strict=True))
-    return LinearSegmentedColormap.from_list("shades", fade)
-
-
-WEIGHTS, SIGNED = shades(HEAD_COLOURS[0]), shades(ABOVE, BELOW)
+WEIGHTS = LinearSegmentedColormap.from_list("weights", [to_rgba(HEAD_COLOURS[0], 0), to_rgba(HEAD_COLOURS[0], 1)])
 
 
 def as_array(values):
@@ -68,37 +57,6 @@ def new_figure(columns=1, rows=1, width=4.6, height=3.8):
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     with rc_context({"grid.color": FAINT}):
         return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
-
-
-def draw_heatmap(ax, values, rows, columns, title="", *, limits=None, labels=None, colour=HEAD_COLOURS[0]):
-    """A matrix as colours: one row per query, one column per key, unless `labels` (y, x) says otherwise.
-
-    Zero is the page. Values from 0 up take on the colour, such as head_colour(1); if some are negative, those are blue
-    and the others red.
-    values: (rows, columns). limits: (lowest, highest) value of the colour scale, by default from 0, or the same on both
-    sides of it, to the largest value.
-    """
-    values = as_table(values, rows=rows, columns=columns)
-    low, high = limits or span(values)
-    cmap = SIGNED if low < 0 else shades(colour)
-    image = ax.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto")
-    slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, map(str, columns))) > 2 else {}
-    ax.set_xticks(range(len(columns)), columns, **slant)
-    ax.set_yticks(range(len(rows)), rows)
-    y_label, x_label = labels or ("query: who looks", "key: who is looked at")
-    ax.set(title=title, xlabel=x_label, ylabel=y_label)
-    ax.figure.colorbar(image, ax=ax, shrink=0.85)
-    colours = cmap(image.norm(values))
-    light = luminance(1 - colours[..., 3:] * (1 - colours[..., :3]))  # on white
-    for i, j in np.ndindex(values.shape) if max(values.shape) <= NUMBERS_UP_TO else ():
-        ink = "black" if light[i, j] > 0.179 else "white"
-        ax.text(j, i, f"{values[i, j]:.2f}", color=ink, ha="center", va="center", fontsize=9)
-
-
-def span(values):
-    """The colour scale's limits for values: from zero, or the same on both sides of it if some are negative."""
-    most = np.abs(values).max() or 1
-    return -most if (values < 0).any() else 0, most
 
 
 def luminance(rgb):
