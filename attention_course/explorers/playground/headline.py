@@ -2,28 +2,28 @@
 
 import math
 
-from ..words import LOOKS
+from ..words import LOOKS, plural
 from .charts import in_nats, in_percent
 from .runs import LEARNED, NEXT, STEADY
 
 
 def write_headline(state):
     """What was measured up to a PlayState."""
-    first, now = state.measured[0], state.measured[-1]
+    first, now, steps = state.measured[0], state.measured[-1], f"{state.step} {plural('step', state.step)}"
     if not math.isfinite(now.held_loss):
-        return f"After {state.step} steps the loss isn't a number any more."
+        return f"After {steps} the loss isn't a number any more."
     if state.step == 0:
         return "Untrained: every answer is a guess."
     if state.values["task"] == NEXT:
         before, after = in_nats(first.held_loss), in_nats(now.held_loss)
-        said = f"In {state.step} steps the loss on new text went from {before} to {after}"
+        said = f"In {steps} the loss on new text went from {before} to {after}"
         ahead = f"; where it can't look ahead it's {in_nats(state.honest[-1].loss)}" if state.honest else ""
         return f"{said}{ahead}."
     if state.learned is not None:
         said = f"Learned: {in_percent(LEARNED)} for {STEADY} steps, from step {state.learned} on"
     else:
         which = "answer" if len(state.answers) == 1 else "less accurate answer"
-        said = f"After {state.step} steps the {which} is right in {in_percent(now.accuracy)} of new examples"
+        said = f"After {steps} the {which} is right in {in_percent(now.accuracy)} of new examples"
     most = [state.tokens[token] for token in state.weights[:, state.asks].argmax(dim=-1).tolist()]
     looks = [LOOKS.format(f"head {head}", f"“{token}”") for head, token in enumerate(most, 1)]
     return f"{said}. H{', '.join(looks)[1:]} most."
