@@ -50,7 +50,7 @@ class Line {
     constructor(model, idle) {
         [this.model, this.busy] = [model, 0];
         this.answered = () => {
-            this.busy -= 1;
+            this.busy = Math.max(this.busy - 1, 0); // another view of the same explorer is answered, too
             this.send();
             if (!this.busy) idle();
         };

@@ -137,3 +137,6 @@ def test_a_click_asks_a_query_and_a_dragged_key_follows_and_its_last_place_is_ne
     wait_for(box, kernel, "len(shown.shown['moved'])", 1)
     key.press("Escape")
     wait_for(box, kernel, "shown.shown['moved']", {})
+    kernel.ask("[shown.view.send('heard') for _ in range(3)] and None")  # as another view of it would be answered
+    box.get_by_role("button", name="Play").click()
+    wait_for(box, kernel, "shown.values['step'] < 600", True)
