@@ -82,7 +82,7 @@ def test_a_run_is_the_textbooks_loop():
     torch.manual_seed(1)
     model, losses, accuracies = LookupModel(task, width=4), [], []
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    for x, answers in map(training.draw_batch, range(4)):
+    for x, answers in map(training.make_batch, range(4)):
         optimizer.zero_grad()
         outputs = model(x)
         loss = task.loss(outputs, answers)
@@ -90,7 +90,7 @@ def test_a_run_is_the_textbooks_loop():
         optimizer.step()
         losses.append(loss.item())
         accuracies.append(task.accuracy(outputs, answers).tolist())
-    assert len({tuple(training.draw_batch(step)[0].flatten().tolist()) for step in range(9)}) == 9  # no batch repeats
+    assert len({tuple(training.make_batch(step)[0].flatten().tolist()) for step in range(9)}) == 9  # no batch repeats
     assert training.losses == losses
     assert [accuracy.tolist() for accuracy in training.accuracies] == accuracies
     assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), model.parameters(), strict=True))

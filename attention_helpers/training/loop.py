@@ -52,7 +52,7 @@ class Training:
         self.accuracies = []
         self.snapshots = []
         self.optimizer = torch.optim.AdamW(model.parameters(), learning_rate)
-        self.examples, self.answers = self.draw_batch(2**31)  # no run takes that many steps
+        self.examples, self.answers = self.make_batch(2**31)  # no run takes that many steps
         self.check_fit()
         if keep:
             self.keep_snapshot()
@@ -66,14 +66,14 @@ class Training:
             said = f"{type(error).__name__}: {error}"
             raise ValueError(f"model must fit the task's x and answers, but with them came {said}") from error
 
-    def draw_batch(self, step):
+    def make_batch(self, step):
         """The batch of a step, the same one each time."""
         self.generator.manual_seed((self.seed * FAR_APART + step) % 2**32)  # on a CPU torch uses only these 32 bits
         return self.task.batch(self.generator)
 
     def take_step(self):
         """One complete training step."""
-        x, answers = self.draw_batch(self.step)
+        x, answers = self.make_batch(self.step)
         self.optimizer.zero_grad()
         outputs = self.model.train()(x)
         loss = self.task.loss(outputs, answers)
