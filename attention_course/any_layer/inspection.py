@@ -16,6 +16,7 @@ from .training import gap_in_training, in_training, measure_gradients, on_gradie
 
 # Nobody misses what these make.
 IDLE = {"clone", "detach", "contiguous", "to", "float", "cpu", "mean", "arange", "zeros", "ones", "empty", "type_as"}
+IDLE |= {"getitem"}  # as of a cache that a wrapper drops
 
 
 class LayerState(NamedTuple):
