@@ -1,18 +1,22 @@
-"""Language models' files: what is read, refused and kept of a tiny one; and where other programs keep theirs."""
+"""Language models: small ones of every family and the course's against transformers; what's refused, kept, found."""
 
 import json
+import unicodedata
+import zlib
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from random_models import CONTROL, config_of, drawn_tensors, write_family, write_gguf
+from random_models import CONTROL, config_of, drawn_strings, drawn_tensors, drawn_texts, write_family, write_gguf
 
 from attention_course.local_models import OLLAMAS_MODEL, local_models
 from attention_helpers import max_difference
 from attention_helpers.language_model import model_file as model_files
 from attention_helpers.language_model.model import load_model
 from attention_helpers.language_model.model_file import read_model
+from attention_helpers.language_model.tokenizer import make_tokenizer
 
 CONFIG = config_of("tiny")
 TENSORS = drawn_tensors(CONFIG)
@@ -29,7 +33,6 @@ def model(tiny):
 
 
 def test_a_file_gives_the_sizes_that_were_written(model):
-    """Weights and logits are compared with another implementation's in test_language_model_figures."""
     assert model.config._replace(eps=CONFIG.eps) == CONFIG
     assert model.config.eps == pytest.approx(CONFIG.eps)
 
@@ -150,3 +153,62 @@ def test_models_of_other_programs_are_found_by_name_and_other_files_are_not(tmp_
         (tmp_path / name).write_text(files.get(name, ""))
     found = {name: path.name for name, path in local_models().items()}
     assert found == {"one": "one.gguf", "two": "two.gguf", "four:tag": "sha256-12"}
+
+
+def stored(name):
+    return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
+
+
+FIGURES = stored("language_model")
+
+
+def test_token_ids_logits_and_maps_are_those_of_another_implementation(language_model):
+    for n, figures in enumerate(FIGURES):
+        token_ids = language_model.encode(figures["text"])
+        assert token_ids[0].tolist() == figures["token_ids"]
+        assert language_model.decode(token_ids) == figures["text"]
+        if n in (0, 2, 9):  # the shortest, the longest and one with chat symbols
+            look = language_model.look(token_ids)
+            assert max_difference(look.logits[0, -1, figures["next"]], torch.tensor(figures["logits"])) < 1e-3
+            for name, row in figures["rows"].items():
+                layer, head = map(int, name.split())
+                assert max_difference(look.maps[0, layer, head, -1], torch.tensor(row)) < 1e-5, (figures["text"], name)
+
+
+FAMILIES = stored("language_model_families")
+
+
+@pytest.mark.parametrize("figures", FAMILIES, ids=lambda figures: f"{figures['name']} {figures['kind']}")
+def test_logits_and_greedy_tokens_are_those_of_another_implementation(figures, tmp_path):
+    model = load_model(write_family(tmp_path / "random.gguf", figures["name"], figures["kind"]), tmp_path)
+    for text, (written, best, logits) in zip(drawn_texts(), figures["texts"], strict=True):
+        found, _, caches = model.run(torch.tensor([text]))
+        assert max_difference(found[0, -1, best], torch.tensor(logits)) < 1e-4
+        for token_id in written:
+            assert found[0, -1].argmax() == token_id
+            found, _, caches = model.run(torch.tensor([[token_id]]), caches)
+        for cache, window in zip(caches, (block.attention.window for block in model.blocks), strict=True):
+            assert cache.keys.shape[2] == min(cache.past, window - 1 if window else cache.past)
+
+
+TOKENIZERS = stored("language_model_tokenizers")
+
+
+def fields_of(figures):
+    """A GGUF file's keys for a stored vocabulary."""
+    name, tokens = figures["name"], figures["tokens"]
+    made = {"tokens": tokens, "model": "gpt2", "pre": name, "merges": figures["merges"]}
+    if not figures["merges"]:  # those over characters, named by their family, imply theirs
+        scores = [-float(place) for place in range(len(tokens))]
+        made = {"tokens": tokens, "model": "llama", "pre": "default", "scores": scores, "unknown_token_id": 0}
+    return {"general.architecture": name} | {f"tokenizer.ggml.{key}": value for key, value in made.items()}
+
+
+@pytest.mark.parametrize("figures", TOKENIZERS, ids=lambda figures: figures["name"])
+def test_200_strings_become_the_token_ids_of_another_implementation_and_come_back(figures):
+    tokenizer = make_tokenizer(fields_of(figures))
+    for text, checksum in zip(drawn_strings(), figures["ids"], strict=True):
+        ids = tokenizer.encode(text).ids
+        assert zlib.crc32(json.dumps(ids).encode()) == checksum, text
+        meant = unicodedata.normalize("NFC", text) if figures["name"] == "qwen2" else text
+        assert tokenizer.decode(ids, skip_special_tokens=False) in (meant, f" {meant}")

@@ -80,9 +80,6 @@ def test_scores_are_never_stored_completely():
     assert peak < 2048**2 * 4 / 4  # the complete scores would take four times as much
 
 
-# ---- a crew's end
-
-
 def total(rank, fault=None):
     """How many processes there are, unless one of them has a fault, for which the others wait."""
     if distributed.get_rank() == rank and fault == "error":

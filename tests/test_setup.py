@@ -1,14 +1,21 @@
-"""What .venv needs and when it is installed, on a copy of the checkout where pip only notes how it is called; pins."""
+"""When .venv is installed, on a copy of the checkout where pip only notes how it is called; pins; Lab; imports."""
 
 import ast
+import copy
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import nbformat
 import pytest
 from checkouts import FILES, REQUIREMENTS, ROOT, copy_of_checkout, load, program
+
+from tools.notebooks.refresh_notebooks import execute
+from tools.setup.lab_hook import SVG, VIEW, drop_dead_views
 
 PIN = re.search(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)[1]
 LAB_SETTINGS = "share/jupyter/lab/settings/overrides.json5"  # in .venv
@@ -109,3 +116,54 @@ def test_every_file_names_the_same_pythons(venv):
     for name in (".binder/runtime.txt", ".devcontainer/Dockerfile", "classroom/Dockerfile"):
         major, minor = re.search(r"python[-:](\d+)\.(\d+)", (ROOT / name).read_text(encoding="utf-8")).groups()
         assert low <= (int(major), int(minor)) < high, name
+
+
+def output(**data):
+    return {"output_type": "display_data", "metadata": {}, "data": {VIEW: {"model_id": "1"}} | data}
+
+
+def test_an_explorer_is_stored_as_its_first_picture_a_progress_bar_not_at_all_and_others_stay():
+    from made import make  # it imports torch, which the other tests don't need
+
+    bundle, bar = make("Playground")._repr_mimebundle_(), output(**{"text/plain": ["train:   0%|          | 0/8"]})
+    others = [output(**{"text/plain": "VBox()"}), {"output_type": "stream", "name": "stdout", "text": "a 5%| b"}]
+    text, code = {"cell_type": "markdown"}, {"outputs": [output(**bundle), bar, *copy.deepcopy(others)]}
+    drop_dead_views(model={"type": "notebook", "content": {"cells": [text, code]}}, path="01.ipynb")
+    shown, *rest = code["outputs"]
+    assert shown["data"] == {kind: bundle[kind] for kind in (SVG, "text/plain")}
+    assert rest == others
+    drop_dead_views(model={"type": "file", "content": "text"})
+
+
+def test_the_first_cell_finds_torch_and_what_figures_are_drawn_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    (tmp_path / "profile_default").mkdir()
+    shutil.copy(ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py", tmp_path / "profile_default")
+    at_once = nbformat.v4.new_code_cell("import torch.nn.functional")  # on two threads at once it would break torch
+    loaded = nbformat.v4.new_code_cell(
+        "print('matplotlib.backends.backend_agg' in __import__('sys').modules, [n for n in dir() if n[0] != '_'])"
+    )
+    execute(nbformat.v4.new_notebook(cells=[at_once, loaded]), tmp_path)
+    assert loaded.outputs[0].text == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit', 'torch']\n"
+
+
+FRESH = """
+import sys
+import torch
+before = set(sys.modules)
+from attention_helpers import *
+print(*set(sys.modules) - before)
+from attention_course.explorers import Playground
+Playground()
+print(*sys.modules)
+"""
+
+
+def test_the_package_adds_little_to_torch_and_a_first_picture_needs_no_compiler():
+    """The compiler takes as long to load as torch itself, and optimizers load it."""
+    process = subprocess.run([sys.executable, "-c", FRESH], stdout=subprocess.PIPE, text=True, check=True)
+    added, with_a_picture = (line.split() for line in process.stdout.splitlines())
+    assert {name.partition(".")[0] for name in added} - {"attention_helpers"} <= sys.stdlib_module_names
+    heavy = {"training", "costs", "modern", "language_model", "parallel"}
+    assert not heavy & {name.split(".")[1] for name in added if name.startswith("attention_helpers.")}
+    assert not {"sympy", "torch._dynamo"} & set(with_a_picture)
