@@ -36,10 +36,11 @@ def outputs_of(cell, drawn=True):
 
     drawn: with explorers' pictures, whose fourth decimals can differ between CPUs.
     """
-    said = "\n".join(map(text_of, cell.outputs))
-    kinds = [SVG] * drawn + ["image/png"] * ("≈" not in said)
-    pictures = [str(output.get("data", {}).get(kind)) for output in cell.outputs for kind in kinds]
-    return without_measured("\n".join([said, *pictures]))
+    left_out = {SVG} if not drawn else set()
+    if any("≈" in text_of(output) for output in cell.outputs):
+        left_out.add("image/png")
+    shown = [output.get("data", {"text": output.get("text")}) for output in cell.outputs]
+    return without_measured(str([sorted((kind, data[kind]) for kind in {*data} - left_out) for data in shown]))
 
 
 @each_lesson
