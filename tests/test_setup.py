@@ -34,8 +34,8 @@ def test_a_pin_changed_by_hand_is_in_the_constraints_too(name):
 def venv(tmp_path, monkeypatch):
     """ensure_venv where .venv is an empty folder, and pip notes how it was called and returns `status`."""
     monkeypatch.delenv("TORCH", raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
     tool = load(copy_of_checkout(tmp_path), "setup/ensure_venv")
+    monkeypatch.setattr(sys, "platform", "linux")
     venv = SimpleNamespace(tool=tool, status=lambda command: 0, settings="", calls=[])
 
     def run(command):
