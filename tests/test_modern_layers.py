@@ -4,14 +4,14 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sizes import ALL, Sizes, build, over_sizes
+from sizes import ALL, Sizes, build
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_course.build import build_layer
 from attention_helpers import influence, max_difference
 from attention_helpers.modern.cached import CachedAttention
 from attention_helpers.modern.memory import GatedDeltaNet, LatentAttention
-from attention_helpers.modern.positions import RotaryAttention, rope_frequencies, rotate
+from attention_helpers.modern.positions import RotaryAttention, rotate
 
 
 def drawn(*shape, seed=0):
@@ -98,15 +98,3 @@ def test_an_angle_is_right_in_bfloat16_far_from_the_start():
     for dtype, near in ((torch.float32, 1e-3), (torch.bfloat16, 1e-2)):
         turned = rotate(pairs.to(dtype), torch.arange(1001), layer.frequencies)[0, 1000].view(32, 2)
         assert (turned - torch.stack((exact.cos(), exact.sin()), dim=-1)).abs().max() < near
-
-
-@over_sizes
-def test_rotary_is_a_product_of_complex_numbers(sizes):
-    """Another way to write it: neighbouring entries form a complex number, and rotating is multiplying."""
-    x = sizes.draw(sizes.b, sizes.num_heads, sizes.num_tokens, 2 * sizes.head_dim)
-    positions = torch.arange(sizes.num_tokens) + sizes.seed % 5000
-    for base in (10_000.0, 500_000.0):
-        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-        angles = torch.outer(positions.double(), base ** -(torch.arange(sizes.head_dim).double() / sizes.head_dim))
-        expected = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
-        assert max_difference(rotate(x, positions, rope_frequencies(2 * sizes.head_dim, base)), expected) < 1e-10

@@ -1,34 +1,38 @@
-"""One layer over several processes: notebook 14's class computes what one process computes, and its bytes are right."""
+"""One layer over several processes computes what one process does; a crew's errors, and that nothing is left of it."""
 
+import os
 import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 
+import cloudpickle
+import psutil
 import pytest
 import torch
-from parallel_jobs import written_by_sum
+from torch import distributed
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
 from attention_helpers.costs import peak_bytes
-from attention_helpers.parallel.crew import Crew
+from attention_helpers.parallel.crew import Crew, CrewError
 from attention_helpers.parallel.split import ParallelAttention, attend_in_tiles, bytes_sent, bytes_written
 
-JOBS = """
-def by_heads(layer, x):
-    before = bytes_written()
-    part = layer.part(distributed.get_rank(), distributed.get_world_size())
-    return part.by_heads(x).detach(), (bytes_written() or 0) - (before or 0)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # jobs travel as if they had been typed in a cell
+slow = pytest.mark.slow
+
 
 @torch.no_grad()
-def by_tokens(layer, x):
-    before, own = bytes_written(), x.chunk(distributed.get_world_size())[distributed.get_rank()]
-    return layer.by_tokens(own), (bytes_written() or 0) - (before or 0)
-"""
-# As if they had been typed in a cell, since functions that are travel by value.
-PAGE = {"__name__": "__main__", "torch": torch, "distributed": torch.distributed, "bytes_written": bytes_written}
-exec(JOBS, PAGE)
+def job(split, layer, x):
+    """A rank's output, and the bytes that it wrote meanwhile."""
+    rank, processes, before = distributed.get_rank(), distributed.get_world_size(), bytes_written() or 0
+    part, own = (layer.part(rank, processes), x) if split == "heads" else (layer, x.chunk(processes)[rank])
+    return getattr(part, f"by_{split}")(own), (bytes_written() or 0) - before
 
 
-@pytest.fixture(scope="module", params=[2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4))])
+@pytest.fixture(scope="module", params=[2, *(pytest.param(n, marks=slow) for n in (1, 3, 4))])
 def crew(request):
     crew = Crew(request.param)
     yield crew
@@ -45,21 +49,28 @@ def drawn(seed, processes):
     return ParallelAttention(d_in, 2 * heads, heads, kv_heads, head_dim), torch.randn(n, d_in)
 
 
-def alone(layer, x):
-    matrices = layer.W_query, layer.W_key, layer.W_value
-    parts = [W(x).unflatten(-1, (-1, layer.sizes[-1])).transpose(0, 1) for W in matrices]
-    context = scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True)
-    return layer.out_proj(context.transpose(0, 1).flatten(1))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_each_split_computes_what_one_process_computes(crew, seed):
     layer, x = drawn(seed, crew.processes)
-    expected = alone(layer, x).detach()
-    for output, _ in crew.run(PAGE["by_heads"], layer, x):
+    matrices = layer.W_query, layer.W_key, layer.W_value
+    parts = [W(x).unflatten(-1, (-1, layer.sizes[-1])).transpose(0, 1) for W in matrices]
+    context = scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True)
+    expected = layer.out_proj(context.transpose(0, 1).flatten(1)).detach()
+    for output, _ in crew.run(job, "heads", layer, x):
         assert_close(output, expected, rtol=1e-5, atol=1e-5)
-    together = torch.cat([output for output, _ in crew.run(PAGE["by_tokens"], layer, x)])
+    together = torch.cat([output for output, _ in crew.run(job, "tokens", layer, x)])
     assert_close(together, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(bytes_written() is None, reason="only Linux counts what a process writes")
+def test_the_bytes_measured_are_those_of_the_formula(crew):
+    """Gloo adds a head to each message, so we compare how much more is sent when there's more to send."""
+    layer, x = drawn(1, crew.processes)
+    _, d_out, _, kv_heads, head_dim = layer.sizes
+    for split, width in (("heads", d_out), ("tokens", kv_heads * head_dim)):
+        once, twice = crew.run(job, split, layer, x), crew.run(job, split, layer, torch.cat([x, x]))
+        more = {more - less for (_, less), (_, more) in zip(once, twice, strict=True)}
+        assert more == {bytes_sent(crew.processes, len(x), width)}
 
 
 def test_scores_are_never_stored_completely():
@@ -69,15 +80,72 @@ def test_scores_are_never_stored_completely():
     assert peak < 2048**2 * 4 / 4  # the complete scores would take four times as much
 
 
-@pytest.mark.skipif(bytes_written() is None, reason="only Linux counts what a process writes")
-def test_the_bytes_measured_are_those_of_the_formula(crew):
-    """Gloo adds a head to each message, so we compare how much more is sent when there's more to send."""
-    processes, (layer, x) = crew.processes, drawn(1, crew.processes)
-    n, (_, d_out, _, kv_heads, head_dim) = len(x), layer.sizes
-    for job, width in (("by_heads", d_out), ("by_tokens", kv_heads * head_dim)):
-        once, twice = crew.run(PAGE[job], layer, x), crew.run(PAGE[job], layer, torch.cat([x, x]))
-        for (_, less), (_, more) in zip(once, twice, strict=True):
-            assert more - less == bytes_sent(processes, n, width)
-    numbers = 12_000 * processes  # a large sum is sent in more pieces
-    for more, less in zip(crew.run(written_by_sum, 10 * numbers), crew.run(written_by_sum, numbers), strict=True):
-        assert more - less == pytest.approx(bytes_sent(processes, 9 * numbers, 1), rel=1e-3)
+def total(rank, fault=None):
+    """How many processes there are, unless one of them has a fault, for which the others wait."""
+    if distributed.get_rank() == rank and fault == "error":
+        raise ValueError(f"{rank} is odd")
+    if distributed.get_rank() == rank and fault == "kill":
+        os.kill(os.getpid(), 9)
+    distributed.all_reduce(one := torch.ones(1))
+    return one.item()
+
+
+def is_gone(workers, folder):
+    return not any(worker.is_alive() for worker in workers) and not [*folder.iterdir()]
+
+
+FAULTS = [
+    ((total, 1, "error"), 60, CrewError, "total failed on rank 1 of 2: ValueError: 1 is odd"),
+    ((total, 1, "kill"), 60, CrewError, "total failed on rank 1 of 2: .* killed by SIGKILL"),
+    ((time.sleep, 600), 0.5, TimeoutError, "sleep took longer than timeout=0.5 seconds on rank 0, 1"),
+]
+
+
+@slow
+@pytest.mark.parametrize(("call", "timeout", "error", "said"), FAULTS, ids=["error", "kill", "too long"])
+def test_a_fault_is_told_soon_and_the_next_job_runs(call, timeout, error, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    crew = Crew(2)
+    assert crew.run(total, 1) == [2, 2]
+    before, start = crew.workers, time.monotonic()
+    with pytest.raises(error, match=said):
+        crew.run(*call, timeout=timeout)
+    assert time.monotonic() - start < 10
+    assert is_gone(before, tmp_path)
+    assert crew.run(total, 1) == [2, 2]
+    crew.close()
+    assert is_gone(crew.workers, tmp_path)
+
+
+NOTEBOOK = """
+import time
+from attention_helpers.parallel.crew import Crew
+if __name__ == "__main__":
+    crew = Crew(2)
+    print("here", flush=True)
+    crew.run(time.sleep, {seconds})
+"""
+ENDS = {
+    "ends": lambda notebook: None,
+    "is interrupted": lambda notebook: os.killpg(notebook.pid, signal.SIGINT),  # as Jupyter does it
+    "is killed": lambda notebook: notebook.kill(),
+    "is killed with its group": lambda notebook: os.killpg(notebook.pid, signal.SIGKILL),  # as Jupyter does it, too
+}
+
+
+@slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
+@pytest.mark.parametrize("way", ENDS)
+def test_nothing_is_left_when_the_notebook(way, tmp_path):
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    script = NOTEBOOK.format(seconds=0 if way == "ends" else 600)
+    notebook = subprocess.Popen([sys.executable, "-c", script], env=os.environ | paths, **quiet)
+    assert notebook.stdout.readline() == b"here\n"
+    children = []
+    while len(children) < 3:  # two, and Python's own that tracks resources
+        children = psutil.Process(notebook.pid).children()
+    ENDS[way](notebook)
+    assert psutil.wait_procs([notebook, *children], timeout=30)[1] == []
+    # A Python that's killed early may leave another file, with which tempfile tries the folder.
+    assert list(tmp_path.glob("attention-crew-*")) == []

@@ -1,12 +1,21 @@
-"""What .venv needs and when it is installed, on a copy of the checkout where pip only notes how it is called; pins."""
+"""When .venv is installed, on a copy of the checkout where pip only notes how it is called; pins; Lab; imports."""
 
 import ast
+import copy
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
+from unittest.mock import Mock
 
+import nbformat
 import pytest
 from checkouts import FILES, REQUIREMENTS, ROOT, copy_of_checkout, load, program
+
+from tools.notebooks.refresh_notebooks import execute
+from tools.setup.lab_hook import SVG, VIEW, drop_dead_views
 
 PIN = re.search(r"^torch==(\S+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)[1]
 LAB_SETTINGS = "share/jupyter/lab/settings/overrides.json5"  # in .venv
@@ -21,36 +30,30 @@ def test_a_pin_changed_by_hand_is_in_the_constraints_too(name):
     assert pins(name) <= pins("constraints.txt"), "make upgrade ARGS=--no-upgrade brings it in"
 
 
-class Venv:
-    """ensure_venv where .venv is an empty folder, and pip notes how it was called and returns `status`."""
-
-    def __init__(self, tool):
-        self.tool, self.calls, self.status, self.settings = tool, [], lambda command: 0, ""
-
-    def run(self, command):
-        if "pip" in command:
-            self.calls.append(command[command.index("install") + 1 :])
-            return self.status(command)
-        self.tool.PACKAGES.mkdir(parents=True)
-        return 0
-
-    def installs(self, level):
-        """Ensure `level` and return the pip calls that it took."""
-        self.calls.clear()
-        self.tool.ensure(level)
-        return self.calls
-
-
 @pytest.fixture
 def venv(tmp_path, monkeypatch):
+    """ensure_venv where .venv is an empty folder, and pip notes how it was called and returns `status`."""
     monkeypatch.delenv("TORCH", raising=False)
     tool = load(copy_of_checkout(tmp_path), "setup/ensure_venv")
-    made = Venv(tool)
-    monkeypatch.setattr(tool, "run", made.run)
-    monkeypatch.setattr(tool, "works", tool.PACKAGES.exists)
-    monkeypatch.setattr(tool, "pip_settings", lambda: made.settings)
     monkeypatch.setattr(sys, "platform", "linux")
-    return made
+    venv = SimpleNamespace(tool=tool, status=lambda command: 0, settings="", calls=[])
+
+    def run(command):
+        if "pip" in command:
+            venv.calls.append(command[command.index("install") + 1 :])
+            return venv.status(command)
+        tool.PACKAGES.mkdir(parents=True)
+        return 0
+
+    def installs(level):
+        """Ensure `level` and return the pip calls that it took."""
+        venv.calls.clear()
+        tool.ensure(level)
+        return venv.calls
+
+    vars(tool).update(run=run, works=tool.PACKAGES.exists, pip_settings=lambda: venv.settings)
+    venv.installs = installs
+    return venv
 
 
 def test_first_call_makes_and_installs_and_the_second_does_nothing(venv):
@@ -73,17 +76,13 @@ def test_changed_file_installs_again(venv, name):
     assert venv.installs("test"), "the lab installation has made the old test stamp worthless"
 
 
-def interrupt(command):
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("end", [lambda command: "-c" in command, interrupt])
+@pytest.mark.parametrize("end", [[0, 1], KeyboardInterrupt])
 def test_an_installation_that_ended_early_is_taken_up_again(venv, end):
     venv.installs("lab")
-    venv.status = end
+    ended, venv.status = venv.status, Mock(side_effect=end)
     with pytest.raises((KeyboardInterrupt, OSError)):
         venv.installs("test")
-    venv.status = lambda command: 0
+    venv.status = ended
     program(venv.tool.PACKAGES / "torn-1.dist-info/METADATA", "")
     assert venv.installs("lab"), "half of the test installation may be there"
     assert not (venv.tool.PACKAGES / "torn-1.dist-info").exists(), "pip would take it for a complete package"
@@ -117,3 +116,54 @@ def test_every_file_names_the_same_pythons(venv):
     for name in (".binder/runtime.txt", ".devcontainer/Dockerfile", "classroom/Dockerfile"):
         major, minor = re.search(r"python[-:](\d+)\.(\d+)", (ROOT / name).read_text(encoding="utf-8")).groups()
         assert low <= (int(major), int(minor)) < high, name
+
+
+def output(**data):
+    return {"output_type": "display_data", "metadata": {}, "data": {VIEW: {"model_id": "1"}} | data}
+
+
+def test_an_explorer_is_stored_as_its_first_picture_a_progress_bar_not_at_all_and_others_stay():
+    from made import make  # it imports torch, which the other tests don't need
+
+    bundle, bar = make("Playground")._repr_mimebundle_(), output(**{"text/plain": ["train:   0%|          | 0/8"]})
+    others = [output(**{"text/plain": "VBox()"}), {"output_type": "stream", "name": "stdout", "text": "a 5%| b"}]
+    text, code = {"cell_type": "markdown"}, {"outputs": [output(**bundle), bar, *copy.deepcopy(others)]}
+    drop_dead_views(model={"type": "notebook", "content": {"cells": [text, code]}}, path="01.ipynb")
+    shown, *rest = code["outputs"]
+    assert shown["data"] == {kind: bundle[kind] for kind in (SVG, "text/plain")}
+    assert rest == others
+    drop_dead_views(model={"type": "file", "content": "text"})
+
+
+def test_the_first_cell_finds_torch_and_what_figures_are_drawn_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    (tmp_path / "profile_default").mkdir()
+    shutil.copy(ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py", tmp_path / "profile_default")
+    at_once = nbformat.v4.new_code_cell("import torch.nn.functional")  # on two threads at once it would break torch
+    loaded = nbformat.v4.new_code_cell(
+        "print('matplotlib.backends.backend_agg' in __import__('sys').modules, [n for n in dir() if n[0] != '_'])"
+    )
+    execute(nbformat.v4.new_notebook(cells=[at_once, loaded]), tmp_path)
+    assert loaded.outputs[0].text == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit', 'torch']\n"
+
+
+FRESH = """
+import sys
+import torch
+before = set(sys.modules)
+from attention_helpers import *
+print(*set(sys.modules) - before)
+from attention_course.explorers import Playground
+Playground()
+print(*sys.modules)
+"""
+
+
+def test_the_package_adds_little_to_torch_and_a_first_picture_needs_no_compiler():
+    """The compiler takes as long to load as torch itself, and optimizers load it."""
+    process = subprocess.run([sys.executable, "-c", FRESH], stdout=subprocess.PIPE, text=True, check=True)
+    added, with_a_picture = (line.split() for line in process.stdout.splitlines())
+    assert {name.partition(".")[0] for name in added} - {"attention_helpers"} <= sys.stdlib_module_names
+    heavy = {"training", "costs", "modern", "language_model", "parallel"}
+    assert not heavy & {name.split(".")[1] for name in added if name.startswith("attention_helpers.")}
+    assert not {"sympy", "torch._dynamo"} & set(with_a_picture)
