@@ -47,6 +47,8 @@ heads_side_by_side = Exercise(
         ("lets the heads take turns", "torch.cat(contexts, dim=-1)", "torch.stack(contexts, dim=-1).flatten(-2)"): """
             The width is right, but your heads take turns, one column each. Where should the last column of the first
             head be?""",
+        ("takes only two heads", "[head(x) for head in heads]", "[heads[0](x), heads[1](x)]"): """
+            You take two heads, but the list can have any number of them. How do you run every head of a list?""",
     },
     hints=[
         "Compare the shape of one head's context with the shape that you should return. Which size is different?",

@@ -202,6 +202,9 @@ from_an_empty_cell = Exercise(
         ("lets the future leak", "scores = scores.masked_fill", "scores.masked_fill"): """
             The future leaks: your layer computes what a layer without a mask would. Is there a mask, and does anything
             use the result of `masked_fill`?""",
+        ("hides each token from itself", ".triu(diagonal=1)", ".triu()"): """
+            Your mask hides each token from itself, too, so the first row has nothing to look at and becomes NaN. At
+            which diagonal does the future begin?""",
         ("uses the complete mask", "[:num_tokens, :num_tokens]", ""): """
             Your mask has the size of context_length, but an input can have fewer tokens. Which part of the mask do you
             need then?""",

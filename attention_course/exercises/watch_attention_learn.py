@@ -43,6 +43,8 @@ map_to_come = Exercise(
         ("takes the softmax of 0 and 1", ".float()", ".float().softmax(dim=-1)"): """
             You found the right pair and then took a softmax, which makes nearly even weights of ones and zeros. Aren't
             your ones and zeros weights already?""",
+        ("always subtracts 4", " - letters", " - 4"): """
+            That's right only with four letters. Which argument says how many there are?""",
     },
     hints=[
         "What does the question contain, a letter or a digit? Which tokens contain the same?",
