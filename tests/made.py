@@ -69,8 +69,7 @@ def make(name):
 
 def reset(explorer):
     """Press its Reset button."""
-    buttons = [part for part in widgets_in(explorer) if getattr(part, "description", "") == "Reset"]
-    buttons[0].click()
+    next(part for part in widgets_in(explorer) if getattr(part, "description", "") == "Reset").click()
 
 
 def widgets_in(widget):

@@ -108,6 +108,15 @@ ROTATED = (
     "scores = q",
     f"q, k = (torch.view_as_real(torch.view_as_complex({TURN}).flatten(-2) for part in (q, k)); scores = q",
 )
+ANGLES = (  # of half-split pairs, as tables
+    *more(
+        "angles = torch.arange(512.0)[:, None] * torch.logspace(0, -2, d_out // 4).repeat(2)\n"
+        "        self.register_buffer('cos', angles.cos())\n"
+        "        self.register_buffer('sin', angles.sin() * torch.tensor([-1.0, 1.0]).repeat_interleave(d_out // 4))"
+    ),
+    "scores = q",
+    "q, k = (part * self.cos[:n] + part.roll(part.shape[-1] // 2, -1) * self.sin[:n] for part in (q, k)); scores = q",
+)  # fmt: skip
 GROUPED = (
     *more("self.to_k, self.to_v = (nn.Linear(d_in, d_out // 2) for _ in range(2))"),
     CUT, "part.unflatten(-1, (-1, q.shape[-1] // self.num_heads)).transpose(1, 2)",
@@ -144,7 +153,6 @@ RIGHT = {  # what the headline says, and the edits
     "unmasked": (WRAPPER + " without its mask$", *UNMASKED),
     "values first": (WRAPPER, MIXED, "(v.mT @ weights.mT).mT"),
     "rotated": (FINE, *ROTATED),
-    "a dictionary as its result": (WRAPPER, RESULT, "return {'output': context}"),
     "parameters that are read through views": (FINE, *OWN),
     "talking heads": (FINE, *more("self.blend = nn.Conv2d(2, 2, 1, bias=False)"), DROPPED, "self.blend(weights)"),
     "two maps": (FINE, DROPPED, "weights - (3 * scores).softmax(-1) * 0.5"),
@@ -157,7 +165,25 @@ RIGHT = {  # what the headline says, and the edits
     "a mask of -1e9": (WRAPPER, *filled("-1e9")),
     "a mask of -1e9 that's added": (WRAPPER, MASKED, "scores - 1e9 * future(n)"),
     "a copy that's never used": (WRAPPER, RESULT, "context.clone(); return context"),
+    "a mask by assignment": (WRAPPER, MASKED, "scores.clone(); scores[..., future(n)] = -torch.inf"),
+    "rows and views that are written into": (
+        WRAPPER, RESULT,
+        "rows = torch.zeros_like(context); rows[:, :1], rows[:, 1:] = context[:, :1], context[:, 1:]\n"
+        "        rows.view(-1)[0] *= 1; return rows.mT.mT",
+    ),
+    "results that are kept": (
+        WRAPPER, *more("self.kept = []"),
+        RESULT, "return {'output': context, 'more': [context.max(-1).values, self.kept.append(context + 1)]}",
+    ),
     "a softmax of the output": (FINE, RESULT, "return context.softmax(-1)"),
+    "float64 inside": (WRAPPER, PARTS, f"(part.double() for part in ({PARTS}))", RESULT, "return context.to(x)"),
+    "a mask in a buffer": (
+        WRAPPER, *more("self.register_buffer('bias', torch.full((512, 512), -torch.inf).triu(1))"),
+        MASKED, "scores + self.bias[:n, :n]",
+    ),
+    "angles in buffers": (FINE, *ANGLES),
+    "biased by distance": (FINE, SCALED, f"{SCALED} + torch.arange(n) * torch.tensor([[[0.25]], [[0.0625]]])"),
+    "normed queries": (FINE, SCALED, "F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * 8"),
 }  # fmt: skip
 
 KEPT = "(torch.rand_like(scores) > self.p if self.training else 1)"
@@ -165,12 +191,20 @@ SCRAMBLED = JOINED, "context.reshape(b, n, -1)"
 NO_GRADIENT = "A parameter gets no gradient: "
 OTHER_SCALE = "In training, its weights have another scale: .*"
 WRONG = {  # the same for faults
-    "thrown away": (r"line \d+ computes masked_fill and throws it away", MASKED, f"scores; {MASKED}"),
+    "thrown away": ("line 16 computes masked_fill and throws it away", MASKED, f"scores; {MASKED}"),
+    "no mask, exp thrown away": ("^A result is never used: exp in line 16, `sc", MASKED, "scores; scores.exp()"),
+    "much thrown away": (
+        "^A result is never used: transpose in line .* max in line .* add_ in line .* add in line",
+        RESULT, f"context.transpose(0, 1); context.max(-1); context.clone().add_(1); (context + 1).shape; {RESULT}",
+    ),
     "-1e4": (r"It reads the future: it hides by a score of -1e\+04, not far", *filled("-1e4")),
     "times 0": ("it hides by a score of 0,", MASKED, "scores.tril()"),
     "the past hidden": ("its mask hides the past", *hiding("~(future(n) | torch.diag(torch.arange(n) == n - 1))")),
     "0 and 1 added": ("adds its mask of 0 and 1", *fused("attn_mask=torch.ones(n, n).tril()")),
-    "renormalised": ("a large score there", *UNMASKED, DROPPED, "(w := weights.tril()) / w.sum(-1, keepdim=True)"),
+    "renormalised in place": (
+        "a large score there", *UNMASKED,
+        DROPPED, "weights + 0; weights[..., future(n)] = 0; weights /= weights.sum(-1, keepdim=True)",
+    ),
     "masked afterwards": ("its mask comes after softmax, which has counted", *UNMASKED, DROPPED, "weights.tril()"),
     "too late": ("its mask begins one diagonal too late", *hiding("future(n, 2)")),
     "too early": ("one diagonal too early", *hiding("future(n, 0)"), "-torch.inf", "-1e9"),

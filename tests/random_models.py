@@ -92,13 +92,10 @@ def write_gguf(path, config, tensors, fields=None, family=None):
             kinds.get(type(value), writer.add_array)(name, value)
     for name, (array, kind) in tensors.items():
         writer.add_tensor(name, array, raw_dtype=kind)
-    for write in (
-        writer.write_header_to_file,
-        writer.write_kv_data_to_file,
-        writer.write_tensors_to_file,
-        writer.close,
-    ):
-        write()
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
     return path
 
 

@@ -7,13 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attention_helpers import (
-    CausalAttention,
-    MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    SelfAttention_v1,
-    SelfAttention_v2,
-)
+from attention_helpers import layers
 
 settings.register_profile("fast", max_examples=6, deadline=None, derandomize=True, database=None)
 settings.register_profile("thorough", max_examples=200, deadline=None, database=None, print_blob=True)
@@ -49,16 +43,9 @@ class Sizes(NamedTuple):
 
 
 SIZES = st.builds(
-    Sizes,
-    b=st.integers(1, 3),
-    num_tokens=st.integers(1, 6),
-    spare=st.integers(0, 3),
-    d_in=st.integers(1, 6),
-    num_heads=st.integers(1, 4),
-    head_dim=st.integers(1, 4),
-    qkv_bias=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
+    Sizes, b=st.integers(1, 3), num_tokens=st.integers(1, 6), spare=st.integers(0, 3), d_in=st.integers(1, 6),
+    num_heads=st.integers(1, 4), head_dim=st.integers(1, 4), qkv_bias=st.booleans(), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
 CORNERS = [
     Sizes(2, 5, 0, 3, 2, 4, True, 0),  # d_in and d_out differ, with bias
     Sizes(2, 4, 3, 6, 3, 2, False, 1),  # fewer tokens than context_length
@@ -77,17 +64,12 @@ def over_sizes(test):
 
 def build(name, sizes, dropout=0.0):
     """A float32 layer by its class name, with weights that depend on the sizes' seed alone; the global state stays."""
-    s, dropping = sizes, (sizes.context_length, dropout)
-    arguments = {
-        SelfAttention_v1: (s.d_in, s.d_out),
-        SelfAttention_v2: (s.d_in, s.d_out, s.qkv_bias),
-        CausalAttention: (s.d_in, s.d_out, *dropping, s.qkv_bias),
-        MultiHeadAttentionWrapper: (s.d_in, s.head_dim, *dropping, s.num_heads, s.qkv_bias),
-        MultiHeadAttention: (s.d_in, s.d_out, *dropping, s.num_heads, s.qkv_bias),
-    }
+    s, width = sizes, sizes.head_dim if name == "MultiHeadAttentionWrapper" else sizes.d_out
+    dropping = (s.context_length, dropout) if name in CAUSAL else ()
+    more = {"SelfAttention_v1": (), "SelfAttention_v2": (s.qkv_bias,), "CausalAttention": (s.qkv_bias,)}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(s.seed)  # torch.manual_seed is much slower
-        return next(kind(*those) for kind, those in arguments.items() if kind.__name__ == name)
+        return getattr(layers, name)(s.d_in, width, *dropping, *more.get(name, (s.num_heads, s.qkv_bias)))
 
 
 UNMASKED = ["SelfAttention_v1", "SelfAttention_v2"]

@@ -1,7 +1,6 @@
 """Kinds of layers that public code has: the right ones get no fault and no advice, and faults get their cause."""
 
 import html
-import inspect
 import random
 import re
 
@@ -12,7 +11,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from other_layers import RIGHT, WRONG, future, hiding, layer_with, make_layer
-from sizes import ALL, SIZES
+from sizes import ALL, SIZES, Sizes, build
 from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -21,7 +20,7 @@ from attention_course.any_layer.inspection import look_at
 from attention_course.any_layer.verdicts import headline
 from attention_course.build import build_layer
 from attention_course.explorers import LayerExplorer
-from attention_helpers import Sentence, find_leak, influence, layers
+from attention_helpers import Sentence, find_leak, influence
 
 X = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
 SENTENCE = Sentence([*"abcde"], X)
@@ -70,9 +69,7 @@ def test_a_sharp_softmax_is_no_fault_and_hides_no_wrong_scale(seed):
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_courses_layers_are_equal_to_themselves(name):
-    sizes = {"context_length": 8, "dropout": 0.0, "num_heads": 2, "qkv_bias": True}
-    takes = inspect.signature(getattr(layers, name)).parameters
-    layer = build_layer(getattr(layers, name), 0, 8, 8, **{key: size for key, size in sizes.items() if key in takes})
+    layer = build(name, Sizes(b=1, num_tokens=5, spare=3, d_in=8, num_heads=2, head_dim=4, qkv_bias=True, seed=0))
     assert headline(verdicts_on(layer), name) == f"{name} computes what the course's {name} computes"
 
 
@@ -142,23 +139,36 @@ def test_no_second_fault_contradicts_the_picture(name):
     assert name != "the past" or "reads only itself" not in said
 
 
-def test_an_operation_is_not_blamed_for_what_another_does():
-    def wasteful(x):
-        x.exp()
-        return (x @ x.mT).softmax(-1) @ x
-
-    verdicts = verdicts_on(wasteful)
-    assert (verdicts["future"].sign, verdicts["future"].claim) == ("•", "It has no mask")
-    line = inspect.getsourcelines(wasteful)[1] + 1
-    assert verdicts["unused"].words == f"exp in line {line}, `x.exp()`"
+SAME = dict.fromkeys(["by the book", "einsum", "fused", "exp by hand", "over queries and back"], "out")
+SAME |= {"weights first": "out (result 2 of 2)", "weights last": "out (result 1 of 2)"}
 
 
-@pytest.mark.parametrize(("name", "number"), [("weights first", 2), ("weights last", 1)])
-def test_a_layer_is_judged_by_its_output_and_says_by_which(name, number):
-    expected, state = (look_at(make_layer(*edits), X, seed=0) for edits in ((), RIGHT[name][1:]))
-    assert torch.equal(state.result, expected.result)
-    assert torch.equal(state.influence, expected.influence)
-    assert f"(1, 5, 8) out (result {number} of 2)" in state.size
+@pytest.mark.parametrize(("name", "out"), SAME.items())
+def test_maps_and_rows_are_the_layers_own_and_so_is_the_influence(name, out):
+    state = look_at(make_layer(*RIGHT[name][1:]), X, seed=0)
+    result, weights = make_layer(other.RESULT, "return context, weights")(X[None])
+    expected = weights[0], result[0], influence(make_layer(), X[None])
+    torch.testing.assert_close((state.shown, state.result, state.influence), expected)
+    assert state.size == f"(1, 5, 8) in, (1, 5, 8) {out}, {3 * (8 * 8 + 8)} parameters"
+
+
+def shares(table, total=1.0):
+    return total * table / table.sum(-1, keepdim=True)
+
+
+MAPS = {  # how many are found
+    "weights that no token moves": (1, lambda x: shares(torch.ones(x.shape[-2], x.shape[-2]).tril()) @ x),
+    "a softmax": (1, lambda x: ((x @ x.mT) - 9 * torch.eye(x.shape[-2])).softmax(-1) @ x),
+    "numbers below 0, though its rows sum to 1": (0, lambda x: shares(x @ x.mT) @ x),
+    "rows that sum to 1.01": (0, lambda x: shares((x @ x.mT).exp(), 1.01) @ x),
+    "NaN all over": (0, lambda x: (torch.nan * (x @ x.mT)).softmax(-1) @ x),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_what_is_a_map(name):
+    number, layer = MAPS[name]
+    assert len(look_at(layer, X[:, :5], seed=0).maps) == number
 
 
 def masked_by(s, keep, scale=None):
@@ -203,9 +213,8 @@ def test_what_a_mask_hides_of_the_past_is_no_fault_but_said():
 
 def test_scripted_modules_are_refused_and_lazy_ones_are_judged():
     lazy = layer_with("nn.Linear(d_in, d_out)", "nn.LazyLinear(d_out)")
-    assert (
-        "computes what" in LayerExplorer(lambda dim, dropout=0.0: lazy(dim, dim), SENTENCE).said
-    )  # and its twin is lazy
+    e = LayerExplorer(lambda dim, dropout=0.0: lazy(dim, dim), SENTENCE)  # whose twin is lazy, too
+    assert "computes what" in e.said
     message = LayerExplorer(lambda: torch.jit.trace(nn.Linear(8, 8), X[None]), SENTENCE).message
     assert "look inside a scripted or traced module" in message
     assert "Fix it" not in message
@@ -222,9 +231,8 @@ def test_find_leak_starts_from_larger_sentences_too():
 
 def test_names_of_public_code_get_sliders_and_a_config_too():
     layer_class = layer_with()
-    assert list(LayerExplorer(lambda h, num_hiddens: layer_class(num_hiddens, num_hiddens, h), SENTENCE).controls) == [
-        "h", "training", "seed",
-    ]  # fmt: skip
+    e = LayerExplorer(lambda h, num_hiddens: layer_class(num_hiddens, num_hiddens, h), SENTENCE)
+    assert list(e.controls) == ["h", "training", "seed"]
 
     class Configured(layer_class):
         def __init__(self, config):

@@ -10,8 +10,6 @@ from torch import nn
 from attention_course.exercises import record
 from attention_course.exercises.base import Exercise, Progress
 
-ONE = torch.ones(1)
-
 
 def halves(x, flip=False):
     """Rows of x (n, d), halved."""
@@ -22,16 +20,12 @@ def cases(generator):
     return [(torch.randn(n, d, generator=generator), n > 2) for n, d in ((2, 3), (4, 1))]
 
 
-def in_place(x, flip):
-    return x.div_(2) if not flip else x.div_(2).flip(0)
-
-
 MISTAKES = {
     ("doubles", "/ 2", "* 2"): "You double.",
     ("forgets to flip", "x.flip(0)", "x"): """
         You don't
         | flip.""",
-    ("halves x's own numbers", in_place): "The caller still needs x.",
+    ("halves x's own numbers", lambda x, flip: x.div_(2).flip(0) if flip else x.div_(2)): "The caller still needs x.",
 }
 
 
@@ -41,22 +35,8 @@ def exercise():
     return Exercise(name="halving", solution=halves, cases=cases, mistakes=MISTAKES, hints=hints)
 
 
-def changing(x, flip):
-    return halves(x.mul_(2), flip) / 2
-
-
-def helper_fails(x, flip):
-    return inner(x, flip)
-
-
-def inner(x, flip):
+def fails(x, flip):
     raise KeyError("no head 3")
-
-
-def nan_once(x, flip):
-    result = halves(x, flip)
-    result[1, 0] = torch.nan
-    return result
 
 
 @pytest.mark.parametrize(
@@ -67,12 +47,12 @@ def nan_once(x, flip):
         (lambda x, flip: x.mul_(0.5).flip(0) if flip else x.mul_(0.5), "The caller still needs x."),
         (lambda x, flip: None, "did you forget the `return`"),
         (lambda x, flip: halves(x, flip).numpy(), "a tensor, but is a numpy.ndarray"),
-        (nan_once, "NaN at [1, 0], where ours is "),
+        (lambda x, flip: halves(x, flip).index_fill(0, torch.tensor(1), torch.nan), "NaN at [1, 0], where ours is "),
         (lambda x, flip: halves(x, flip) + 1, "6 of 6 entries of the result differ. At [0, 0], yours is"),
         (lambda x, flip: 0, "input 1 of 2, `practice.halving.inputs()[0]`."),
-        (changing, "changes an argument in place"),
+        (lambda x, flip: halves(x.mul_(2), flip) / 2, "changes an argument in place"),
         (lambda x: x, "not in a line of yours: `TypeError`"),
-        (helper_fails, """`raise KeyError("no head 3")`, with `KeyError`"""),
+        (lambda x, flip: fails(x, flip), """`raise KeyError("no head 3")`, with `KeyError`"""),
         (lambda x, flip: nn.functional.softmax(x, dim=7), "softmax(x, dim=7)"),  # the learner's line, not torch's
     ],
 )
@@ -86,12 +66,15 @@ def test_wrong_answers_and_what_is_said(exercise, answer, said):
     assert not exercise.done
 
 
-def test_the_cell_as_shipped_is_not_attempted(exercise):
-    names = {}
-    exec(exercise.stub, names)
-    assert exercise.cell == f"{exercise.stub}\n\n\npractice.halving.check(halves)"
-    assert exercise.check(names["halves"]).right is None
-    exercise.stub = "def halves(x, flip): return x.sin()"
+def test_an_answer_runs_once_for_each_input(exercise):
+    """What it appends to a list of the notebook is there once."""
+    kept = []
+    exercise.check(lambda x, flip: kept.append(flip))
+    assert kept == [False, True]
+
+
+def test_a_stub_with_another_name_in_it_is_an_attempt(exercise):
+    exercise.stub, names = "def halves(x, flip): return x.sin()", {}
     exec(exercise.stub.replace("sin", "cos"), names)
     assert exercise.check(names["halves"]).right is False
 

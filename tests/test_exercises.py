@@ -130,11 +130,9 @@ def careless(answer):
         torch.set_grad_enabled(False)
         torch.set_default_dtype(torch.float64)
         for argument in arguments:
-            if isinstance(argument, torch.nn.Module):
-                argument.eval().requires_grad_(False)
-            for part in argument.parameters() if isinstance(argument, torch.nn.Module) else [argument]:
-                if isinstance(part, torch.Tensor):
-                    part.detach().zero_()
+            parts = argument.eval().parameters() if isinstance(argument, torch.nn.Module) else [argument]
+            for part in filter(torch.is_tensor, parts):
+                part.detach().zero_()
         return result
 
     return changes_much
@@ -149,14 +147,3 @@ def test_no_check_changes_the_kernel(exercise, number):
     assert reply.right  # whatever the careless one did
     exercise.wrong_ways()
     assert kernel() == before
-
-
-@pytest.mark.parametrize(("exercise", "number"), ALL[::10])
-def test_an_answer_runs_once_for_each_input(exercise, number):
-    """What it appends to a list of the notebook is there once."""
-    once, kept = [], []
-    exercise.outcomes(lambda *arguments, **named: once.append(0))
-    names = {"kept": kept}
-    exec("def answer(*arguments, **named):\n    kept.append(0)", names)
-    assert exercise.check(names["answer"]).right is False
-    assert kept == once
