@@ -1,19 +1,13 @@
-"""What a touch of an explorer's picture does, and that any moves and touches lead to one picture of their state."""
+"""What a page asks of an explorer by a touch or by Play, and that any moves lead to one picture of their state."""
 
 import random
 
 import pytest
 import torch
-from explorer_page import SVG, tree_of
-from made import make, reset, settings_of
+from explorer_page import SVG, say, tree_of
+from made import RUN, make, reset, settings_of
 
 from attention_course import explorers
-
-
-def touch(explorer, place, **how):
-    """What a page says when its picture is touched."""
-    explorer._heard(explorer.view, {"touch": place} | how, [])
-
 
 TOUCHED = [  # what's touched, the control that it moves, and to which value
     ("ScoresExplorer", {}, "query 3", "query", 3),
@@ -26,8 +20,8 @@ TOUCHED = [  # what's touched, the control that it moves, and to which value
 def test_a_touched_row_or_point_moves_its_control(explorer, name, state, place, control, value):
     e = explorer(name)
     e.set(**state)
-    assert any(part.get("data-touch") == place for part in tree_of(e).iter())
-    touch(e, place)
+    assert tree_of(e).findall(f".//*[@data-touch='{place}']")
+    say(e, touch=place)
     assert (e.values[control], e.message) == (value, "")
 
 
@@ -35,13 +29,13 @@ def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer):
     e = explorer("SplitExplorer")
     e.set(weights="trained", d_out=8, num_heads=2)
     assert e.arrays.accuracy.min() > 0.99
-    touch(e, "off 0")
+    say(e, touch="off 0")
     assert "Head 1 switched off." in e.message
     assert not e.arrays.weights[0].any()
     assert e.arrays.weights[1].any()
     first, second = sorted(e.arrays.accuracy.tolist())
     assert first < 0.3 < 0.9 < second
-    touch(e, "off 0")
+    say(e, touch="off 0")
     assert e.arrays.accuracy.min() > 0.99
     e.set(off=(0, 1))
     assert not e.arrays.context.any()
@@ -53,37 +47,52 @@ def test_a_dragged_key_is_where_the_hand_is_and_its_head_alone_weighs_anew(explo
     e = explorer("WrapperExplorer")
     e.set(weights="trained", num_heads=2, d_out=d_out, example=3)
     before = e.arrays.weights
-    touch(e, "key 1,2", at=[60.0, 40.0])
-    [held] = [part for part in tree_of(e).iter(f"{SVG}g") if part.get("data-touch") == "key 1,2"]
+    say(e, touch="key 1,2", at=[60.0, 40.0])
+    [held] = tree_of(e).findall(f".//{SVG}g[@data-touch='key 1,2']")
     assert float(held[0].get("cx")) == pytest.approx(60, abs=0.2)
     assert d_out == 1 or float(held[0].get("cy")) == pytest.approx(40, abs=0.2)
     assert torch.equal(e.arrays.weights[0], before[0])
     assert not torch.equal(e.arrays.weights[1], before[1])
-    touch(e, "key 1,2", by=[4, 0])
-    touch(e, "key 1,2", at=None)  # Escape
+    say(e, touch="key 1,2", by=[4, 0])
+    say(e, touch="key 1,2", at=None)  # Escape
     assert torch.equal(e.arrays.weights, before)
     assert e.shown["moved"] == {}
 
 
 def test_an_entry_of_an_embedding_is_dragged_and_scores_and_weights_follow(explorer):
     e = explorer("ScoresExplorer")
-    touch(e, "entry 2", at=[0.0, 1000.0])  # below its axis
+    say(e, touch="entry 2", at=[0.0, 1000.0])  # below its axis
     assert e.shown["changed"] == {(1, 2): 0.0}
     changed = e.embeddings.clone()
     changed[1, 2] = 0
     torch.testing.assert_close(e.arrays.weights, torch.softmax(changed @ changed.T, dim=-1))
-    touch(e, "entry 2", by=[0, -4])
+    say(e, touch="entry 2", by=[0, -4])
     assert 0 < e.arrays.embeddings[1, 2] < 0.1
+
+
+def test_a_playing_page_asks_for_picture_after_picture_until_the_end_and_then_begins_anew():
+    steps, seen = [snapshot.step for snapshot in RUN.snapshots], []
+    e = explorers.LearningExplorer(RUN, step=steps[1])
+    e.view.playing = True
+    while e.view.playing:
+        say(e, next=True)
+        seen.append(e.values["step"])
+    assert seen == steps[2:]
+    say(e, next=True)
+    assert e.values["step"] == steps[-1]  # it doesn't play any more
+    e.view.playing = True
+    say(e, next=True)
+    assert e.values["step"] == steps[0]
 
 
 def touch_somewhere(e, chance):
     """Move a control, or touch the picture in one of the ways in which a page can."""
-    touches = sorted({part.get("data-touch") for part in tree_of(e).iter() if part.get("data-touch")})
+    touches = sorted({part.get("data-touch") for part in tree_of(e).findall(".//*[@data-touch]")})
     if touches and chance.random() < 0.6:
         spot = [chance.uniform(-20, 250), chance.uniform(-20, 250)]
         how = chance.choice([{}, {"at": spot}, {"by": [4, -4]}, {"at": None}, {"value": 2}])
         how = how if "value" not in how or type(e).__name__ == "QKVExplorer" else {}
-        return touch(e, chance.choice(touches), **how)
+        return say(e, touch=chance.choice(touches), **how)
     control = chance.choice([*e.controls.values()])
     control.value = chance.choice(settings_of(control))
 
@@ -92,10 +101,10 @@ def touch_somewhere(e, chance):
 @pytest.mark.parametrize("name", explorers.__all__)
 def test_after_random_moves_and_touches_the_picture_is_that_of_its_state(explorer, name, moves):
     e, other, chance = make(name), explorer(name), random.Random(moves)
+    first = e.shown, e.svg
     for _ in range(moves):
         touch_somewhere(e, chance)
         other.update(**e.shown)
         assert other.svg == e.svg, e.shown
     reset(e)
-    assert e.shown == e._first
-    assert e.svg == make(name).svg
+    assert (e.shown, e.svg) == first
