@@ -92,7 +92,7 @@ def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=
     tables = tree_of(explorer).findall(f".//{SVG}g[@shape-rendering]")
     groups = [(table.get("fill"), told(table)) for table in tables]
     found = [(fill, cells) for fill, cells in groups if cells and cells[0][0].startswith(first)]
-    assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_explorer_svg.py
+    assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_pictures.py
     colours = colours or [head_colour(head) for head in range(len(maps))]
     for (fill, cells), table, shown, colour in zip(found, maps, seen, colours, strict=False):
         values, spots, said = table[shown], shown.nonzero(), [words.rpartition(": ") for words, _ in cells]
@@ -120,22 +120,18 @@ def check_arcs(explorer, readings, names, asks):
 
 
 def check_planes(explorer, planes):
-    """Each plane has its keys where their head has them, up to one scale, each as full as its weight.
-
-    planes: keys (n, d), those that set the scale, and a weight for each, None where there's no such token.
-    """
+    """Each plane has its keys (n, head_dim) in place, up to one scale, as full as their weights; None: no token."""
     edged = tree_of(explorer).findall(f".//{SVG}rect[@stroke-width='0.5']/..")
-    assert len(edged) == len(planes)
-    for plane, (keys, last, weights) in zip(edged, planes, strict=True):
+    for plane, (keys, weights) in zip(edged, planes, strict=True):
         half = float(plane.find(f"{SVG}rect[@stroke-width='0.5']").get("width")) / 2
-        squares = [each for each in told(plane) if each[0].startswith("key")]
-        for (words, square), key, weight in zip(squares, keys, weights, strict=True):
-            assert numbers(words)[-1:] == ([] if weight is None else near(weight))
-            assert float(square.get("fill-opacity")) == pytest.approx(min(weight or 0, 1), abs=5.1e-3)
-            if len(key) <= 2:
-                share = (0.86 if len(key) == 1 else 0.58) / last.norm(dim=1).max().clamp(min=1e-9)
-                spot = (float(square.get("x")) + 3.5) / half - 1, 1 - (float(square.get("y")) + 3.5) / half
-                assert spot[: len(key)] == pytest.approx((key * share).clamp(-1, 1).tolist(), abs=0.01)
+        said, squares = zip(*[each for each in told(plane) if each[0].startswith("key")], strict=True)
+        assert [numbers(words)[-1:] for words in said] == [[] if weight is None else near(weight) for weight in weights]
+        full = [float(square.get("fill-opacity")) for square in squares]
+        assert full == near([min(weight or 0, 1) for weight in weights])
+        if keys.shape[1] <= 2:
+            places = [[float(square.get("x")) + 3.5 - half, half - float(square.get("y")) - 3.5] for square in squares]
+            spots = torch.tensor(places)[:, : keys.shape[1]] / half
+            assert spots.flatten().tolist() == near(keys * spots.abs().max() / keys.abs().max(), off=0.01)
 
 
 def framed_rows(explorer, stroke="3", top=0):
@@ -149,7 +145,7 @@ def check_bars(explorer, along="height", **series):
     for name, values in series.items():
         bars = [float(bar.get(along)) for words, bar in told(tree_of(explorer)) if f", {name}: " in words]
         assert tips(explorer, f", {name}: ") == near(values, off=1e-4)
-        assert bars == near(values * max(bars) / max(values), off=0.1)
+        assert bars == near(values * max(bars) / (max(values) or 1), off=0.1)
 
 
 def check_dropped(explorer, shown, weights, dropout):

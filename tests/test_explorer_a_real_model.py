@@ -22,7 +22,10 @@ def tiles(explorer, **look):
     return [((float(rect.get("x")) - 64) / TILE, (float(rect.get("y")) - ATLAS_TOP) / TILE) for rect in rects]
 
 
-def test_a_heads_tile_chooses_it_and_its_frame_follows_sliders_and_code(explorer):
+def test_the_atlas_shows_each_heads_map_and_a_tile_chooses_its_head_and_the_frame_follows_sliders_and_code(explorer):
+    _, pixels = image_of(tree_of(explorer)[1][0])
+    maps = explorer.arrays.maps.permute(1, 2, 0, 3).reshape(4 * 6, 2 * 6)  # a column for each layer
+    np.testing.assert_allclose(pixels[..., 3] / 255, maps.numpy() ** 0.7, atol=0.004)
     assert tiles(explorer, **{"data-touch": "tile 0,3"}) == [(0, 3)]
     moves = {
         (0, 3): lambda: say(explorer, touch="tile 0,3"),
@@ -32,12 +35,6 @@ def test_a_heads_tile_chooses_it_and_its_frame_follows_sliders_and_code(explorer
     for head, move in moves.items():
         move()
         assert tiles(explorer, **{"stroke-width": "2"}) == [head] == [(explorer.arrays.layer, explorer.arrays.head)]
-
-
-def test_the_atlas_shows_each_heads_map(explorer):
-    _, pixels = image_of(tree_of(explorer)[1][0])
-    maps = explorer.arrays.maps.permute(1, 2, 0, 3).reshape(4 * 6, 2 * 6)  # a column for each layer
-    np.testing.assert_allclose(pixels[..., 3] / 255, maps.numpy() ** 0.7, atol=0.004)
 
 
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
@@ -50,19 +47,13 @@ def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
     assert "induction head" in explorer.said
 
 
-def test_the_token_slider_ends_at_the_last_token_and_follows_the_text(explorer):
-    for text, token in (("abcabc", 5), ("abcdefgh", 7), ("abc", 2)):  # the last, as nothing else is wished
-        explorer.controls["text"].value = text
-        assert [*explorer.controls["token"].options] == [*range(token + 1)]
-        assert explorer.arrays.token == token
-
-
-def test_each_row_tells_whom_its_token_reads_also_with_signs_that_no_page_can_show(explorer):
+def test_each_row_of_a_new_text_tells_whom_its_token_reads_also_with_signs_that_no_page_can_show(explorer):
     explorer.set(text="a\x01 \n\t\x7f<img onerror=x>", layer=0, head=1)
     rows = tooltips(explorer, " looks at ")
     assert [row.partition(" looks at ")[0] for row in rows[:7]] == ["a", "�", "·", "↵", "→", "�", "<"]
     weight, place = explorer.arrays.maps[0, 1, 8].max(dim=0)
     assert rows[8].startswith(f"m looks at {rows[place][0]} {weight:.2f}")
+    assert explorer.arrays.token == len(rows) - 1  # the last, as nothing else is wished
     assert "<img" not in explorer.svg + explorer.readout
 
 

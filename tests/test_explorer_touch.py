@@ -10,7 +10,6 @@ from made import RUN, make, reset, settings_of
 from attention_course import explorers
 
 TOUCHED = [  # what's touched, the control that it moves, and to which value
-    ("ScoresExplorer", {}, "query 3", "query", 3),
     ("TextExplorer", {"text": "The town lies by a slow"}, "back 20", "back", 20),  # its maps are images
     ("KeyWidthExplorer", {}, "query 7", "asked", 7),
 ]
@@ -31,14 +30,11 @@ def test_a_head_is_switched_off_by_its_map_and_its_question_fails(explorer):
     assert e.arrays.accuracy.min() > 0.99
     say(e, touch="off 0")
     assert "Head 1 switched off." in e.message
-    assert not e.arrays.weights[0].any()
-    assert e.arrays.weights[1].any()
+    assert e.arrays.weights.flatten(1).any(dim=1).tolist() == [False, True]
     first, second = sorted(e.arrays.accuracy.tolist())
     assert first < 0.3 < 0.9 < second
     say(e, touch="off 0")
     assert e.arrays.accuracy.min() > 0.99
-    e.set(off=(0, 1))
-    assert not e.arrays.context.any()
 
 
 @pytest.mark.parametrize("d_out", [1, 8])
@@ -49,10 +45,9 @@ def test_a_dragged_key_is_where_the_hand_is_and_its_head_alone_weighs_anew(explo
     before = e.arrays.weights
     say(e, touch="key 1,2", at=[60.0, 40.0])
     [held] = tree_of(e).findall(f".//{SVG}g[@data-touch='key 1,2']")
-    assert float(held[0].get("cx")) == pytest.approx(60, abs=0.2)
-    assert d_out == 1 or float(held[0].get("cy")) == pytest.approx(40, abs=0.2)
-    assert torch.equal(e.arrays.weights[0], before[0])
-    assert not torch.equal(e.arrays.weights[1], before[1])
+    spot = [float(held[0].get(name)) for name in ("cx", "cy")]
+    assert spot[:d_out] == pytest.approx([60, 40][:d_out], abs=0.2)
+    assert (e.arrays.weights == before).flatten(1).all(dim=1).tolist() == [True, False]
     say(e, touch="key 1,2", by=[4, 0])
     say(e, touch="key 1,2", at=None)  # Escape
     assert torch.equal(e.arrays.weights, before)
@@ -70,19 +65,17 @@ def test_an_entry_of_an_embedding_is_dragged_and_scores_and_weights_follow(explo
     assert 0 < e.arrays.embeddings[1, 2] < 0.1
 
 
-def test_a_playing_page_asks_for_picture_after_picture_until_the_end_and_then_begins_anew():
+def test_a_playing_page_gets_picture_after_picture_until_the_end_and_then_begins_anew():
     steps, seen = [snapshot.step for snapshot in RUN.snapshots], []
     e = explorers.LearningExplorer(RUN, step=steps[1])
-    e.view.playing = True
-    while e.view.playing:
-        say(e, next=True)
-        seen.append(e.values["step"])
-    assert seen == steps[2:]
-    say(e, next=True)
-    assert e.values["step"] == steps[-1]  # it doesn't play any more
-    e.view.playing = True
-    say(e, next=True)
-    assert e.values["step"] == steps[0]
+    for _ in range(2):
+        e.view.playing = True
+        while e.view.playing:
+            say(e, next=True)
+            seen.append(e.values["step"])
+        say(e, next=True)  # it doesn't play any more
+        assert e.values["step"] == steps[-1]
+    assert seen == steps[2:] + steps
 
 
 def touch_somewhere(e, chance):
@@ -100,11 +93,13 @@ def touch_somewhere(e, chance):
 @pytest.mark.parametrize("moves", [8, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", explorers.__all__)
 def test_after_random_moves_and_touches_the_picture_is_that_of_its_state(explorer, name, moves):
+    """Whatever was shown before: the other explorer sees each second state."""
     e, other, chance = make(name), explorer(name), random.Random(moves)
     first = e.shown, e.svg
-    for _ in range(moves):
+    for n in range(moves):
         touch_somewhere(e, chance)
-        other.update(**e.shown)
-        assert other.svg == e.svg, e.shown
+        if n % 2:
+            other.update(**e.shown)
+            assert other.svg == e.svg, e.shown
     reset(e)
     assert (e.shown, e.svg) == first

@@ -1,17 +1,18 @@
-"""The explorers' drawings: read the arrays back from shapes, tooltips and static pictures."""
+"""Figures and explorers' drawings show the arrays that they were given: we read these back, and compare no pixels."""
 
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+import torch
 from explorer_page import SVG, image_of
 from matplotlib.colors import to_rgb
 
+from attention_course import plots
 from attention_course.explorers import ink
 from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
 from attention_course.explorers.chart import Chart
-from attention_course.plots import luminance
 from attention_helpers import causal_mask
 
 
@@ -29,18 +30,17 @@ def test_the_last_bits_of_a_round_number_change_nothing(value):
     assert drawing.number(-1e-8) == drawing.number(-0.0) == "0.00"
 
 
-PAGES = {"light": ("#ffffff", "#000000"), "dark": ("#111111", "#ffffff")}  # and their own words
 INKS = [*map(ink.head_ink, range(8)), ink.NEUTRAL, ink.SIGNED_INK]
 
 
-@pytest.mark.parametrize("theme", PAGES)
+@pytest.mark.parametrize(("page", "own"), [("#ffffff", "#000000"), ("#111111", "#ffffff")], ids=["light", "dark"])
 @pytest.mark.parametrize("shade", INKS, ids=lambda shade: f"{shade.below} {shade.above}")
-def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, theme):
-    page, own = (np.array(to_rgb(colour)) for colour in PAGES[theme])
-    looks = {"": own, 'fill="#fff"': np.ones(3), 'fill="#000"': np.zeros(3)}
+def test_numbers_can_be_read_in_every_cell_on_light_and_dark_pages(shade, page, own):
+    colours = {"": own, 'fill="#fff"': "#ffffff", 'fill="#000"': "#000000"}
     for level, look in shade.numbers.items():
         share, colour = abs(level) / ink.FULL, to_rgb(shade.below if level < 0 else shade.above)
-        low, high = sorted([luminance(np.array(colour) * share + page * (1 - share)), luminance(looks[look])])
+        cell = np.array(colour) * share + np.array(to_rgb(page)) * (1 - share)
+        low, high = sorted([plots.luminance(cell), plots.luminance(np.array(to_rgb(colours[look])))])
         assert (high + 0.05) / (low + 0.05) >= 4.49, level  # WCAG's contrast
 
 
@@ -69,3 +69,11 @@ def test_beyond_16_tokens_all_heads_are_one_image_of_a_pixel_a_cell():
         shown = np.where(causal_mask(20), 0, maps[head]) ** 0.7  # hidden: no ink, hatched by lines
         np.testing.assert_allclose(tile[..., 3] / 255, shown, atol=0.02)
         assert tile[19, 19, :3].tolist() == [round(255 * share) for share in to_rgb(drawing.head_colour(head))]
+
+
+def test_bars_and_lines_show_their_numbers():
+    bars, lines = plots.new_figure(columns=2)[1]
+    plots.draw_bars(bars, {"one": [1, 2], "two": [3, 4]}, ["a", "b"])
+    assert [bar.get_height() for bar in bars.patches] == [1, 2, 3, 4]
+    plots.draw_lines(lines, [1, 2, 8], {"y": torch.tensor([3.0, 2.0, 1.0])})
+    assert lines.lines[0].get_xydata().tolist() == [[1, 3], [2, 2], [8, 1]]
