@@ -18,9 +18,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 FIGURE = re.compile(r"“[^”]*”|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?%?")
 
 
-def say(explorer, **content):
+def say(explorer, times=1, **content):
     """What a page says of an explorer: that it's seen, wants the next picture, or is touched."""
-    explorer._heard(explorer.view, content, [])
+    for _ in range(times):
+        explorer._heard(explorer.view, dict(content), [])
 
 
 def figures(text):

@@ -162,6 +162,7 @@ FIGURES = [  # of the headlines that `check` leaves out; worked out by hand, or 
     ("SplitExplorer", {"num_heads": 2}, ["“BC ?”", "“B 1”", "1", "0.99", "“C 2”", "2", "0.99"]),
     ("ModelsExplorer", {"model": "Gemma 4 31B"}, ["131,072", "4", "31", "86.2", "10.78"]),
     ("CacheExplorer", {}, ["131,072", "68.7", "524.3"]),
+    ("MachinesExplorer", {"processes": 8, "num_tokens": 2**15}, ["8", "2.4", "1.9"]),
 ]
 
 
