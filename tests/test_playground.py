@@ -1,4 +1,4 @@
-"""The playground trains as the course does, as the page asks; it shows what it measured; its trials hold for ten seeds."""
+"""The playground trains as the course does and as the page asks, and shows it; its trials hold for ten seeds."""
 
 import math
 from types import SimpleNamespace
