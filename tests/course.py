@@ -11,36 +11,31 @@ PATHS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" 
 LESSONS = [notebook.path for notebook in COURSE[1:]]
 FREE = "nbval-ignore-output"
 SVG = "image/svg+xml"
-MOST = 400  # characters of a text in a message
 [MEASURED] = re.findall(r"^regex: (.*)$", (FOLDER / "measured.cfg").read_text(encoding="ascii"), flags=re.M)
-
-
-class Node(dict):
-    """A JSON object whose entries are attributes as well."""
-
-    __getattr__ = dict.__getitem__
 
 
 def joined(text):
     """The file keeps a text as a string or as a list of lines."""
-    return text if isinstance(text, str) else "".join(text)
+    return "".join(text) if isinstance(text, list) else text
+
+
+class Node(dict):
+    """A JSON object whose entries are attributes as well; its texts are strings."""
+
+    __getattr__ = dict.__getitem__
+
+    def __init__(self, entries):
+        texts = [name for name in entries if name in ("source", "text", SVG) or name.startswith("text/")]
+        super().__init__(entries | {name: joined(entries[name]) for name in texts})
 
 
 def read(path):
-    notebook = json.loads(path.read_text(encoding="utf-8"), object_hook=Node)
-    for cell in notebook.cells:
-        cell["source"] = joined(cell.source)
-        for output in cell.get("outputs", []):
-            if "text" in output:
-                output["text"] = joined(output.text)
-            for kind, data in output.get("data", {}).items():
-                output.data[kind] = joined(data) if kind.startswith("text/") or kind == SVG else data
-    return notebook
+    return json.loads(path.read_text(encoding="utf-8"), object_hook=Node)
 
 
 def at(path, cell, text=""):
     """Where something is wrong, and what, for a message: a long text is cut, since a picture is one line of 100 kB."""
-    return f"{path.name}, cell {cell.id}: {text if len(text) <= MOST else text[: MOST - 1] + '…'}"
+    return f"{path.name}, cell {cell.id}: {text[:400]}"
 
 
 def code_cells(notebook):

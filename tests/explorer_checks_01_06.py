@@ -1,22 +1,10 @@
 """What the explorers of lessons 1 to 6 must show in any state, recomputed with the layers or with torch's functions."""
 
+import explorer_page as page
 import numpy as np
 import pytest
 import torch
-from explorer_page import (
-    check_bars,
-    check_maps,
-    figures,
-    framed_rows,
-    keys_of_planes,
-    near,
-    numbers,
-    paths,
-    readouts,
-    tips,
-    told,
-    tree_of,
-)
+from explorer_page import check_bars, check_dropped, check_maps, check_planes, near, numbers, tips
 from made import SENTENCE
 from torch.testing import assert_close
 
@@ -34,12 +22,9 @@ def check_scores(e, query, temperature, sentence):
     x = X[[TOKENS.index(token) for token in tokens]]
     weights = torch.softmax(x @ x.T / temperature, dim=-1)
     check_maps(e, weights[None], tokens)
-    assert framed_rows(e) == near(query, off=0.02)
-    check_bars(e, ", score: ", x @ x[query])
-    check_bars(e, ", weight: ", weights[query])
-    assert tips(e, ", embedding: ") == near(x[query], off=1e-4)
-    assert tips(e, ", context: ") == near(weights[query] @ x, off=1e-4)
-    assert f"{weights[query].max():.2f}" in figures(e.said)
+    assert page.framed_rows(e) == near(query, off=0.02)
+    check_bars(e, score=x @ x[query], weight=weights[query], embedding=x[query], context=weights[query] @ x)
+    assert f"{weights[query].max():.2f}" in page.figures(e.said)
 
 
 def check_qkv(e, made):
@@ -50,10 +35,10 @@ def check_qkv(e, made):
         values = x[:, 3:6]
     weights = torch.softmax(queries @ keys.T, dim=-1)
     check_maps(e, weights[None], tokens)
-    cells = [words.rpartition(": ")[0] for words, _ in told(tree_of(e)) if ", entry " in words]
+    cells = [words.rpartition(": ")[0] for words in page.tooltips(e, ", entry ")]
     assert cells == 2 * [f"{token}, entry {entry}" for token in tokens for entry in "ABC123?"[: queries.shape[1]]]
     assert tips(e, ", entry ") == near(queries, keys, off=1e-4)
-    assert framed_rows(e) == near(3.0, off=0.02)
+    assert page.framed_rows(e) == near(3.0, off=0.02)
     assert tips(e, ", read: ") == near((weights @ values)[3], off=1e-4)
 
 
@@ -64,131 +49,92 @@ def check_scaling(e, d_k, seed, scaling):
     weights = torch.softmax(scaled, dim=-1)
     check_maps(e, scores[None], "123456", "query {} meets key {}", limit=scores.abs().max())
     check_maps(e, weights[None], "123456", "query {} looks at key {}")
-    check_bars(e, ", entropy: ", torch.distributions.Categorical(weights).entropy() / np.log(2), "width")
-    assert {f"{scaled.var():.2g}", f"{weights.max():.2f}"} <= {*figures(e.said)}
+    check_bars(e, "width", entropy=torch.distributions.Categorical(weights).entropy() / np.log(2))
+    assert {f"{scaled.var():.2g}", f"{weights.max():.2f}"} <= {*page.figures(e.said)}
 
 
 def check_mask(e, mask, place):
-    state, pair = e.arrays, e.arrays.tokens.index("B 1")
-    future = causal_mask(4) & mask
-    row = torch.full((4,), 0.0031)
-    row[pair] = 0.9908
-    if guesses := mask and pair > place:
-        row = (torch.arange(4) <= place) / (place + 1)
-    assert state.tokens[place] == "B ?"
-    assert state.weights[place].tolist() == near(row, off=1e-4)
-    check_maps(e, state.weights[None], state.tokens, hidden=future)
-    check_maps(e, state.scores[None], state.tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5)
-    assert framed_rows(e) == near(place, place, off=0.02)
-    assert tips(e, ", read: ") == near(state.read, off=1e-4)
-    assert numbers(e.said)[-1:] == near(row[0] if guesses else row[pair])
+    tokens, future, (pairs, x) = e.arrays.tokens, causal_mask(4) & mask, load_sentence("lookup")
+    assert tokens[place] == "B ?"
+    letters, digits, question = x[[pairs.index(token) for token in tokens]].split((3, 3, 1), dim=1)
+    scores = (letters @ (10 * letters - 10 * question).T / 3**0.5).masked_fill(future, -torch.inf)
+    weights = scores.softmax(dim=-1)
+    check_maps(e, weights[None], tokens, hidden=future)
+    check_maps(e, scores[None], tokens, "score of {} for {}", hidden=future, limit=10 / 3**0.5)
+    check_bars(e, read=(weights @ digits)[place])
+    assert page.framed_rows(e) == near(place, place, off=0.02)
+    assert numbers(e.said)[-1:] == near(weights[place].max())
 
 
 def check_dropout(e, step, p):
     """What is stored is shown; test_stored_models.py trains it again."""
-    state, at = e.arrays, (dropout.RATES.index(p), step // 5)
+    at = dropout.RATES.index(p), step // 5
     with np.load(dropout.RUNS_FILE) as runs:
-        assert np.array_equal(state.weights, runs["maps"][at])
+        check_maps(e, runs["maps"][at][None], [f"day {n}" for n in range(1, 7)], hidden=causal_mask(6))
         assert numbers(e.said) == near(step, p, runs["losses"][at])
-    check_maps(e, state.weights[None], [f"day {n}" for n in range(1, 7)], hidden=causal_mask(6))
-    gone = int(state.dropped[~causal_mask(6)].sum())
-    assert sum(paths(tree_of(e), stroke_width="1.5")) == gone
-    assert gone / 21 == pytest.approx(p, abs=(p > 0) * 0.35)  # by chance, but never without dropout
+    [crosses] = page.paths(page.tree_of(e), stroke_width="1.5") or [0]
+    assert crosses / 21 == pytest.approx(p, abs=(p > 0) * 0.35)  # by chance, but never without dropout
 
 
 def check_layer(e, d_out, context_length, dropout, num_heads, qkv_bias, training, seed):
-    state, future = e.arrays, causal_mask(6)
+    state, moves, future = e.arrays, e.arrays.influence, causal_mask(6)
     torch.manual_seed(seed)
     layer = draw_dropout_from(MultiHeadAttention(3, d_out, context_length, dropout, num_heads, qkv_bias))
     torch.manual_seed(seed)
     assert_close(state.result, layer.train(training)(X[None])[0])
-    assert_close(state.maps, attention_maps(layer.eval(), X[None])[0][0])
-    assert not state.influence[future].any()
-    dropped = (state.shown == 0) & (state.maps > 0)
-    assert_close(state.shown, torch.where(dropped, 0.0, state.maps / (1 - dropout * training)))
-    assert sum(paths(tree_of(e), stroke_width="1.5")) == dropped.sum()
-    assert dropout * training or not dropped.any()
-    parameters = sum(parameter.numel() for parameter in layer.parameters())
-    assert state.size.endswith(f", {parameters} parameters")
+    check_dropped(e, state.shown, attention_maps(layer.eval(), X[None])[0][0], dropout * training)
+    assert state.size.endswith(f", {sum(each.numel() for each in layer.parameters())} parameters")
     assert {verdict.sign for verdict in state.verdicts.values()} == {"✓"}
     check_maps(e, state.shown, TOKENS, hidden=future, limit=1)
-    look = {"limit": state.influence.max(), "colours": [GREY]}
-    check_maps(e, state.influence[None], TOKENS, "perturbing {1} moves {0} by", **look)
-
-
-def check_plane(shown, keys, last, weights):
-    """A plane has its keys where the layer has them, up to one scale, each as full as its weight.
-
-    last: the keys that set the scale; weights: by key, None where there's no such token.
-    """
-    squares, points = shown
-    if keys.shape[1] <= 2:
-        wide = 0.86 if keys.shape[1] == 1 else 0.58
-        spots = (keys * wide / last.norm(dim=1).max().clamp(min=1e-9)).clamp(-1, 1)
-        assert points[:, : keys.shape[1]].flatten().tolist() == near(spots, off=0.01)
-    for (words, square), weight in zip(squares, weights, strict=True):
-        assert numbers(words)[-1:] == ([] if weight is None else near(weight))
-        assert float(square.get("fill-opacity")) == pytest.approx(min(weight or 0, 1), abs=5.1e-3)
+    assert not moves[future].any()
+    check_maps(e, moves[None], TOKENS, "perturbing {1} moves {0} by", limit=moves.max(), colours=[GREY])
 
 
 @torch.no_grad()
 def check_keywidth(e, d_out, step, asked):
-    state, model, (_, x, answers) = e.arrays, load_lookup(1, d_out, 1, step), examples(1)
-    right, letters = (model(x).argmax(dim=-1) == answers)[:, 0], x[:, -1, 0] - 10
+    model, (_, x, answers) = load_lookup(1, d_out, 1, step), examples(1)
+    right, letters = (model(x).argmax(dim=-1) == answers)[:, 0].float(), x[:, -1, 0] - 10
     number = (letters == asked).nonzero()[0]
-    weights = attention_maps(model, x[number])[0][0, 0, -1]
-    assert state.tokens == model.task.words(x[number][0])
-    assert tips(e, ", weight: ") == near(weights, off=1e-4)
-    shares = [right[letters == n].float().mean() for n in range(10)]
-    assert tips(e, ", accuracy: ") == near(shares, off=1e-4)
-    [shown] = keys_of_planes(e)
-    row = {token[0]: weight for token, weight in zip(state.tokens[:-1], weights.tolist(), strict=False)}
-    keys, last = (letters_of(each)[1][0] for each in (model, load_lookup(1, d_out)))
-    check_plane(shown, keys, last, [row.get(name) for name in "ABCDEFGHIJ"])
-    assert numbers(e.said) == near(d_out, step, torch.stack(shares).mean())
+    tokens, weights = model.task.words(x[number][0]), attention_maps(model, x[number])[0][0, 0, -1]
+    accuracy = torch.stack([right[letters == n].mean() for n in range(10)])
+    check_bars(e, weight=weights, accuracy=accuracy)
+    row = {token[0]: weight for token, weight in zip(tokens[:-1], weights.tolist(), strict=False)}
+    check_planes(e, [(letters_of(model)[1][0], [row.get(name) for name in "ABCDEFGHIJ"])])
+    assert numbers(e.said) == near(d_out, step, accuracy.mean())
 
 
-class CutByViewAlone(MultiHeadAttention):
-    def split_heads(self, x):
-        return x.reshape(len(x), self.num_heads, -1, self.head_dim)
+def cut_heads(wide, num_heads, cut="view, then transpose"):
+    """A table (num_tokens, d_out) as heads, (num_heads, num_tokens, head_dim)."""
+    if cut == "view alone":
+        return wide.view(num_heads, len(wide), -1)
+    return wide.view(len(wide), num_heads, -1).transpose(0, 1)
 
 
-def make_layer(kind, weights, num_heads, d_out, example, hands):
-    """The trained model, or None; the shown sentence's x (1, num_tokens, d_in); a layer of the explorer's matrices."""
-    if weights == "trained":
+def weights_of(kind, num_heads, d_out, example, hands):
+    """The trained model, or None; the shown sentence's x (num_tokens, d_in); W_query, W_key and W_value."""
+    if kind == "trained":
         trained = load_lookup(2, d_out, num_heads)
-        x, given = trained.embed(examples(2).x[[example - 1]]).sum(dim=2), trained.attention.parameters()
-    else:
-        trained, x = None, load_sentence("two_lookups").embeddings[None]
-        letter, digit, first, second = torch.eye(12).split(3)
-        if example == 2:
-            x[0, [1, 2], 3:6] = x[0, [2, 1], 3:6]
-        queries = torch.cat((first, second)) if hands == 2 else first + second
-        given = queries, 10 * letter.repeat(hands, 1), digit.repeat(hands, 1)
-    layer = kind(x.shape[-1], d_out, x.shape[1], 0.0, num_heads)
-    for mine, theirs in zip(layer.parameters(), given, strict=False):
-        mine.copy_(theirs)
-    return trained, x, layer
+        return trained, trained.embed(examples(2).x[example - 1]).sum(dim=1), [*trained.attention.parameters()][:3]
+    x = load_sentence("two_lookups").embeddings
+    letter, digit, first, second = torch.eye(12).split(3)
+    if example == 2:
+        x[[1, 2], 3:6] = x[[2, 1], 3:6]
+    queries = torch.cat((first, second)) if hands == 2 else first + second
+    return None, x, (queries, 10 * letter.repeat(hands, 1), digit.repeat(hands, 1))
 
 
-def check_heads(e, trained, x, layer, dropout, example):
-    """What both explorers of heads show of a layer for x (1, num_tokens, d_in); trained: the model, or None."""
-    state, future, made = e.arrays, causal_mask(x.shape[1]), attention_maps(layer, x)[0][0]
-    keys, values = (layer.split_heads(each(x))[0] for each in (layer.W_key, layer.W_value))
-    gone = (state.weights == 0) & (made > 0)
-    assert dropout or not gone.any()
-    assert_close(state.weights, torch.where(gone, 0, made / (1 - dropout)))
-    assert_close(state.context, (state.weights @ values).transpose(0, 1).flatten(1))
-    check_maps(e, state.weights, state.tokens, hidden=future)
-    assert sum(paths(tree_of(e), stroke_width="1.5")) == (state.dropped & ~future).sum()
-    said = tips(e, ", entry ")[-state.context.numel() :]
-    assert said == near(state.context, off=6e-3 if trained else 1e-4)
-    planes = [*keys_of_planes(e)]
-    assert len(planes) == (len(made) if trained else 0)
-    for shown, mine, weights in zip(planes, keys, state.weights[:, -1].tolist(), strict=False):
-        check_plane(shown, mine, mine, weights)
+def check_heads(e, trained, wide, dropout, example):
+    """What both explorers of heads show; wide: the heads' queries, keys and values; trained: the model, or None."""
+    state, (queries, keys, values), hidden = e.arrays, wide, causal_mask(wide[0].shape[1])
+    scores = (queries @ keys.mT / keys.shape[-1] ** 0.5).masked_fill(hidden, -torch.inf)
+    check_dropped(e, state.weights, scores.softmax(dim=-1), dropout)
+    check_maps(e, state.weights, state.tokens, hidden=hidden)
+    context = (state.weights @ values).transpose(0, 1).flatten(1)
+    assert tips(e, ", entry ")[-context.numel() :] == near(context, off=6e-3 if trained else 1e-4)
+    planes = zip(keys, state.weights[:, -1].tolist(), strict=True)
+    check_planes(e, [*planes] if trained else [])
     if trained:
-        logits = trained.output_layer(layer.out_proj(state.context[-1])).view(2, 10)
+        logits = trained.output_layer(trained.attention.out_proj(context[-1])).view(2, 10)
         _, x, answers = examples(2)
         assert state.answers == (logits.argmax(dim=-1).tolist(), answers[example - 1].tolist())
         right = (trained(x).argmax(dim=-1) == answers).float().mean(dim=0)
@@ -200,20 +146,17 @@ def check_heads(e, trained, x, layer, dropout, example):
 def check_wrapper(e, num_heads, d_out, example, dropout, seed, weights):
     """The wrapper's heads give what one layer of all heads gives, which notebook 06 shows."""
     width = num_heads * d_out
-    trained, x, layer = make_layer(MultiHeadAttention, weights, num_heads, width, example, hands=num_heads)
-    check_heads(e, trained, x, layer, dropout, example)
-    one = 3 * d_out * x.shape[-1]
-    assert numbers(readouts(e)["width, parameters"]) == [num_heads, d_out, width, num_heads, one, num_heads * one]
+    trained, x, matrices = weights_of(weights, num_heads, width, example, hands=num_heads)
+    check_heads(e, trained, [cut_heads(x @ matrix.T, num_heads) for matrix in matrices], dropout, example)
+    one = 3 * d_out * x.shape[1]
+    assert numbers(page.readouts(e)["width, parameters"]) == [num_heads, d_out, width, num_heads, one, num_heads * one]
 
 
 @torch.no_grad()
 def check_split(e, num_heads, d_out, example, dropout, seed, cut, weights):
-    kind = MultiHeadAttention if cut == "view, then transpose" else CutByViewAlone
-    trained, x, layer = make_layer(kind, weights, num_heads, d_out, example, hands=2)
-    check_heads(e, trained, x, layer, dropout, example)
-    for table, matrix in zip(e.arrays.wide.values(), layer.parameters(), strict=False):
-        assert_close(table, x[0] @ matrix.T)
-    places = torch.arange(e.arrays.owners.numel()).view(1, -1, d_out)  # each entry's place tells which head gets it
-    for head, part in enumerate(layer.split_heads(places)[0]):
-        assert (e.arrays.owners.flatten()[part] == head).all()
-    assert numbers(readouts(e)["parameters"]) == [sum(each.numel() for each in layer.parameters())]
+    trained, x, matrices = weights_of(weights, num_heads, d_out, example, hands=2)
+    wide, owners = [x @ matrix.T for matrix in matrices], e.arrays.owners
+    check_heads(e, trained, [cut_heads(table, num_heads, cut) for table in wide], dropout, example)
+    assert_close([*e.arrays.wide.values()], wide)
+    assert (cut_heads(owners, num_heads, cut) == torch.arange(num_heads).view(-1, 1, 1)).all()  # which head gets each
+    assert numbers(page.readouts(e)["parameters"]) == [3 * x.shape[1] * d_out + d_out**2 + d_out]

@@ -1,18 +1,18 @@
-"""What the explorers of lessons 7 to 14 must show in any state, recomputed with layers or with torch's functions."""
+"""What the explorers of lessons 7 to 15 must show in any state, recomputed with layers or with torch's functions."""
 
 import html
-import re
 
+import explorer_page as page
 import pytest
 import torch
-from explorer_page import SVG, check_arcs, check_maps, figures, framed_rows, near, numbers, readouts, told, tree_of
+from explorer_page import check_arcs, check_maps, near, numbers, readouts, tooltips
 from made import MODEL, MODELS, RUN
 from torch.testing import assert_close
 
 from attention_course.build import build_layer
 from attention_course.explorers import past_the_training_length as past
 from attention_course.explorers.a_real_model import show_blanks
-from attention_course.explorers.real_bugs import LAYERS, TOKENS
+from attention_course.explorers.real_bugs import TOKENS
 from attention_course.explorers.svg import number
 from attention_course.explorers.svg_maps import HEAD
 from attention_course.explorers.words import size_in_words
@@ -24,7 +24,7 @@ from attention_helpers.training.lookup import LookupModel, LookupTask
 
 
 def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, seed):
-    """Before the first step: the attention weights of the model that the course trains, and its answers."""
+    """Before the first step: the attention weights of the model that the course trains."""
     state, run = e.arrays, e.arrays.run
     if task == "next character":
         sizes = len(run.task.vocabulary), 32, d_out, num_heads, dropout
@@ -32,54 +32,47 @@ def check_playground(e, task, d_out, num_heads, dropout, learning_rate, mask, se
     else:
         lookup = LookupTask(questions=1 + (task == "two questions"))
         model = build_layer(LookupModel, seed, lookup, 32, num_heads, d_out=d_out)
-    outputs = model.eval()(run.x)
-    assert_close(state.weights, attention_maps(model, run.x[:1])[0][0])
+    assert_close(state.weights, attention_maps(model.eval(), run.x[:1])[0][0])
     assert (state.step, run.learning_rate, run.model.attention.dropout.p) == (0, learning_rate, dropout)
-    assert state.measured[0].held_loss == pytest.approx(run.task.loss(outputs, run.answers).item(), rel=1e-5)
     if task != "next character":
         check_maps(e, state.weights, state.tokens, hidden=causal_mask(7), limit=1)
         check_arcs(e, [state.weights[:, 6]], state.tokens, 6)
-        assert state.predicted == [f"{digit}" for digit in outputs[0].argmax(dim=-1).tolist()]
         assert state.answers == [state.tokens[token][-1] for token in state.wanted]
 
 
 def check_learning(e, step, example):
-    state, x, words = e.arrays, RUN.examples[example - 1], RUN.task.words(RUN.examples[example - 1])
+    x, words = RUN.examples[example - 1], RUN.task.words(RUN.examples[example - 1])
     [snapshot] = [snapshot for snapshot in RUN.snapshots if snapshot.step == step]
     weights = snapshot.maps[example - 1]
-    for shown, other in zip(state.run, RUN.snapshots, strict=True):  # (num_heads, num_tokens) each
-        assert torch.equal(shown, other.maps[example - 1, :, 6])
+    assert torch.equal(e.arrays.run, torch.stack([each.maps[example - 1, :, 6] for each in RUN.snapshots]))
     letters = [x[6, n] - (n + 1) * RUN.task.letters for n in range(2)]  # as they stand in a pair
-    assert state.asked == [words[x[:6, 0].tolist().index(letter)] for letter in letters]
+    assert e.arrays.asked == [words[x[:6, 0].tolist().index(letter)] for letter in letters]
     check_maps(e, weights, words, hidden=causal_mask(7))
     check_arcs(e, [weights[:, 6]], words, 6)
     assert numbers(readouts(e)["loss"]) == near(snapshot.loss)
 
 
-def likeliest(shares, comes, count):
-    """The likeliest characters and their probabilities; the last gives way to the one that comes."""
-    ids = shares.topk(count).indices.tolist()
-    ids = ids if comes is None or comes in ids else [*ids[:-1], comes]
-    return [(MODELS[1].vocabulary[n].replace(" ", "␣").replace("\n", "⏎"), shares[n].item()) for n in ids]
-
-
 def check_text(e, text, back):
+    """Of 8 characters that are shown with their probabilities, the last one gives way to the one that comes."""
     (models, task), read = MODELS, text[-32:]
     place, names, future = len(read) - 1 - back, [character.replace(" ", "␣") for character in read], []
     token_ids = torch.tensor([[task.vocabulary.index(character) for character in read]])
-    comes = token_ids[0, place + 1].item() if back else None
-    maps, bars, expected = [], [], []
+    maps, bars, comes = [], [], []
     for name, model in models.items():
-        weights, shares = attention_maps(model, token_ids)[0][0], model(token_ids)[0, place].softmax(dim=-1)
-        maps.append(weights)
-        future.append((causal_mask(len(read)) & (name == "masked")).expand_as(weights))
-        bars += [f"{sign}, probability: {number(share, 4)}" for sign, share in likeliest(shares, comes, 8)]
-        expected.append(shares[comes] if back else None)
+        maps.append(attention_maps(model, token_ids)[0][0])
+        future.append((causal_mask(len(read)) & (name == "masked")).expand_as(maps[-1]))
+        shares = model(token_ids)[0, place].softmax(dim=-1)
+        ids, following = shares.topk(8).indices.tolist(), token_ids[0, place + 1 :][:1].tolist()
+        ids = ids if {*following} <= {*ids} else ids[:-1] + following
+        signs = [task.vocabulary[n].replace(" ", "␣").replace("\n", "⏎") for n in ids]
+        bars += [f"{sign}, probability: {number(shares[n], 4)}" for sign, n in zip(signs, ids, strict=True)]
+        comes.append(shares[following])
     check_maps(e, torch.cat(maps), names, hidden=torch.cat(future), colours=2 * HEAD_COLOURS[: len(maps[0])])
     check_arcs(e, [weights[:, place] for weights in maps], names, place)
-    assert framed_rows(e, "2", HEAD)[:1] == near(place, off=0.02)
-    assert [words.replace(" ✓", "") for words, _ in told(tree_of(e)) if ", probability: " in words] == bars
-    assert not back or numbers(e.said) == near(torch.stack(expected))
+    assert page.framed_rows(e, "2", HEAD)[:1] == near(place, off=0.02)
+    assert [words.replace(" ✓", "") for words in tooltips(e, ", probability: ")] == bars
+    assert not back or numbers(e.said) == near(*comes)
+    assert [*e.controls["back"].options] == [*range(len(read))][::-1]  # to the right is later
 
 
 def check_cost(e, num_tokens, num_heads, width, bytes):
@@ -94,10 +87,9 @@ def check_cache(e, num_tokens, num_kv_heads, window, first, bytes):
     """Of 32 layers, whose 32 query heads are 128 wide; of each token it keeps a key and a value per KV head."""
     kept = sum(not window or n < first or n > num_tokens - window for n in range(num_tokens))
     assert e.arrays.total == kept * 2 * 32 * num_kv_heads * 128 * bytes
-    shown = [words for words, _ in told(tree_of(e))]
     reads = [f"query head {head + 1} reads KV head {head * num_kv_heads // 32 + 1}" for head in range(32)]
-    assert [words for words in shown if words.startswith("query head")] == reads
-    assert sum(numbers(words)[0] for words in shown if "tokens kept: " in words) == kept
+    assert tooltips(e, "query head") == reads
+    assert sum(page.tips(e, "tokens kept: ")) == kept
     assert numbers(readouts(e)["FLOPs per byte that is read"]) == [32 / num_kv_heads * 2 / bytes]
 
 
@@ -106,9 +98,7 @@ def check_models(e, model, num_tokens, kind):
     state, rows = e.arrays, {row["name"]: row for row in published_models()}
     assert {name: kept[0] for name, kept in state.kept.items()} == {n: model_cache_bytes(rows[n], 1024) for n in rows}
     assert sum(state.parts.values()) == model_cache_bytes(rows[model], num_tokens)
-    points = {words.partition(":")[0] for words, shape in told(tree_of(e)) if shape.get("r")}
-    lines = {words for words, shape in told(tree_of(e)) if shape.tag == f"{SVG}path"}
-    assert points == lines == {*rows}
+    assert sorted(words.partition(":")[0] for words in tooltips(e, "")) == sorted(2 * [*rows])
     has = {name for name, row in rows.items() if kind == "all" or any(kind in each["kind"] for each in row["layers"])}
     assert {*e.alt.partition("faded: ")[2].rstrip(".").split(", ")} - {""} == {*rows} - has - {model}
     assert rows[model]["source"] in html.unescape(e.readout)
@@ -135,13 +125,14 @@ def check_reading(e, text, layer, head, token, ablate):
     whole, without = MODEL.look(token_ids), MODEL.look(token_ids, state.ablate)
     assert_close(state.maps, without.maps[0])
     assert (state.layer, state.head, state.token) == (layer, head, token)
+    assert [*e.controls["token"].options] == [*range(token_ids.shape[1])]
+    assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
     shares, ids = whole.logits[0, token].softmax(dim=-1).topk(5)
     ablated = without.logits[0, token].softmax(dim=-1)[ids]
-    assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
     after = [show_blanks(word) for word in MODEL.words(ids)]
     for kind, values in (("all heads", shares), ("ablated", ablated if state.ablate else [])):
-        shown = [words for words, _ in told(tree_of(e)) if f", {kind}: " in words]
-        assert shown == [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, values, strict=False)]
+        bars = [f"{word}, {kind}: {number(share, 4)}" for word, share in zip(after, values, strict=False)]
+        assert tooltips(e, f", {kind}: ") == bars
     said = [shares[0], ablated[0]] if state.ablate else [state.maps[layer, head, token].max()]
     assert all(f"{share:.2f}" in e.said for share in said)
 
@@ -160,25 +151,20 @@ def check_machines(e, split, processes, num_tokens, num_heads, num_kv_heads):
     pairs = {"heads": processes + 1, "tokens": processes + 1, "zigzag": processes + 0.5}[split]  # of chunks
     assert sum(map(sum, state.work)) == pytest.approx(processes * pairs / 2)
     assert (min(state.busy) == 1) == (split != "tokens" or processes == 1)
-    assert len([words for words, _ in told(tree_of(e)) if "computes" in words]) == processes * len(state.steps)
+    assert len(tooltips(e, "computes")) == processes * len(state.steps)
     assert size_in_words(round(held)) in e.said
-    busy = [round(100 * share) for share in (min(state.busy), max(state.busy))]
-    assert [*map(int, re.findall(r"(\d+)%", readouts(e)["computes"]))] == sorted({*busy})
-    assert figures(readouts(e)["sends"])[-1] == size_in_words(state.sent).split()[0]
+    assert all(f"{share:.0%}" in readouts(e)["computes"] for share in (min(state.busy), max(state.busy)))
+    assert readouts(e)["sends"].endswith(f" = {size_in_words(state.sent)}")
 
 
 def check_suspects(e, suspect, training, head):
     state = e.arrays
-    layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2)
-    assert type(layer).__name__[-1] == suspect or suspect == "none"
     check_maps(e, state.maps[[head]], TOKENS, limit=1, colours=[HEAD_COLOURS[head]])
-    look = {"limit": state.moves.max(), "colours": [GREY]}
-    check_maps(e, state.moves[None], TOKENS, "perturbing {1} moves {0} by", **look)
+    check_maps(e, state.moves[None], TOKENS, "perturbing {1} moves {0} by", limit=state.moves.max(), colours=[GREY])
     leaks = suspect in "AF" or (suspect == "B" and training)
     assert ("Looks like none" in e.said) == (suspect not in "ACF" and not leaks)
     ahead, zeros, _, _, *sums = numbers(e.said)  # "n of 21 are 0"
-    assert leaks == (ahead > 0)
-    assert (suspect in "AC") == (zeros > 0)
+    assert (leaks, suspect in "AC") == (ahead > 0, zeros > 0)
     low, high = state.maps.sum(dim=-1).min(), state.maps.sum(dim=-1).max()
     assert (suspect in "AF") == (high - low > 0.1)
     assert sums == near([low, high] if suspect in "AF" else [1])

@@ -12,10 +12,16 @@ from PIL import Image
 
 from attention_course.explorers.svg import number
 from attention_course.explorers.words import plain
-from attention_course.plots import ABOVE, BELOW, HEAD_COLOURS
+from attention_course.plots import ABOVE, BELOW, head_colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 FIGURE = re.compile(r"“[^”]*”|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?%?")
+
+
+def say(explorer, times=1, **content):
+    """What a page says of an explorer: that it's seen, wants the next picture, or is touched."""
+    for _ in range(times):
+        explorer._heard(explorer.view, dict(content), [])
 
 
 def figures(text):
@@ -61,9 +67,14 @@ def image_of(tree):
     return image, np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))
 
 
+def tooltips(explorer, about):
+    """All tooltips with some words."""
+    return [words for words, _ in told(tree_of(explorer)) if about in words]
+
+
 def tips(explorer, about):
     """The numbers of all tooltips with some words."""
-    return [numbers(words.rpartition(": ")[2])[0] for words, _ in told(tree_of(explorer)) if about in words]
+    return [numbers(words.rpartition(": ")[2])[0] for words in tooltips(explorer, about)]
 
 
 def paths(tree, **look):
@@ -72,71 +83,75 @@ def paths(tree, **look):
     return [path.get("d").count("M") for path in tree.iter(f"{SVG}path") if named <= path.attrib.items()]
 
 
-def cells_of(tree, tell, names):
-    """The cells of each heatmap whose tooltips are made from `tell` and two names: (tooltip without number, cell)."""
-    wanted = {tell.format(row, column) for row in names for column in names}
-    groups = [(group, told(group)) for group in tree.iter(f"{SVG}g") if group.get("shape-rendering")]
-    return [(group, cells) for group, cells in groups if cells and cells[0][0].rpartition(": ")[0] in wanted]
-
-
 def check_maps(explorer, maps, names, tell="{} looks at {}", hidden=None, limit=None, colours=None):
     """Each map has a cell with its number for each pair of names but hidden ones, and its ink goes with the number.
 
     maps: (count, n, n); hidden: broadcast to them. limit: what has full colour. colours: by default those of heads.
     """
-    maps, n = torch.as_tensor(maps), len(names)
+    maps, n, first = torch.as_tensor(maps), len(names), f"{tell.format(names[0], names[0])}: "
     seen = torch.ones_like(maps, dtype=torch.bool) if hidden is None else ~hidden.expand_as(maps)
-    found = cells_of(tree_of(explorer), tell, names)
-    assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_explorer_svg.py
-    limit = limit or min(1, 4 / n)
-    colours = colours or [HEAD_COLOURS[head % 8] for head in range(len(maps))]
-    for (group, cells), table, shown, colour in zip(found, maps, seen, colours, strict=False):
-        said, values = [words.rpartition(": ") for words, _ in cells], table[shown]
-        assert [words for words, *_ in said] == [tell.format(names[i], names[j]) for i, j in shown.nonzero().tolist()]
+    tables = tree_of(explorer).findall(f".//{SVG}g[@shape-rendering]")
+    groups = [(table.get("fill"), told(table)) for table in tables]
+    found = [(fill, cells) for fill, cells in groups if cells and cells[0][0].startswith(first)]
+    assert len(found) == (len(maps) if n <= 16 else 0)  # beyond, they are an image: see test_pictures.py
+    colours = colours or [head_colour(head) for head in range(len(maps))]
+    for (fill, cells), table, shown, colour in zip(found, maps, seen, colours, strict=False):
+        values, spots, said = table[shown], shown.nonzero(), [words.rpartition(": ") for words, _ in cells]
+        assert [words for words, *_ in said] == [tell.format(names[i], names[j]) for i, j in spots.tolist()]
         assert [float(number) for *_, number in said] == near(values, off=1e-4)
-        sizes = ((cell.get("y"), cell.get("height"), cell.get("x"), cell.get("width")) for _, cell in cells)
-        places = [[float(y) / float(high), float(x) / float(wide)] for y, high, x, wide in sizes]
-        assert torch.tensor(places).flatten().tolist() == near(shown.nonzero(), off=0.02)
-        inks = [float(cell.get("fill-opacity")) for _, cell in cells]
-        assert inks == near((values.abs() / limit).clamp(max=1), off=0.02)
-        if group.get("fill"):
-            assert group.get("fill") == colour
-        else:
-            fills = [cell.get("fill") for (_, cell), ink in zip(cells, inks, strict=True) if ink]
-            assert fills == [ABOVE if value > 0 else BELOW for value, ink in zip(values, inks, strict=True) if ink]
+        sizes = [[float(cell.get(name)) for name in ("y", "x", "height", "width", "fill-opacity")] for _, cell in cells]
+        places, sides, inks = torch.tensor(sizes).split((2, 2, 1), dim=1)
+        assert (places / sides).flatten().tolist() == near(spots, off=0.02)
+        assert inks.flatten().tolist() == near((values.abs() / (limit or min(1, 4 / n))).clamp(max=1), off=0.02)
+        above = (values > 0).tolist()
+        hues = {(cell.get("fill"), up) for (_, cell), ink, up in zip(cells, inks, above, strict=True) if ink}
+        assert fill == colour if fill else hues <= {(ABOVE, True), (BELOW, False)}
 
 
 def check_arcs(explorer, readings, names, asks):
     """Each weight of half a percent or more has an arc in its head's colour, wider for more; readings: (heads, n)."""
-    expected = []
+    expected = {}
     for heads in readings:
-        for head, name, weight in ((head, names[n], heads[head, n].item()) for head, n in (heads >= 0.005).nonzero()):
-            by = f" by head {head + 1}" if len(heads) > 1 else ""
-            words = f"{names[asks]} looks at {name}{by}: {number(weight, 4)}"
-            expected.append((words, HEAD_COLOURS[head], 0.5 + 9 * weight))
+        for head, n in (heads >= 0.005).nonzero().tolist():
+            weight, by = heads[head, n].item(), f" by head {head + 1}" * (len(heads) > 1)
+            expected[f"{names[asks]} looks at {names[n]}{by}: {number(weight, 4)}", head_colour(head)] = weight
     arcs = [each for each in told(tree_of(explorer)) if each[1].tag == f"{SVG}path" and " looks at " in each[0]]
-    found = [(words, arc.get("stroke"), float(arc.get("stroke-width"))) for words, arc in arcs]
-    assert sorted(arc[:2] for arc in found) == sorted(arc[:2] for arc in expected)
-    assert [wide for *_, wide in sorted(found)] == near([wide for *_, wide in sorted(expected)], off=0.05)
+    widths = {(words, arc.get("stroke")): float(arc.get("stroke-width")) for words, arc in arcs}
+    assert widths == pytest.approx({arc: 0.5 + 9 * weight for arc, weight in expected.items()}, abs=0.06)
 
 
-def keys_of_planes(explorer):
-    """Each plane's keys: pairs of a tooltip and its square, and their places, (n, 2), from the middle in half sides."""
-    for plane in tree_of(explorer).iter(f"{SVG}g"):
-        for edge in [part for part in plane if part.get("stroke-width") == "0.5"]:
-            half, keys = float(edge.get("width")) / 2, [key for key in told(plane) if key[0].startswith("key")]
-            corners = [[float(square.get("x")), -float(square.get("y"))] for _, square in keys]
-            yield keys, (torch.tensor(corners) + torch.tensor([3.5, -3.5])) / half - torch.tensor([1.0, -1.0])
+def check_planes(explorer, planes):
+    """Each plane has its keys (n, head_dim) in place, up to one scale, as full as their weights; None: no token."""
+    edged = tree_of(explorer).findall(f".//{SVG}rect[@stroke-width='0.5']/..")
+    for plane, (keys, weights) in zip(edged, planes, strict=True):
+        half = float(plane.find(f"{SVG}rect[@stroke-width='0.5']").get("width")) / 2
+        said, squares = zip(*[each for each in told(plane) if each[0].startswith("key")], strict=True)
+        assert [numbers(words)[-1:] for words in said] == [[] if weight is None else near(weight) for weight in weights]
+        full = [float(square.get("fill-opacity")) for square in squares]
+        assert full == near([min(weight or 0, 1) for weight in weights])
+        if keys.shape[1] <= 2:
+            places = [[float(square.get("x")) + 3.5 - half, half - float(square.get("y")) - 3.5] for square in squares]
+            spots = torch.tensor(places)[:, : keys.shape[1]] / half
+            assert spots.flatten().tolist() == near(keys * spots.abs().max() / keys.abs().max(), off=0.01)
 
 
 def framed_rows(explorer, stroke="3", top=0):
     """The rows that are framed, of maps that begin so far from the top."""
-    rects = [rect for rect in tree_of(explorer).iter(f"{SVG}rect") if rect.get("stroke-width") == stroke]
+    rects = tree_of(explorer).findall(f".//{SVG}rect[@stroke-width='{stroke}']")
     return [(float(rect.get("y")) - top) / float(rect.get("height")) for rect in rects]
 
 
-def check_bars(explorer, about, values, along="height"):
-    """Bars whose tooltips have some words hold these values, and are as long, up to one scale."""
-    bars = [float(bar.get(along)) for words, bar in told(tree_of(explorer)) if about in words]
-    assert tips(explorer, about) == near(values, off=1e-4)
-    assert bars == near(values * max(bars) / values.max(), off=0.1)
+def check_bars(explorer, along="height", **series):
+    """Bars with these names in their tooltips hold these values, and are as long, up to one scale for each name."""
+    for name, values in series.items():
+        bars = [float(bar.get(along)) for words, bar in told(tree_of(explorer)) if f", {name}: " in words]
+        assert tips(explorer, f", {name}: ") == near(values, off=1e-4)
+        assert bars == near(values * max(bars) / (max(values) or 1), off=0.1)
+
+
+def check_dropped(explorer, shown, weights, dropout):
+    """Weights after dropout are divided by 1 - dropout, or 0 and crossed out; which of them, chance decides."""
+    gone = (shown == 0) & (weights > 0)
+    assert dropout or not gone.any()
+    torch.testing.assert_close(shown, torch.where(gone, 0.0, weights / (1 - dropout)))
+    assert sum(paths(tree_of(explorer), stroke_width="1.5")) == gone.sum()

@@ -3,63 +3,35 @@
 import pytest
 import torch
 from course import FOLDER, code_cells, read
-from random_models import drawn_texts, write_family
 from torch.nn import functional as F
 
 from attention_course.exercises import a_real_model as practice
 from attention_course.explorers.head_roles import weight_at
 from attention_helpers import max_difference
 from attention_helpers.language_model.heads import best_heads, repeated_tokens
-from attention_helpers.language_model.model import load_model
 from attention_helpers.modern.positions import RotaryAttention, rotate
 from attention_helpers.training.characters import load_text
 
+pytestmark = pytest.mark.slow  # make test runs the notebook itself
 INDUCTION = [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]
 SOURCE = (16, 0)  # the previous-token head
-MANY = range(500, 510)  # seeds: one text each
 ORDINARY = [". ".join(line.split(". ")[:2]) + "." for line in load_text().splitlines()[:10]]  # of our own text
 each_text = pytest.mark.parametrize("text", ORDINARY, ids=range(10))
-each_seed = pytest.mark.parametrize("seed", MANY)
-slow = pytest.mark.slow  # make test runs the notebook itself
-CELLS = {cell.id: cell.source for cell in code_cells(read(FOLDER / "13_a_real_model.ipynb"))}
-
-
-def defined(model):
-    """What the notebook's cells define for a model, as attributes."""
-    names = {"torch": torch, "F": F, "practice": practice, "grouped_context": practice.grouped_context, "model": model}
-    names |= {"RotaryAttention": RotaryAttention, "rotate": rotate}
-    for cell in ("own-class", "own-model", "own-write", "losses", "wrote", "cut"):
-        exec(CELLS[cell], names)
-    return names
+each_seed = pytest.mark.parametrize("seed", range(500, 510))  # of a text
 
 
 @pytest.fixture(scope="module")
 def page(language_model):
-    names = defined(language_model)
+    """What the notebook's cells define."""
+    cells = {cell.id: cell.source for cell in code_cells(read(FOLDER / "13_a_real_model.ipynb"))}
+    names = {"torch": torch, "F": F, "RotaryAttention": RotaryAttention, "rotate": rotate, "model": language_model}
+    names |= {"practice": practice, "grouped_context": practice.grouped_context}
     with torch.no_grad():
-        exec(CELLS["own-layers"], names)
+        for cell in ("own-class", "own-layers", "own-model", "own-write", "losses", "wrote", "cut"):
+            exec(cells[cell], names)
         yield names
 
 
-def test_the_pages_class_is_the_attention_of_a_small_model_with_and_without_a_cache(tmp_path):
-    model = load_model(write_family(tmp_path / "random.gguf", "llama"), tmp_path)
-    page, config = defined(model), model.config
-    width = config.num_heads * config.head_dim
-    layers = [page["GroupedAttention"](width, width, 4, config.num_kv_heads, base=config.base) for _ in model.blocks]
-    for layer, block in zip(layers, model.blocks, strict=True):
-        layer.load_state_dict(block.attention.state_dict())
-    for text in drawn_texts():
-        token_ids, caches = torch.tensor([text]), None
-        whole = page["run_model"](token_ids, layers)[0]
-        assert max_difference(whole, model(token_ids)) < 1e-4
-        for part in token_ids.split(3, dim=1):
-            logits, caches, _ = page["run_model"](part, layers, caches)
-        assert max_difference(logits[:, -1], whole[:, -1]) < 1e-4
-    page["attend"] = lambda queries, keys, values: torch.zeros_like(queries)  # another answer of the reader's
-    assert max_difference(page["run_model"](token_ids, layers)[0], whole) > 1e-2
-
-
-@slow
 @each_text
 def test_the_pages_class_gives_the_models_logits_and_text(language_model, page, text):
     token_ids = language_model.encode(text)
@@ -69,14 +41,12 @@ def test_the_pages_class_gives_the_models_logits_and_text(language_model, page, 
     assert page["continue_text"](text, page["layers"], 8) == language_model.decode(token_ids[0])
 
 
-@slow
 @each_seed
 def test_the_five_are_the_same_for_four_texts(language_model, seed):
     scores = weight_at(language_model.look(repeated_tokens(language_model, seed=seed, texts=4)).maps, 31, start=32)
     assert set(best_heads(scores.mean(dim=0))) == set(INDUCTION)
 
 
-@slow
 @each_seed
 def test_only_without_one_heads_path_to_their_keys_the_five_do_not_find_their_tokens(language_model, page, seed):
     _, _, stream = page["run_model"](repeated_tokens(language_model, seed=seed), page["layers"])
@@ -93,7 +63,6 @@ def test_only_without_one_heads_path_to_their_keys_the_five_do_not_find_their_to
             assert min(scores(head, "keys")) > 0.25, head
 
 
-@slow
 @each_seed
 def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, page, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -106,13 +75,11 @@ def test_the_five_are_missed_and_others_of_their_layers_are_not(language_model, 
     assert controls < intact + 2
 
 
-@slow
 @each_text
-def test_the_sink_gets_the_weight_and_has_a_short_value(language_model, text):
-    x = {}
-    hook = language_model.blocks[18].register_forward_hook(lambda _, inputs, result, x=x: x.update(cache=result[2]))
-    head = language_model.look(language_model.encode(text)).maps[0, 18, 8]
-    hook.remove()
-    lengths = x["cache"].values[0, 8 // 3].norm(dim=-1)  # (num_tokens,)
+def test_the_sink_gets_the_weight_and_has_a_short_value(language_model, page, text):
+    token_ids = language_model.encode(text)
+    head = language_model.look(token_ids).maps[0, 18, 8]
+    _, caches, _ = page["run_model"](token_ids, page["layers"])
+    lengths = caches[18][1][0, 8 // 3].norm(dim=-1)  # (num_tokens,)
     assert head[1:, 0].min() > 0.98
     assert lengths[0] < lengths[1:].mean() / 10

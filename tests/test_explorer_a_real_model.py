@@ -1,10 +1,8 @@
 """The explorer of a language model's heads, on a tiny model."""
 
-import itertools
-
 import numpy as np
 import pytest
-from explorer_page import SVG, image_of, tree_of
+from explorer_page import SVG, image_of, say, tooltips, tree_of
 from made import MODEL
 
 from attention_course.explorers import ReadingExplorer
@@ -24,54 +22,38 @@ def tiles(explorer, **look):
     return [((float(rect.get("x")) - 64) / TILE, (float(rect.get("y")) - ATLAS_TOP) / TILE) for rect in rects]
 
 
-def test_a_heads_tile_chooses_it_and_its_frame_follows_sliders_and_code(explorer):
-    def chosen():
-        [framed] = tiles(explorer, **{"stroke-width": "2"})
-        assert (explorer.values["layer"], explorer.values["head"]) == framed
-        return framed
-
-    assert tiles(explorer, **{"data-touch": "tile 0,3"}) == [(0, 3)]
-    explorer._heard(explorer.view, {"touch": "tile 0,3"}, [])
-    assert chosen() == (0, 3)
-    explorer.controls["head"].value = 0
-    assert chosen() == (0, 0)
-    explorer.set(layer=1, head=2)
-    assert chosen() == (1, 2)
-
-
-def test_the_atlas_shows_each_heads_map(explorer):
+def test_the_atlas_shows_each_heads_map_and_a_tile_chooses_its_head_and_the_frame_follows_sliders_and_code(explorer):
     _, pixels = image_of(tree_of(explorer)[1][0])
-    alpha = pixels[..., 3] / 255
-    for layer, head in itertools.product(range(2), range(4)):
-        tile = alpha[6 * head : 6 * head + 6, 6 * layer : 6 * layer + 6]
-        np.testing.assert_allclose(tile, explorer.arrays.maps[layer, head].numpy() ** 0.7, atol=0.004)
+    maps = explorer.arrays.maps.permute(1, 2, 0, 3).reshape(4 * 6, 2 * 6)  # a column for each layer
+    np.testing.assert_allclose(pixels[..., 3] / 255, maps.numpy() ** 0.7, atol=0.004)
+    assert tiles(explorer, **{"data-touch": "tile 0,3"}) == [(0, 3)]
+    moves = {
+        (0, 3): lambda: say(explorer, touch="tile 0,3"),
+        (0, 0): lambda: explorer.controls["head"].set_trait("value", 0),
+        (1, 2): lambda: explorer.set(layer=1, head=2),
+    }
+    for head, move in moves.items():
+        move()
+        assert tiles(explorer, **{"stroke-width": "2"}) == [head] == [(explorer.arrays.layer, explorer.arrays.head)]
 
 
 def test_ablated_heads_are_covered_and_a_heads_role_is_named(explorer):
-    wanted = ("this head", [(1, 2)]), ("its layer", [(1, n) for n in range(4)])
-    for ablate, heads in (*wanted, ("induction", explorer.roles["induction"])):
+    wanted = {"this head": [(1, 2)], "its layer": [(1, n) for n in range(4)], "induction": explorer.roles["induction"]}
+    for ablate, heads in wanted.items():
         explorer.set(layer=1, head=2, ablate=ablate)
         assert tiles(explorer, **{"class": "ablated"}) == [*explorer.arrays.ablate] == [*heads]
-    for layer, head in explorer.roles["induction"]:
-        explorer.set(layer=layer, head=head, ablate="none")
-        assert "induction head" in explorer.said
+    layer, head = explorer.roles["induction"][0]
+    explorer.set(layer=layer, head=head, ablate="none")
+    assert "induction head" in explorer.said
 
 
-def test_the_token_slider_ends_at_the_last_token_and_follows_the_text(explorer):
-    assert explorer.arrays.token == 5
-    for text, token in (("abcdefgh", 7), ("abc", 2)):  # the last, as nothing else is wished
-        explorer.controls["text"].value = text
-        assert [*explorer.controls["token"].options] == [*range(token + 1)]
-        assert explorer.arrays.token == token
-
-
-def test_each_row_tells_whom_its_token_reads_also_with_signs_that_no_page_can_show(explorer):
-    text = "a\x01 \n\t\x7f<img onerror=x>"
-    explorer.set(text=text, layer=0, head=1)
-    rows = [rect[0].text for rect in tree_of(explorer).iter(f"{SVG}rect") if len(rect)]
+def test_each_row_of_a_new_text_tells_whom_its_token_reads_also_with_signs_that_no_page_can_show(explorer):
+    explorer.set(text="a\x01 \n\t\x7f<img onerror=x>", layer=0, head=1)
+    rows = tooltips(explorer, " looks at ")
     assert [row.partition(" looks at ")[0] for row in rows[:7]] == ["a", "�", "·", "↵", "→", "�", "<"]
     weight, place = explorer.arrays.maps[0, 1, 8].max(dim=0)
     assert rows[8].startswith(f"m looks at {rows[place][0]} {weight:.2f}")
+    assert explorer.arrays.token == len(rows) - 1  # the last, as nothing else is wished
     assert "<img" not in explorer.svg + explorer.readout
 
 
