@@ -6,7 +6,7 @@ import torch
 from attention_helpers.layers import causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, State
+from .base import Explorer
 from .controls import slider
 from .ink import SIGNED_INK, WEIGHT_INK, largest
 from .svg import TOP, bars, in_row, number
@@ -38,7 +38,7 @@ class MaskExplorer(Explorer):
             scores = scores.masked_fill(causal_mask(4), -torch.inf)
         weights = torch.softmax(scores, dim=-1)
         tokens, read = [pairs[n] for n in order], (weights @ values)[place]  # read: (3,), of the digits 1, 2, 3
-        return State(tokens=tokens, place=place, scores=scores, weights=weights, read=read)
+        return {"tokens": tokens, "scores": scores, "weights": weights, "read": read}
 
     def picture(self, state):
         tokens, hidden = state.tokens, state.scores.isneginf()

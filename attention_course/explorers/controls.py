@@ -35,14 +35,16 @@ def dropout(name="dropout", value=0.0):
     return slider(name, value, 0, 0.9, "The chance that a weight is dropped", step=0.05)
 
 
-def answer_quietly(control):
-    """Handle a control's messages without triggering the events that mark the end of a cell.
+def answer_quietly(widget):
+    """Handle the messages of a widget and of all in it without triggering the events that mark the end of a cell.
 
     ipykernel triggers them after each message, on the message's thread, and at a cell's end matplotlib's inline backend
     closes all pyplot figures. A cell that is drawing with pyplot at that moment would lose its figure.
     """
-    if control.comm is not None:
-        control.comm.handle_msg = control._handle_msg
+    if widget.comm is not None:
+        widget.comm.handle_msg = widget._handle_msg
+    for child in getattr(widget, "children", ()):
+        answer_quietly(child)
 
 
 def check_value(name, control, value, options=None):

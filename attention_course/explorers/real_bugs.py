@@ -1,7 +1,5 @@
 """Notebook 15: a suspect's attention map and its influence map, in both modes."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
@@ -20,16 +18,6 @@ LAYERS = {"none": real_bugs.Heads} | {each.__name__[-1]: each for each in real_b
 PICTURE_SIDE = 230  # of a map
 
 
-class SuspectState(NamedTuple):
-    """What a layer with two heads does with six random tokens."""
-
-    head: int
-    training: bool
-    maps: torch.Tensor  # (2, 6, 6), attention weights before dropout
-    moves: torch.Tensor  # (6, 6), how far each row moves with each token
-    looks_right: bool  # as the layer without a bug does in this mode
-
-
 class SuspectsExplorer(Explorer):
     """Choose one of the first six suspects or a layer without a bug, a mode, and the head whose map is shown.
 
@@ -37,20 +25,19 @@ class SuspectsExplorer(Explorer):
     """
 
     def make_controls(self):
-        training = {"description": "mode", "tooltip": "Which mode the layer is in"}
-        heads = {"description": "map of", "tooltip": "Whose attention weights are shown"}
-        suspects = {"description": "suspect", "tooltip": "Whose attention this is"}
-        return {
-            "suspect": widgets.ToggleButtons(options=[*LAYERS], **suspects),
-            "training": widgets.ToggleButtons(options={"eval": False, "training": True}, **training),
-            "head": widgets.ToggleButtons(options={"head 1": 0, "head 2": 1}, **heads),
+        offered = {
+            "suspect": ([*LAYERS], "suspect", "Whose attention this is"),
+            "training": ({"eval": False, "training": True}, "mode", "Which mode the layer is in"),
+            "head": ({"head 1": 0, "head 2": 1}, "map of", "Whose attention weights are shown"),
         }
+        names = "options", "description", "tooltip"
+        return {name: widgets.ToggleButtons(**dict(zip(names, each, strict=True))) for name, each in offered.items()}
 
     def compute(self, suspect, training, head):
-        maps, moves = self.look(suspect, training)
+        maps, moves = self.look(suspect, training)  # maps: (2, 6, 6), before dropout; moves: (6, 6), of each row
         right_maps, right_moves = self.look("none", training)
         looks_right = torch.allclose(maps, right_maps) and torch.allclose(moves, right_moves, atol=1e-5)
-        return SuspectState(head, training, maps, moves, looks_right)
+        return {"maps": maps, "moves": moves, "looks_right": looks_right}  # as the layer without a bug in this mode
 
     def look(self, suspect, training):
         layer = build_layer(LAYERS[suspect], 0, 8, 8, 6, 0.0, 2).train(training)
@@ -63,10 +50,8 @@ class SuspectsExplorer(Explorer):
         return attention_maps(layer, x)[0][0], perturbation_influence(rows, x, 1.0)
 
     def picture(self, state):
-        of = Entries(head_ink(state.head))
-        weights = heatmap(
-            state.maps[state.head], TOKENS, TOKENS, f"weights of head {state.head + 1}", of, side=PICTURE_SIDE
-        )
+        of, title = Entries(head_ink(state.head)), f"weights of head {state.head + 1}"
+        weights = heatmap(state.maps[state.head], TOKENS, TOKENS, title, of, side=PICTURE_SIDE)
         moves = influence_map(state.moves, TOKENS, side=PICTURE_SIDE, limit=largest(state.moves))
         name = f"influence in {'training' if state.training else 'eval'} mode"
         title = text(LEFT + PICTURE_SIDE / 2, TOP - 12, f"{name}, red: the future", size=13, font_weight="bold")
@@ -74,10 +59,8 @@ class SuspectsExplorer(Explorer):
 
     def headline(self, state):
         future = causal_mask(len(TOKENS))
-        ahead, past = state.moves[future].max(), state.moves[~future]
-        sums = state.maps.sum(dim=-1)
-        unread = (past < 1e-6).sum().item()
-        low, high = number(sums.min()), number(sums.max())
+        ahead, unread = state.moves[future].max(), (state.moves[~future] < 1e-6).sum().item()
+        low, high = map(number, state.maps.sum(dim=-1).aminmax())
         rows = "all rows of weights sum to" if low == high else f"rows of weights sum to {low} to"
         seen = "Looks like none in this mode: later" if state.looks_right else "Later"
         return f"{seen} tokens move rows by up to {number(ahead)}, {unread} of 21 other influences are 0, {rows} {high}"

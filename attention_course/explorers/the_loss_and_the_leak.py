@@ -1,7 +1,5 @@
 """Notebook 08: type a text, and see what a masked and a leaky model attend to and predict."""
 
-from typing import NamedTuple
-
 import ipywidgets as widgets
 import torch
 
@@ -18,13 +16,6 @@ FIRST_TEXT, BACK = "The river", 5  # after "The ": nobody can know which letter 
 MOST_LIKELY = 8  # next characters that are shown
 GETS = {"leaky": "has read it:"}  # for the model that sees what comes
 READS, MAPS_ROOM = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
-
-
-class Reading(NamedTuple):
-    """One model's attention and predictions for the text."""
-
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    shares: torch.Tensor  # (characters,), probabilities of the next character
 
 
 class TextExplorer(Explorer):
@@ -64,7 +55,7 @@ class TextExplorer(Explorer):
         place, token_ids = len(known) - 1 - back, torch.tensor([[vocabulary.index(character) for character in known]])
         readings = {name: read_text(model, token_ids, place) for name, model in self.models.items()}
         comes = known[place + 1 : place + 2]  # what actually comes next, or ""
-        return State(text=known, place=place, vocabulary=vocabulary, readings=readings, written=comes)
+        return {"text": known, "place": place, "vocabulary": vocabulary, "readings": readings, "written": comes}
 
     def picture(self, state):
         tokens = [show_blank(character) for character in state.text]
@@ -76,9 +67,8 @@ class TextExplorer(Explorer):
             far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
             look = {"width": READS, "height": 60, "far": far}
             arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
-            maps = head_maps(
-                reading.weights, tokens, limit, hidden, None, MAPS_ROOM, 171, row=state.place, bar=bar, touch=touch
-            )
+            look = {"width": MAPS_ROOM, "height": 171, "row": state.place, "bar": bar, "touch": touch}
+            maps = head_maps(reading.weights, tokens, limit, hidden, **look)
             left = in_column(arcs_of, self.expected(state, name))
             rows.append([left._replace(words=f"The {name} model: {left.words}"), maps])
         return rows
@@ -122,12 +112,12 @@ class TextExplorer(Explorer):
 
 
 def read_text(model, token_ids, place):
-    """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
+    """A model's weights for token_ids (1, num_tokens), and its shares: probabilities of the character after a place."""
     training = model.training
     shares = model.eval()(token_ids)[0, place].softmax(dim=-1)  # (characters,)
     weights = attention_maps(model, token_ids)[0][0]  # (num_heads, num_tokens, num_tokens)
-    model.train(training)
-    return Reading(weights, shares)
+    model.train(training)  # its mode stays
+    return State(weights=weights, shares=shares)
 
 
 def probability(state, name, character):

@@ -1,12 +1,14 @@
 """Notebook 02: where a lookup's question looks, by its queries and keys; and what the width of keys does to softmax."""
 
+import math
+
 import ipywidgets as widgets
 import torch
 
 from attention_course import plots
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, State
+from .base import Explorer
 from .controls import seed, slider, stops
 from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
@@ -51,7 +53,7 @@ class QKVExplorer(Explorer):
         queries, keys, values = (self.embeddings @ matrix for matrix in matrices.values())  # (4, 3) or (4, 7) each
         weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
         read = (weights @ values)[-1]  # by the question, (3,) or (7,)
-        return State(queries=queries, keys=keys, weights=weights, read=read, matrices=matrices)
+        return {"queries": queries, "keys": keys, "weights": weights, "read": read, "matrices": matrices}
 
     def touched(self, name, place, value=None, **how):
         """An entry of a matrix was typed over, or put back."""
@@ -116,7 +118,8 @@ class KeyWidthExplorer(Explorer):
 
     def compute(self, d_out, step, asked, moved):
         model, (task, x, answers) = load_lookup(1, d_out, 1, step), examples(1)
-        number = int((x[:, -1, 0] - task.letters == asked).nonzero()[0])
+        letters = x[:, -1, 0] - task.letters  # (500,), the one that each example asks for
+        number = int((letters == asked).nonzero()[0])
         tokens, _ = show_example(model, number)
         queries, keys = (each[0] for each in letters_of(model))  # (letters, d_out): there's one head
         last_queries, last_keys = (each[0] for each in letters_of(load_lookup(1, d_out)))
@@ -126,14 +129,12 @@ class KeyWidthExplorer(Explorer):
             by_hand[kind][letter] = axes @ torch.tensor(place)
         asking, weights, said = ask_again(model, by_hand["query"], by_hand["key"])
         names = [chr(ord("A") + n) for n in range(task.letters)]
-        row = by_letter(names, tokens, weights[number])
-        ends = last_queries, last_keys
+        row, ends = by_letter(names, tokens, weights[number]), (last_queries, last_keys)
         plane = Plane(names, keys + by_hand["key"], queries + by_hand["query"], asking[number], row, ends)
-        right = (said == answers[:, 0]).float()
-        rights = torch.zeros(task.letters).index_add(0, x[:, -1, 0] - task.letters, right)
-        accuracy = rights / (x[:, -1, 0] - task.letters).bincount()
+        rights = torch.zeros(task.letters).index_add(0, letters, (said == answers[:, 0]).float())
+        accuracy = rights / letters.bincount()
         shown = {"plane": plane, "tokens": tokens, "weights": weights[number], "accuracy": accuracy}
-        return State(d_out=d_out, step=step, answer=int(said[number]), by_hand=bool(moved), **shown)
+        return shown | {"answer": int(said[number])}
 
     def touched(self, name, place, at=(), by=None):
         """A letter's query was chosen, or a key or query moved to a place, by some pixels, or back to its own."""
@@ -155,7 +156,7 @@ class KeyWidthExplorer(Explorer):
         return [[plane, in_column(weights, accuracy)]]
 
     def readouts(self, state):
-        if not state.by_hand:
+        if not state.moved:
             return {}
         [right] = [token[-1] for token in state.tokens[:-1] if token[0] == state.tokens[-1][0]]
         verdict = "right" if f"{state.answer}" == right else f"but right is {right}"
@@ -187,11 +188,10 @@ class ScalingExplorer(Explorer):
         generator = torch.Generator().manual_seed(seed)
         queries, keys = torch.randn(2, len(NAMES), d_k, generator=generator)  # each (6, d_k)
         scores = queries @ keys.T
-        divided_by = d_k if scaling else 1
-        scaled = scores * divided_by**-0.5
+        scaled = scores * d_k**-0.5 if scaling else scores
         weights = torch.softmax(scaled, dim=-1)
         shown = {"variance": scaled.var(), "entropy": entropy_in_bits(weights)}  # of all that enters softmax; (6,)
-        return State(scores=scores, weights=weights, divided_by=divided_by, **shown)
+        return shown | {"scores": scores, "weights": weights}
 
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))
@@ -200,17 +200,11 @@ class ScalingExplorer(Explorer):
         shares = Entries(limit=limit, tell=LOOKS.format("query {}", "key {}"))
         scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SCALING_SIDE)
         weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SCALING_SIDE, beside=False)
-        bar = colour_bar(limit, WEIGHT_INK, SCALING_SIDE, more=limit < 1)
-        return [
-            [
-                in_row(
-                    scores, colour_bar(most, SIGNED_INK, SCALING_SIDE), weights, bar, entropy_bars(state.entropy, NAMES)
-                )
-            ]
-        ]
+        bars = colour_bar(most, SIGNED_INK, SCALING_SIDE), colour_bar(limit, WEIGHT_INK, SCALING_SIDE, more=limit < 1)
+        return [[in_row(scores, bars[0], weights, bars[1], entropy_bars(state.entropy))]]
 
     def headline(self, state):
-        what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
+        what = f"Scores ÷ √{state.d_k}" if state.scaling and state.d_k > 1 else "Scores"
         spread, top = f"{what} have variance {state.variance:.2g}", state.weights.max()
         row, column = divmod(int(state.weights.argmax()), len(NAMES))
         query, key = f"query {NAMES[row]}", f"key {NAMES[column]}"
@@ -219,18 +213,14 @@ class ScalingExplorer(Explorer):
         return f"{spread}: the largest weight is {number(top)} ({LOOKS.format(query, key)})"
 
 
-def entropy_bars(entropy, names, width=110):
+def entropy_bars(entropy, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
-    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SCALING_SIDE / len(names), width - 36
-    parts = [
-        draw_title("entropy in bits", width),
-        line(0, TOP, 0, TOP + SCALING_SIDE),
-        line(room, TOP, room, TOP + SCALING_SIDE),
-    ]
-    parts.append(text(room, TOP + SCALING_SIDE + 14, f"even: {most:.2f}", **PALE))
-    for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
-        y, long = TOP + (n + 0.5) * each, room * bits / most
-        place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
+    most, each, room, down = math.log2(len(NAMES)), SCALING_SIDE / len(NAMES), width - 36, TOP + SCALING_SIDE
+    parts = [draw_title("entropy in bits", width), line(0, TOP, 0, down), line(room, TOP, room, down)]
+    parts.append(text(room, down + 14, f"even: {most:.2f}", **PALE))
+    for n, (name, bits) in enumerate(zip(NAMES, entropy.tolist(), strict=True)):
+        y = TOP + (n + 0.5) * each
+        place = {"x": 0, "y": y - 0.3 * each, "width": room * bits / most, "height": 0.6 * each}
         parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
-    return Drawing("".join(parts), width, TOP + SCALING_SIDE + BOTTOM, f"entropy in bits: {list_numbers(entropy)}.")
+    return Drawing("".join(parts), width, down + BOTTOM, f"entropy in bits: {list_numbers(entropy)}.")

@@ -42,6 +42,11 @@ def size_in_words(count):
     return f"{count} bytes"
 
 
+def rounded_size(count):
+    """As on an axis: "1 MB"."""
+    return size_in_words(round(count)).replace(".0 ", " ")
+
+
 class Markup(str):
     """A readout that is already HTML; all others are plain text."""
 

@@ -104,7 +104,7 @@ def draw_curves(title, curves, written, until, high, learned=None):
 def measured_curves(state):
     """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
     measured, last = state.measured, next(end for end in STEP_ENDS if state.step <= end)
-    if state.values["task"] != NEXT:
+    if state.task != NEXT:
         right = {"new examples": [(each.step, each.accuracy) for each in measured]}
         right["training"] = [(each.step, each.right) for each in measured]
         return draw_curves("accuracy by step", right, in_percent, last, 1, state.learned)
