@@ -11,7 +11,8 @@ from .base import SentenceExplorer
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
 from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
-from .svg_maps import Entries, colour_bar, heatmap
+from .svg_cells import Entries
+from .svg_maps import colour_bar, heatmap
 from .words import LOOKS
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
@@ -117,7 +118,7 @@ class ScoresExplorer(SentenceExplorer):
         vectors = {"embedding": state.embeddings[query], "context": state.context[query]}
         room = {"width": 204, "height": VECTORS_HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", axis_range(self.embeddings), **room)
-        bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE, more=limit < 1)
+        bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE)
         return [[in_column(scores, weights), context, in_row(table, bar)]]  # in the order in which they are computed
 
     def headline(self, state):

@@ -14,7 +14,8 @@ from .chart import Chart, key_of
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
-from .svg_maps import Entries, colour_bar, heatmap
+from .svg_cells import Entries
+from .svg_maps import colour_bar, heatmap
 
 RUNS_FILE, RUN_SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the runs' seed and their p
 DAYS = [f"day {day}" for day in range(1, 7)]
@@ -48,7 +49,7 @@ class DropoutExplorer(Explorer):
         return shown | {"always_0": always_0.item()}
 
     def picture(self, state):
-        bar = colour_bar(weight_limit(6), WEIGHT_INK, WEIGHTS_SIDE, more=True)
+        bar = colour_bar(weight_limit(6), WEIGHT_INK, WEIGHTS_SIDE)
         of, title = Entries(limit=weight_limit(6)), "weights, × dropped" if state.p else "attention weights"
         look = {"hidden": causal_mask(6), "taken": state.dropped, "side": WEIGHTS_SIDE}
         return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, of, **look), bar]]

@@ -60,9 +60,8 @@ def head_ink(head):
 
 
 WEIGHT_INK, SIGNED_INK, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
-PAGE_INK = Ink(
-    'fill="currentColor"', OPACITIES, dict.fromkeys(OPACITIES, ""), "currentColor", "currentColor"
-)  # for no head's colour
+# Of no head's colour.
+PAGE_INK = Ink('fill="currentColor"', OPACITIES, dict.fromkeys(OPACITIES, ""), "currentColor", "currentColor")
 
 
 def levels(values, limit=1.0):

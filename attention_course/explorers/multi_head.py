@@ -159,7 +159,7 @@ def look(layer, tokens, x, cut, p, seed, off, moved=None):
 def maps_and_planes(state, width, height):
     """The heads' maps, and next to them, in the same arrangement, their planes, if there are any."""
     limit, hidden = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
-    bar = colour_bar(limit, height=height - 116, more=limit < 1)
+    bar = colour_bar(limit, height=height - 116)
     heads = range(len(state.weights))
     whole = {f"off {head}": f"head {head + 1}: choose it to switch it off or on" for head in heads}
     maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar, whole=whole)

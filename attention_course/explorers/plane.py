@@ -74,12 +74,9 @@ def axes_and_scales(plane, side):
     """The two directions, (head_dim, 2), to the right and up, and the pixels per unit of keys and of queries."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
     axes = directions(keys) if len(plane.queries) else directions_of(keys, plane.asked)
+    furthest = [(vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9) for vectors in (keys, queries)]
     inner = OUTER if keys.shape[1] == 1 else INNER
-    scales = [
-        side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
-        for vectors, share in ((keys, inner), (queries, OUTER))
-    ]
-    return axes, scales
+    return axes, [side / 2 * share / far for share, far in zip((inner, OUTER), furthest, strict=True)]
 
 
 def place_points(plane, side):
@@ -114,27 +111,27 @@ def draw_plane(plane, head, side, grips=("", "")):
     keys, queries, [asked] = place_points(plane, side)
     middle, flat, alone, colour = side / 2, plane.keys.shape[1] == 1, not queries, head_colour(head)
     row = 14 if flat else 0  # how far marks are from the line
-    keys, [end, *queries] = (
-        [(middle + x, middle - y + down) for x, y in points]
-        for points, down in ((keys, row), ([asked, *queries], -row))
-    )
-    parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side, 9 if flat else 2 - alone)
+    keys = [(middle + x, middle - y + row) for x, y in keys]
+    end, *queries = ((middle + x, middle - y - row) for x, y in [asked, *queries])
+    parts, taken = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], []
+    names, most = [], 9 if flat else 2 - alone
     parts += [] if flat else [line(middle, 0, middle, side)]
     if alone and not flat:
-        names.taken += [(*spot, 7, 7) for spot in keys]
-        names.taken += [(*(middle + (at - middle) * n / 8 for at in end), 3, 3) for n in range(9)]
+        taken += [(*spot, 7, 7) for spot in keys]
+        taken += [(*(middle + (at - middle) * n / 8 for at in end), 3, 3) for n in range(9)]
     each = [*zip(plane.names, keys, plane.weights, strict=True)]
     parts += [draw_mark(*key, colour, grips[0].format(n)) for n, key in enumerate(each)]
     if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
         each = [each[int(end)] for end in sorted({plane.keys.argmin().item(), plane.keys.argmax().item()})]
     for name, spot, _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
-        names.put(name, spot, (0, 1) if flat else outward(spot, middle, 1 if alone else -1))
+        way = (0, 1) if flat else outward(spot, middle, 1 if alone else -1)
+        names.append(write_name(name, spot, way, side, most, taken))
     for n, (name, spot) in enumerate(zip(plane.names, queries, strict=False)):
         parts.append(draw_mark(name, spot, "query", colour, grips[1].format(n)))
         if side >= TALKATIVE:
-            names.put(name, spot, (0, -1) if flat else outward(spot, middle, 1))
-    parts.append(arrow((middle, middle - row), end, colour))
-    return "".join(parts + names.parts)
+            way = (0, -1) if flat else outward(spot, middle, 1)
+            names.append(write_name(name, spot, way, side, most, taken))
+    return "".join([*parts, arrow((middle, middle - row), end, colour), *names])
 
 
 def draw_mark(name, spot, weight, colour, grip=""):
@@ -157,33 +154,27 @@ def outward(spot, middle, sign):
     return (sign * x / length, sign * y / length) if length > 1 else (1, 0)
 
 
-class Names:
-    """Names next to points, each as near as it's free of others; one that finds no room isn't written."""
+def write_name(name, point, way, side, most, taken):
+    """A name next to a point (x, y), this way, at most so many lines from it, or else to a side; "" without room.
 
-    def __init__(self, side, most):
-        self.side, self.most, self.taken, self.parts = side, most, [], []
-
-    def put(self, name, point, way):
-        """Write a name next to a point (x, y), this way, at most so many lines from it, or else to a side."""
-        wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
-        steps = [(n * right, n * down) for n in range(1, self.most + 1)]
-        steps += [(-down, right), (down, -right)]
-        steps += [(a * right - b * down, a * down + b * right) for a in (0.7, -0.7) for b in (0.7, -0.7)]
-        for right, down in steps:
-            at = point[0] + 11 * right, point[1] + 11 * down
-            inside = all(wide / 2 <= place <= self.side - wide / 2 for place in at)
-            free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > (10 + h) / 2 for a, b, w, h in self.taken)
-            if inside and free:
-                self.taken.append((*at, wide, 10))
-                self.parts.append(text(at[0], at[1] + 4, name))
-                return
+    taken: the rectangles of marks and names, to which this one is added.
+    """
+    wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
+    steps = [*((n * right, n * down) for n in range(1, most + 1)), (-down, right), (down, -right)]
+    steps += [(a * right - b * down, a * down + b * right) for a in (0.7, -0.7) for b in (0.7, -0.7)]
+    for right, down in steps:
+        at = point[0] + 11 * right, point[1] + 11 * down
+        inside = all(wide / 2 <= place <= side - wide / 2 for place in at)
+        if inside and all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > (10 + h) / 2 for a, b, w, h in taken):
+            taken.append((*at, wide, 10))
+            return text(at[0], at[1] + 4, name)
+    return ""
 
 
 def arrow(start, end, colour):
     """An arrow between two points (x, y)."""
-    (x, y), (u, v) = end, ((end[0] - start[0]), (end[1] - start[1]))
-    length = math.hypot(u, v) or 1
-    u, v = u / length, v / length
+    (x, y), length = end, math.dist(start, end) or 1
+    u, v = (end[0] - start[0]) / length, (end[1] - start[1]) / length
     head = "".join(f"M{x:.1f} {y:.1f}l{8 * (-u + s * v / 2):.1f} {8 * (-v - s * u / 2):.1f}" for s in (-1, 1))
     path = f"M{start[0]:.1f} {start[1]:.1f}L{x:.1f} {y:.1f}{head}"
     return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")

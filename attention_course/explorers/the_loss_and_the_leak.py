@@ -60,7 +60,7 @@ class TextExplorer(Explorer):
     def picture(self, state):
         tokens = [show_blank(character) for character in state.text]
         future, limit = causal_mask(len(tokens)), weight_limit(len(tokens))
-        bar, rows = colour_bar(limit, height=100, more=limit < 1), []
+        bar, rows = colour_bar(limit, height=100), []
         touch = [f"back {back}" for back in reversed(range(len(tokens)))]
         for name, reading in state.readings.items():
             asked, hidden = f"{name} model: what “{tokens[state.place]}” looks at", future & (name != "leaky")

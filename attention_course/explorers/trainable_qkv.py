@@ -14,7 +14,8 @@ from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
 from .plane import Plane, by_letter, directions, drag, find_matches, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
-from .svg_maps import Entries, colour_bar, heatmap
+from .svg_cells import Entries
+from .svg_maps import colour_bar, heatmap
 from .words import LOOKS, entropy_in_bits, join_words, list_numbers
 
 SCALING_SIDE = 200  # of a map
@@ -200,7 +201,7 @@ class ScalingExplorer(Explorer):
         shares = Entries(limit=limit, tell=LOOKS.format("query {}", "key {}"))
         scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SCALING_SIDE)
         weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SCALING_SIDE, beside=False)
-        bars = colour_bar(most, SIGNED_INK, SCALING_SIDE), colour_bar(limit, WEIGHT_INK, SCALING_SIDE, more=limit < 1)
+        bars = colour_bar(most, SIGNED_INK, SCALING_SIDE), colour_bar(limit, WEIGHT_INK, SCALING_SIDE)
         return [[in_row(scores, bars[0], weights, bars[1], entropy_bars(state.entropy))]]
 
     def headline(self, state):

@@ -49,7 +49,7 @@ class LearningExplorer(Explorer):
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))
         asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
-        bar = colour_bar(limit, WEIGHT_INK if len(state.weights) == 1 else PAGE_INK, 199, more=limit < 1)
+        bar = colour_bar(limit, WEIGHT_INK if len(state.weights) == 1 else PAGE_INK, 199)
         looks = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” looks at", width=NOW, height=70)
         maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
         return [[in_column(looks, maps), self.so_far(state, limit)]]
