@@ -14,8 +14,7 @@ from .controls import slider, stops
 from .head_roles import after_opening, weight_at
 from .ink import HEAD_PALETTE
 from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
-from .svg_cells import hatching
-from .svg_maps import axis, frame, masked_key, names_beside, pixels, tell_largest, touch_rows
+from .svg_maps import axis, frame, hatching, masked_key, names_beside, pixels, tell_largest, touch_rows
 from .words import LOOKS, plural
 
 MOST_TOKENS, SHOWN = 64, 5  # tokens in a text; likely next tokens

@@ -10,8 +10,7 @@ from .base import Explorer
 from .controls import slider
 from .ink import SIGNED_INK, WEIGHT_INK, largest
 from .svg import TOP, bars, in_row, number
-from .svg_cells import Entries
-from .svg_maps import heatmap
+from .svg_maps import Entries, heatmap
 
 MASK_SIDE = 180  # of a map
 PAIR = "B 1"  # what the question looks for

@@ -11,8 +11,7 @@ from .base import SentenceExplorer
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
 from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
-from .svg_cells import Entries
-from .svg_maps import colour_bar, heatmap
+from .svg_maps import Entries, colour_bar, heatmap
 from .words import LOOKS
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)

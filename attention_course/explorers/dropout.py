@@ -14,8 +14,7 @@ from .chart import Chart, key_of
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
-from .svg_cells import Entries
-from .svg_maps import colour_bar, heatmap
+from .svg_maps import Entries, colour_bar, heatmap
 
 RUNS_FILE, RUN_SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the runs' seed and their p
 DAYS = [f"day {day}" for day in range(1, 7)]

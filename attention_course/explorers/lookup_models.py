@@ -68,27 +68,17 @@ def drop_weights(layer, p, seed):
 def find_right(model, p=0.0, seed=0, off=()):
     """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example.
 
-    off: heads whose contexts are 0.
+    off: heads that give nothing to the output projection.
     """
-    _, x, answers = examples(model.task.questions)
-    with drop_weights(model.attention, p, seed), switch_off(model.attention, off):
-        return model(x).argmax(dim=-1) == answers
-
-
-@contextmanager
-def switch_off(layer, off):
-    """While active, these heads of a MultiHeadAttention give nothing to its output projection."""
+    (_, x, answers), layer = examples(model.task.questions), model.attention
 
     def without(projection, contexts):  # one tensor (b, num_tokens, d_out)
         heads = contexts[0].unflatten(-1, (layer.num_heads, -1)).clone()
         heads[..., list(off), :] = 0.0
         return heads.flatten(-2)
 
-    handle = layer.out_proj.register_forward_pre_hook(without)
-    try:
-        yield
-    finally:
-        handle.remove()
+    with drop_weights(layer, p, seed), layer.out_proj.register_forward_pre_hook(without):
+        return model(x).argmax(dim=-1) == answers
 
 
 @torch.no_grad()

@@ -65,14 +65,11 @@ class HeadsExplorer(Explorer):
         if name == "off":
             return self._try(off=tuple(sorted({*self.shown["off"]} ^ {int(place)})))
         head, token = map(int, place.split(","))
-        planes, moved = self.arrays.planes, dict(self.shown["moved"])
-        point = len(planes), self.arrays.context.shape[1], self.shown["example"], head, token
-        had = moved.pop(point, (0.0, 0.0))
-        if at or by:
+        state, planes = self.arrays, self.arrays.planes
+        if at != () or by:
             _, side, _ = places_of(len(planes), 1, *self.room)
-            moved[point] = drag(planes[head], side, planes[head].keys[token], had, at=at, by=by)
-        if at is None or at or by:
-            self._try(moved=moved)
+            point = len(planes), state.context.shape[1], state.example, head, token
+            self._try(moved=drag(state.moved, point, planes[head], side, "key", token, at, by))
 
     def compute(self, num_heads, d_out, example, dropout, seed, weights, off, moved, cut=CUTS[0]):
         off = tuple(head for head in off if head < num_heads)
@@ -144,16 +141,11 @@ def look(layer, tokens, x, cut, p, seed, off, moved=None):
         owners.view(-1)[places] = head
     names = [*(token[0] for token in tokens[:-1]), "?"]
     rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
+    planes = [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows]
+    context = (weights @ values).transpose(0, 1).reshape(n, -1)  # (num_tokens, d_out), heads side by side
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
     shown = {"tokens": tokens, "wide": wide, "owners": owners, "weights": weights, "dropped": keep == 0}
-    return (
-        shown
-        | {
-            "context": (weights @ values).transpose(0, 1).reshape(n, -1),  # (num_tokens, d_out), heads side by side
-            "parameters": sum(parameter.numel() for parameter in layer.parameters()),
-            "planes": [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows],
-            "accuracy": None,  # of matrices made by hand
-        }
-    )
+    return shown | {"context": context, "parameters": parameters, "planes": planes, "accuracy": None}
 
 
 def maps_and_planes(state, width, height):

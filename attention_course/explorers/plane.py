@@ -86,19 +86,22 @@ def place_points(plane, side):
     return [(vectors.double() @ axes * scale).clamp(-side / 2, side / 2).tolist() for vectors, scale in every]
 
 
-def drag(plane, side, vector, had, kind="key", at=(), by=None):
-    """How far a key or query is from its own place, once a hand has it at a place or has moved it by some pixels.
+def drag(moved, point, plane, side, kind, n, at, by):
+    """How far points are from their own places, once a hand has one at a place, has moved it by some pixels, or let go.
 
-    vector: where it is now; had: how far that is from its own place, as two numbers in its own units, to the right and
-    up; so is what's returned. It stays in the plane, and on the line if that's all there is.
+    moved: by point, two numbers in its own units, to the right and up; point: the name there of the n-th key or query
+    of the plane. It stays in the plane, and on the line if that's all there is. at: None puts it back.
     """
+    others = {each: place for each, place in moved.items() if each != point}
+    if at is None:
+        return others
     axes, scales = axes_and_scales(plane, side)
-    scale, now = scales[kind == "query"], vector.double() @ axes
+    scale, now = scales[kind == "query"], (plane.keys if kind == "key" else plane.queries)[n].double() @ axes
     if by:
         at = side / 2 + now[0] * scale + by[0], side / 2 - now[1] * scale + by[1]
     x, y = (min(max(float(each), 0.0), side) - side / 2 for each in at)
     aim = torch.tensor((x, 0.0 if axes.shape[0] == 1 else -y)) / scale
-    return tuple((aim - now + torch.tensor(had)).tolist())
+    return others | {point: tuple((aim - now + torch.tensor(moved.get(point, (0.0, 0.0)))).tolist())}
 
 
 def draw_plane(plane, head, side, grips=("", "")):

@@ -11,8 +11,7 @@ from attention_helpers.probes import attention_maps, perturbation_influence
 from .base import Explorer
 from .ink import head_ink, largest
 from .svg import LEFT, TOP, in_row, number, text
-from .svg_cells import Entries
-from .svg_maps import heatmap, influence_map
+from .svg_maps import Entries, heatmap, influence_map
 
 TOKENS = [f"token {n}" for n in range(1, 7)]
 LAYERS = {"none": real_bugs.Heads} | {each.__name__[-1]: each for each in real_bugs.FIRST_SUSPECTS}

@@ -125,12 +125,6 @@ def draw_still(rows, words, headline=""):
     return make_svg(drawing, ground, STORED, **look)
 
 
-def scale_of(values):
-    """The end of an axis for shares, in which the largest of them can be seen: 0.1, 0.2, 0.5 or 1."""
-    most = max(map(max, values))
-    return next((end for end in (0.1, 0.2, 0.5) if most <= end), 1.0)
-
-
 def names_below(names, places, y, room):
     """Names along an axis, slanted if they're wider than their room; every second one if these were crowded.
 

@@ -61,7 +61,7 @@ def axis(names, places, y, room, end, label):
 
 
 def names_beside(names, top, each):
-    """Names to the left of rows of height `each`, if they draw.fit."""
+    """Names to the left of rows of height `each`, if they fit."""
     shown = [draw.shorten(name) for name in names] if each >= SMALL else []
     return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
 

@@ -14,8 +14,7 @@ from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
 from .plane import Plane, by_letter, directions, drag, find_matches, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
-from .svg_cells import Entries
-from .svg_maps import colour_bar, heatmap
+from .svg_maps import Entries, colour_bar, heatmap
 from .words import LOOKS, entropy_in_bits, join_words, list_numbers
 
 SCALING_SIDE = 200  # of a map
@@ -139,15 +138,11 @@ class KeyWidthExplorer(Explorer):
 
     def touched(self, name, place, at=(), by=None):
         """A letter's query was chosen, or a key or query moved to a place, by some pixels, or back to its own."""
-        plane, moved, point = self.arrays.plane, dict(self.shown["moved"]), (name, int(place))
-        had = moved.pop(point, (0.0, 0.0))
-        if at or by:
-            vector = (plane.keys if name == "key" else plane.queries)[point[1]]
-            moved[point] = drag(plane, PLANE, vector, had, name, at, by)
-        if at is None or at or by:
-            self._try(moved=moved)
+        n = int(place)
+        if at != () or by:
+            self._try(moved=drag(self.shown["moved"], (name, n), self.arrays.plane, PLANE, name, n, at, by))
         elif name == "query":
-            self._try(asked=point[1])
+            self._try(asked=n)
 
     def picture(self, state):
         title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
