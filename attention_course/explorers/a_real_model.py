@@ -10,7 +10,7 @@ from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
 from .atlas import atlas
 from .base import Explorer
-from .controls import slider, stops
+from .controls import listed, slider, stops
 from .head_roles import after_opening, weight_at
 from .ink import HEAD_PALETTE
 from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
@@ -49,7 +49,7 @@ class ReadingExplorer(Explorer):
             "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
             "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
             "token": stops("token", range(last + 1), last, "Whose row is framed, and after which the bars predict"),
-            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated", tooltip="Heads set to zero"),
+            "ablate": listed("ablated", OFF, "none", "Heads set to zero"),
         }
 
     def touched(self, name, place, **how):

@@ -16,10 +16,7 @@ LARGEST, SMALLEST = 21, 5  # a tile's side
 
 
 def atlas(state):
-    """Heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
-
-    A map with more tokens than a tile has pixels is max-pooled.
-    """
+    """Heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered."""
     (layers, heads), n = state.maps.shape[:2], len(state.words)
     tile = max(SMALLEST, min(LARGEST, WIDEST // layers, HIGHEST // heads))  # its side, in pixels
     maps = adaptive_max_pool2d(state.maps, tile) if n > tile else state.maps

@@ -146,26 +146,15 @@ class Explorer(widgets.VBox):
         """Show the possible state nearest to the one with these values; ValueError if there's none: nothing changes."""
         with self._lock:
             wanted = self.wanted | moved
-            values = self.settle(wanted)
-            self.draw(self.state_of(values))
+            values = wanted | {name: nearest(options, wanted[name]) for name, options in self.choices(wanted).items()}
+            computed = self.compute(**values)
+            self.draw(State(**values | computed) if isinstance(computed, dict) else computed)
             self.wanted, self.shown, self._moving = wanted, values, True
             try:
                 self._move_controls(values)
             finally:  # an interrupt may come in between, and must not leave the controls deaf
                 self._moving = False
             self.view.message = f"<span>{html.escape(note)}</span>" if (note := self.note(wanted, values)) else ""
-
-    def state_of(self, values):
-        computed = self.compute(**values)
-        return State(**values | computed) if isinstance(computed, dict) else computed
-
-    def settle(self, wanted):
-        """Values that go together: for a control whose options depend on others, the nearest of them."""
-        values = dict(wanted)
-        for name, options in self.choices(wanted).items():
-            if values[name] not in options:
-                values[name] = nearest(options, values[name])
-        return values
 
     def _move_controls(self, values):
         for name, options in self.choices(values).items():
@@ -209,9 +198,8 @@ class Explorer(widgets.VBox):
     def next_picture(self):
         """Move the slider that plays by one, from its end to its start; at the end it stops."""
         control = self.controls[self.plays]
-        last = len(control.options) - 1
-        control.index = 0 if control.index == last else control.index + 1
-        self.view.playing = control.index < last
+        control.index = (control.index + 1) % len(control.options)
+        self.view.playing = control.index < len(control.options) - 1
 
     def seen(self):
         """A page shows the explorer, and its reader doesn't ask for less motion."""

@@ -64,10 +64,7 @@ class Chart:
 
 
 def costs(curves, lengths, title, here, ends, width):
-    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each of the lengths.
-
-    here: the length to mark; ends: the range of the y axis.
-    """
+    """A logarithmic Chart of bytes by num_tokens, within ends: curves, by name; here: which of the lengths to mark."""
     low, high = map(math.log10, ends)
     ticks = {10.0**n: rounded_size(10**n) for n in range(math.ceil(low), math.floor(high) + 1)}
     names, place = {n: f"{n:,}" for n in lengths}, (46, width - 10, TOP + 4, TOP + 220)
@@ -82,10 +79,7 @@ def costs(curves, lengths, title, here, ends, width):
 
 
 def key_of(curves, x, y, width, colours=None):
-    """The names of curves, each after a piece of its line.
-
-    width: where they continue in another row; colours: by name, if they aren't the page's.
-    """
+    """The names of curves, each after a piece of its line, in rows up to `width`; colours: if not the page's."""
     parts, start = [], x
     for name, dashes in zip(curves, DASHES, strict=False):
         if x + 23 + EM * SMALL * len(name) > width:

@@ -10,7 +10,7 @@ from attention_course.plots import GREY, check_labels
 from .base import SentenceExplorer
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
-from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
+from .svg import bars, bars_ends, in_column, in_row, number, shorten
 from .svg_maps import Entries, colour_bar, heatmap
 from .words import LOOKS
 
@@ -95,14 +95,14 @@ class ScoresExplorer(SentenceExplorer):
         if name != "entry":
             return super().touched(name, place)
         key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), axis_range(self.embeddings)
+        (low, high), (bottom, top) = limits, bars_ends(limits, VECTORS_HIGH)
         if by:
-            bottom, top = bars_ends(limits, VECTORS_HIGH)
-            now = (self.arrays.embeddings[key].item() - limits[0]) / (limits[1] - limits[0])
+            now = (self.arrays.embeddings[key].item() - low) / (high - low)
             at = 0, bottom - now * (bottom - top) + by[1]
         if at is None:
             entries.pop(key, None)
         elif at:
-            entries[key] = round(value_at(at[1], limits, VECTORS_HIGH), 2)
+            entries[key] = round(low + min(max((bottom - at[1]) / (bottom - top), 0), 1) * (high - low), 2)
         self._try(changed=entries)
 
     def picture(self, state):

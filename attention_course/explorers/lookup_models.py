@@ -1,8 +1,8 @@
 """Models trained on the lookup task: their weights in data/, and what each head makes of the letters."""
 
+from collections import namedtuple
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,16 +23,12 @@ MODEL_SIZES = {  # by questions: d_out, the width of all heads, and num_heads
 }
 
 
-class Examples(NamedTuple):
-    """Lookups that no model was trained on."""
-
-    task: LookupTask
-    x: torch.Tensor  # (500, num_tokens, 2)
-    answers: torch.Tensor  # (500, questions)
+Examples = namedtuple("Examples", "task x answers")  # x: (500, num_tokens, 2); answers: (500, questions)
 
 
 @cache
 def examples(questions):
+    """Lookups that no model was trained on."""
     task = LookupTask(questions, batch_size=500)  # as many as are fast enough for a slider
     return Examples(task, *task.batch(torch.Generator().manual_seed(2**32 - 1)))  # a seed that no training step used
 

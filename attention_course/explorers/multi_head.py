@@ -1,6 +1,5 @@
 """Notebooks 05 and 06: the sentence with two questions, what heads read of it, and their planes of queries and keys."""
 
-import ipywidgets as widgets
 import torch
 from torch import nn
 
@@ -9,7 +8,7 @@ from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
-from .controls import dropout, seed, stops
+from .controls import buttons, dropout, seed, stops
 from .ink import weight_limit
 from .lookup_models import drop_weights, examples, find_right, load_lookup, show_example
 from .plane import Plane, directions_of, drag, head_planes
@@ -38,8 +37,7 @@ class HeadsExplorer(Explorer):
             "example": "Made by hand, the second one swaps two digits of the first",
         }
         row = {name: stops(name, [first[name]], first[name], words) for name, words in tooltips.items()}
-        kinds = {"options": [*self.offered], "tooltip": "Hand-made, or trained for the lookup task"}
-        weights = widgets.ToggleButtons(description="weights", **kinds)
+        weights = buttons("weights", [*self.offered], "Hand-made, or trained for the lookup task")
         return row | {"dropout": dropout(), "seed": seed(0), "weights": weights}
 
     def choices(self, values):

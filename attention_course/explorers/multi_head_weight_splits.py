@@ -2,11 +2,9 @@
 
 import itertools
 
-import ipywidgets as widgets
-
 from attention_course.plots import head_colour
 
-from .controls import nearest
+from .controls import buttons, nearest
 from .ink import SIGNED_INK, largest
 from .lookup_models import HEAD_NUMBERS
 from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
@@ -29,8 +27,8 @@ class SplitExplorer(HeadsExplorer):
 
     def make_controls(self):
         *others, weights = super().make_controls().items()
-        look = {"tooltip": "How a wide table becomes heads", "layout": {"grid_area": "auto / span 2"}}  # on one line
-        cut = widgets.ToggleButtons(options=CUTS, description="cut", **look)
+        one_line = {"grid_area": "auto / span 2"}
+        cut = buttons("cut", CUTS, "How a wide table becomes heads", layout=one_line)
         return dict([*others, ("cut", cut), weights])
 
     def choices(self, values):
@@ -44,9 +42,8 @@ class SplitExplorer(HeadsExplorer):
     def picture(self, state):
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
         owners = [column * state.num_heads // state.d_out for column in range(state.d_out)]
-        look = {"beside": False, "told": 4 if state.accuracy is None else 2}
-        title = "contexts, side by side"
-        context = strip(state.context, state.tokens, owners, title, TABLE_SIDE, TABLE_HIGH, **look)
+        look = {"width": TABLE_SIDE, "height": TABLE_HIGH, "beside": False, "told": 4 if state.accuracy is None else 2}
+        context = strip(state.context, state.tokens, owners, "contexts, side by side", **look)
         context = in_row(context, colour_bar(largest(state.context), SIGNED_INK, height=TABLE_HIGH))
         return [[in_row(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
 

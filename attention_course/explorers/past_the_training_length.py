@@ -4,7 +4,6 @@ import itertools
 import math
 from functools import cache
 
-import ipywidgets as widgets
 import numpy as np
 import torch
 
@@ -14,7 +13,7 @@ from attention_helpers.training.characters import Characters, load_text
 
 from .base import Explorer
 from .chart import Chart
-from .controls import stops
+from .controls import listed, stops
 from .rope_scaling import llama3_frequencies, yarn_frequencies
 from .svg import AXIS, LEFT, PALE, TOP, tag, text
 
@@ -62,7 +61,7 @@ class LengthExplorer(Explorer):
             "length": stops("length", READ_LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
             "window": stops("window", widths, LONGEST_TEXT, "How many characters each one sees, including itself"),
             "factor": stops("factor", FACTORS, 1, "The text is to be how many times longer; 1 scales nothing"),
-            "rule": widgets.Dropdown(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
+            "rule": listed("rule", RULES, "Llama 3", "Of scaling"),
             "pair": stops("pair", ("all", *map(str, range(8))), "all", "Whose part of the scores is shown"),
         }
 
@@ -81,8 +80,9 @@ class LengthExplorer(Explorer):
         read = *at, READ_LENGTHS.index(length)
         parts = scores[read][:, : min(length, window)]  # (pairs, distances)
         shown = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
-        angle = (len(shown) - 1) * frequencies_by(rule, factor)[0][pair_of(pair)].item()
-        return {"scores": shown, "losses": losses[at][:length], "far": far[read].item(), "angle": angle}
+        told = 2 if pair == "all" else int(pair)
+        angle = (len(shown) - 1) * frequencies_by(rule, factor)[0][told].item()
+        return {"scores": shown, "losses": losses[at][:length], "far": far[read].item(), "told": told, "angle": angle}
 
     def picture(self, state):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()
@@ -98,15 +98,11 @@ class LengthExplorer(Explorer):
         return said + f", on the last {SEEN} of {len(state.losses)}: ≈ {last:.2f}" * (len(state.losses) > SEEN)
 
     def readouts(self, state):
-        pair, keys = pair_of(state.pair), len(state.scores)
+        pair, keys = state.told, len(state.scores)
         far, equal = f"≈ {state.far:.0%} of its weight", f"{max(keys - SEEN, 0) / keys:.0%}"
         turns = f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}"
         said = f"head {SHOWN_HEAD} gives {far} to distances beyond {SEEN - 1} (equal weights: {equal})"
         return {f"position {state.length - 1}": said, f"pair {pair}": turns}
-
-
-def pair_of(pair):
-    return 2 if pair == "all" else int(pair)
 
 
 def draw_chart(title, xlabel, marks, spots, level=None):

@@ -32,12 +32,6 @@ def by_letter(letters, tokens, weights):
     return [row.get(letter) for letter in letters]
 
 
-def find_matches(plane):
-    """The letters whose queries score their own key highest."""
-    best = (plane.queries @ plane.keys.T).argmax(dim=-1).tolist()  # by query, a key
-    return [name for n, name in enumerate(plane.names) if best[n] == n]
-
-
 def directions(keys):
     """The two directions, (head_dim, 2), in which keys (n, head_dim) spread most; for up to two entries, these.
 
@@ -175,7 +169,6 @@ def write_name(name, point, way, side, most, taken):
 
 
 def arrow(start, end, colour):
-    """An arrow between two points (x, y)."""
     (x, y), length = end, math.dist(start, end) or 1
     u, v = (end[0] - start[0]) / length, (end[1] - start[1]) / length
     head = "".join(f"M{x:.1f} {y:.1f}l{8 * (-u + s * v / 2):.1f} {8 * (-v - s * u / 2):.1f}" for s in (-1, 1))

@@ -1,15 +1,16 @@
 """Notebook 15: a suspect's attention map and its influence map, in both modes."""
 
-import ipywidgets as widgets
 import torch
 
 from attention_course import real_bugs
 from attention_course.build import build_layer
+from attention_course.plots import head_colour
 from attention_helpers.layers import causal_mask
 from attention_helpers.probes import attention_maps, perturbation_influence
 
 from .base import Explorer
-from .ink import head_ink, largest
+from .controls import buttons
+from .ink import ink, largest
 from .svg import LEFT, TOP, in_row, number, text
 from .svg_maps import Entries, heatmap, influence_map
 
@@ -25,13 +26,11 @@ class SuspectsExplorer(Explorer):
     """
 
     def make_controls(self):
-        offered = {
-            "suspect": ([*LAYERS], "suspect", "Whose attention this is"),
-            "training": ({"eval": False, "training": True}, "mode", "Which mode the layer is in"),
-            "head": ({"head 1": 0, "head 2": 1}, "map of", "Whose attention weights are shown"),
+        return {
+            "suspect": buttons("suspect", [*LAYERS], "Whose attention this is"),
+            "training": buttons("mode", {"eval": False, "training": True}, "Which mode the layer is in"),
+            "head": buttons("map of", {"head 1": 0, "head 2": 1}, "Whose attention weights are shown"),
         }
-        names = "options", "description", "tooltip"
-        return {name: widgets.ToggleButtons(**dict(zip(names, each, strict=True))) for name, each in offered.items()}
 
     def compute(self, suspect, training, head):
         maps, moves = self.look(suspect, training)  # maps: (2, 6, 6), before dropout; moves: (6, 6), of each row
@@ -50,7 +49,7 @@ class SuspectsExplorer(Explorer):
         return attention_maps(layer, x)[0][0], perturbation_influence(rows, x, 1.0)
 
     def picture(self, state):
-        of, title = Entries(head_ink(state.head)), f"weights of head {state.head + 1}"
+        of, title = Entries(ink(head_colour(state.head))), f"weights of head {state.head + 1}"
         weights = heatmap(state.maps[state.head], TOKENS, TOKENS, title, of, side=PICTURE_SIDE)
         moves = influence_map(state.moves, TOKENS, side=PICTURE_SIDE, limit=largest(state.moves))
         name = f"influence in {'training' if state.training else 'eval'} mode"

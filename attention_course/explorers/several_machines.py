@@ -1,13 +1,11 @@
 """Notebook 14: one layer over several processes, by heads or by tokens: what each holds, computes and sends."""
 
-import ipywidgets as widgets
-
 from attention_course.plots import SERIES
 from attention_helpers.parallel.split import bytes_held, bytes_sent
 
 from .base import Explorer
 from .chart import Chart
-from .controls import stops
+from .controls import buttons, stops
 from .svg import Drawing, draw_title, tag, text
 from .the_kv_cache import HEAD_DIM
 from .words import list_numbers, size_in_words
@@ -39,10 +37,10 @@ class MachinesExplorer(Explorer):
     """
 
     def make_controls(self):
-        split = {"description": "split", "tooltip": "What is shared: heads, or tokens in one of two orders"}
+        split = "What is shared: heads, or tokens in one of two orders"
         return {
             "processes": stops("processes", PROCESSES, 1, "How many processes share the layer"),
-            "split": widgets.ToggleButtons(options=list(SAID), layout={"grid_area": "auto / span 2"}, **split),
+            "split": buttons("split", [*SAID], split, layout={"grid_area": "auto / span 2"}),
             "num_tokens": stops("num_tokens", SPLIT_LENGTHS.items(), 2**20, "The length of one text"),
             "num_heads": stops("num_heads", QUERY_HEADS, 128, "Heads of queries; each is 128 wide"),
             "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),

@@ -9,7 +9,7 @@ from attention_course.plots import ABOVE, as_array, as_table, head_colour, stron
 from attention_helpers.layers import causal_mask
 
 from . import svg as draw
-from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, SIGNED_INK, head_ink, largest
+from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, SIGNED_INK, ink, largest
 from .svg import BOTTOM, FRAME, LEFT, SMALL, TOP, Drawing, move, number, tag, text
 from .svg_cells import SHARES, Entries, draw_cells, hatching, outline
 from .words import LOOKS, shares
@@ -20,7 +20,7 @@ GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's nam
 
 def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None, hidden=None, taken=None, row=None,
             beside=True, touch=None):  # fmt: skip
-    """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they draw.fit.
+    """A heatmap of up to CELLS_UP_TO cells per side, with names and numbers where they fit.
 
     hidden, taken: cells that a mask hides, cells that dropout removed. row: the one to frame. beside: whether the rows'
     names stand at the left. touch: what choosing a row chooses, a name for each; one with {}, for the
@@ -74,7 +74,7 @@ def masked_key(y):
 
 def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, names=None,
               bar=None, touch=None, whole=None):  # fmt: skip
-    """One map per head (num_heads, num_tokens, num_tokens), as large as will draw.fit.
+    """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
     limit: the value with full colour. hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to
     frame in each map; names: of the heads; bar: a colour bar, drawn to the right of the maps in extra space.
@@ -115,7 +115,7 @@ def tell_largest(rows, names):
     return [", ".join(f"{names[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
 
 
-def tell_heads(maps, tokens, row=-1):
+def tell_heads(maps, tokens, row):
     """What one token looks at, by head, in words."""
     each = [f"head {head}: {said}" for head, said in enumerate(tell_largest(maps[:, row], tokens), 1)]
     return f"{tokens[row]} looks at, by {'; '.join(each)}."
@@ -141,7 +141,7 @@ def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2, 
     taken = [None] * len(maps) if taken is None else taken
     drawn = []
     for head, (table, gone, corner) in enumerate(zip(maps, taken, corners, strict=True)):
-        of = Entries(head_ink(head), limit, decimals=decimals)
+        of = Entries(ink(head_colour(head)), limit, decimals=decimals)
         drawn.append(move(draw_cells(table, tokens, tokens, side, side, of, hidden, gone, touch)[0], *corner))
     return drawn
 

@@ -60,16 +60,13 @@ class CostExplorer(Explorer):
         return [[squares(state), self.memory(state)]]
 
     def memory(self, state):
-        """The chart of bytes by length: scores, and keys and values."""
         curves = {
             name_scores(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in COST_LENGTHS],
             KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in COST_LENGTHS],
         }
-        least, most = (
-            cache_bytes(COST_LENGTHS[0], COST_WIDTHS[0] // MOST_HEADS, 1),
-            table_bytes(COST_LENGTHS[-1], MOST_HEADS, 4),
-        )
-        return costs(curves, COST_LENGTHS, "memory by length", state.num_tokens, (least, most), 488)
+        least = cache_bytes(COST_LENGTHS[0], COST_WIDTHS[0] // MOST_HEADS, 1)
+        ends = least, table_bytes(COST_LENGTHS[-1], MOST_HEADS, 4)
+        return costs(curves, COST_LENGTHS, "memory by length", state.num_tokens, ends, 488)
 
     def headline(self, state):
         parts = [(state.table, f"the {name_scores(state.num_heads)}"), (state.cache, KEYS_VALUES)]

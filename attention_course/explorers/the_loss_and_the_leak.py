@@ -15,6 +15,7 @@ from .svg import arcs, bars, in_column
 from .svg_maps import colour_bar, head_maps
 
 FIRST_TEXT, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
+BLANKS = str.maketrans({" ": "␣", "\n": "⏎"})
 MOST_LIKELY = 8  # next characters that are shown
 GETS = {"leaky": "has read it:"}  # for the model that sees what comes
 READS, MAPS_ROOM = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
@@ -65,7 +66,7 @@ class TextExplorer(Explorer):
         return {"text": known, "place": place, "weights": weights, "shares": shares, "written": comes}
 
     def picture(self, state):
-        tokens = [show_blank(character) for character in state.text]
+        tokens = [*state.text.translate(BLANKS)]
         future, limit = causal_mask(len(tokens)), weight_limit(len(tokens))
         bar, rows = colour_bar(limit, height=100), []
         touch = [f"back {back}" for back in reversed(range(len(tokens)))]
@@ -82,7 +83,7 @@ class TextExplorer(Explorer):
     def expected(self, state, name):
         """Bars of a model's most likely next characters, and of the one that comes, which has a tick."""
         every = {each: guesses(shares, state.written) for each, shares in state.shares.items()}
-        names = [show_blank(character) + " ✓" * (character == state.written) for character in every[name]]
+        names = [character.translate(BLANKS) + " ✓" * (character == state.written) for character in every[name]]
         title = "probability of the next character" + ", ✓ comes" * bool(state.written)
         most = max(max(each.values()) for each in every.values())
         end = next((end for end in (0.1, 0.2, 0.5) if most <= end), 1.0)  # of both models' axes
@@ -92,17 +93,17 @@ class TextExplorer(Explorer):
     def headline(self, state):
         if not state.written:
             best = {name: next(iter(shares.items())) for name, shares in state.shares.items()}
-            said = [f"{name} expects “{show_blank(each)}” ({share:.2f})" for name, (each, share) in best.items()]
+            said = [f"{name} expects “{each.translate(BLANKS)}” ({share:.2f})" for name, (each, share) in best.items()]
             return f"Nothing follows yet: {', '.join(said)}"
         shares = {name: shares[state.written] for name, shares in state.shares.items()}
         said = [f"the {name} model {GETS.get(name, 'gives it')} {share:.2f}" for name, share in shares.items()]
-        return f"“{show_blank(state.written)}” comes next: {', '.join(said)}"
+        return f"“{state.written.translate(BLANKS)}” comes next: {', '.join(said)}"
 
     def readouts(self, state):
         if not state.written:
             return {}
         losses = [f"{name} {-math.log(shares[state.written]):.2f} nats" for name, shares in state.shares.items()]
-        return {f"loss for “{show_blank(state.written)}”": ", ".join(losses)}
+        return {f"loss for “{state.written.translate(BLANKS)}”": ", ".join(losses)}
 
     def _repr_mimebundle_(self, **kwargs):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
@@ -114,7 +115,3 @@ def guesses(shares, written):
     if written and written not in best:
         best[-1] = written
     return {character: shares[character] for character in best}
-
-
-def show_blank(character):
-    return {" ": "␣", "\n": "⏎"}.get(character, character)

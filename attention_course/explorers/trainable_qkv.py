@@ -9,18 +9,15 @@ from attention_course import plots
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
-from .controls import seed, slider, stops
+from .controls import buttons, seed, slider, stops
 from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
-from .plane import Plane, by_letter, directions, drag, find_matches, head_planes
+from .plane import Plane, by_letter, directions, drag, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import LOOKS, entropy_in_bits, join_words, list_numbers
+from .words import LOOKS, join_words, list_numbers
 
-SCALING_SIDE = 200  # of a map
-OPENING_HIGH = 150  # of the opening's maps
-LINE = 15  # of a matrix's row
-PLANE = 240  # of the plane's side
+SCALING_SIDE, OPENING_HIGH, LINE, PLANE = 200, 150, 15, 240  # of maps, a matrix's row, and the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
 NAMES = list("123456")  # of random queries and keys
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
@@ -39,8 +36,7 @@ class QKVExplorer(Explorer):
         super().__init__(**first)
 
     def make_controls(self):
-        made = widgets.ToggleButtons(options=MADE, description="made from", tooltip="What makes queries, keys, values")
-        return {"made": made}
+        return {"made": buttons("made from", MADE, "What makes queries, keys, values")}
 
     def compute(self, made, written):
         letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
@@ -78,7 +74,6 @@ class QKVExplorer(Explorer):
         return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
     def matrices(self, state, entries):
-        """The three matrices, whose entries can be typed over."""
         drawn, most = [], max(map(largest, state.matrices.values()))
         for name, matrix in state.matrices.items():
             told = f"{name}, row {{}}, column {{}}"
@@ -159,7 +154,8 @@ class KeyWidthExplorer(Explorer):
         return {f"“{state.tokens[-1]}” is answered": f"{state.answer}, {verdict}"}
 
     def headline(self, state):
-        names, every = find_matches(state.plane), state.plane.names
+        best, every = (state.plane.queries @ state.plane.keys.T).argmax(dim=-1).tolist(), state.plane.names
+        names = [name for n, name in enumerate(every) if best[n] == n]  # whose queries score their own key highest
         score = f"only {join_words(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
         if len(names) > len(every) / 2:
             others = join_words([f"{name}'s" for name in every if name not in names])
@@ -186,8 +182,8 @@ class ScalingExplorer(Explorer):
         scores = queries @ keys.T
         scaled = scores * d_k**-0.5 if scaling else scores
         weights = torch.softmax(scaled, dim=-1)
-        shown = {"variance": scaled.var(), "entropy": entropy_in_bits(weights)}  # of all that enters softmax; (6,)
-        return shown | {"scores": scores, "weights": weights}
+        entropy = torch.special.entr(weights).sum(dim=-1) / math.log(2)  # (6,), in bits
+        return {"scores": scores, "weights": weights, "variance": scaled.var(), "entropy": entropy}
 
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))

@@ -76,7 +76,6 @@ class LearningExplorer(Explorer):
         return Drawing("".join(parts), SO_FAR, bottom + 34)
 
     def accuracies(self, bottom):
-        """The chart of the accuracy on each of the answers, one column per snapshot."""
         ends, ticks = dict.fromkeys((-0.5, len(self.steps) - 0.5), ""), {share: f"{share:.0%}" for share in (0, 0.5, 1)}
         chart = Chart("accuracy on another batch, by step", (LEFT, SO_FAR - 10, bottom - CHART, bottom), ends, ticks)
         runs = zip(*[snapshot.accuracy.tolist() for snapshot in self.snapshots], strict=True)
@@ -88,10 +87,10 @@ class LearningExplorer(Explorer):
         most = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
         if len(most) > 2:
             most = [max(most, key=lambda each: each[2])]
-        looks = (LOOKS.format(f"ead {head}", f"{state.tokens[n]} most ({weight:.2f})") for head, n, weight in most)
+        looks = (LOOKS.format(f"head {head}", f"{state.tokens[n]} most ({weight:.2f})") for head, n, weight in most)
         first, *second = (f"{share:.0%}" for share in state.accuracy.tolist())
         said = f"{first} on both answers" if second == [first] else " and ".join([first, *second])
-        return f"Step {state.step}: accuracy {said}. H{', h'.join(looks)}"
+        return f"Step {state.step}: accuracy {said}. H{', '.join(looks)[1:]}"
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)

@@ -2,13 +2,11 @@
 
 import math
 
-import ipywidgets as widgets
-
 from attention_course.published import describe_layer, model_cache_bytes
 
 from .base import Explorer
 from .chart import Chart, key_of
-from .controls import stops
+from .controls import listed, stops
 from .svg import COLOURS, DASHES, PALE, TOP, line, tag, text
 
 TEXT_LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576
@@ -30,12 +28,11 @@ class ModelsExplorer(Explorer):
 
     def make_controls(self):
         names = [*self.models]
-        listed = {"options": names, "value": names[-1], "tooltip": "Whose line is marked"}
-        kinds = {"options": ("all", *LAYER_KINDS), "tooltip": "Models with layers of this kind; the others fade"}
+        fade = "Models with layers of this kind; the others fade"
         return {
-            "model": widgets.Dropdown(description="model", **listed),
+            "model": listed("model", names, names[-1], "Whose line is marked"),
             "num_tokens": stops("num_tokens", TEXT_LENGTHS, 2**17, "The length of one text"),
-            "kind": widgets.Dropdown(description="show", **kinds),
+            "kind": listed("show", ("all", *LAYER_KINDS), "all", fade),
         }
 
     def choices(self, values):
@@ -103,7 +100,6 @@ class ModelsExplorer(Explorer):
 
 
 def layer_kinds(model):
-    """The kinds of a model's layers, in the order of KINDS."""
     return [kind for kind in LAYER_KINDS if any(kind in layer["kind"] for layer in model["layers"])]
 
 

@@ -16,12 +16,7 @@ STEP_ENDS = 100, 200, 500, *(1000 * 2**n for n in range(30))  # of the axis of s
 RIGHT_MARK, WRONG_MARK = ("✓", "#1E8E3E"), ("✗", "#D9483B")  # their contrast is 4.1 on white and on dark pages
 
 
-def in_percent(share):
-    return f"{100 * share:.0f}%"
-
-
-def in_nats(loss):
-    return f"{loss:.3g}"
+in_percent, in_nats = "{:.0%}".format, "{:.3g}".format
 
 
 def write_line(words):

@@ -10,7 +10,7 @@ from attention_helpers.checks import check_size
 from attention_helpers.training.loop import held_interrupt
 
 from ..base import Explorer
-from ..controls import seed, stops
+from ..controls import buttons, listed, seed, stops
 from ..words import LOOKS, plural
 from .charts import draw_answer, draw_maps, in_nats, in_percent, measured_curves, question_arcs, write_line
 from .runs import D_IN, LEARNED, NEXT, STEADY, TASKS, TrainingRun
@@ -41,9 +41,9 @@ class Playground(Explorer):
 
     def make_controls(self):
         return {
-            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
-            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
-            "num_heads": widgets.ToggleButtons(options=HEAD_COUNTS, description="heads", tooltip="They share d_out"),
+            "task": listed("task", TASKS, TASKS[0], "What it should learn"),
+            "mask": buttons("mask", ["causal", "leaky"], "leaky: no mask"),
+            "num_heads": buttons("heads", HEAD_COUNTS, "They share d_out"),
             "d_out": stops("d_out", D_OUTS, D_IN, D_OUT),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
@@ -99,7 +99,24 @@ class Playground(Explorer):
         return [[asks], [question_arcs(state), answered], [tables, measured_curves(state)]]
 
     def headline(self, state):
-        return write_headline(state)
+        first, now, steps = state.measured[0], state.measured[-1], f"{state.step} {plural('step', state.step)}"
+        if not math.isfinite(now.held_loss):
+            return f"After {steps} the loss isn't a number any more."
+        if state.step == 0:
+            return "Untrained: every answer is a guess."
+        if state.task == NEXT:
+            before, after = in_nats(first.held_loss), in_nats(now.held_loss)
+            said = f"In {steps} the loss on new text went from {before} to {after}"
+            ahead = f"; where it can't look ahead it's {in_nats(state.honest[-1].loss)}" if state.honest else ""
+            return f"{said}{ahead}."
+        if state.learned is not None:
+            said = f"Learned: {in_percent(LEARNED)} for {STEADY} steps, from step {state.learned} on"
+        else:
+            which = "answer" if len(state.answers) == 1 else "less accurate answer"
+            said = f"After {steps} the {which} is right in {in_percent(now.accuracy)} of new examples"
+        most = [state.tokens[token] for token in state.weights[:, state.asks].argmax(dim=-1).tolist()]
+        looks = [LOOKS.format(f"head {head}", f"“{token}”") for head, token in enumerate(most, 1)]
+        return f"{said}. H{', '.join(looks)[1:]} most."
 
     @property
     def pace(self):
@@ -179,28 +196,6 @@ def shown_of(run):
     return {"run": run, "step": run.step, "weights": run.map(), **run.example(), **measured}
 
 
-def write_headline(state):
-    """What was measured so far."""
-    first, now, steps = state.measured[0], state.measured[-1], f"{state.step} {plural('step', state.step)}"
-    if not math.isfinite(now.held_loss):
-        return f"After {steps} the loss isn't a number any more."
-    if state.step == 0:
-        return "Untrained: every answer is a guess."
-    if state.task == NEXT:
-        before, after = in_nats(first.held_loss), in_nats(now.held_loss)
-        said = f"In {steps} the loss on new text went from {before} to {after}"
-        ahead = f"; where it can't look ahead it's {in_nats(state.honest[-1].loss)}" if state.honest else ""
-        return f"{said}{ahead}."
-    if state.learned is not None:
-        said = f"Learned: {in_percent(LEARNED)} for {STEADY} steps, from step {state.learned} on"
-    else:
-        which = "answer" if len(state.answers) == 1 else "less accurate answer"
-        said = f"After {steps} the {which} is right in {in_percent(now.accuracy)} of new examples"
-    most = [state.tokens[token] for token in state.weights[:, state.asks].argmax(dim=-1).tolist()]
-    looks = [LOOKS.format(f"head {head}", f"“{token}”") for head, token in enumerate(most, 1)]
-    return f"{said}. H{', '.join(looks)[1:]} most."
-
-
 def question_of(state):
     """The question, or the characters before the one to predict."""
     if state.task == NEXT:
@@ -209,7 +204,7 @@ def question_of(state):
 
 
 def explain_task(state):
-    """The task in terms of this very example; words between asterisks are bold."""
+    """The task in terms of this example; words between asterisks are bold."""
     question, now = question_of(state), f"Step *{state.step}*."
     if state.task == NEXT:
         return f"Which character comes after “*{question}*”? {now}"
