@@ -39,12 +39,11 @@ class ScoresExplorer(SentenceExplorer):
         self.entries = [f"entry {n}" for n in range(width)] if self.entries is None else list(self.entries)
         check_labels("entries", self.entries, width, "name")
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
-        temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
         look = {"continuous_update": False, "tooltip": "Tokens with commas between them, then press Enter"}
         typed = widgets.Text(", ".join(self.tokens), description="sentence", **look)
         return {
             "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
-            "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
+            "temperature": stops("temperature", TEMPERATURES, 1, "Divides the scores before softmax"),
             "sentence": typed,
         }
 

@@ -5,8 +5,8 @@ So a strong weight stands out on a light page and on a dark one, and zero, hidde
 
 import base64
 import io
+from collections import namedtuple
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import to_rgb
@@ -20,19 +20,10 @@ READABLE = 4.5  # the contrast that WCAG asks of small type
 OPACITIES = {level: f'fill-opacity="{abs(level) / FULL:.3g}"' for level in range(-FULL, FULL + 1)}
 FINE = 4096  # steps of a value, each with its step of opacity; looking that up is faster than computing it
 LIFTED = np.linspace(0, 1, FINE + 1) ** 0.7  # thin pixels need more ink than large cells
-
-
-class Ink(NamedTuple):
-    """How values are drawn: attributes of a group of cells, and by level, from -FULL to FULL, of a cell and its number.
-
-    A number is in the page's colour where nothing is said, else in black or white, whichever can be read on both pages.
-    """
-
-    group: str
-    cells: dict
-    numbers: dict
-    below: str  # the colour of negative values
-    above: str
+# How values are drawn: attributes of a group of cells; by level, from -FULL to FULL, those of a cell and of its number;
+# the colours of negative and of positive values. A number is in the page's colour where nothing is said, else in black
+# or white, whichever can be read on both pages.
+Ink = namedtuple("Ink", "group cells numbers below above")
 
 
 def numbers_on(colour):

@@ -21,8 +21,6 @@ MODEL_SIZES = {  # by questions: d_out, the width of all heads, and num_heads
     1: [(d_out, 1) for d_out in (1, 2, 3, 4, 8)],
     2: [(d_out, heads) for d_out in (1, 2, 4, 8, 16, 32) for heads in HEAD_NUMBERS if d_out % heads == 0],
 }
-
-
 Examples = namedtuple("Examples", "task x answers")  # x: (500, num_tokens, 2); answers: (500, questions)
 
 

@@ -12,7 +12,6 @@ from .svg_maps import frame, head_at, places_of
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
 TALKATIVE = 150  # pixels of a side, from which on queries have names, too
-FURTHEST = "the further a key is in the arrow's direction, the higher its score"
 
 
 class Plane(NamedTuple):
@@ -111,7 +110,6 @@ def draw_plane(plane, head, side, grips=("", "")):
     keys = [(middle + x, middle - y + row) for x, y in keys]
     end, *queries = ((middle + x, middle - y - row) for x, y in [asked, *queries])
     parts, taken = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], []
-    names, most = [], 9 if flat else 2 - alone
     parts += [] if flat else [line(middle, 0, middle, side)]
     if alone and not flat:
         taken += [(*spot, 7, 7) for spot in keys]
@@ -120,14 +118,13 @@ def draw_plane(plane, head, side, grips=("", "")):
     parts += [draw_mark(*key, colour, grips[0].format(n)) for n, key in enumerate(each)]
     if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
         each = [each[int(end)] for end in sorted({plane.keys.argmin().item(), plane.keys.argmax().item()})]
-    for name, spot, _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
-        way = (0, 1) if flat else outward(spot, middle, 1 if alone else -1)
-        names.append(write_name(name, spot, way, side, most, taken))
+    each = sorted(each, key=lambda key: -(key[2] or 0)) if alone else each
+    named = [(name, spot, (0, 1) if flat else outward(spot, middle, 1 if alone else -1)) for name, spot, _ in each]
     for n, (name, spot) in enumerate(zip(plane.names, queries, strict=False)):
         parts.append(draw_mark(name, spot, "query", colour, grips[1].format(n)))
         if side >= TALKATIVE:
-            way = (0, -1) if flat else outward(spot, middle, 1)
-            names.append(write_name(name, spot, way, side, most, taken))
+            named.append((name, spot, (0, -1) if flat else outward(spot, middle, 1)))
+    names = [write_name(*each, side, 9 if flat else 2 - alone, taken) for each in named]
     return "".join([*parts, arrow((middle, middle - row), end, colour), *names])
 
 
@@ -190,8 +187,10 @@ def legend(plane, y):
     """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
     width, alone = plane.keys.shape[1], not len(plane.queries)
     points, names = (0, 113), ((21, "the last query"), (124, "key, filled by its weight"))
-    about = "on a line, only a key at an end can have the highest score" if width == 1 else FURTHEST
-    if not alone:
+    about = "the further a key is in the arrow's direction, the higher its score"
+    if alone and width == 1:
+        about = "on a line, only a key at an end can have the highest score"
+    elif not alone:
         points, names = (50, 112), ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
         kinds = {1: "one wide: a line", 2: "two wide: a plane"}
         about = kinds.get(width, f"{width} wide: the two directions in which keys spread most")

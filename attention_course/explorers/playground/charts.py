@@ -103,11 +103,9 @@ def measured_curves(state):
         right = {"new examples": [(each.step, each.accuracy) for each in measured]}
         right["training"] = [(each.step, each.right) for each in measured]
         return draw_curves("accuracy by step", right, in_percent, last, 1, state.learned)
-    losses = {
-        "new text": [(each.step, each.held_loss) for each in measured],
-        "training": [(each.step, each.loss) for each in measured],
-        "can't look ahead": [(each.step, each.loss) for each in state.honest],
-    }
+    losses = {"new text": [(each.step, each.held_loss) for each in measured]}
+    losses["training"] = [(each.step, each.loss) for each in measured]
+    losses["can't look ahead"] = [(each.step, each.loss) for each in state.honest]
     most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
     high = next(end for end in (3, 6, *(12 * 2**n for n in range(50)), most) if most <= end)
     return draw_curves("loss by step (nats)", losses, in_nats, last, high)
