@@ -9,7 +9,7 @@ import torch
 from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
 from .atlas import atlas
-from .base import Explorer
+from .base import Explorer, State
 from .controls import listed, slider, stops
 from .head_roles import after_opening, weight_at
 from .ink import HEAD_PALETTE
@@ -84,7 +84,8 @@ class ReadingExplorer(Explorer):
         best = logits[token].topk(SHOWN).indices
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
         shown = {"words": self.model.words(token_ids), "next_words": self.model.words(best), "ablate": silent}
-        return shown | {"shares": shares, "maps": maps, "row": maps[layer, head, token]}
+        shown |= {"shares": shares, "maps": maps, "row": maps[layer, head, token]}
+        return State(layer=layer, head=head, token=token, **shown)  # complete, because notebook 13 calls this itself
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})

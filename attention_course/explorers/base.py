@@ -49,8 +49,8 @@ class Explorer(widgets.VBox):
     picture and in words. Only `make_controls` knows about widgets. It has:
 
     - make_controls(): the controls by name, in their initial state
-    - compute(**values): what is shown, by name, which depends only on the controls' values; together with them, it's
-      a State. ValueError for an impossible state
+    - compute(**values): what is shown, by name, which depends only on the controls' values and becomes a State with
+      them; or a complete state. ValueError for an impossible one
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
     - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name
