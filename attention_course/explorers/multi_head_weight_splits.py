@@ -27,8 +27,7 @@ class SplitExplorer(HeadsExplorer):
 
     def make_controls(self):
         *others, weights = super().make_controls().items()
-        one_line = {"grid_area": "auto / span 2"}
-        cut = buttons("cut", CUTS, "How a wide table becomes heads", layout=one_line)
+        cut = buttons("cut", CUTS, "How a wide table becomes heads", layout={"grid_area": "auto / span 2"})
         return dict([*others, ("cut", cut), weights])
 
     def choices(self, values):
