@@ -1,4 +1,5 @@
 """Explorers, one per lesson. Move a control, and the lesson's own layers compute the picture again."""
+# ruff: noqa: F401
 
 from .a_real_model import ReadingExplorer
 from .causal_masking import MaskExplorer
@@ -18,24 +19,4 @@ from .trainable_qkv import KeyWidthExplorer, QKVExplorer, ScalingExplorer
 from .watch_attention_learn import LearningExplorer
 from .what_models_keep import ModelsExplorer
 
-__all__ = [
-    "CacheExplorer",
-    "CostExplorer",
-    "DropoutExplorer",
-    "KeyWidthExplorer",
-    "LayerExplorer",
-    "LearningExplorer",
-    "LengthExplorer",
-    "MachinesExplorer",
-    "MaskExplorer",
-    "ModelsExplorer",
-    "Playground",
-    "QKVExplorer",
-    "ReadingExplorer",
-    "ScalingExplorer",
-    "ScoresExplorer",
-    "SplitExplorer",
-    "SuspectsExplorer",
-    "TextExplorer",
-    "WrapperExplorer",
-]
+__all__ = sorted(name for name in globals() if name[0].isupper())

@@ -10,7 +10,7 @@ from attention_helpers.language_model.heads import best_heads, repeated_tokens
 
 from .atlas import atlas
 from .base import Explorer, State
-from .controls import slider, stops
+from .controls import listed, slider, stops
 from .head_roles import after_opening, weight_at
 from .ink import HEAD_PALETTE
 from .svg import FRAME, LEFT, SMALL, Drawing, bars, draw_title, move, number, shorten, tag, text
@@ -20,7 +20,7 @@ from .words import LOOKS, plural
 MOST_TOKENS, SHOWN = 64, 5  # tokens in a text; likely next tokens
 OFF = ("none", "this head", "its layer", "induction", "previous token")
 MAP, ROOM_ABOVE = 198, 18  # pixels: the side of the map; above it, for names
-LILAC = "#9988FF"
+LILAC, VISIBLE = "#9988FF", str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
 
 
 class ReadingExplorer(Explorer):
@@ -35,33 +35,28 @@ class ReadingExplorer(Explorer):
         self.look = lru_cache(2)(self.forward)  # a state needs two passes: with and without the ablated heads
         token_ids = after_opening(model, repeated_tokens(model))  # 32 tokens, then the same again: see head_roles
         maps = model.look(token_ids).maps[0]
-        self.roles = {
-            "induction": best_heads(weight_at(maps, 31, start=32 + len(model.opening))),
-            "previous token": best_heads(weight_at(maps, 1)),
-        }
+        self.roles = {"induction": best_heads(weight_at(maps, 31, start=32 + len(model.opening)))}
+        self.roles["previous token"] = best_heads(weight_at(maps, 1))
         super().__init__(**first)
         self.wanted = self.wanted | {"token": MOST_TOKENS - 1}  # the last token of a longer text too
 
     def make_controls(self):
         layers, heads = len(self.model.blocks), self.model.config.num_heads
-        box = widgets.Text(value=self.first_text, description="text", continuous_update=False)
-        box.tooltip = "What the model reads, then press Enter"
+        typed = {"continuous_update": False, "tooltip": "What the model reads, then press Enter"}
         last = self.num_tokens(self.first_text) - 1
         return {
-            "text": box,
+            "text": widgets.Text(self.first_text, description="text", **typed),
             "layer": slider("layer", min(18, layers - 1), 0, layers - 1, "One of the layers, from 0"),
             "head": slider("head", min(6, heads - 1), 0, heads - 1, "One of the layer's heads, from 0"),
             "token": stops("token", range(last + 1), last, "Whose row is framed, and after which the bars predict"),
-            "ablate": widgets.Dropdown(options=OFF, value="none", description="ablated", tooltip="Heads set to zero"),
+            "ablate": listed("ablated", OFF, "none", "Heads set to zero"),
         }
 
     def touched(self, name, place, **how):
         """A head's tile was chosen, or a token's row."""
-        if name == "tile":
-            layer, head = map(int, place.split(","))
-            self._try(layer=layer, head=head)
-        else:
-            super().touched(name, place, **how)
+        if name != "tile":
+            return super().touched(name, place, **how)
+        self._try(**dict(zip(("layer", "head"), map(int, place.split(",")), strict=True)))
 
     def choices(self, values):
         return {"token": range(self.num_tokens(values["text"]))}
@@ -82,16 +77,15 @@ class ReadingExplorer(Explorer):
         return token_ids[0], output.logits[0], output.maps[0]
 
     def compute(self, text, layer, head, token, ablate):
-        one = {"none": [], "this head": [(layer, head)]}
-        one["its layer"] = [(layer, each) for each in range(self.model.config.num_heads)]
-        silent = tuple((one | self.roles)[ablate])
+        whole = [(layer, each) for each in range(self.model.config.num_heads)]
+        silent = tuple(({"none": [], "this head": [(layer, head)], "its layer": whole} | self.roles)[ablate])
         token_ids, logits, _ = self.look(text, ())
         _, without, maps = self.look(text, silent)
         best = logits[token].topk(SHOWN).indices
         shares = torch.stack([each[token].softmax(dim=-1)[best] for each in (logits, without)])
-        words = self.model.words(token_ids)
-        shown = {"shares": shares, "next_words": self.model.words(best), "row": maps[layer, head, token]}
-        return State(words=words, maps=maps, ablate=silent, layer=layer, head=head, token=token, **shown)
+        shown = {"words": self.model.words(token_ids), "next_words": self.model.words(best), "ablate": silent}
+        shown |= {"shares": shares, "maps": maps, "row": maps[layer, head, token]}
+        return State(layer=layer, head=head, token=token, **shown)  # complete, because notebook 13 calls this itself
 
     def picture(self, state):
         series = {"all heads": state.shares[0]} | ({"ablated": state.shares[1]} if state.ablate else {})
@@ -111,12 +105,8 @@ class ReadingExplorer(Explorer):
             return f"Layer {state.layer}, head {state.head}{role}: {looks}"
         before, now = (number(share) for share in state.shares[:, 0].tolist())
         heads = f"{len(state.ablate)} {plural('head', len(state.ablate))}"
-        word = quote(state.next_words[0])
         moves = "stays at" if before == now else f"{'falls' if now < before else 'rises'} from {before} to"
-        return f"With {heads} ablated, the probability of {word} after {token} {moves} {now}."
-
-
-VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "→"})
+        return f"With {heads} ablated, the probability of {quote(state.next_words[0])} after {token} {moves} {now}."
 
 
 def show_blanks(word):

@@ -15,18 +15,10 @@ WIDEST, HIGHEST = 630, 189  # the tiles at most, unless that would make them sma
 LARGEST, SMALLEST = 21, 5  # a tile's side
 
 
-def tile_for(layers, heads):
-    """The side of a tile, in pixels."""
-    return max(SMALLEST, min(LARGEST, WIDEST // layers, HIGHEST // heads))
-
-
 def atlas(state):
-    """Heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered.
-
-    A map with more tokens than a tile has pixels is max-pooled.
-    """
+    """Heads as tiles, one column per layer, one row per head; the chosen tile is framed, ablated ones are covered."""
     (layers, heads), n = state.maps.shape[:2], len(state.words)
-    tile = tile_for(layers, heads)
+    tile = max(SMALLEST, min(LARGEST, WIDEST // layers, HIGHEST // heads))  # its side, in pixels
     maps = adaptive_max_pool2d(state.maps, tile) if n > tile else state.maps
     sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
     width, height, right = layers * tile, heads * tile, LEFT + layers * tile
@@ -55,11 +47,9 @@ def atlas(state):
 @lru_cache(4)
 def touchable(layers, heads, tile):
     """What a reader chooses a head by."""
-    places = itertools.product(range(heads), range(layers))
-    spots = [(layer, head, LEFT + layer * tile, ATLAS_TOP + head * tile) for head, layer in places]
     rects = [
-        f'<rect x="{x}" y="{y}" width="{tile}" height="{tile}" data-touch="tile {layer},{head}">'
-        f"<title>layer {layer}, head {head}</title></rect>"
-        for layer, head, x, y in spots
+        f'<rect x="{LEFT + layer * tile}" y="{ATLAS_TOP + head * tile}" width="{tile}" height="{tile}" '
+        f'data-touch="tile {layer},{head}"><title>layer {layer}, head {head}</title></rect>'
+        for head, layer in itertools.product(range(heads), range(layers))
     ]
     return f'<g fill="transparent">{"".join(rects)}</g>'

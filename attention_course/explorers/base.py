@@ -25,7 +25,7 @@ PAGE = (
 
 
 class State(SimpleNamespace):
-    """What an explorer has computed, by name; its `compute` says what each is."""
+    """An explorer's values and what it has computed from them, by name; its `compute` says what each is."""
 
     def _replace(self, **values):
         return State(**vars(self) | values)
@@ -49,8 +49,8 @@ class Explorer(widgets.VBox):
     picture and in words. Only `make_controls` knows about widgets. It has:
 
     - make_controls(): the controls by name, in their initial state
-    - compute(**values): everything shown, as a State that depends only on the controls' values;
-      ValueError for an impossible state
+    - compute(**values): what is shown, by name, which depends only on the controls' values and becomes a State with
+      them; or a complete state. ValueError for an impossible one
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
     - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name
@@ -81,9 +81,8 @@ class Explorer(widgets.VBox):
             control.layout.width = "auto"
             control.observe(self._moved, names="value")
         self.view.on_msg(self._heard)
-        for widget in (*self.controls.values(), reset, self.view):
-            answer_quietly(widget)
         super().__init__([*self.arranged(reset), self.view])
+        answer_quietly(self)
         self.add_class("attention-explorer")
         self.add_class(type(self).__name__)  # tells several explorers on a page apart
         self.wanted = self.shown  # what isn't possible now returns when it is
@@ -96,21 +95,16 @@ class Explorer(widgets.VBox):
 
     def play_button(self):
         """A button that lets the page ask for picture after picture."""
-        look = {"tooltip": "Picture after picture", "layout": {"width": "80px"}}
-        button = widgets.ToggleButton(description="Play", icon="play", **look)
+        button = widgets.ToggleButton(tooltip="Picture after picture", layout={"width": "80px"})
         widgets.link((button, "value"), (self.view, "playing"))
-        button.observe(self._name_button, names="value")
-        answer_quietly(button)
+        widgets.dlink((button, "value"), (button, "description"), lambda playing: "Pause" if playing else "Play")
+        widgets.dlink((button, "value"), (button, "icon"), lambda playing: "pause" if playing else "play")
         return button
-
-    def _name_button(self, change):
-        change["owner"].description, change["owner"].icon = ("Pause", "pause") if change["new"] else ("Play", "play")
 
     def arranged(self, reset):
         """What's above the picture: a grid of controls, with as many columns as there's room, and buttons."""
-        columns = "repeat(auto-fit, minmax(270px, 1fr))"
+        layout = {"grid_template_columns": "repeat(auto-fit, minmax(270px, 1fr))", "grid_gap": "2px 12px"}
         plays = [self.play_button()] if self.plays else []
-        layout = widgets.Layout(grid_template_columns=columns, grid_gap="2px 12px")
         return [widgets.GridBox([*self.controls.values()], layout=layout), widgets.HBox([reset, *plays])]
 
     def choices(self, values):
@@ -152,22 +146,15 @@ class Explorer(widgets.VBox):
         """Show the possible state nearest to the one with these values; ValueError if there's none: nothing changes."""
         with self._lock:
             wanted = self.wanted | moved
-            values = self.settle(wanted)
-            self.draw(self.compute(**values))
+            values = wanted | {name: nearest(options, wanted[name]) for name, options in self.choices(wanted).items()}
+            computed = self.compute(**values)
+            self.draw(State(**values | computed) if isinstance(computed, dict) else computed)
             self.wanted, self.shown, self._moving = wanted, values, True
             try:
                 self._move_controls(values)
             finally:  # an interrupt may come in between, and must not leave the controls deaf
                 self._moving = False
             self.view.message = f"<span>{html.escape(note)}</span>" if (note := self.note(wanted, values)) else ""
-
-    def settle(self, wanted):
-        """Values that go together: for a control whose options depend on others, the nearest of them."""
-        values = dict(wanted)
-        for name, options in self.choices(wanted).items():
-            if values[name] not in options:
-                values[name] = nearest(options, values[name])
-        return values
 
     def _move_controls(self, values):
         for name, options in self.choices(values).items():
@@ -211,9 +198,8 @@ class Explorer(widgets.VBox):
     def next_picture(self):
         """Move the slider that plays by one, from its end to its start; at the end it stops."""
         control = self.controls[self.plays]
-        last = len(control.options) - 1
-        control.index = 0 if control.index == last else control.index + 1
-        self.view.playing = control.index < last
+        control.index = (control.index + 1) % len(control.options)
+        self.view.playing = control.index < len(control.options) - 1
 
     def seen(self):
         """A page shows the explorer, and its reader doesn't ask for less motion."""

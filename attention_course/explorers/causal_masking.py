@@ -1,13 +1,12 @@
 """Notebook 03: a lookup's question before and after its pair, with and without a causal mask."""
 
-import ipywidgets as widgets
 import torch
 
 from attention_helpers.layers import causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, State
-from .controls import slider
+from .base import Explorer
+from .controls import buttons, slider
 from .ink import SIGNED_INK, WEIGHT_INK, largest
 from .svg import TOP, bars, in_row, number
 from .svg_maps import Entries, heatmap
@@ -20,9 +19,8 @@ class MaskExplorer(Explorer):
     """Move the question of the lookup, and switch a causal mask on; the matrices are notebook 02's, made by hand."""
 
     def make_controls(self):
-        mask = {"description": "causal mask", "tooltip": "Hide later tokens before softmax"}
         return {
-            "mask": widgets.ToggleButtons(options={"off": False, "on": True}, **mask),
+            "mask": buttons("causal mask", {"off": False, "on": True}, "Hide later tokens before softmax"),
             "place": slider("place of B ?", 1, 0, 3, "How many tokens come before the question"),
         }
 
@@ -38,7 +36,7 @@ class MaskExplorer(Explorer):
             scores = scores.masked_fill(causal_mask(4), -torch.inf)
         weights = torch.softmax(scores, dim=-1)
         tokens, read = [pairs[n] for n in order], (weights @ values)[place]  # read: (3,), of the digits 1, 2, 3
-        return State(tokens=tokens, place=place, scores=scores, weights=weights, read=read)
+        return {"tokens": tokens, "scores": scores, "weights": weights, "read": read}
 
     def picture(self, state):
         tokens, hidden = state.tokens, state.scores.isneginf()

@@ -3,6 +3,7 @@
 import math
 
 from .svg import AXIS, COLOURS, DASHES, EM, PALE, SMALL, TOP, Drawing, draw_title, line, move, tag, text
+from .words import rounded_size
 
 HERE = {"stroke": "currentColor", "stroke_width": 2, "stroke_opacity": 0.5}  # of the line where the reader is
 
@@ -28,7 +29,6 @@ class Chart:
         self.parts += [text(self.x(value), self.bottom + 14, word) for value, word in x.items() if word]
 
     def x(self, value):
-        """Where a value is, in pixels."""
         low, high = self.ends[0]
         room = self.right - self.left - sum(self.inset)
         return self.left + self.inset[0] + (self.even(value) - low) / (high - low) * room
@@ -51,51 +51,41 @@ class Chart:
         return tag("path", says=name, d=f"M{path}", **look) + end
 
     def upright(self, x, **look):
-        """A line from the bottom to the top."""
         return line(self.x(x), self.top, self.x(x), self.bottom, **(look or HERE))
 
     def across(self, y, **look):
-        """A line from the left to the right."""
         return line(self.left, self.y(y), self.right, self.y(y), **look)
 
     def label_x(self, words):
-        """What the x axis counts, at its right end."""
         return text(self.right, self.bottom + 30, f"{words} →", "end", **PALE)
 
     def finish(self, width, height):
         return Drawing("".join(self.parts), width, height, f"{'; '.join(self.words)}.")
 
 
-def costs(curves, lengths, title, here, *, ends, written, width, height):
-    """A logarithmic Chart of bytes by num_tokens: curves, by name a list with a value for each length, or None.
-
-    lengths: of num_tokens; here: the one to mark; ends: the range of the y axis; written: how a value is written there.
-    """
+def costs(curves, lengths, title, here, ends, width):
+    """A logarithmic Chart of bytes by num_tokens, within ends: curves, by name; here: which of the lengths to mark."""
     low, high = map(math.log10, ends)
-    ticks = {10.0**n: written(10.0**n) for n in range(math.ceil(low), math.floor(high) + 1)}
-    names = {n: f"{n:,}" for n in lengths}
-    place = 46, width - 10, TOP + 4, TOP + height
-    chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, (8, 8), written)
+    ticks = {10.0**n: rounded_size(10**n) for n in range(math.ceil(low), math.floor(high) + 1)}
+    names, place = {n: f"{n:,}" for n in lengths}, (46, width - 10, TOP + 4, TOP + 220)
+    chart = Chart(title, place, names, dict.fromkeys(ends, "") | ticks, math.log, (8, 8), rounded_size)
     colours = dict(zip(curves, COLOURS, strict=False))
     for (name, values), dashes in zip(curves.items(), DASHES, strict=False):
-        shown = [pair for pair in zip(names, values, strict=True) if pair[1] is not None]
-        chart.parts.append(chart.curve(shown, name, stroke_dasharray=dashes, stroke=colours[name]))
+        points = zip(lengths, values, strict=True)
+        chart.parts.append(chart.curve(points, name, stroke_dasharray=dashes, stroke=colours[name]))
     chart.parts += [chart.upright(here), text((chart.left + chart.right) / 2, chart.bottom + 30, "num_tokens")]
     chart.parts.append(key_of(curves, 4, chart.bottom + 46, width, colours))
     return chart.finish(width, chart.bottom + 68)  # with room for two rows of names
 
 
 def key_of(curves, x, y, width, colours=None):
-    """The names of curves, each after a piece of its line.
-
-    width: where they continue in another row; colours: by name, if they aren't the page's.
-    """
-    parts, start, ink = [], x, lambda name: {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
-    dashed = zip(curves, DASHES, strict=False)
-    marks = {name: line(0, -4, 18, -4, stroke_dasharray=dashes, **ink(name)) for name, dashes in dashed}
-    for name, mark in marks.items():
+    """The names of curves, each after a piece of its line, in rows up to `width`; colours: if not the page's."""
+    parts, start = [], x
+    for name, dashes in zip(curves, DASHES, strict=False):
         if x + 23 + EM * SMALL * len(name) > width:
             x, y = start, y + 16
+        ink = {"stroke": (colours or {}).get(name, "currentColor"), "stroke_width": 2}
+        mark = line(0, -4, 18, -4, stroke_dasharray=dashes, **ink)
         parts.append(move(mark, x, y) + text(x + 23, y, name, "start"))
         x += 34 + EM * SMALL * len(name)
     return "".join(parts if len(parts) > 1 else [])

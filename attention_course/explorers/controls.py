@@ -4,10 +4,9 @@ import ipywidgets as widgets
 from traitlets import TraitError
 
 
-def slider(name, value, low, high, tooltip, step=None):
-    """A slider for whole numbers, or for floats if a step is given."""
-    kind, more = (widgets.FloatSlider, {"step": step}) if step else (widgets.IntSlider, {})
-    return kind(value, min=low, max=high, description=name, tooltip=tooltip, **more)
+def slider(name, value, low, high, tooltip):
+    """A slider for whole numbers."""
+    return widgets.IntSlider(value, min=low, max=high, description=name, tooltip=tooltip)
 
 
 class Stops(widgets.SelectionSlider):
@@ -31,38 +30,44 @@ def seed(value):
     return slider("seed", value, 0, 999, "From which everything random is drawn")
 
 
-def dropout(name="dropout", value=0.0):
-    return slider(name, value, 0, 0.9, "The chance that a weight is dropped", step=0.05)
+def dropout(name="dropout"):
+    look = {"description": name, "tooltip": "The chance that a weight is dropped"}
+    return widgets.FloatSlider(0.0, min=0, max=0.9, step=0.05, **look)
 
 
-def answer_quietly(control):
-    """Handle a control's messages without triggering the events that mark the end of a cell.
+def listed(name, options, value, tooltip):
+    return widgets.Dropdown(options=options, value=value, description=name, tooltip=tooltip)
+
+
+def buttons(name, options, tooltip, **more):
+    """A button for each option, of which one is pressed, at first the first."""
+    return widgets.ToggleButtons(options=options, description=name, tooltip=tooltip, **more)
+
+
+def answer_quietly(widget):
+    """Handle the messages of a widget and of all in it without triggering the events that mark the end of a cell.
 
     ipykernel triggers them after each message, on the message's thread, and at a cell's end matplotlib's inline backend
     closes all pyplot figures. A cell that is drawing with pyplot at that moment would lose its figure.
     """
-    if control.comm is not None:
-        control.comm.handle_msg = control._handle_msg
+    if widget.comm is not None:
+        widget.comm.handle_msg = widget._handle_msg
+    for child in getattr(widget, "children", ()):
+        answer_quietly(child)
 
 
 def check_value(name, control, value, options=None):
-    """ValueError for a value that a control can't take; a slider itself would silently clip it.
-
-    options: those of a control that others give them; by default the control's own.
-    """
-    if options is None and hasattr(control, "options"):
-        options = [option for _, option in control._options_full]
-    if options is not None:
+    """ValueError for a value that a control can't take, and would clip; options: if others give them to the control."""
+    kind, options = type(control.value), options or [option for _, option in getattr(control, "_options_full", [])]
+    if options:
         fits = type(value) in map(type, options) and value in options  # True == 1, too
         rule = f"one of {', '.join(map(str, options))}"
         if isinstance(options, range):
             rule = f"from {options[0]} to {options[-1]} in steps of {options.step}"
     elif hasattr(control, "min"):
-        kinds = (int,) if isinstance(control.value, int) else (int, float)
-        fits = type(value) in kinds and control.min <= value <= control.max
+        fits = type(value) in (int, kind) and control.min <= value <= control.max
         rule = f"from {control.min:g} to {control.max:g} in steps of {control.step:g}"
     else:
-        kind = type(control.value)
         fits, rule = type(value) is kind, "a string" if kind is str else "True or False"
     if not fits:
         raise ValueError(f"{name} must be {rule}, got {value!r}")

@@ -7,10 +7,10 @@ import torch
 
 from attention_course.plots import GREY, check_labels
 
-from .base import SentenceExplorer, State
+from .base import SentenceExplorer
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
-from .svg import bars, bars_ends, in_column, in_row, number, shorten, value_at
+from .svg import bars, bars_ends, in_column, in_row, number, shorten
 from .svg_maps import Entries, colour_bar, heatmap
 from .words import LOOKS
 
@@ -39,12 +39,11 @@ class ScoresExplorer(SentenceExplorer):
         self.entries = [f"entry {n}" for n in range(width)] if self.entries is None else list(self.entries)
         check_labels("entries", self.entries, width, "name")
         queries = [(f"{n} {token}", n) for n, token in enumerate(self.tokens)]
-        temperatures = [(f"{value:g}", value) for value in TEMPERATURES]
-        typed = widgets.Text(", ".join(self.tokens), description="sentence", continuous_update=False)
-        typed.tooltip = "Tokens with commas between them, then press Enter"
+        look = {"continuous_update": False, "tooltip": "Tokens with commas between them, then press Enter"}
+        typed = widgets.Text(", ".join(self.tokens), description="sentence", **look)
         return {
             "query": stops("query", queries, min(1, len(queries) - 1), "The token that looks at all tokens"),
-            "temperature": stops("temperature", temperatures, 1, "Divides the scores before softmax"),
+            "temperature": stops("temperature", TEMPERATURES, 1, "Divides the scores before softmax"),
             "sentence": typed,
         }
 
@@ -78,9 +77,8 @@ class ScoresExplorer(SentenceExplorer):
                 letters = [name for name in self.entries if len(name) == 1]
                 more = f", or of {' '.join(letters)}" if letters else ""
                 raise ValueError(f"sentence must be made of {', '.join(known)}{more}, got {token!r}")
-        return torch.stack(
-            [known.get(token, torch.tensor([float(e in token) for e in self.entries])) for token in tokens]
-        )
+        made = {token: torch.tensor([float(entry in token) for entry in self.entries]) for token in tokens}
+        return torch.stack([(made | known)[token] for token in tokens])
 
     def compute(self, query, temperature, sentence, changed):
         tokens = self.tokens_of(sentence)
@@ -89,38 +87,36 @@ class ScoresExplorer(SentenceExplorer):
             x[token, entry] = value
         scores = x @ x.T  # (num_tokens, num_tokens)
         weights = torch.softmax(scores / temperature, dim=-1)  # (num_tokens, num_tokens)
-        shown = {"scores": scores, "weights": weights, "context": weights @ x, "embeddings": x}
-        return State(tokens=tokens, query=query, **shown)
+        return {"tokens": tokens, "scores": scores, "weights": weights, "context": weights @ x, "embeddings": x}
 
     def touched(self, name, place, at=(), by=None):
         """A row was chosen, or an entry of the query's embedding dragged to a height, by some pixels, or back."""
         if name != "entry":
             return super().touched(name, place)
         key, entries, limits = (self.arrays.query, int(place)), dict(self.shown["changed"]), axis_range(self.embeddings)
+        (low, high), (bottom, top) = limits, bars_ends(limits, VECTORS_HIGH)
         if by:
-            bottom, top = bars_ends(limits, VECTORS_HIGH)
-            now = (self.arrays.embeddings[key].item() - limits[0]) / (limits[1] - limits[0])
+            now = (self.arrays.embeddings[key].item() - low) / (high - low)
             at = 0, bottom - now * (bottom - top) + by[1]
         if at is None:
             entries.pop(key, None)
         elif at:
-            entries[key] = round(value_at(at[1], limits, VECTORS_HIGH), 2)
+            entries[key] = round(low + min(max((bottom - at[1]) / (bottom - top), 0), 1) * (high - low), 2)
         self._try(changed=entries)
 
     def picture(self, state):
         tokens, query, limit = state.tokens, state.query, weight_limit(len(state.tokens))
         who, of = shorten(tokens[query]), Entries(limit=limit)
         touch = [f"query {n}" for n in range(len(tokens))]
-        table = heatmap(
-            state.weights, tokens, tokens, "weights of all queries", of, row=query, side=SCORES_SIDE, touch=touch
-        )
+        look = {"row": query, "side": SCORES_SIDE, "touch": touch}
+        table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, **look)
         room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
         scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", axis_range(state.scores), **room)
         weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
         vectors = {"embedding": state.embeddings[query], "context": state.context[query]}
         room = {"width": 204, "height": VECTORS_HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", axis_range(self.embeddings), **room)
-        bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE, more=limit < 1)
+        bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE)
         return [[in_column(scores, weights), context, in_row(table, bar)]]  # in the order in which they are computed
 
     def headline(self, state):

@@ -9,26 +9,17 @@ from attention_course.overfitting import STEPS
 from attention_helpers._data import data_file
 from attention_helpers.layers import causal_mask
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import Chart, key_of
 from .controls import stops
 from .ink import WEIGHT_INK, weight_limit
 from .svg import DASHES, LEFT, PALE, TOP, text
 from .svg_maps import Entries, colour_bar, heatmap
 
-RUNS_FILE, RUN_SEED, RATES = (
-    data_file("overfitting.npz"),
-    1,
-    (0.0, 0.1, 0.3, 0.5, 0.7),
-)  # the stored runs' seed and their p
+RUNS_FILE, RUN_SEED, RATES = data_file("overfitting.npz"), 1, (0.0, 0.1, 0.3, 0.5, 0.7)  # the runs' seed and their p
 DAYS = [f"day {day}" for day in range(1, 7)]
 CURVES = ("the 16 training sequences", "200 new sequences")
-LOSS_WIDE, LOSS_TALL, WEIGHTS_SIDE, MOST_LOSS = (
-    430,
-    180,
-    190,
-    1.5,
-)  # the chart's size, the map's, and the largest loss on the chart's axis
+LOSS_WIDE, LOSS_TALL, WEIGHTS_SIDE = 430, 180, 190  # the chart's size, and the map's
 
 
 @cache
@@ -54,22 +45,18 @@ class DropoutExplorer(Explorer):
         (losses, maps, always_0), run, now = load_runs(), RATES.index(p), STEPS.index(step)
         mask = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step)) >= 1 - p
         shown = {"losses": losses[run, : now + 1], "weights": maps[run, now], "dropped": mask}
-        return State(p=p, always_0=always_0.item(), **shown)
+        return shown | {"always_0": always_0.item()}
 
     def picture(self, state):
-        bar = colour_bar(weight_limit(6), WEIGHT_INK, WEIGHTS_SIDE, more=True)
-        of, look = (
-            Entries(limit=weight_limit(6)),
-            {"hidden": causal_mask(6), "taken": state.dropped, "side": WEIGHTS_SIDE},
-        )
-        title = "weights, × dropped" if state.p else "attention weights"
+        bar = colour_bar(weight_limit(6), WEIGHT_INK, WEIGHTS_SIDE)
+        of, title = Entries(limit=weight_limit(6)), "weights, × dropped" if state.p else "attention weights"
+        look = {"hidden": causal_mask(6), "taken": state.dropped, "side": WEIGHTS_SIDE}
         return [[self.chart(state), heatmap(state.weights, DAYS, DAYS, title, of, **look), bar]]
 
     def chart(self, state):
         """Both losses up to the step."""
-        ticks, steps = (0, 0.5, 1, MOST_LOSS), range(0, STEPS[-1] + 1, 50)
-        place = LEFT, LOSS_WIDE - 10, TOP + 4, TOP + 4 + LOSS_TALL
-        chart = Chart("loss", place, {step: str(step) for step in steps}, {loss: f"{loss:g}" for loss in ticks})
+        steps, place = range(0, STEPS[-1] + 1, 50), (LEFT, LOSS_WIDE - 10, TOP + 4, TOP + 4 + LOSS_TALL)
+        chart = Chart("loss", place, {step: f"{step}" for step in steps}, {n: f"{n:g}" for n in (0, 0.5, 1, 1.5)})
         level = text(chart.right, chart.y(state.always_0) + 13, "always answering 0", "end", **PALE)
         chart.parts += [chart.across(state.always_0), level]
         for name, losses, dashes in zip(CURVES, state.losses.T.tolist(), DASHES, strict=False):
@@ -78,6 +65,5 @@ class DropoutExplorer(Explorer):
         return chart.finish(LOSS_WIDE, chart.bottom + 52)
 
     def headline(self, state):
-        training, new = state.losses[-1]
-        after = f"Step {STEPS[len(state.losses) - 1]}, p = {state.p:g}"
-        return f"{after}: loss ≈ {training:.2f} on the training sequences, ≈ {new:.2f} on new ones"
+        training, new = (f"≈ {loss:.2f}" for loss in state.losses[-1].tolist())
+        return f"Step {state.step}, p = {state.p:g}: loss {training} on the training sequences, {new} on new ones"

@@ -5,31 +5,25 @@ So a strong weight stands out on a light page and on a dark one, and zero, hidde
 
 import base64
 import io
+from collections import namedtuple
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from attention_course.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, head_colour, luminance
+from attention_course.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, luminance
 
 FULL = 64  # steps of opacity; even, so that 0.5, 0.25, ... are in the middle of a step, not between two
 PAGES = np.array([[[1.0, 1.0, 1.0]], [[17 / 255] * 3]])  # JupyterLab's pages, light and dark
 READABLE = 4.5  # the contrast that WCAG asks of small type
-
-
-class Ink(NamedTuple):
-    """How values are drawn: attributes of a group of cells, and by level, from -FULL to FULL, of a cell and its number.
-
-    A number is in the page's colour where nothing is said, else in black or white, whichever can be read on both pages.
-    """
-
-    group: str
-    cells: dict
-    numbers: dict
-    below: str  # the colour of negative values
-    above: str
+OPACITIES = {level: f'fill-opacity="{abs(level) / FULL:.3g}"' for level in range(-FULL, FULL + 1)}
+FINE = 4096  # steps of a value, each with its step of opacity; looking that up is faster than computing it
+LIFTED = np.linspace(0, 1, FINE + 1) ** 0.7  # thin pixels need more ink than large cells
+# How values are drawn: attributes of a group of cells; by level, from -FULL to FULL, those of a cell and of its number;
+# the colours of negative and of positive values. A number is in the page's colour where nothing is said, else in black
+# or white, whichever can be read on both pages.
+Ink = namedtuple("Ink", "group cells numbers below above")
 
 
 def numbers_on(colour):
@@ -42,9 +36,6 @@ def numbers_on(colour):
     return {level: looks[abs(level)] for level in OPACITIES}
 
 
-OPACITIES = {level: f'fill-opacity="{abs(level) / FULL:.3g}"' for level in range(-FULL, FULL + 1)}
-
-
 @lru_cache
 def ink(above, below=None):
     """An Ink of one colour, or of one for positive and one for negative values."""
@@ -55,14 +46,9 @@ def ink(above, below=None):
     return Ink("", cells, {level: (low if level < 0 else high)[level] for level in OPACITIES}, below, above)
 
 
-def head_ink(head):
-    return ink(head_colour(head))
-
-
-WEIGHT_INK, SIGNED_INK, NEUTRAL = head_ink(0), ink(ABOVE, BELOW), ink(GREY)
-PAGE_INK = Ink(
-    'fill="currentColor"', OPACITIES, dict.fromkeys(OPACITIES, ""), "currentColor", "currentColor"
-)  # for no head's colour
+WEIGHT_INK, SIGNED_INK, NEUTRAL = ink(HEAD_COLOURS[0]), ink(ABOVE, BELOW), ink(GREY)
+# Of no head's colour.
+PAGE_INK = Ink('fill="currentColor"', OPACITIES, dict.fromkeys(OPACITIES, ""), "currentColor", "currentColor")
 
 
 def levels(values, limit=1.0):
@@ -79,10 +65,6 @@ def weight_limit(num_tokens):
 def largest(values):
     """The largest absolute value, as the limit of signed values; 1 if there is none."""
     return float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max(initial=0)) or 1.0
-
-
-FINE = 4096  # steps of a value, each with its step of opacity; looking that up is faster than computing it
-LIFTED = np.linspace(0, 1, FINE + 1) ** 0.7  # thin pixels need more ink than large cells
 
 
 class Palette:

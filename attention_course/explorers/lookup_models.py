@@ -1,8 +1,8 @@
 """Models trained on the lookup task: their weights in data/, and what each head makes of the letters."""
 
+from collections import namedtuple
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,18 +21,12 @@ MODEL_SIZES = {  # by questions: d_out, the width of all heads, and num_heads
     1: [(d_out, 1) for d_out in (1, 2, 3, 4, 8)],
     2: [(d_out, heads) for d_out in (1, 2, 4, 8, 16, 32) for heads in HEAD_NUMBERS if d_out % heads == 0],
 }
-
-
-class Examples(NamedTuple):
-    """Lookups that no model was trained on."""
-
-    task: LookupTask
-    x: torch.Tensor  # (500, num_tokens, 2)
-    answers: torch.Tensor  # (500, questions)
+Examples = namedtuple("Examples", "task x answers")  # x: (500, num_tokens, 2); answers: (500, questions)
 
 
 @cache
 def examples(questions):
+    """Lookups that no model was trained on."""
     task = LookupTask(questions, batch_size=500)  # as many as are fast enough for a slider
     return Examples(task, *task.batch(torch.Generator().manual_seed(2**32 - 1)))  # a seed that no training step used
 
@@ -68,27 +62,17 @@ def drop_weights(layer, p, seed):
 def find_right(model, p=0.0, seed=0, off=()):
     """Which answers to the examples are right, (500, questions); p, seed: of dropout, with a mask for each example.
 
-    off: heads whose contexts are 0.
+    off: heads that give nothing to the output projection.
     """
-    _, x, answers = examples(model.task.questions)
-    with drop_weights(model.attention, p, seed), switch_off(model.attention, off):
-        return model(x).argmax(dim=-1) == answers
-
-
-@contextmanager
-def switch_off(layer, off):
-    """While active, these heads of a MultiHeadAttention give nothing to its output projection."""
+    (_, x, answers), layer = examples(model.task.questions), model.attention
 
     def without(projection, contexts):  # one tensor (b, num_tokens, d_out)
         heads = contexts[0].unflatten(-1, (layer.num_heads, -1)).clone()
         heads[..., list(off), :] = 0.0
         return heads.flatten(-2)
 
-    handle = layer.out_proj.register_forward_pre_hook(without)
-    try:
-        yield
-    finally:
-        handle.remove()
+    with drop_weights(layer, p, seed), layer.out_proj.register_forward_pre_hook(without):
+        return model(x).argmax(dim=-1) == answers
 
 
 @torch.no_grad()

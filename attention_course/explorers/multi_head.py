@@ -1,6 +1,5 @@
 """Notebooks 05 and 06: the sentence with two questions, what heads read of it, and their planes of queries and keys."""
 
-import ipywidgets as widgets
 import torch
 from torch import nn
 
@@ -8,8 +7,8 @@ from attention_helpers.dropout import draw_dropout_from
 from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, State
-from .controls import dropout, seed, stops
+from .base import Explorer
+from .controls import buttons, dropout, seed, stops
 from .ink import weight_limit
 from .lookup_models import drop_weights, examples, find_right, load_lookup, show_example
 from .plane import Plane, directions_of, drag, head_planes
@@ -38,8 +37,7 @@ class HeadsExplorer(Explorer):
             "example": "Made by hand, the second one swaps two digits of the first",
         }
         row = {name: stops(name, [first[name]], first[name], words) for name, words in tooltips.items()}
-        kinds = {"options": list(self.offered), "tooltip": "Hand-made, or trained for the lookup task"}
-        weights = widgets.ToggleButtons(description="weights", **kinds)
+        weights = buttons("weights", [*self.offered], "Hand-made, or trained for the lookup task")
         return row | {"dropout": dropout(), "seed": seed(0), "weights": weights}
 
     def choices(self, values):
@@ -47,12 +45,11 @@ class HeadsExplorer(Explorer):
 
     def unused(self, values):
         idle = {"d_out": values["weights"] == "hand-made", "seed": values["dropout"] == 0}
-        return {name for name, nothing in idle.items() if nothing}
+        return {name for name in idle if idle[name]}
 
     def note(self, wanted, values):
-        gave_way = [name for name in self.offered["hand-made"] if wanted[name] != values[name]]
         said = []
-        for name in gave_way:
+        for name in [name for name in self.offered["hand-made"] if wanted[name] != values[name]]:
             offered = wanted[name] in self.offered[values["weights"]][name]
             why = f"doesn't divide {values['d_out']}" if offered else f"isn't offered with {values['weights']} weights"
             said.append(f"{name} is {values[name]} for now: {wanted[name]} {why}.")
@@ -66,28 +63,30 @@ class HeadsExplorer(Explorer):
         if name == "off":
             return self._try(off=tuple(sorted({*self.shown["off"]} ^ {int(place)})))
         head, token = map(int, place.split(","))
-        planes, moved = self.arrays.planes, dict(self.shown["moved"])
-        point = len(planes), self.arrays.context.shape[1], self.shown["example"], head, token
-        had = moved.pop(point, (0.0, 0.0))
-        if at or by:
+        state, planes = self.arrays, self.arrays.planes
+        if at != () or by:
             _, side, _ = places_of(len(planes), 1, *self.room)
-            moved[point] = drag(planes[head], side, planes[head].keys[token], had, at=at, by=by)
-        if at is None or at or by:
-            self._try(moved=moved)
+            point = len(planes), state.context.shape[1], state.example, head, token
+            self._try(moved=drag(state.moved, point, planes[head], side, "key", token, at, by))
 
     def compute(self, num_heads, d_out, example, dropout, seed, weights, off, moved, cut=CUTS[0]):
         off = tuple(head for head in off if head < num_heads)
-        moved = {point[3:]: place for point, place in moved.items() if point[:3] == (num_heads, d_out, example)}
         if weights == "hand-made":
             layer = made_by_hand(d_out, num_heads)
-            return state_of(layer, *two_lookups(swapped=example == 2), cut, dropout, seed, off)._replace(planes=[])
+            return look(layer, *two_lookups(swapped=example == 2), cut, dropout, seed, off) | {"planes": []}
+        moved = {point[3:]: place for point, place in moved.items() if point[:3] == (num_heads, d_out, example)}
         model = load_lookup(2, d_out, num_heads)
-        state = state_of(model.attention, *show_example(model, example - 1), cut, dropout, seed, off, moved)
-        return of_model(state, model, dropout, seed, example - 1, off)
+        shown = look(model.attention, *show_example(model, example - 1), cut, dropout, seed, off, moved)
+        logits = model.output_layer(model.attention.out_proj(shown["context"][-1])).view(2, -1)
+        answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example - 1].tolist()  # given, and right
+        return shown | {"answers": answers, "accuracy": find_right(model, dropout, seed, off).float().mean(dim=0)}
 
     def headline(self, state):
         looks = last_token_looks(state)
-        return looks if state.accuracy is None else f"{looks}; {shares_right(state)}"
+        if state.accuracy is None:
+            return looks
+        first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
+        return f"{looks}; first digit right in {first}, second in {second}"
 
 
 def two_lookups(swapped):
@@ -117,7 +116,7 @@ def split(layer, wide, cut):
     return wide.view(layer.num_heads, len(wide), layer.head_dim)
 
 
-def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
+def look(layer, tokens, x, cut, p, seed, off, moved=None):
     """What the heads of a layer do with x (num_tokens, d_in), with dropout p drawn from this seed.
 
     off: heads that give 0; moved: by head and token, how far its key is moved within its plane. wide: queries, keys and
@@ -140,26 +139,17 @@ def state_of(layer, tokens, x, cut, p, seed, off=(), moved=None):
         owners.view(-1)[places] = head
     names = [*(token[0] for token in tokens[:-1]), "?"]
     rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
-    shown = {
-        "context": (weights @ values).transpose(0, 1).reshape(n, -1),  # (num_tokens, d_out), heads side by side
-        "parameters": sum(parameter.numel() for parameter in layer.parameters()),
-        "planes": [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows],
-        "accuracy": None,
-    }
-    return State(tokens=tokens, wide=wide, owners=owners, weights=weights, dropped=keep == 0, **shown)
-
-
-def of_model(state, model, p, seed, example, off):
-    """The state of a trained LookupModel's layer for one example, with accuracy (2,) and answers: given, and right."""
-    logits = model.output_layer(model.attention.out_proj(state.context[-1])).view(2, -1)
-    answers = logits.argmax(dim=-1).tolist(), examples(2).answers[example].tolist()
-    return state._replace(accuracy=find_right(model, p, seed, off).float().mean(dim=0), answers=answers)
+    planes = [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows]
+    context = (weights @ values).transpose(0, 1).reshape(n, -1)  # (num_tokens, d_out), heads side by side
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
+    shown = {"tokens": tokens, "wide": wide, "owners": owners, "weights": weights, "dropped": keep == 0}
+    return shown | {"context": context, "parameters": parameters, "planes": planes, "accuracy": None}
 
 
 def maps_and_planes(state, width, height):
     """The heads' maps, and next to them, in the same arrangement, their planes, if there are any."""
     limit, hidden = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
-    bar = colour_bar(limit, height=height - 116, more=limit < 1)
+    bar = colour_bar(limit, height=height - 116)
     heads = range(len(state.weights))
     whole = {f"off {head}": f"head {head + 1}: choose it to switch it off or on" for head in heads}
     maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar, whole=whole)
@@ -185,12 +175,6 @@ def last_token_looks(state):
         heads.setdefault(find_most(row, tokens), []).append(f"{head}" + f" ({row.max():.2f})" * (len(rows) == 2))
     said = [f"{names} in {plural('head', len(those))} {join_words(those)}" for names, those in heads.items()]
     return LOOKS.format(f"“{tokens[-1]}”", ", ".join(said))
-
-
-def shares_right(state):
-    """A trained layer's accuracy, on each of the two questions."""
-    first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
-    return f"first digit right in {first}, second in {second}"
 
 
 def task(state):

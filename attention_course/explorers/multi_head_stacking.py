@@ -20,8 +20,8 @@ class WrapperExplorer(HeadsExplorer):
     def compute(self, num_heads, d_out, **more):
         """As notebook 06's class computes it, which gives the same, but without its output projection."""
         width = num_heads * d_out
-        state = super().compute(num_heads, width, **more)
-        return state._replace(parameters=state.parameters - width * (width + 1))
+        shown = super().compute(num_heads, width, **more)
+        return shown | {"parameters": shown["parameters"] - width * (width + 1)}
 
     def picture(self, state):
         num_heads, width, tokens = len(state.weights), state.context.shape[1], state.tokens

@@ -2,11 +2,9 @@
 
 import itertools
 
-import ipywidgets as widgets
-
 from attention_course.plots import head_colour
 
-from .controls import nearest
+from .controls import buttons, nearest
 from .ink import SIGNED_INK, largest
 from .lookup_models import HEAD_NUMBERS
 from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
@@ -29,8 +27,7 @@ class SplitExplorer(HeadsExplorer):
 
     def make_controls(self):
         *others, weights = super().make_controls().items()
-        look = {"tooltip": "How a wide table becomes heads", "layout": {"grid_area": "auto / span 2"}}  # on one line
-        cut = widgets.ToggleButtons(options=CUTS, description="cut", **look)
+        cut = buttons("cut", CUTS, "How a wide table becomes heads", layout={"grid_area": "auto / span 2"})
         return dict([*others, ("cut", cut), weights])
 
     def choices(self, values):
@@ -42,19 +39,15 @@ class SplitExplorer(HeadsExplorer):
         return super().unused(values) | ({"cut"} if values["num_heads"] == 1 else set())
 
     def picture(self, state):
-        tokens, num_heads, d_out = state.tokens, len(state.weights), state.context.shape[1]
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
-        owners, look = [column * num_heads // d_out for column in range(d_out)], {"beside": False}
-        told = 4 if state.accuracy is None else 2
-        context = strip(
-            state.context, tokens, owners, "contexts, side by side", TABLE_SIDE, TABLE_HIGH, told=told, **look
-        )
+        owners = [column * state.num_heads // state.d_out for column in range(state.d_out)]
+        look = {"width": TABLE_SIDE, "height": TABLE_HIGH, "beside": False, "told": 4 if state.accuracy is None else 2}
+        context = strip(state.context, state.tokens, owners, "contexts, side by side", **look)
         context = in_row(context, colour_bar(largest(state.context), SIGNED_INK, height=TABLE_HIGH))
         return [[in_row(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
 
     def readouts(self, state):
-        num_heads, d_out = len(state.weights), state.context.shape[1]
-        head_dim = f"{d_out} / {num_heads} = {d_out // num_heads}"
+        head_dim = f"{state.d_out} / {state.num_heads} = {state.d_out // state.num_heads}"
         return {"head_dim": head_dim, "parameters": str(state.parameters)} | task(state)
 
 

@@ -4,7 +4,6 @@ import itertools
 import math
 from functools import cache
 
-import ipywidgets as widgets
 import numpy as np
 import torch
 
@@ -12,9 +11,9 @@ from attention_helpers._data import data_file
 from attention_helpers.modern.positions import rope_frequencies
 from attention_helpers.training.characters import Characters, load_text
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import Chart
-from .controls import stops
+from .controls import listed, stops
 from .rope_scaling import llama3_frequencies, yarn_frequencies
 from .svg import AXIS, LEFT, PALE, TOP, tag, text
 
@@ -42,8 +41,8 @@ def load_scores():
     """What tools/training/make_data.py measured: losses, far and scores for each of SCALINGS and WINDOWS.
 
     Losses are in nats, (scalings, windows, LONGEST_TEXT), by position; far is the weight, at the last position, on
-    distances that training never had, (scalings, windows,
-    lengths); scores are the parts of each pair, (scalings, windows, lengths, pairs, LONGEST_TEXT), by distance.
+    distances that training never had, (scalings, windows, lengths); scores are the parts of each pair, by distance,
+    (scalings, windows, lengths, pairs, LONGEST_TEXT).
     """
     with np.load(SCORES_FILE) as measured:
         losses, far, scores = (torch.from_numpy(measured[name]) for name in ("losses", "far", "scores"))
@@ -62,7 +61,7 @@ class LengthExplorer(Explorer):
             "length": stops("length", READ_LENGTHS, 64, f"Characters of the text; in training it had {SEEN}"),
             "window": stops("window", widths, LONGEST_TEXT, "How many characters each one sees, including itself"),
             "factor": stops("factor", FACTORS, 1, "The text is to be how many times longer; 1 scales nothing"),
-            "rule": widgets.Dropdown(options=RULES, value="Llama 3", description="rule", tooltip="Of scaling"),
+            "rule": listed("rule", RULES, "Llama 3", "Of scaling"),
             "pair": stops("pair", ("all", *map(str, range(8))), "all", "Whose part of the scores is shown"),
         }
 
@@ -70,9 +69,10 @@ class LengthExplorer(Explorer):
         return {"rule"} if values["factor"] == 1 else set()
 
     def note(self, wanted, values):
-        rule = "rule does nothing here: factor 1 keeps all frequencies." if values["factor"] == 1 else ""
-        wide = values["length"] <= values["window"] < LONGEST_TEXT
-        return " ".join(filter(None, [rule, "window does nothing here: the text isn't longer." if wide else ""]))
+        said = ["rule does nothing here: factor 1 keeps all frequencies."] if values["factor"] == 1 else []
+        if values["length"] <= values["window"] < LONGEST_TEXT:
+            said.append("window does nothing here: the text isn't longer.")
+        return " ".join(said)
 
     def compute(self, length, window, factor, rule, pair):
         losses, far, scores = load_scores()
@@ -80,13 +80,15 @@ class LengthExplorer(Explorer):
         read = *at, READ_LENGTHS.index(length)
         parts = scores[read][:, : min(length, window)]  # (pairs, distances)
         shown = parts.sum(dim=0) if pair == "all" else parts[int(pair)]
-        angle = (len(shown) - 1) * frequencies_by(rule, factor)[0][pair_of(pair)].item()
-        return State(pair=pair, scores=shown, losses=losses[at][:length], far=far[read].item(), angle=angle)
+        told = 2 if pair == "all" else int(pair)
+        angle = (len(shown) - 1) * frequencies_by(rule, factor)[0][told].item()
+        return {"scores": shown, "losses": losses[at][:length], "far": far[read].item(), "told": told, "angle": angle}
 
     def picture(self, state):
         means = state.losses.view(-1, EACH).mean(dim=1).tolist()
         spots = [(EACH * (n + 0.5) - 0.5, loss) for n, loss in enumerate(means)]
-        scores = draw_chart(title_of_scores(state), "distance", range(-20, 16, 5), [*enumerate(state.scores.tolist())])
+        title = f"mean score, head {SHOWN_HEAD} of layer 2" + ("" if state.pair == "all" else f", pair {state.pair}")
+        scores = draw_chart(title, "distance", range(-20, 16, 5), enumerate(state.scores.tolist()))
         equal = math.log(len(Characters(load_text()).vocabulary))  # the loss of equal probabilities
         return [[draw_chart("loss in nats", "position", range(6), spots, equal), scores]]
 
@@ -96,21 +98,11 @@ class LengthExplorer(Explorer):
         return said + f", on the last {SEEN} of {len(state.losses)}: ≈ {last:.2f}" * (len(state.losses) > SEEN)
 
     def readouts(self, state):
-        pair, last, keys = pair_of(state.pair), len(state.losses) - 1, len(state.scores)
-        return {
-            f"position {last}": f"head {SHOWN_HEAD} gives ≈ {state.far:.0%} of its weight to distances beyond "
-            f"{SEEN - 1} (equal weights: {max(keys - SEEN, 0) / keys:.0%})",
-            f"pair {pair}": f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}",
-        }
-
-
-def pair_of(pair):
-    return 2 if pair == "all" else int(pair)
-
-
-def title_of_scores(state):
-    part = "" if state.pair == "all" else f", pair {state.pair}"
-    return f"mean score, head {SHOWN_HEAD} of layer 2{part}"
+        pair, keys = state.told, len(state.scores)
+        far, equal = f"≈ {state.far:.0%} of its weight", f"{max(keys - SEEN, 0) / keys:.0%}"
+        turns = f"turns by up to {state.angle:.2f} radians, in training by {(SEEN - 1) * PLAIN[pair]:.2f}"
+        said = f"head {SHOWN_HEAD} gives {far} to distances beyond {SEEN - 1} (equal weights: {equal})"
+        return {f"position {state.length - 1}": said, f"pair {pair}": turns}
 
 
 def draw_chart(title, xlabel, marks, spots, level=None):

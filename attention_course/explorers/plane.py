@@ -12,7 +12,6 @@ from .svg_maps import frame, head_at, places_of
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
 TALKATIVE = 150  # pixels of a side, from which on queries have names, too
-FURTHEST = "the further a key is in the arrow's direction, the higher its score"
 
 
 class Plane(NamedTuple):
@@ -30,12 +29,6 @@ def by_letter(letters, tokens, weights):
     """The weight that the pair with each letter gets, None for letters without one; the last token is the question."""
     row = {token[0]: weight for token, weight in zip(tokens[:-1], weights.tolist(), strict=False)}
     return [row.get(letter) for letter in letters]
-
-
-def find_matches(plane):
-    """The letters whose queries score their own key highest."""
-    best = (plane.queries @ plane.keys.T).argmax(dim=-1).tolist()  # by query, a key
-    return [name for n, name in enumerate(plane.names) if best[n] == n]
 
 
 def directions(keys):
@@ -74,12 +67,9 @@ def axes_and_scales(plane, side):
     """The two directions, (head_dim, 2), to the right and up, and the pixels per unit of keys and of queries."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
     axes = directions(keys) if len(plane.queries) else directions_of(keys, plane.asked)
+    furthest = [(vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9) for vectors in (keys, queries)]
     inner = OUTER if keys.shape[1] == 1 else INNER
-    scales = [
-        side / 2 * share / (vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9)
-        for vectors, share in ((keys, inner), (queries, OUTER))
-    ]
-    return axes, scales
+    return axes, [side / 2 * share / far for share, far in zip((inner, OUTER), furthest, strict=True)]
 
 
 def place_points(plane, side):
@@ -89,19 +79,22 @@ def place_points(plane, side):
     return [(vectors.double() @ axes * scale).clamp(-side / 2, side / 2).tolist() for vectors, scale in every]
 
 
-def drag(plane, side, vector, had, kind="key", at=(), by=None):
-    """How far a key or query is from its own place, once a hand has it at a place or has moved it by some pixels.
+def drag(moved, point, plane, side, kind, n, at, by):
+    """How far points are from their own places, once a hand has one at a place, has moved it by some pixels, or let go.
 
-    vector: where it is now; had: how far that is from its own place, as two numbers in its own units, to the right and
-    up; so is what's returned. It stays in the plane, and on the line if that's all there is.
+    moved: by point, two numbers in its own units, to the right and up; point: the name there of the n-th key or query
+    of the plane. It stays in the plane, and on the line if that's all there is. at: None puts it back.
     """
+    others = {each: place for each, place in moved.items() if each != point}
+    if at is None:
+        return others
     axes, scales = axes_and_scales(plane, side)
-    scale, now = scales[kind == "query"], vector.double() @ axes
+    scale, now = scales[kind == "query"], (plane.keys if kind == "key" else plane.queries)[n].double() @ axes
     if by:
         at = side / 2 + now[0] * scale + by[0], side / 2 - now[1] * scale + by[1]
     x, y = (min(max(float(each), 0.0), side) - side / 2 for each in at)
     aim = torch.tensor((x, 0.0 if axes.shape[0] == 1 else -y)) / scale
-    return tuple((aim - now + torch.tensor(had)).tolist())
+    return others | {point: tuple((aim - now + torch.tensor(moved.get(point, (0.0, 0.0)))).tolist())}
 
 
 def draw_plane(plane, head, side, grips=("", "")):
@@ -114,27 +107,25 @@ def draw_plane(plane, head, side, grips=("", "")):
     keys, queries, [asked] = place_points(plane, side)
     middle, flat, alone, colour = side / 2, plane.keys.shape[1] == 1, not queries, head_colour(head)
     row = 14 if flat else 0  # how far marks are from the line
-    keys, [end, *queries] = (
-        [(middle + x, middle - y + down) for x, y in points]
-        for points, down in ((keys, row), ([asked, *queries], -row))
-    )
-    parts, names = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], Names(side, 9 if flat else 2 - alone)
+    keys = [(middle + x, middle - y + row) for x, y in keys]
+    end, *queries = ((middle + x, middle - y - row) for x, y in [asked, *queries])
+    parts, taken = [line(0, middle, side, middle), frame(0, 0, side, side, 0.5)], []
     parts += [] if flat else [line(middle, 0, middle, side)]
     if alone and not flat:
-        names.taken += [(*spot, 7, 7) for spot in keys]
-        names.taken += [(*(middle + (at - middle) * n / 8 for at in end), 3, 3) for n in range(9)]
+        taken += [(*spot, 7, 7) for spot in keys]
+        taken += [(*(middle + (at - middle) * n / 8 for at in end), 3, 3) for n in range(9)]
     each = [*zip(plane.names, keys, plane.weights, strict=True)]
     parts += [draw_mark(*key, colour, grips[0].format(n)) for n, key in enumerate(each)]
     if flat and side < TALKATIVE:  # a short line only has room for the names of its ends
         each = [each[int(end)] for end in sorted({plane.keys.argmin().item(), plane.keys.argmax().item()})]
-    for name, spot, _ in sorted(each, key=lambda key: -(key[2] or 0)) if alone else each:
-        names.put(name, spot, (0, 1) if flat else outward(spot, middle, 1 if alone else -1))
+    each = sorted(each, key=lambda key: -(key[2] or 0)) if alone else each
+    named = [(name, spot, (0, 1) if flat else outward(spot, middle, 1 if alone else -1)) for name, spot, _ in each]
     for n, (name, spot) in enumerate(zip(plane.names, queries, strict=False)):
         parts.append(draw_mark(name, spot, "query", colour, grips[1].format(n)))
         if side >= TALKATIVE:
-            names.put(name, spot, (0, -1) if flat else outward(spot, middle, 1))
-    parts.append(arrow((middle, middle - row), end, colour))
-    return "".join(parts + names.parts)
+            named.append((name, spot, (0, -1) if flat else outward(spot, middle, 1)))
+    names = [write_name(*each, side, 9 if flat else 2 - alone, taken) for each in named]
+    return "".join([*parts, arrow((middle, middle - row), end, colour), *names])
 
 
 def draw_mark(name, spot, weight, colour, grip=""):
@@ -157,33 +148,26 @@ def outward(spot, middle, sign):
     return (sign * x / length, sign * y / length) if length > 1 else (1, 0)
 
 
-class Names:
-    """Names next to points, each as near as it's free of others; one that finds no room isn't written."""
+def write_name(name, point, way, side, most, taken):
+    """A name next to a point (x, y), this way, at most so many lines from it, or else to a side; "" without room.
 
-    def __init__(self, side, most):
-        self.side, self.most, self.taken, self.parts = side, most, [], []
-
-    def put(self, name, point, way):
-        """Write a name next to a point (x, y), this way, at most so many lines from it, or else to a side."""
-        wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
-        steps = [(n * right, n * down) for n in range(1, self.most + 1)]
-        steps += [(-down, right), (down, -right)]
-        steps += [(a * right - b * down, a * down + b * right) for a in (0.7, -0.7) for b in (0.7, -0.7)]
-        for right, down in steps:
-            at = point[0] + 11 * right, point[1] + 11 * down
-            inside = all(wide / 2 <= place <= self.side - wide / 2 for place in at)
-            free = all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > (10 + h) / 2 for a, b, w, h in self.taken)
-            if inside and free:
-                self.taken.append((*at, wide, 10))
-                self.parts.append(text(at[0], at[1] + 4, name))
-                return
+    taken: the rectangles of marks and names, to which this one is added.
+    """
+    wide, (right, down) = 4 + 0.5 * SMALL * len(name), way
+    steps = [*((n * right, n * down) for n in range(1, most + 1)), (-down, right), (down, -right)]
+    steps += [(a * right - b * down, a * down + b * right) for a in (0.7, -0.7) for b in (0.7, -0.7)]
+    for right, down in steps:
+        at = point[0] + 11 * right, point[1] + 11 * down
+        inside = all(wide / 2 <= place <= side - wide / 2 for place in at)
+        if inside and all(abs(at[0] - a) > (wide + w) / 2 or abs(at[1] - b) > (10 + h) / 2 for a, b, w, h in taken):
+            taken.append((*at, wide, 10))
+            return text(at[0], at[1] + 4, name)
+    return ""
 
 
 def arrow(start, end, colour):
-    """An arrow between two points (x, y)."""
-    (x, y), (u, v) = end, ((end[0] - start[0]), (end[1] - start[1]))
-    length = math.hypot(u, v) or 1
-    u, v = u / length, v / length
+    (x, y), length = end, math.dist(start, end) or 1
+    u, v = (end[0] - start[0]) / length, (end[1] - start[1]) / length
     head = "".join(f"M{x:.1f} {y:.1f}l{8 * (-u + s * v / 2):.1f} {8 * (-v - s * u / 2):.1f}" for s in (-1, 1))
     path = f"M{start[0]:.1f} {start[1]:.1f}L{x:.1f} {y:.1f}{head}"
     return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")
@@ -203,8 +187,10 @@ def legend(plane, y):
     """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
     width, alone = plane.keys.shape[1], not len(plane.queries)
     points, names = (0, 113), ((21, "the last query"), (124, "key, filled by its weight"))
-    about = "on a line, only a key at an end can have the highest score" if width == 1 else FURTHEST
-    if not alone:
+    about = "the further a key is in the arrow's direction, the higher its score"
+    if alone and width == 1:
+        about = "on a line, only a key at an end can have the highest score"
+    elif not alone:
         points, names = (50, 112), ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
         kinds = {1: "one wide: a line", 2: "two wide: a plane"}
         about = kinds.get(width, f"{width} wide: the two directions in which keys spread most")

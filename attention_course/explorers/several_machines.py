@@ -1,13 +1,11 @@
 """Notebook 14: one layer over several processes, by heads or by tokens: what each holds, computes and sends."""
 
-import ipywidgets as widgets
-
 from attention_course.plots import SERIES
 from attention_helpers.parallel.split import bytes_held, bytes_sent
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import Chart
-from .controls import stops
+from .controls import buttons, stops
 from .svg import Drawing, draw_title, tag, text
 from .the_kv_cache import HEAD_DIM
 from .words import list_numbers, size_in_words
@@ -15,7 +13,7 @@ from .words import list_numbers, size_in_words
 SAID = {"heads": "By heads over {}", "tokens": "By tokens over {}", "zigzag": "By tokens over {}, in zigzag order"}
 QUERY_HEADS, PROCESSES = (8, 16, 32, 64, 128), (1, 2, 4, 8)
 KV_HEADS = (1, 2, 4, *QUERY_HEADS)
-SPLIT_LENGTHS = tuple(2**n for n in range(10, 21))
+SPLIT_LENGTHS = {f"{2**n:,}": 2**n for n in range(10, 21)}
 GPU = 80e9  # bytes of an A100 or H100
 BARS_TALL, ROW_HIGH = 200, 24  # pixels: of the bars, and of a process's row
 
@@ -28,15 +26,8 @@ def schedule(split, processes):
         chunks = [(rank,) for rank in range(processes)]
     else:  # zigzag: two chunks each, half as long
         chunks = [(rank, 2 * processes - 1 - rank) for rank in range(processes)]
-    unit = 1 / len(chunks[0]) ** 2
-    return [
-        [unit * visible_pairs(own, chunks[rank - step]) for step in range(processes)] for rank, own in enumerate(chunks)
-    ]
-
-
-def visible_pairs(queries, keys):
-    """How many pairs of a query chunk and a key chunk aren't hidden by a causal mask."""
-    return sum(query >= key for query in queries for key in keys)
+    visible = lambda queries, keys: sum(query >= key for query in queries for key in keys) / len(keys) ** 2  # noqa: E731
+    return [[visible(own, chunks[rank - step]) for step in range(processes)] for rank, own in enumerate(chunks)]
 
 
 class MachinesExplorer(Explorer):
@@ -46,13 +37,11 @@ class MachinesExplorer(Explorer):
     """
 
     def make_controls(self):
-        split = {"description": "split", "tooltip": "What is shared: heads, or tokens in one of two orders"}
+        split = "What is shared: heads, or tokens in one of two orders"
         return {
             "processes": stops("processes", PROCESSES, 1, "How many processes share the layer"),
-            "split": widgets.ToggleButtons(options=list(SAID), layout={"grid_area": "auto / span 2"}, **split),
-            "num_tokens": stops(
-                "num_tokens", [(f"{n:,}", n) for n in SPLIT_LENGTHS], SPLIT_LENGTHS[-1], "The length of one text"
-            ),
+            "split": buttons("split", [*SAID], split, layout={"grid_area": "auto / span 2"}),
+            "num_tokens": stops("num_tokens", SPLIT_LENGTHS.items(), 2**20, "The length of one text"),
             "num_heads": stops("num_heads", QUERY_HEADS, 128, "Heads of queries; each is 128 wide"),
             "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),
         }
@@ -76,13 +65,8 @@ class MachinesExplorer(Explorer):
         sent = bytes_sent(processes, num_tokens, width if by_heads else kv_width, bytes_per_number=2)
         steps = [max(step) for step in zip(*work, strict=True)]
         busy = [sum(own) / sum(steps) for own in work]  # of each process, its share of the time
-        sizes = {
-            "num_tokens": num_tokens,
-            "num_heads": num_heads,
-            "num_kv_heads": num_kv_heads,
-            "total": sum(held.values()),
-        }
-        return State(split=split, processes=processes, held=held, sent=sent, work=work, steps=steps, busy=busy, **sizes)
+        total = sum(held.values())
+        return {"held": held, "total": total, "sent": sent, "work": work, "steps": steps, "busy": busy}
 
     def picture(self, state):
         return [[self.memory(state), self.times(state)]]
@@ -111,11 +95,9 @@ class MachinesExplorer(Explorer):
         """A row for each process, and in it a frame for each step, filled for as long as it computes."""
         unit, left, parts = 400 / state.processes, 60, [draw_title("filled: computes; empty: waits", 460)]
         for rank, own in enumerate(state.work):
-            x, frame = (
-                left,
-                {"y": 40 + ROW_HIGH * rank, "height": ROW_HIGH - 6, "stroke": "currentColor", "stroke_width": 0.5},
-            )
-            parts.append(text(left - 8, 54 + ROW_HIGH * rank, f"rank {rank}", "end"))
+            x, y = left, 40 + ROW_HIGH * rank
+            frame = {"y": y, "height": ROW_HIGH - 6, "stroke": "currentColor", "stroke_width": 0.5}
+            parts.append(text(left - 8, y + 14, f"rank {rank}", "end"))
             for step, (mine, longest) in enumerate(zip(own, state.steps, strict=True), 1):
                 says = f"rank {rank}, step {step}, computes: {mine / longest:.2f} of the time"
                 look = {"fill": "none", "pointer_events": "all", "width": unit * longest}
@@ -124,9 +106,8 @@ class MachinesExplorer(Explorer):
                 x += unit * longest
         then = "Then all wait for the sum." if state.split == "heads" else "Between two steps, keys and values move on."
         parts.append(text(left, 58 + ROW_HIGH * state.processes, then, "start") if state.processes > 1 else "")
-        return Drawing(
-            "".join(parts), 470, 70 + ROW_HIGH * 8, f"Shares of the time computing: {list_numbers(state.busy)}."
-        )
+        said = f"Shares of the time computing: {list_numbers(state.busy)}."
+        return Drawing("".join(parts), 470, 70 + ROW_HIGH * 8, said)
 
     def headline(self, state):
         much = f"holds {size_in_words(round(state.total))}"
@@ -136,8 +117,7 @@ class MachinesExplorer(Explorer):
         return f"{said}: each {much} and sends {size_in_words(state.sent)}."
 
     def readouts(self, state):
-        n, kv = f"{state.num_tokens:,}", state.num_kv_heads
-        size = f"{n} × {state.num_heads} × 128" if state.split == "heads" else f"{n} × {kv} × 128"
+        size = f"{state.num_tokens:,} × {state.num_heads if state.split == 'heads' else state.num_kv_heads} × 128"
         who = f"{min(state.busy):.0%} to {max(state.busy):.0%}" if len({*state.busy}) > 1 else f"{state.busy[0]:.0%}"
         rest = "" if min(state.busy) == 1 else ", and waits for the others in the rest"
         return {

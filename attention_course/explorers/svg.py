@@ -79,7 +79,7 @@ def move(svg, x, y):
 
 
 def in_row(first, *others, gap=14, down=False):
-    """Drawings in a row, aligned at the top."""
+    """Drawings in a row, aligned at the top, or down a column."""
     for other in others:
         x, y = (0, first.height + gap) if down else (first.width + gap, 0)
         room = max(first.width, x + other.width), max(first.height, y + other.height)
@@ -88,7 +88,6 @@ def in_row(first, *others, gap=14, down=False):
 
 
 def in_column(*drawings, gap=8):
-    """Drawings in a column, aligned at the left."""
     return in_row(*drawings, gap=gap, down=True)
 
 
@@ -103,10 +102,7 @@ def make_svg(drawing, back="", most=math.inf, **more):
 
 
 def draw_live(rows, words):
-    """Rows of drawings as HTML in the page's colour, dark or light; a row shrinks a little before it wraps.
-
-    words: what they show, for readers who can't see it.
-    """
+    """Rows of drawings as HTML in the page's colour, dark or light, and in words; a row shrinks before it wraps."""
     room = "flex:{0:.0f} 1 {1:.0f}px;min-width:{1:.0f}px;max-width:{0:.0f}px;height:auto".format
     lines = [[make_svg(part, style=room(part.width, LEAST * part.width)) for part in row] for row in rows]
     lines = [tag("div", "".join(line), style=WRAPPED) for line in lines]
@@ -125,17 +121,8 @@ def draw_still(rows, words, headline=""):
     return make_svg(drawing, ground, STORED, **look)
 
 
-def scale_of(values):
-    """The end of an axis for shares, in which the largest of them can be seen: 0.1, 0.2, 0.5 or 1."""
-    most = max(map(max, values))
-    return next((end for end in (0.1, 0.2, 0.5) if most <= end), 1.0)
-
-
 def names_below(names, places, y, room):
-    """Names along an axis, slanted if they're wider than their room; every second one if these were crowded.
-
-    There are no names if even slanted ones don't fit.
-    """
+    """Names along an axis, slanted if they're too wide, every second one if these were crowded, or none at all."""
     shown = [shorten(name) for name in names]
     if fit(names, room):
         return "".join(text(x, y + 14, name) for x, name in zip(places, shown, strict=False))
@@ -158,13 +145,6 @@ def fit(names, room):
 def bars_ends(limits, height):
     """Where an axis of bars begins and ends, in pixels from the top: there's room for numbers on top of them."""
     return TOP + height - ROOM * (limits[0] < 0), TOP + ROOM
-
-
-def value_at(y, limits, height):
-    """What a bar that ends at y says, within its axis."""
-    bottom, top = bars_ends(limits, height)
-    share = min(max((bottom - y) / (bottom - top), 0), 1)
-    return limits[0] + share * (limits[1] - limits[0])
 
 
 def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colours=HEAD_COLOURS, touch=()):

@@ -1,9 +1,6 @@
 """Arrays to SVG: heatmaps, single or one per head, their colour bars, and strips of vectors."""
 
-import html
-import itertools
 import math
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,101 +9,13 @@ from attention_course.plots import ABOVE, as_array, as_table, head_colour, stron
 from attention_helpers.layers import causal_mask
 
 from . import svg as draw
-from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, SIGNED_INK, WEIGHT_INK, Ink, head_ink, largest, levels
+from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, SIGNED_INK, ink, largest
 from .svg import BOTTOM, FRAME, LEFT, SMALL, TOP, Drawing, move, number, tag, text
+from .svg_cells import SHARES, Entries, draw_cells, hatching, outline
 from .words import LOOKS, shares
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
-CELL_LINES = 'stroke="currentColor" stroke-opacity="0.08" shape-rendering="crispEdges"'  # two cells share each line
-STROKES = {"stroke": "currentColor", "pointer_events": "none"}
-
-
-class Entries(NamedTuple):
-    """What the entries of a map are, and so how they're drawn."""
-
-    ink: Ink = WEIGHT_INK
-    limit: float = 1.0  # the value with full colour
-    labels: tuple = ("query", "key")  # what rows and columns are
-    tell: str = LOOKS  # what a tooltip says of a row and a column
-    decimals: int | None = 2  # of the numbers in the cells; None for no numbers
-    told: int = 4  # decimals in tooltips
-
-
-SHARES = Entries()
-
-
-def draw_cells(values, rows, columns, width, height, of=SHARES, hidden=None, taken=None, touch=None):
-    """A map's cells from (0, 0) on, with numbers where they fit, and whether minuses stand for them."""
-    w, h = width / len(columns), height / len(rows)
-    shown = np.ones((len(rows), len(columns)), bool) if hidden is None else as_array(hidden) == 0
-    gone = shown & (False if taken is None else as_array(taken) != 0)
-    spots, numbers, steps = np.argwhere(shown).tolist(), values[shown].tolist(), levels(values, of.limit)
-    rows, columns = ([html.escape(name) for name in names] for names in (rows, columns))
-    chosen = [f'data-touch="{name}" ' + ('data-write="" ' if "{}" in name else "") for name in touch or []]
-    chosen = chosen or [""] * len(rows)
-    size, tell, looks, told = f'width="{w:.2f}" height="{h:.2f}"', of.tell, of.ink.cells, of.told
-    cells = [
-        f'<rect x="{j * w:.2f}" y="{i * h:.2f}" {size} {chosen[i].format(j)}{looks[step]}>'
-        f"<title>{tell.format(rows[i], columns[j])}: {value + 1e-7:.{told}f}</title></rect>"
-        for (i, j), step, value in zip(spots, steps[shown].tolist(), numbers, strict=True)
-    ]
-    written = write_numbers(spots, numbers, steps, gone, w, h, of)
-    dashes = "" if written else draw_minuses(steps * shown, w, h)
-    svg = f"<g {of.ink.group} {CELL_LINES}>{''.join(cells)}</g>{hatching(~shown, w, h)}{written or dashes}"
-    return svg + draw_crosses(gone, w, h), bool(dashes)
-
-
-def write_numbers(spots, numbers, steps, gone, w, h, of):
-    """The numbers of cells, but for those that are gone, if the longest one fits its cell."""
-    if of.decimals is None:
-        return ""
-    written = [number(value, of.decimals) for value in numbers]
-    size = min(12, 0.97 * w / (draw.DIGIT * max(map(len, written), default=1)), 0.75 * h)
-    cells = [(i, j, words) for (i, j), words in zip(spots, written, strict=True) if not gone[i, j]]
-    if size < SMALL or not written:
-        return ""
-    looks, down = of.ink.numbers, 0.5 * h + 0.35 * size
-    texts = [
-        f'<text x="{(j + 0.5) * w:.1f}" y="{i * h + down:.1f}" {looks[steps[i, j]]}>{words}</text>'
-        for i, j, words in cells
-    ]
-    return tag("g", "".join(texts), font_size=size, text_anchor="middle", pointer_events="none")
-
-
-def draw_minuses(steps, w, h):
-    """A minus in each cell below zero, unless cells are small, for readers who can't tell red from blue."""
-    spots = np.argwhere(steps < -3).tolist() if min(w, h) >= 6 else []
-    path = "".join(f"M{(j + 0.3) * w:.1f} {(i + 0.5) * h:.1f}h{0.4 * w:.1f}" for i, j in spots)
-    return tag("path", d=path, **STROKES) if path else ""
-
-
-def draw_crosses(taken, w, h):
-    """A × in each cell of `taken`."""
-    spots = [((j + 0.3) * w, (i + 0.3) * h) for i, j in np.argwhere(taken).tolist()]
-    stroke = f"l{0.4 * w:.1f} {0.4 * h:.1f}m0 {-0.4 * h:.1f}l{-0.4 * w:.1f} {0.4 * h:.1f}"
-    path = "".join(f"M{x:.1f} {y:.1f}{stroke}" for x, y in spots)
-    return tag("path", d=path, stroke_opacity=0.75, stroke_width=1.5, **STROKES) if path else ""
-
-
-def hatching(hidden, w, h, edge=False):
-    """Slanted lines over the True cells of a table, each w x h pixels; edge: also a line around them."""
-    path = ""
-    for i, row in enumerate(np.asarray(hidden, bool)):
-        ends = np.flatnonzero(np.diff(row.astype(int), prepend=0, append=0)).tolist()
-        for start, end in zip(ends[::2], ends[1::2], strict=True):
-            path += f"M{start * w:.1f} {i * h:.1f}h{(end - start) * w:.1f}v{h:.1f}H{start * w:.1f}z"
-    lines = tag("path", d=path, fill=draw.HATCHED, pointer_events="none") if path else ""
-    return lines + (outline(hidden, w, h, stroke="currentColor", stroke_opacity=0.3) if edge and path else "")
-
-
-def outline(cells, w, h, **ink):
-    """A line around each group of True cells: the borders between True and False."""
-    padded = np.pad(np.asarray(cells, bool), 1).astype(int)
-    lying, standing = np.argwhere(np.diff(padded, axis=0)[:, 1:-1]), np.argwhere(np.diff(padded, axis=1)[1:-1])
-    path = "".join(f"M{j * w:.1f} {i * h:.1f}h{w:.1f}" for i, j in lying.tolist())
-    path += "".join(f"M{j * w:.1f} {i * h:.1f}v{h:.1f}" for i, j in standing.tolist())
-    return tag("path", d=path, fill="none", pointer_events="none", **ink)
 
 
 def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None, hidden=None, taken=None, row=None,
@@ -146,10 +55,8 @@ def influence_map(influence, tokens, *, side, limit):
 
 def axis(names, places, y, room, end, label):
     """Names below columns and what they are, at the right end; the Drawing's height is what they need."""
-    height = (
-        18 if not names or (room < SMALL and not draw.fit(names, room)) else 32 if draw.fit(names, room) else BOTTOM
-    )
-    written = draw.names_below(names, places, y, room)
+    fits, written = draw.fit(names, room), draw.names_below(names, places, y, room)
+    height = 18 if not names or (room < SMALL and not fits) else 32 if fits else BOTTOM
     return Drawing(written + text(end, y + height - 4, f"{label} →", "end", **draw.PALE), end, height)
 
 
@@ -179,11 +86,11 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     parts = [text(LEFT - 5, HEAD - 7, "query ↓", "end", **draw.PALE)]
     parts += [head_at(*at, k, names[k] if names else f"head {k + 1}") for k, at in enumerate(corners)]
     drawings = maps_at(corners, side, maps, tokens, limit, hidden, taken, touch=touch)
-    if whole and small:
+    if whole:
         named = zip(drawings, whole.items(), strict=True)
         drawings = [tag("g", drawn, says, data_touch=name) for drawn, (name, says) in named]
-    below = [corner for corner in corners if corner[1] == corners[-1][1]][:: 1 if small else -1]
-    for x, _ in below if small else below[:1]:
+    below = [x for x, y in corners if y == corners[-1][1]]
+    for x in below if small else below[-1:]:
         foot = axis(tokens if small else [], [x + (k + 0.5) * each for k in range(n)], down, each, x + side, "key")
         parts.append(foot.svg)
     parts += [masked_key(down + foot.height - 14)] if as_array(hidden).any() else []
@@ -208,7 +115,7 @@ def tell_largest(rows, names):
     return [", ".join(f"{names[at]} {number(share)}" for at, share in zip(*row, strict=True)) for row in told]
 
 
-def tell_heads(maps, tokens, row=-1):
+def tell_heads(maps, tokens, row):
     """What one token looks at, by head, in words."""
     each = [f"head {head}: {said}" for head, said in enumerate(tell_largest(maps[:, row], tokens), 1)]
     return f"{tokens[row]} looks at, by {'; '.join(each)}."
@@ -232,22 +139,19 @@ def maps_at(corners, side, maps, tokens, limit, hidden, taken=None, decimals=2, 
         rows = [move(touch_rows(table, tokens, touch, side), *at) for table, at in each if touch]
         return [draw_image(maps, limit, as_array(hidden), corners, side / len(tokens)), *rows]
     taken = [None] * len(maps) if taken is None else taken
-    each = [Entries(head_ink(head), limit, decimals=decimals) for head in range(len(maps))]
-    drawn = [
-        draw_cells(table, tokens, tokens, side, side, of, hidden, gone, touch)[0]
-        for table, of, gone in zip(maps, each, taken, strict=True)
-    ]
-    return [move(svg, *corner) for svg, corner in zip(drawn, corners, strict=True)]
+    drawn = []
+    for head, (table, gone, corner) in enumerate(zip(maps, taken, corners, strict=True)):
+        of = Entries(ink(head_colour(head)), limit, decimals=decimals)
+        drawn.append(move(draw_cells(table, tokens, tokens, side, side, of, hidden, gone, touch)[0], *corner))
+    return drawn
 
 
 def touch_rows(table, tokens, touch, side):
     """Over an image: rows that can be chosen, each with what it looks at as a tooltip."""
-    each, told = side / len(tokens), tell_largest(table, tokens)
-    says = [LOOKS.format(token, said) for token, said in zip(tokens, told, strict=True)]
-    rects = [
-        tag("rect", says=said, y=i * each, width=side, height=each, data_touch=name)
-        for i, (said, name) in enumerate(zip(says, touch, strict=True))
-    ]
+    each, rects = side / len(tokens), []
+    for i, (token, said, name) in enumerate(zip(tokens, tell_largest(table, tokens), touch, strict=True)):
+        says = LOOKS.format(token, said)
+        rects.append(tag("rect", says=says, y=i * each, width=side, height=each, data_touch=name))
     return tag("g", "".join(rects), fill="transparent")
 
 
@@ -289,21 +193,17 @@ def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):
     return tag("image", href=palette.png(sheet), style=f"image-rendering:{look}", **room, **more)
 
 
-def colour_bar(limit=1.0, shade=PAGE_INK, height=190, more=False):
-    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads.
-
-    more: full colour also stands for larger values.
-    """
+def colour_bar(limit, shade=PAGE_INK, height=190):
+    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads."""
     signed, most = shade.below != shade.above, f"{limit:.2g}" if limit < 100 else f"{limit:.0f}"
     words = {0.0: most, 0.5: "0", 1.0: f"-{most}"} if signed else {0.0: most, 1.0: "0"}
-    shown = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist()
-    each = height / len(shown)
+    shown, each = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist(), height / 17
     step = f'<rect y="{{:.2f}}" width="12" height="{each + 0.3:.2f}" {{}}/>'.format
     steps = "".join(step(n * each, shade.cells[level]) for n, level in enumerate(shown))
     bar = f'<g transform="translate(0,{TOP})" {shade.group}>{steps}</g>'
     bar += move(tag("rect", width=12, height=height, stroke_opacity=0.3, **FRAME), 0, TOP)
     bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())
-    bar += text(17, TOP + 16, "or more", "start") if more else ""
+    bar += "" if signed or limit >= 1 else text(17, TOP + 16, "or more", "start")
     return Drawing(bar, 60, TOP + height + 6)
 
 
@@ -318,10 +218,8 @@ def strip(vectors, names, owners=None, title="", width=560, height=130, label="e
     columns = columns or list(map(str, range(vectors.shape[1])))
     of = Entries(SIGNED_INK, largest(vectors), ("token", label), "{}, entry {}", told=told)
     table = heatmap(vectors, names, columns, title, of, side=height, width=width, beside=beside)
-    each, left, bands, start = width / len(columns), LEFT if beside else 0, "", 0
-    for head, group in itertools.groupby(owners or []):
-        entries = len(list(group))
-        place = {"x": left + start * each + 0.5, "width": entries * each - 1}
+    each, left, bands = width / len(columns), LEFT if beside else 0, ""
+    for head in dict.fromkeys(owners or []):
+        place = {"x": left + owners.index(head) * each + 0.5, "width": owners.count(head) * each - 1}
         bands += tag("rect", y=TOP - 6, height=5, fill=head_colour(head), **place)
-        start += entries
     return table._replace(svg=table.svg + bands)

@@ -4,7 +4,7 @@ import math
 
 from attention_helpers.costs import flops
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import costs
 from .controls import stops
 from .svg import COLOURS, Drawing, draw_title, tag, text
@@ -18,17 +18,14 @@ KEYS_VALUES = "keys and values"
 
 
 def divisors(number):
-    """The numbers of heads into which a width can be split."""
     return [n for n in range(1, MOST_HEADS + 1) if number % n == 0]
 
 
 def table_bytes(num_tokens, num_heads, bytes):
-    """Bytes of the score matrices of all heads."""
     return num_heads * num_tokens**2 * bytes
 
 
 def cache_bytes(num_tokens, width, bytes):
-    """Bytes of one layer's keys and values."""
     return 2 * num_tokens * width * bytes
 
 
@@ -48,34 +45,28 @@ class CostExplorer(Explorer):
         return {"num_heads": divisors(values["width"])}
 
     def note(self, wanted, values):
-        heads = values["num_heads"]
-        if wanted["num_heads"] == heads:
-            return ""
-        return f"{wanted['num_heads']} doesn't divide the width {values['width']}: {heads} heads instead."
+        asked, heads = wanted["num_heads"], values["num_heads"]
+        return "" if asked == heads else f"{asked} doesn't divide the width {values['width']}: {heads} heads instead."
 
     def compute(self, num_tokens, num_heads, width, bytes):
-        table = table_bytes(num_tokens, num_heads, bytes)
-        cache = cache_bytes(num_tokens, width, bytes)
-        held = bytes * (4 * width + 1) * width  # four matrices, and out_proj's bias
-        parts = flops(num_tokens, width, width)  # by part of the layer
-        sizes = {"num_tokens": num_tokens, "num_heads": num_heads, "width": width, "bytes": bytes}
-        return State(operations=parts, table=table, cache=cache, parameters=held, **sizes)
+        return {
+            "operations": flops(num_tokens, width, width),  # by part of the layer
+            "table": table_bytes(num_tokens, num_heads, bytes),
+            "cache": cache_bytes(num_tokens, width, bytes),
+            "parameters": bytes * (4 * width + 1) * width,  # four matrices, and out_proj's bias
+        }
 
     def picture(self, state):
         return [[squares(state), self.memory(state)]]
 
     def memory(self, state):
-        """The chart of bytes by length: scores, and keys and values."""
         curves = {
             name_scores(state.num_heads): [table_bytes(n, state.num_heads, state.bytes) for n in COST_LENGTHS],
             KEYS_VALUES: [cache_bytes(n, state.width, state.bytes) for n in COST_LENGTHS],
         }
-        ends = (
-            cache_bytes(COST_LENGTHS[0], COST_WIDTHS[0] // MOST_HEADS, 1),
-            table_bytes(COST_LENGTHS[-1], MOST_HEADS, 4),
-        )
-        look = {"ends": ends, "written": rounded_size, "width": 488, "height": 220}
-        return costs(curves, COST_LENGTHS, "memory by length", state.num_tokens, **look)
+        least = cache_bytes(COST_LENGTHS[0], COST_WIDTHS[0] // MOST_HEADS, 1)
+        ends = least, table_bytes(COST_LENGTHS[-1], MOST_HEADS, 4)
+        return costs(curves, COST_LENGTHS, "memory by length", state.num_tokens, ends, 488)
 
     def headline(self, state):
         parts = [(state.table, f"the {name_scores(state.num_heads)}"), (state.cache, KEYS_VALUES)]
@@ -83,12 +74,10 @@ class CostExplorer(Explorer):
         return f"At {state.num_tokens:,} tokens {first} take {size_in_words(most)}, {second} {size_in_words(least)}"
 
     def readouts(self, state):
-        n, each, parts = f"{state.num_tokens:,}", state.bytes, state.operations
-        total = sum(parts.values())
-        quadratic = (parts["scores"] + parts["context"]) / total
+        n, each, total = f"{state.num_tokens:,}", state.bytes, sum(state.operations.values())
+        quadratic = f"{(state.operations['scores'] + state.operations['context']) / total:.0%} of them"
         return {
-            "FLOPs": f"{total / 1e9:,.2f} billion; {quadratic:.0%} of them, for scores and context, grow "
-            "with num_tokens squared",
+            "FLOPs": f"{total / 1e9:,.2f} billion; {quadratic}, for scores and context, grow with num_tokens squared",
             "scores": f"{state.num_heads} × {n} × {n} × {each} bytes = {size_in_words(state.table)}",
             KEYS_VALUES: f"2 × {n} × {state.width:,} × {each} bytes = {size_in_words(state.cache)}",
         }
@@ -98,9 +87,8 @@ def squares(state):
     """Squares whose areas are bytes: the score matrices, and at their right keys and values, and the parameters."""
     parts = {name_scores(state.num_heads): state.table, KEYS_VALUES: state.cache, "parameters": state.parameters}
     table, cache, held = (math.sqrt(size) for size in parts.values())
-    scale = min(
-        SQUARE_SIDE / table, (SQUARE_SIDE - 40) / (cache + held)
-    )  # the other two are one above the other, with their names
+    # The other two are one above the other, with their names.
+    scale = min(SQUARE_SIDE / table, (SQUARE_SIDE - 40) / (cache + held))
     corners = [(0, 30), (SQUARE_SIDE + 14, 30), (SQUARE_SIDE + 14, 70 + scale * cache)]
     drawn = [draw_title("memory, to scale", SQUARES_ROOM)]
     for (name, size), (x, y), colour in zip(parts.items(), corners, (*COLOURS[:2], "none"), strict=True):
@@ -113,8 +101,3 @@ def squares(state):
 
 def name_scores(num_heads):
     return f"scores of {num_heads} {plural('head', num_heads)}"
-
-
-def rounded_size(count):
-    """As on an axis: "1 MB"."""
-    return size_in_words(round(count)).replace(".0 ", " ")

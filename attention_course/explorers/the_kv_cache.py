@@ -2,11 +2,11 @@
 
 from attention_course.plots import GREY, head_colour
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import costs
 from .controls import stops
 from .svg import Drawing, draw_title, in_column, line, move, tag, text
-from .the_big_matrix import BYTES, cache_bytes, rounded_size
+from .the_big_matrix import BYTES, cache_bytes
 from .words import plural, size_in_words
 
 ALL_LAYERS, ALL_HEADS, HEAD_DIM = 32, 32, 128  # as in Llama 2 7B
@@ -22,12 +22,10 @@ class CacheExplorer(Explorer):
     """
 
     def make_controls(self):
-        shared = stops(
-            "KV heads", [2**n for n in range(6)], ALL_HEADS, "Heads of keys and values, shared by query heads"
-        )
+        shared = "Heads of keys and values, shared by query heads"
         return {
             "num_tokens": stops("num_tokens", CACHE_LENGTHS, CACHE_LENGTHS[-1], "The length of the text so far"),
-            "num_kv_heads": shared,
+            "num_kv_heads": stops("KV heads", [2**n for n in range(6)], ALL_HEADS, shared),
             "window": stops("window", WINDOW_SIZES.items(), 0, "How many tokens one token sees, including itself"),
             "first": stops("first tokens", (0, 4), 0, "How many tokens of the beginning a window keeps as well"),
             "bytes": stops("dtype", BYTES.items(), 2, "The type of the stored numbers: 4, 2 or 1 bytes each"),
@@ -42,18 +40,10 @@ class CacheExplorer(Explorer):
     def compute(self, num_tokens, num_kv_heads, window, first, bytes):
         kept = kept_of(num_tokens, window, first)
         per_token = ALL_LAYERS * cache_bytes(1, num_kv_heads * HEAD_DIM, bytes)
-        sizes = {
-            "num_tokens": num_tokens,
-            "num_kv_heads": num_kv_heads,
-            "window": window,
-            "first": first,
-            "bytes": bytes,
-        }
-        return State(kept=kept, per_token=per_token, total=kept * per_token, **sizes)  # in bytes, of all layers
+        return {"kept": kept, "per_token": per_token, "total": kept * per_token}  # in bytes, of all layers
 
     def picture(self, state):
-        left = in_column(heads(state.num_kv_heads), text_so_far(state), gap=20)
-        return [[left, self.growth(state)]]
+        return [[in_column(heads(state.num_kv_heads), text_so_far(state), gap=20), self.growth(state)]]
 
     def growth(self, state):
         """The chart of bytes by length, for this cache and, if it shares or forgets, for one that doesn't."""
@@ -61,9 +51,8 @@ class CacheExplorer(Explorer):
         curves = {"this cache": [kept_of(n, state.window, state.first) * state.per_token for n in CACHE_LENGTHS]}
         if state.window or state.num_kv_heads < ALL_HEADS:  # otherwise the two would be the same line
             curves[f"{ALL_HEADS} KV heads, no window"] = [n * most for n in CACHE_LENGTHS]
-        ends = 8e6, CACHE_LENGTHS[-1] * ALL_LAYERS * cache_bytes(1, ALL_HEADS * HEAD_DIM, 4)
-        look = {"ends": ends, "written": rounded_size, "width": 430, "height": 220}
-        drawn = costs(curves, CACHE_LENGTHS, "the cache of all layers", state.num_tokens, **look)
+        ends = 8e6, ALL_LAYERS * cache_bytes(CACHE_LENGTHS[-1], ALL_HEADS * HEAD_DIM, 4)
+        drawn = costs(curves, CACHE_LENGTHS, "the cache of all layers", state.num_tokens, ends, 430)
         return drawn._replace(width=438)  # half of the last name is to the right of its place
 
     def headline(self, state):
@@ -74,13 +63,9 @@ class CacheExplorer(Explorer):
 
     def readouts(self, state):
         sizes = f"2 × {ALL_LAYERS} layers × {count_heads(state.num_kv_heads)} × {HEAD_DIM} × {state.bytes} bytes"
-        per_byte = (
-            2 * (ALL_HEADS // state.num_kv_heads) / state.bytes
-        )  # multiplied and added for each head that shares it
-        return {
-            "per token": f"{sizes} = {size_in_words(state.per_token)}",
-            "FLOPs per byte that is read": f"{per_byte:g}",
-        }
+        per_byte = 2 * (ALL_HEADS // state.num_kv_heads) / state.bytes  # multiplied and added by each head that shares
+        per_token = f"{sizes} = {size_in_words(state.per_token)}"
+        return {"per token": per_token, "FLOPs per byte that is read": f"{per_byte:g}"}
 
 
 def count_heads(num_kv_heads):
@@ -104,9 +89,8 @@ def heads(num_kv_heads):
         parts.append(line(head * CELL + 5, top + CELL, middle - 1, top + 56, stroke=look["fill"]))
         if head % group == 0:
             parts.append(tag("rect", says=f"KV head {owner + 1}", x=float(middle - 6), y=top + 56, **look))
-    return Drawing(
-        "".join(parts), SHARING_WIDTH, top + 90, f"{ALL_HEADS} query heads share {count_heads(num_kv_heads)}."
-    )
+    said = f"{ALL_HEADS} query heads share {count_heads(num_kv_heads)}."
+    return Drawing("".join(parts), SHARING_WIDTH, top + 90, said)
 
 
 def text_so_far(state):

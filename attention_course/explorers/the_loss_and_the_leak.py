@@ -1,6 +1,6 @@
 """Notebook 08: type a text, and see what a masked and a leaky model attend to and predict."""
 
-from typing import NamedTuple
+import math
 
 import ipywidgets as widgets
 import torch
@@ -8,23 +8,17 @@ import torch
 from attention_course.plots import GREY
 from attention_helpers import attention_maps, causal_mask
 
-from .base import Explorer, State
+from .base import Explorer
 from .controls import stops
 from .ink import weight_limit
-from .svg import arcs, bars, in_column, scale_of
+from .svg import arcs, bars, in_column
 from .svg_maps import colour_bar, head_maps
 
 FIRST_TEXT, BACK = "The river", 5  # after "The ": nobody can know which letter comes, unless it's there to be read
+BLANKS = str.maketrans({" ": "␣", "\n": "⏎"})
 MOST_LIKELY = 8  # next characters that are shown
 GETS = {"leaky": "has read it:"}  # for the model that sees what comes
 READS, MAPS_ROOM = 290, 400  # widths: arcs and bars, where 32 letters fit; four maps in a row
-
-
-class Reading(NamedTuple):
-    """One model's attention and predictions for the text."""
-
-    weights: torch.Tensor  # (num_heads, num_tokens, num_tokens)
-    shares: torch.Tensor  # (characters,), probabilities of the next character
 
 
 class TextExplorer(Explorer):
@@ -40,8 +34,7 @@ class TextExplorer(Explorer):
 
     def make_controls(self):
         typed = widgets.Text(FIRST_TEXT, description="text", tooltip="What the models read")
-        back = stops("positions back", [BACK], BACK, "From the end of the text")
-        return {"text": typed, "back": back}
+        return {"text": typed, "back": stops("positions back", [BACK], BACK, "From the end of the text")}
 
     def known(self, text):
         """The text without characters that the models never met."""
@@ -62,77 +55,63 @@ class TextExplorer(Explorer):
         if not known:
             raise ValueError(f"text must have a character of the course's text, got {text!r}")
         place, token_ids = len(known) - 1 - back, torch.tensor([[vocabulary.index(character) for character in known]])
-        readings = {name: read_text(model, token_ids, place) for name, model in self.models.items()}
+        weights, shares = {}, {}  # by model: (num_heads, num_tokens, num_tokens), and by next character, the best first
+        for name, model in self.models.items():
+            training = model.training
+            best, token_ids_of = model.eval()(token_ids)[0, place].softmax(dim=-1).sort(descending=True, stable=True)
+            shares[name] = {vocabulary[n]: share for n, share in zip(token_ids_of.tolist(), best.tolist(), strict=True)}
+            weights[name] = attention_maps(model, token_ids)[0][0]
+            model.train(training)  # its mode stays
         comes = known[place + 1 : place + 2]  # what actually comes next, or ""
-        return State(text=known, place=place, vocabulary=vocabulary, readings=readings, written=comes)
+        return {"text": known, "place": place, "weights": weights, "shares": shares, "written": comes}
 
     def picture(self, state):
-        tokens = [show_blank(character) for character in state.text]
+        tokens = [*state.text.translate(BLANKS)]
         future, limit = causal_mask(len(tokens)), weight_limit(len(tokens))
-        bar, rows = colour_bar(limit, height=100, more=limit < 1), []
+        bar, rows = colour_bar(limit, height=100), []
         touch = [f"back {back}" for back in reversed(range(len(tokens)))]
-        for name, reading in state.readings.items():
+        for name, weights in state.weights.items():
             asked, hidden = f"{name} model: what “{tokens[state.place]}” looks at", future & (name != "leaky")
             far = max(state.place, (len(tokens) - 1 - state.place) * (name == "leaky"))
-            look = {"width": READS, "height": 60, "far": far}
-            arcs_of = arcs(reading.weights[:, state.place], tokens, state.place, asked, **look)
-            maps = head_maps(
-                reading.weights, tokens, limit, hidden, None, MAPS_ROOM, 171, row=state.place, bar=bar, touch=touch
-            )
+            arcs_of = arcs(weights[:, state.place], tokens, state.place, asked, width=READS, height=60, far=far)
+            look = {"width": MAPS_ROOM, "height": 171, "row": state.place, "bar": bar, "touch": touch}
+            maps = head_maps(weights, tokens, limit, hidden, **look)
             left = in_column(arcs_of, self.expected(state, name))
             rows.append([left._replace(words=f"The {name} model: {left.words}"), maps])
         return rows
 
     def expected(self, state, name):
         """Bars of a model's most likely next characters, and of the one that comes, which has a tick."""
-        guesses = self.guesses(state, name, MOST_LIKELY)
-        names = [show_blank(character) + " ✓" * (character == state.written) for character in guesses]
+        every = {each: guesses(shares, state.written) for each, shares in state.shares.items()}
+        names = [character.translate(BLANKS) + " ✓" * (character == state.written) for character in every[name]]
         title = "probability of the next character" + ", ✓ comes" * bool(state.written)
-        end = scale_of(self.guesses(state, each, MOST_LIKELY).values() for each in state.readings)
+        most = max(max(each.values()) for each in every.values())
+        end = next((end for end in (0.1, 0.2, 0.5) if most <= end), 1.0)  # of both models' axes
         look = {"width": READS, "height": 60, "colours": [GREY]}
-        return bars({"probability": [*guesses.values()]}, names, title, (0.0, end), **look)
-
-    def guesses(self, state, name, count):
-        """A model's probabilities of its most likely next characters; the last may give way to the one that comes."""
-        _, token_ids = state.readings[name].shares.topk(count)
-        characters = [state.vocabulary[token_id] for token_id in token_ids]
-        if state.written and state.written not in characters:
-            characters[-1] = state.written
-        return {character: probability(state, name, character) for character in characters}
+        return bars({"probability": [*every[name].values()]}, names, title, (0.0, end), **look)
 
     def headline(self, state):
         if not state.written:
-            best = {name: next(iter(self.guesses(state, name, 1).items())) for name in state.readings}
-            said = [f"{name} expects “{show_blank(each)}” ({share:.2f})" for name, (each, share) in best.items()]
+            best = {name: next(iter(shares.items())) for name, shares in state.shares.items()}
+            said = [f"{name} expects “{each.translate(BLANKS)}” ({share:.2f})" for name, (each, share) in best.items()]
             return f"Nothing follows yet: {', '.join(said)}"
-        shares = {name: probability(state, name, state.written) for name in state.readings}
+        shares = {name: shares[state.written] for name, shares in state.shares.items()}
         said = [f"the {name} model {GETS.get(name, 'gives it')} {share:.2f}" for name, share in shares.items()]
-        return f"“{show_blank(state.written)}” comes next: {', '.join(said)}"
+        return f"“{state.written.translate(BLANKS)}” comes next: {', '.join(said)}"
 
     def readouts(self, state):
         if not state.written:
             return {}
-        place = state.vocabulary.index(state.written)
-        losses = {name: -reading.shares[place].log().item() for name, reading in state.readings.items()}
-        said = ", ".join(f"{name} {loss:.2f} nats" for name, loss in losses.items())
-        return {f"loss for “{show_blank(state.written)}”": said}
+        losses = [f"{name} {-math.log(shares[state.written]):.2f} nats" for name, shares in state.shares.items()]
+        return {f"loss for “{state.written.translate(BLANKS)}”": ", ".join(losses)}
 
     def _repr_mimebundle_(self, **kwargs):
         return super()._repr_mimebundle_(**kwargs) | {"text/plain": "TextExplorer: run this cell to type."}
 
 
-def read_text(model, token_ids, place):
-    """A Reading of token_ids (1, num_tokens), with the probabilities after one position; the model's mode stays."""
-    training = model.training
-    shares = model.eval()(token_ids)[0, place].softmax(dim=-1)  # (characters,)
-    weights = attention_maps(model, token_ids)[0][0]  # (num_heads, num_tokens, num_tokens)
-    model.train(training)
-    return Reading(weights, shares)
-
-
-def probability(state, name, character):
-    return state.readings[name].shares[state.vocabulary.index(character)].item()
-
-
-def show_blank(character):
-    return {" ": "␣", "\n": "⏎"}.get(character, character)
+def guesses(shares, written):
+    """The most likely characters with their probabilities; the last can give way to the one that comes."""
+    best = [*shares][:MOST_LIKELY]
+    if written and written not in best:
+        best[-1] = written
+    return {character: shares[character] for character in best}

@@ -1,24 +1,23 @@
 """Notebook 02: where a lookup's question looks, by its queries and keys; and what the width of keys does to softmax."""
 
+import math
+
 import ipywidgets as widgets
 import torch
 
 from attention_course import plots
 from attention_helpers.sentences import load_sentence
 
-from .base import Explorer, State
-from .controls import seed, slider, stops
+from .base import Explorer
+from .controls import buttons, seed, slider, stops
 from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
-from .plane import Plane, by_letter, directions, drag, find_matches, head_planes
+from .plane import Plane, by_letter, directions, drag, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
-from .words import LOOKS, entropy_in_bits, join_words, list_numbers
+from .words import LOOKS, join_words, list_numbers
 
-SCALING_SIDE = 200  # of a map
-OPENING_HIGH = 150  # of the opening's maps
-LINE = 15  # of a matrix's row
-PLANE = 240  # of the plane's side
+SCALING_SIDE, OPENING_HIGH, LINE, PLANE = 200, 150, 15, 240  # of maps, a matrix's row, and the plane's side
 SYMBOLS = "ABC123?"  # an embedding's entries
 NAMES = list("123456")  # of random queries and keys
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
@@ -37,8 +36,7 @@ class QKVExplorer(Explorer):
         super().__init__(**first)
 
     def make_controls(self):
-        made = widgets.ToggleButtons(options=MADE, description="made from", tooltip="What makes queries, keys, values")
-        return {"made": made}
+        return {"made": buttons("made from", MADE, "What makes queries, keys, values")}
 
     def compute(self, made, written):
         letters, digits, question = torch.eye(7).split((3, 3, 1), dim=1)
@@ -51,7 +49,7 @@ class QKVExplorer(Explorer):
         queries, keys, values = (self.embeddings @ matrix for matrix in matrices.values())  # (4, 3) or (4, 7) each
         weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
         read = (weights @ values)[-1]  # by the question, (3,) or (7,)
-        return State(queries=queries, keys=keys, weights=weights, read=read, matrices=matrices)
+        return {"queries": queries, "keys": keys, "weights": weights, "read": read, "matrices": matrices}
 
     def touched(self, name, place, value=None, **how):
         """An entry of a matrix was typed over, or put back."""
@@ -76,7 +74,6 @@ class QKVExplorer(Explorer):
         return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
     def matrices(self, state, entries):
-        """The three matrices, whose entries can be typed over."""
         drawn, most = [], max(map(largest, state.matrices.values()))
         for name, matrix in state.matrices.items():
             told = f"{name}, row {{}}, column {{}}"
@@ -116,7 +113,8 @@ class KeyWidthExplorer(Explorer):
 
     def compute(self, d_out, step, asked, moved):
         model, (task, x, answers) = load_lookup(1, d_out, 1, step), examples(1)
-        number = int((x[:, -1, 0] - task.letters == asked).nonzero()[0])
+        letters = x[:, -1, 0] - task.letters  # (500,), the one that each example asks for
+        number = int((letters == asked).nonzero()[0])
         tokens, _ = show_example(model, number)
         queries, keys = (each[0] for each in letters_of(model))  # (letters, d_out): there's one head
         last_queries, last_keys = (each[0] for each in letters_of(load_lookup(1, d_out)))
@@ -126,26 +124,20 @@ class KeyWidthExplorer(Explorer):
             by_hand[kind][letter] = axes @ torch.tensor(place)
         asking, weights, said = ask_again(model, by_hand["query"], by_hand["key"])
         names = [chr(ord("A") + n) for n in range(task.letters)]
-        row = by_letter(names, tokens, weights[number])
-        ends = last_queries, last_keys
+        row, ends = by_letter(names, tokens, weights[number]), (last_queries, last_keys)
         plane = Plane(names, keys + by_hand["key"], queries + by_hand["query"], asking[number], row, ends)
-        right = (said == answers[:, 0]).float()
-        rights = torch.zeros(task.letters).index_add(0, x[:, -1, 0] - task.letters, right)
-        accuracy = rights / (x[:, -1, 0] - task.letters).bincount()
+        rights = torch.zeros(task.letters).index_add(0, letters, (said == answers[:, 0]).float())
+        accuracy = rights / letters.bincount()
         shown = {"plane": plane, "tokens": tokens, "weights": weights[number], "accuracy": accuracy}
-        return State(d_out=d_out, step=step, answer=int(said[number]), by_hand=bool(moved), **shown)
+        return shown | {"answer": int(said[number])}
 
     def touched(self, name, place, at=(), by=None):
         """A letter's query was chosen, or a key or query moved to a place, by some pixels, or back to its own."""
-        plane, moved, point = self.arrays.plane, dict(self.shown["moved"]), (name, int(place))
-        had = moved.pop(point, (0.0, 0.0))
-        if at or by:
-            vector = (plane.keys if name == "key" else plane.queries)[point[1]]
-            moved[point] = drag(plane, PLANE, vector, had, name, at, by)
-        if at is None or at or by:
-            self._try(moved=moved)
+        n = int(place)
+        if at != () or by:
+            self._try(moved=drag(self.shown["moved"], (name, n), self.arrays.plane, PLANE, name, n, at, by))
         elif name == "query":
-            self._try(asked=point[1])
+            self._try(asked=n)
 
     def picture(self, state):
         title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
@@ -155,14 +147,15 @@ class KeyWidthExplorer(Explorer):
         return [[plane, in_column(weights, accuracy)]]
 
     def readouts(self, state):
-        if not state.by_hand:
+        if not state.moved:
             return {}
         [right] = [token[-1] for token in state.tokens[:-1] if token[0] == state.tokens[-1][0]]
         verdict = "right" if f"{state.answer}" == right else f"but right is {right}"
         return {f"“{state.tokens[-1]}” is answered": f"{state.answer}, {verdict}"}
 
     def headline(self, state):
-        names, every = find_matches(state.plane), state.plane.names
+        best, every = (state.plane.queries @ state.plane.keys.T).argmax(dim=-1).tolist(), state.plane.names
+        names = [name for n, name in enumerate(every) if best[n] == n]  # whose queries score their own key highest
         score = f"only {join_words(names)} score{'s its' if len(names) == 1 else ' their'} own key highest"
         if len(names) > len(every) / 2:
             others = join_words([f"{name}'s" for name in every if name not in names])
@@ -187,11 +180,10 @@ class ScalingExplorer(Explorer):
         generator = torch.Generator().manual_seed(seed)
         queries, keys = torch.randn(2, len(NAMES), d_k, generator=generator)  # each (6, d_k)
         scores = queries @ keys.T
-        divided_by = d_k if scaling else 1
-        scaled = scores * divided_by**-0.5
+        scaled = scores * d_k**-0.5 if scaling else scores
         weights = torch.softmax(scaled, dim=-1)
-        shown = {"variance": scaled.var(), "entropy": entropy_in_bits(weights)}  # of all that enters softmax; (6,)
-        return State(scores=scores, weights=weights, divided_by=divided_by, **shown)
+        entropy = torch.special.entr(weights).sum(dim=-1) / math.log(2)  # (6,), in bits
+        return {"scores": scores, "weights": weights, "variance": scaled.var(), "entropy": entropy}
 
     def picture(self, state):
         most, limit = largest(state.scores), weight_limit(len(NAMES))
@@ -200,17 +192,11 @@ class ScalingExplorer(Explorer):
         shares = Entries(limit=limit, tell=LOOKS.format("query {}", "key {}"))
         scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SCALING_SIDE)
         weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SCALING_SIDE, beside=False)
-        bar = colour_bar(limit, WEIGHT_INK, SCALING_SIDE, more=limit < 1)
-        return [
-            [
-                in_row(
-                    scores, colour_bar(most, SIGNED_INK, SCALING_SIDE), weights, bar, entropy_bars(state.entropy, NAMES)
-                )
-            ]
-        ]
+        bars = colour_bar(most, SIGNED_INK, SCALING_SIDE), colour_bar(limit, WEIGHT_INK, SCALING_SIDE)
+        return [[in_row(scores, bars[0], weights, bars[1], entropy_bars(state.entropy))]]
 
     def headline(self, state):
-        what = "Scores" if state.divided_by == 1 else f"Scores ÷ √{state.divided_by}"
+        what = f"Scores ÷ √{state.d_k}" if state.scaling and state.d_k > 1 else "Scores"
         spread, top = f"{what} have variance {state.variance:.2g}", state.weights.max()
         row, column = divmod(int(state.weights.argmax()), len(NAMES))
         query, key = f"query {NAMES[row]}", f"key {NAMES[column]}"
@@ -219,18 +205,14 @@ class ScalingExplorer(Explorer):
         return f"{spread}: the largest weight is {number(top)} ({LOOKS.format(query, key)})"
 
 
-def entropy_bars(entropy, names, width=110):
+def entropy_bars(entropy, width=110):
     """A bar for each row of the map to the left, with its number, up to the entropy of an even row."""
-    most, each, room = max(torch.tensor(len(names)).log2().item(), 0.1), SCALING_SIDE / len(names), width - 36
-    parts = [
-        draw_title("entropy in bits", width),
-        line(0, TOP, 0, TOP + SCALING_SIDE),
-        line(room, TOP, room, TOP + SCALING_SIDE),
-    ]
-    parts.append(text(room, TOP + SCALING_SIDE + 14, f"even: {most:.2f}", **PALE))
-    for n, (name, bits) in enumerate(zip(names, entropy.tolist(), strict=True)):
-        y, long = TOP + (n + 0.5) * each, room * bits / most
-        place = {"x": 0, "y": y - 0.3 * each, "width": long, "height": 0.6 * each}
+    most, each, room, down = math.log2(len(NAMES)), SCALING_SIDE / len(NAMES), width - 36, TOP + SCALING_SIDE
+    parts = [draw_title("entropy in bits", width), line(0, TOP, 0, down), line(room, TOP, room, down)]
+    parts.append(text(room, down + 14, f"even: {most:.2f}", **PALE))
+    for n, (name, bits) in enumerate(zip(NAMES, entropy.tolist(), strict=True)):
+        y = TOP + (n + 0.5) * each
+        place = {"x": 0, "y": y - 0.3 * each, "width": room * bits / most, "height": 0.6 * each}
         parts.append(tag("rect", says=f"query {name}, entropy: {number(bits, 4)} bits", fill=plots.GREY, **place))
         parts.append(text(room + 5, y + 4, number(bits), "start"))
-    return Drawing("".join(parts), width, TOP + SCALING_SIDE + BOTTOM, f"entropy in bits: {list_numbers(entropy)}.")
+    return Drawing("".join(parts), width, down + BOTTOM, f"entropy in bits: {list_numbers(entropy)}.")

@@ -4,7 +4,7 @@ import torch
 
 from attention_helpers import causal_mask
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import Chart, key_of
 from .controls import slider, stops
 from .ink import HEAD_PALETTE, PAGE_INK, WEIGHT_INK, weight_limit
@@ -44,12 +44,12 @@ class LearningExplorer(Explorer):
         run = torch.stack([snapshot.maps[example - 1, :, -1] for snapshot in self.snapshots])
         asked = [pair for letter in tokens[-1].split()[0] for pair in tokens[:-1] if pair.startswith(letter)]
         shown = {"loss": now.loss, "accuracy": now.accuracy, "weights": now.maps[example - 1]}
-        return State(step=step, tokens=tokens, run=run, asked=asked, **shown)
+        return shown | {"tokens": tokens, "run": run, "asked": asked}
 
     def picture(self, state):
         tokens, limit = state.tokens, weight_limit(len(state.tokens))
         asks, hidden = len(tokens) - 1, causal_mask(len(tokens))
-        bar = colour_bar(limit, WEIGHT_INK if len(state.weights) == 1 else PAGE_INK, 199, more=limit < 1)
+        bar = colour_bar(limit, WEIGHT_INK if len(state.weights) == 1 else PAGE_INK, 199)
         looks = arcs(state.weights[:, -1], tokens, asks, f"what “{tokens[-1]}” looks at", width=NOW, height=70)
         maps = head_maps(state.weights, tokens, limit, hidden, None, NOW, 269, row=asks, bar=bar)
         return [[in_column(looks, maps), self.so_far(state, limit)]]
@@ -64,14 +64,9 @@ class LearningExplorer(Explorer):
         parts.append(key_of(ANSWERS[: len(state.accuracy)], 4, bottom + 20, SO_FAR))
         bottom += 28
         for head in range(num_heads):
-            y, strip = (
-                bottom + 20,
-                HEAD_PALETTE.indices(state.run[:, head].T, limit, head % 8),
-            )  # (num_tokens, snapshots)
-            parts += [
-                pixels(strip, HEAD_PALETTE, LEFT, y, each * count, tall),
-                *write_names(head, state, y, tall / num_tokens),
-            ]
+            y, strip = bottom + 20, HEAD_PALETTE.indices(state.run[:, head].T, limit, head % 8)  # (num_tokens, count)
+            parts.append(pixels(strip, HEAD_PALETTE, LEFT, y, each * count, tall))
+            parts += write_names(head, state, y, tall / num_tokens)
             edge = tag("rect", x=LEFT, y=y, width=each * count, height=tall, stroke_opacity=0.3, **FRAME)
             parts.append(edge + mark(y, tall))
             bottom = y + tall
@@ -81,7 +76,6 @@ class LearningExplorer(Explorer):
         return Drawing("".join(parts), SO_FAR, bottom + 34)
 
     def accuracies(self, bottom):
-        """The chart of the accuracy on each of the answers, one column per snapshot."""
         ends, ticks = dict.fromkeys((-0.5, len(self.steps) - 0.5), ""), {share: f"{share:.0%}" for share in (0, 0.5, 1)}
         chart = Chart("accuracy on another batch, by step", (LEFT, SO_FAR - 10, bottom - CHART, bottom), ends, ticks)
         runs = zip(*[snapshot.accuracy.tolist() for snapshot in self.snapshots], strict=True)
@@ -93,20 +87,14 @@ class LearningExplorer(Explorer):
         most = [(head, row.argmax(), row.max()) for head, row in enumerate(state.weights[:, -1], 1)]
         if len(most) > 2:
             most = [max(most, key=lambda each: each[2])]
-        said = [
-            LOOKS.format(f"head {head}", f"{state.tokens[best]} most ({weight:.2f})") for head, best, weight in most
-        ]
-        return f"Step {state.step}: accuracy {tell_accuracies(state.accuracy.tolist())}. H{', '.join(said)[1:]}"
+        looks = (LOOKS.format(f"head {head}", f"{state.tokens[n]} most ({weight:.2f})") for head, n, weight in most)
+        first, *second = (f"{share:.0%}" for share in state.accuracy.tolist())
+        said = f"{first} on both answers" if second == [first] else " and ".join([first, *second])
+        return f"Step {state.step}: accuracy {said}. H{', '.join(looks)[1:]}"
 
     def readouts(self, state):
         digits = " and ".join(f"{pair[-1]} (from {pair})" for pair in state.asked)
         return {plural("right answer", len(state.asked)): digits, "loss": f"{state.loss:.3f} nats"}
-
-
-def tell_accuracies(accuracies):
-    """ "100%" for one answer; for two, "100% on both answers" or "19% and 6%"."""
-    first, *second = (f"{share:.0%}" for share in accuracies)
-    return f"{first} on both answers" if second == [first] else " and ".join([first, *second])
 
 
 def write_names(head, state, y, each):

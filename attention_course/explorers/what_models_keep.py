@@ -2,25 +2,18 @@
 
 import math
 
-import ipywidgets as widgets
-
 from attention_course.published import describe_layer, model_cache_bytes
 
-from .base import Explorer, State
+from .base import Explorer
 from .chart import Chart, key_of
-from .controls import stops
+from .controls import listed, stops
 from .svg import COLOURS, DASHES, PALE, TOP, line, tag, text
 
 TEXT_LENGTHS = tuple(2**n for n in range(10, 21))  # 1,024 to 1,048,576
 LAYER_KINDS = ("full", "sliding", "latent", "linear")  # of layers; a model's line looks like the last one that it has
 TICKS = tuple(2**n for n in range(4, 11))  # KiB: 16 to 1,024
-CHART_LEFT, CHART_RIGHT, LABELS, CHART_BOTTOM, NAMES_APART = (
-    56,
-    520,
-    130,
-    320,
-    13,
-)  # of the chart; how far apart the models' names are
+CHART_LEFT, CHART_RIGHT, LABELS, CHART_BOTTOM = 56, 520, 130, 320
+NAMES_APART = 13  # of the models' names
 
 
 class ModelsExplorer(Explorer):
@@ -35,12 +28,11 @@ class ModelsExplorer(Explorer):
 
     def make_controls(self):
         names = [*self.models]
-        listed = {"options": names, "value": names[-1], "tooltip": "Whose line is marked"}
-        shown = {"options": ("all", *LAYER_KINDS), "tooltip": "Models with layers of this kind; the others fade"}
+        fade = "Models with layers of this kind; the others fade"
         return {
-            "model": widgets.Dropdown(description="model", **listed),
+            "model": listed("model", names, names[-1], "Whose line is marked"),
             "num_tokens": stops("num_tokens", TEXT_LENGTHS, 2**17, "The length of one text"),
-            "kind": widgets.Dropdown(description="show", **shown),
+            "kind": listed("show", ("all", *LAYER_KINDS), "all", fade),
         }
 
     def choices(self, values):
@@ -49,9 +41,8 @@ class ModelsExplorer(Explorer):
         return {"num_tokens": [length for length in TEXT_LENGTHS if length <= most]}
 
     def note(self, wanted, values):
-        if wanted["num_tokens"] == values["num_tokens"]:
-            return ""
-        return f"num_tokens is {values['num_tokens']:,} for now: {values['model']} has no more positions."
+        said = f"num_tokens is {values['num_tokens']:,} for now: {values['model']} has no more positions."
+        return "" if wanted["num_tokens"] == values["num_tokens"] else said
 
     def compute(self, model, num_tokens, kind):
         lengths = {name: self.choices({"model": name})["num_tokens"] for name in self.models}
@@ -60,14 +51,12 @@ class ModelsExplorer(Explorer):
         row = self.models[model]
         layers = {describe_layer(layer, row)[0]: row | {"layers": [layer]} for layer in row["layers"]}
         parts = {layer: model_cache_bytes(part, num_tokens) for layer, part in layers.items()}
-        total = sum(parts.values())  # bytes of the marked model, all layers together
-        return State(num_tokens=num_tokens, model=model, kept=kept, lit=lit, parts=parts, total=total)
+        return {"kept": kept, "lit": lit, "parts": parts, "total": sum(parts.values())}  # bytes, of the marked model
 
     def picture(self, state):
         ticks, names = {1024 * n: f"{n:,} KiB" for n in TICKS}, {n: f"{n:,}" for n in TEXT_LENGTHS[::2]}
         title, place = "what the layers keep, divided by num_tokens", (CHART_LEFT, CHART_RIGHT, TOP, CHART_BOTTOM)
-        written = lambda count: f"{count / 1024:.3g} KiB"  # noqa: E731
-        chart = Chart(title, place, names, ticks, math.log, (8, 8), written)
+        chart = Chart(title, place, names, ticks, math.log, (8, 8), per_token)
         chart.parts.append(chart.upright(state.num_tokens))
         ends = {name: kept[-1] / TEXT_LENGTHS[len(kept) - 1] for name, kept in state.kept.items()}
         above = 0  # where the name above is
@@ -84,9 +73,9 @@ class ModelsExplorer(Explorer):
         if faded := [name for name in state.kept if name not in state.lit | {state.model}]:
             chart.words.append(f"faded: {', '.join(faded)}")
         chart.parts.append(text((CHART_LEFT + CHART_RIGHT) / 2, CHART_BOTTOM + 30, "num_tokens", **PALE))
-        looks = {f"{kind} layers" + " and others" * (kind in ("sliding", "linear")): 0 for kind in LAYER_KINDS}
-        colours = dict(zip(looks, COLOURS, strict=True))
-        chart.parts.append(key_of(looks, 4, CHART_BOTTOM + 48, CHART_RIGHT + LABELS, colours))
+        names = [f"{kind} layers" + " and others" * (kind in ("sliding", "linear")) for kind in LAYER_KINDS]
+        colours = dict(zip(names, COLOURS, strict=True))
+        chart.parts.append(key_of(names, 4, CHART_BOTTOM + 48, CHART_RIGHT + LABELS, colours))
         return [[chart.finish(CHART_RIGHT + LABELS, CHART_BOTTOM + 54)]]
 
     def line_of(self, name, chart, state):
@@ -111,11 +100,10 @@ class ModelsExplorer(Explorer):
 
 
 def layer_kinds(model):
-    """The kinds of a model's layers, in the order of KINDS."""
     return [kind for kind in LAYER_KINDS if any(kind in layer["kind"] for layer in model["layers"])]
 
 
-def per_token(count, num_tokens):
+def per_token(count, num_tokens=1):
     return f"{count / num_tokens / 1024:.3g} KiB"
 
 

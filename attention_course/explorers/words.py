@@ -3,19 +3,12 @@
 import html
 import re
 
-import torch
-
 LOOKS = "{} looks at {}"  # a token, and one that it gives weight to; it reads what comes out
 
 
-def entropy_in_bits(weights):
-    """Entropy of each row of weights: 0 bits if one key has it all, log2(n) if n keys share equally. Shape: (...,)."""
-    return torch.special.entr(weights).sum(dim=-1) / torch.tensor(2.0, dtype=weights.dtype).log()
-
-
-def list_numbers(values, decimals=2):
+def list_numbers(values):
     """ "0.24, 0.10, 0.66"."""
-    return ", ".join(f"{value:.{decimals}f}" for value in torch.as_tensor(values).flatten().tolist())
+    return ", ".join(f"{value:.2f}" for value in values)
 
 
 def join_words(words):
@@ -42,6 +35,11 @@ def size_in_words(count):
     return f"{count} bytes"
 
 
+def rounded_size(count):
+    """As on an axis: "1 MB"."""
+    return size_in_words(round(count)).replace(".0 ", " ")
+
+
 class Markup(str):
     """A readout that is already HTML; all others are plain text."""
 
@@ -52,12 +50,10 @@ def mark_code(text):
 
 
 def plain(text):
-    """Text or Markup without tags."""
     return html.unescape(re.sub("<[^>]*>", "", mark_code(text)))
 
 
 def table(rows):
-    """Readouts as an HTML table of names and texts."""
     head = '<tr><th scope="row" style="text-align:left;vertical-align:top;padding-right:1em">'
     cells = [f"{head}{html.escape(name)}</th><td>{mark_code(text)}</td></tr>" for name, text in rows.items()]
     return f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else ""

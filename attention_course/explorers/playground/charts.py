@@ -16,12 +16,7 @@ STEP_ENDS = 100, 200, 500, *(1000 * 2**n for n in range(30))  # of the axis of s
 RIGHT_MARK, WRONG_MARK = ("✓", "#1E8E3E"), ("✗", "#D9483B")  # their contrast is 4.1 on white and on dark pages
 
 
-def in_percent(share):
-    return f"{100 * share:.0f}%"
-
-
-def in_nats(loss):
-    return f"{loss:.3g}"
+in_percent, in_nats = "{:.0%}".format, "{:.3g}".format
 
 
 def write_line(words):
@@ -104,15 +99,13 @@ def draw_curves(title, curves, written, until, high, learned=None):
 def measured_curves(state):
     """The accuracy by step, or the loss by step where the honest loss is to be compared with it."""
     measured, last = state.measured, next(end for end in STEP_ENDS if state.step <= end)
-    if state.values["task"] != NEXT:
+    if state.task != NEXT:
         right = {"new examples": [(each.step, each.accuracy) for each in measured]}
         right["training"] = [(each.step, each.right) for each in measured]
         return draw_curves("accuracy by step", right, in_percent, last, 1, state.learned)
-    losses = {
-        "new text": [(each.step, each.held_loss) for each in measured],
-        "training": [(each.step, each.loss) for each in measured],
-        "can't look ahead": [(each.step, each.loss) for each in state.honest],
-    }
+    losses = {"new text": [(each.step, each.held_loss) for each in measured]}
+    losses["training"] = [(each.step, each.loss) for each in measured]
+    losses["can't look ahead"] = [(each.step, each.loss) for each in state.honest]
     most = max((loss for curve in losses.values() for _, loss in curve if math.isfinite(loss)), default=1)
     high = next(end for end in (3, 6, *(12 * 2**n for n in range(50)), most) if most <= end)
     return draw_curves("loss by step (nats)", losses, in_nats, last, high)

@@ -1,5 +1,7 @@
 """The playground's controls, picture and words."""
 
+import math
+
 import ipywidgets as widgets
 import torch
 
@@ -7,11 +9,11 @@ from attention_helpers import causal_mask
 from attention_helpers.checks import check_size
 from attention_helpers.training.loop import held_interrupt
 
-from ..base import Explorer, State
-from ..controls import answer_quietly, seed, stops
-from .charts import draw_answer, draw_maps, measured_curves, question_arcs, write_line
-from .headline import explain_task, question_of, write_headline
-from .runs import D_IN, NEXT, TASKS, TrainingRun
+from ..base import Explorer
+from ..controls import buttons, listed, seed, stops
+from ..words import LOOKS, plural
+from .charts import draw_answer, draw_maps, in_nats, in_percent, measured_curves, question_arcs, write_line
+from .runs import D_IN, LEARNED, NEXT, STEADY, TASKS, TrainingRun
 
 HEAD_COUNTS, D_OUTS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
 LONGEST_RUN = 500  # steps, after which a playing playground pauses until Play is pressed again
@@ -39,9 +41,9 @@ class Playground(Explorer):
 
     def make_controls(self):
         return {
-            "task": widgets.Dropdown(options=TASKS, description="task", tooltip="What it should learn"),
-            "mask": widgets.ToggleButtons(options=["causal", "leaky"], description="mask", tooltip="leaky: no mask"),
-            "num_heads": widgets.ToggleButtons(options=HEAD_COUNTS, description="heads", tooltip="They share d_out"),
+            "task": listed("task", TASKS, TASKS[0], "What it should learn"),
+            "mask": buttons("mask", ["causal", "leaky"], "leaky: no mask"),
+            "num_heads": buttons("heads", HEAD_COUNTS, "They share d_out"),
             "d_out": stops("d_out", D_OUTS, D_IN, D_OUT),
             "dropout": stops("dropout", [0.0, 0.2, 0.5, 0.8], 0.0, "The chance that a weight is dropped in training"),
             "learning_rate": stops("learning rate", [1e-4, 1e-3, 1e-2, 1e-1], 1e-2, "How far a step goes"),
@@ -51,13 +53,12 @@ class Playground(Explorer):
     def make_button(self, name, icon, tooltip, press):
         button = widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto"})
         button.on_click(lambda _: press())
-        answer_quietly(button)
         return button
 
     def arranged(self, reset):
         """What a newcomer needs in one line; the rest opens with More."""
-        play, more = self.play_button(), widgets.ToggleButton(description="More", layout={"width": "auto"})
-        play.button_style, more.tooltip = "primary", "More controls"
+        play, look = self.play_button(), {"tooltip": "More controls", "layout": {"width": "auto"}}
+        play.button_style, more = "primary", widgets.ToggleButton(description="More", **look)
         remedy = self.make_button(REMEDY, "", "Two heads, from step 0", self.give_second_head)
         remedy.add_class("attention-remedy")
         step = self.make_button("Step", "step-forward", "Up to the next picture", lambda: self.run(self.pace))
@@ -66,8 +67,6 @@ class Playground(Explorer):
         paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
         self.speed = stops("steps per picture", paces, 0, f"auto: {SOON} up to step {SURE}, then {LATER}")
         more.add_class("attention-more")
-        for widget in (more, self.speed):
-            answer_quietly(widget)
         first = [self.controls[name] for name in FIRST_ROW]
         others = [control for name, control in self.controls.items() if name not in FIRST_ROW]
         for control, width in zip(first, FIRST_ROW.values(), strict=True):
@@ -82,33 +81,42 @@ class Playground(Explorer):
         return {"num_heads": [heads for heads in HEAD_COUNTS if values["d_out"] % heads == 0]}
 
     def note(self, wanted, values):
-        if wanted["num_heads"] == values["num_heads"]:
-            return ""
-        return f"{wanted['num_heads']} doesn't divide d_out {values['d_out']}: {values['num_heads']} instead."
+        asked, heads = wanted["num_heads"], values["num_heads"]
+        return "" if asked == heads else f"{asked} doesn't divide d_out {values['d_out']}: {heads} instead."
 
     def compute(self, **values):
-        return self.state_of(TrainingRun(**values), values)
-
-    def state_of(self, run, values):
-        """What to show of a run with these control values.
-
-        weights: (num_heads, num_tokens, num_tokens), of the first held-out example; measured: one Measured per picture.
-        """
-        measured = {"measured": run.measured.copy(), "honest": run.honest.copy(), "learned": run.learned}
-        return State(run=run, values=values, step=run.step, weights=run.map(), **run.example(), **measured)
+        return shown_of(TrainingRun(**values))
 
     def unused(self, values):
         return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
 
     def picture(self, state):
-        next_character, mask = state.values["task"] == NEXT, state.values["mask"]
-        hidden = causal_mask(len(state.tokens)) & (mask == "causal" or not next_character)
+        next_character = state.task == NEXT
+        hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
         answered = draw_answer(question_of(state), state.predicted, state.answers)
         tables = draw_maps(state, hidden, 0.5 if next_character else 1.0)
         asks = write_line(explain_task(state))
         return [[asks], [question_arcs(state), answered], [tables, measured_curves(state)]]
 
-    headline = staticmethod(write_headline)
+    def headline(self, state):
+        first, now, steps = state.measured[0], state.measured[-1], f"{state.step} {plural('step', state.step)}"
+        if not math.isfinite(now.held_loss):
+            return f"After {steps} the loss isn't a number any more."
+        if state.step == 0:
+            return "Untrained: every answer is a guess."
+        if state.task == NEXT:
+            before, after = in_nats(first.held_loss), in_nats(now.held_loss)
+            said = f"In {steps} the loss on new text went from {before} to {after}"
+            ahead = f"; where it can't look ahead it's {in_nats(state.honest[-1].loss)}" if state.honest else ""
+            return f"{said}{ahead}."
+        if state.learned is not None:
+            said = f"Learned: {in_percent(LEARNED)} for {STEADY} steps, from step {state.learned} on"
+        else:
+            which = "answer" if len(state.answers) == 1 else "less accurate answer"
+            said = f"After {steps} the {which} is right in {in_percent(now.accuracy)} of new examples"
+        most = [state.tokens[token] for token in state.weights[:, state.asks].argmax(dim=-1).tolist()]
+        looks = [LOOKS.format(f"head {head}", f"“{token}”") for head, token in enumerate(most, 1)]
+        return f"{said}. H{', '.join(looks)[1:]} most."
 
     @property
     def pace(self):
@@ -166,19 +174,40 @@ class Playground(Explorer):
             self.pause()
 
     def show_run(self):
-        self.draw(self.state_of(self.arrays.run, self.arrays.values))
+        self.draw(self.arrays._replace(**shown_of(self.arrays.run)))
 
     @torch.no_grad()
     def draw(self, state):
         super().draw(state)
-        values = state.values
-        more = values["num_heads"] == 1 and values["d_out"] > 1 and state.step >= SURE and state.learned is None
+        more = state.num_heads == 1 and state.d_out > 1 and state.step >= SURE and state.learned is None
         # it keeps its room where it may be offered, so that nothing jumps when it is
-        self.buttons[REMEDY].layout.visibility = None if more and values["task"] == TASKS[0] else "hidden"
-        masks = "mask" not in self.unused(values)
-        set_shown(self.controls["mask"], masks)
-        set_shown(self.buttons[REMEDY], not masks)
+        self.buttons[REMEDY].layout.visibility = None if more and state.task == TASKS[0] else "hidden"
+        set_shown(self.controls["mask"], state.task == NEXT)
+        set_shown(self.buttons[REMEDY], state.task != NEXT)
 
 
 def set_shown(widget, wanted):
     widget.layout.display = None if wanted else "none"
+
+
+def shown_of(run):
+    """What to show of a run, by name; weights: (num_heads, num_tokens, num_tokens), of the first held-out example."""
+    measured = {"measured": run.measured.copy(), "honest": run.honest.copy(), "learned": run.learned}
+    return {"run": run, "step": run.step, "weights": run.map(), **run.example(), **measured}
+
+
+def question_of(state):
+    """The question, or the characters before the one to predict."""
+    if state.task == NEXT:
+        return "".join(state.tokens[state.asks - 7 : state.asks + 1]).replace("␣", " ").replace("↵", " ")
+    return state.tokens[state.asks]
+
+
+def explain_task(state):
+    """The task in terms of this example; words between asterisks are bold."""
+    question, now = question_of(state), f"Step *{state.step}*."
+    if state.task == NEXT:
+        return f"Which character comes after “*{question}*”? {now}"
+    letters = " and ".join(f"*{state.tokens[token][0]}*" for token in state.wanted)
+    which = "digit is" if len(state.wanted) == 1 else "digits are"
+    return f"“{question}” asks which {which} next to {letters}. {now}"

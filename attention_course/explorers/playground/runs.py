@@ -1,7 +1,7 @@
 """A training run to watch: its task, its model and the measurements so far."""
 
+from collections import namedtuple
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -20,22 +20,11 @@ HONEST_EVERY = 20  # steps, because the honest loss takes as long as ten picture
 LEARNED, STEADY = 0.99, 20  # a task is learned once the less accurate answer is so accurate for so many steps
 
 
-class Measured(NamedTuple):
-    """Measurements after a step; in training, means over the batches since the previous measurement."""
-
-    step: int
-    loss: float  # nats, in training; NaN before the first step
-    held_loss: float  # nats
-    right: float  # the accuracy in training, of the less accurate answer
-    accuracy: float  # held-out, of the less accurate answer
-
-
-class Honest(NamedTuple):
-    """The loss with no future to read, and the usual loss, in nats, on the same held-out text."""
-
-    step: int
-    loss: float
-    usual: float
+# After a step, the loss in nats and the accuracy of the less accurate answer: in training (loss, right), as means over
+# the batches since the previous measurement, so NaN before the first step; and held-out (held_loss, accuracy).
+Measured = namedtuple("Measured", "step loss held_loss right accuracy")
+# The loss with no future to read, and the usual loss, in nats, on the same held-out text.
+Honest = namedtuple("Honest", "step loss usual")
 
 
 @lru_cache
