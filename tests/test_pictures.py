@@ -30,7 +30,7 @@ def test_the_last_bits_of_a_round_number_change_nothing(value):
     assert drawing.number(-1e-8) == drawing.number(-0.0) == "0.00"
 
 
-INKS = [*map(ink.head_ink, range(8)), ink.NEUTRAL, ink.SIGNED_INK]
+INKS = [*map(ink.ink, map(plots.head_colour, range(8))), ink.NEUTRAL, ink.SIGNED_INK]
 
 
 @pytest.mark.parametrize(("page", "own"), [("#ffffff", "#000000"), ("#111111", "#ffffff")], ids=["light", "dark"])

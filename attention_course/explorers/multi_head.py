@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from attention_helpers.dropout import draw_dropout_from
+from attention_helpers.language_model.model import UseNoInit
 from attention_helpers.layers import MultiHeadAttention, causal_mask
 from attention_helpers.sentences import load_sentence
 
@@ -102,7 +103,7 @@ def made_by_hand(d_out, num_heads):
     """A layer with notebook 05's matrices: 3 wide, it asks for both letters at once; 6 wide, for each in its half."""
     letter, digit, first, second = torch.eye(12).split(3)  # (3, 12) each, as an nn.Linear stores them
     query = first + second if d_out == 3 else torch.cat((first, second))
-    with torch.random.fork_rng(devices=[]):  # (On the meta device, a mask would import the compiler, which takes 1.4 s.)
+    with UseNoInit():  # draws no numbers, and the sentence needs no others than these matrices
         layer = draw_dropout_from(MultiHeadAttention(12, d_out, 4, 0.0, num_heads))
     for linear, matrix in (layer.W_query, query), (layer.W_key, 10 * letter), (layer.W_value, digit):
         linear.weight = nn.Parameter(matrix.repeat(d_out // len(matrix), 1), requires_grad=False)
