@@ -104,6 +104,11 @@ def attention(*holes, start_centred=False, end_centred=False):
     return f
 
 
+def one_entry(f, sign):
+    """The first entry of each row of f(x) times a sign: a leak makes it larger for one sign, smaller for the other."""
+    return lambda x: sign * f(x)[:, :1]
+
+
 def rounds(x):
     """x itself, but for rounding, which depends on all tokens."""
     return (x + 10 * x.mean(dim=0)) - 10 * x.mean(dim=0)
@@ -112,7 +117,8 @@ def rounds(x):
 def sound_and_leaky_functions(generator):
     """Causal functions, one for a single token and one that rounds; some with a hole, and one that leaks at its end."""
     holes = (attention((2, 3)), 6), (attention((1, 4)), 6), (attention((1, 4), start_centred=True), 6)
-    functions = (attention(), 6), *holes, (attention(end_centred=True), 4), (attention(), 1), (rounds, 5)
+    up_and_down = [(one_entry(attention((1, 4)), sign), 6) for sign in (1, -1)]
+    functions = (attention(), 6), *holes, (attention(end_centred=True), 4), (attention(), 1), (rounds, 5), *up_and_down
     return [(f, torch.randn(n, 3, generator=generator)) for f, n in functions]
 
 
@@ -129,6 +135,9 @@ find_leaks = Exercise(
         ("counts the token's own row", "moved[:j]", "moved[: j + 1]"): """
             You call every function leaky, because you count the row of the perturbed token itself. Can that row move in
             a causal layer?""",
+        ("forgets that changes can be negative", ".abs()", ""): """
+            You miss a leak that makes an earlier row smaller, because that change is negative. How large is a change,
+            up or down?""",
         ("says the opposite", lambda f, x: not leaks(f, x)): """
             Your answers are all the wrong way round. Is it a large or a small number there that shows a leak?""",
         ("perturbs only the last token", "range(len(x))", "[len(x) - 1]"): """
@@ -144,7 +153,8 @@ find_leaks = Exercise(
             as LayerNorm does, so it doesn't notice. Which change would it notice?""",
     },
     hints=[
-        "For each token, compare two outputs: `f(x)`, and `f` of a copy of x in which that token is changed.",
+        "For each token, compare two outputs: `f(x)`, and `f` of a copy of x in which that token is changed. Token 0 "
+        "has no earlier rows.",
         "`x.clone()` is a copy, and `changed[j] += torch.randn(x.shape[1])` perturbs its token j. Which rows of the "
         "output shouldn't move?",
         "`(f(changed) - f(x))[:j]` are the changes of the rows before token j. Is one of them larger than 1e-5, up or "

@@ -68,8 +68,8 @@ weights_that_are_scaled = Exercise(
             smaller?""",
         ("scales by the number of tokens", "keys.shape[-1]", "keys.shape[0]"): """
             You divide by the root of the number of tokens. Which dimension is a key's width?""",
-        ("fixes the width of the notebook", "keys.shape[-1]", "2"): """
-            Right for keys of width 2, as in the notebook. Is a 2 written in your code?""",
+        ("fixes the width of the notebook", "keys.shape[-1]", "3"): """
+            Right for keys of width 3, as in the notebook. Is a 3 written in your code?""",
         ("swaps queries and keys", "queries @ keys.T", "keys @ queries.T"): """
             Your rows belong to keys, because your score matrix is transposed. Which of the two comes first in the
             product?""",
