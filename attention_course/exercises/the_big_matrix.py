@@ -38,7 +38,7 @@ def long_rows(generator):
     for num_tokens, head_dim, size, slope, shift in (
         (7, 3, 3, 0.0, 0.0),
         (8, 2, 4, 0.5, 0.0),
-        (9, 4, 2, -0.5, 0.0),
+        (9, 4, 2, -100.0, 0.0),
         (5, 1, 1, 1.0, 1000.0),
         (6, 3, 4, 0.0, -1000.0),
         (1, 2, 5, 0.0, 3.0),
@@ -70,6 +70,9 @@ block_by_block = Exercise(
         ("corrects only the sum of exponentials", "context * shrink", "context"): """
             You correct the sum of exponentials when the maximum rises. Which other running value is made of the same
             exponentials?""",
+        ("takes each block's own maximum", "max(largest, scores.max())", "scores.max()"): """
+            Your maximum falls when a block's scores are smaller, and then `exp(old - new)` can overflow. Which maximum
+            never falls?""",
         ("keeps only the last block", "        largest = raised\n", ""): """
             This is the context of the last block only. Do you add each block to the sums so far, and do you store the
             new maximum for the next round?""",
