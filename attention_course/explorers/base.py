@@ -157,12 +157,12 @@ class Explorer(widgets.VBox):
             self.view.message = f"<span>{html.escape(note)}</span>" if (note := self.note(wanted, values)) else ""
 
     def _move_controls(self, values):
-        for name, options in self.choices(values).items():
-            if [option for _, option in self.controls[name]._options_full] != list(options):
-                self.controls[name].options = list(options)
-        unused = self.unused(values)
+        offered, unused = self.choices(values), self.unused(values)
         for name, control in self.controls.items():
-            control.value, control.disabled = values[name], name in unused
+            with control.hold_sync():  # options without their value would make the page choose one, and send it
+                if name in offered and [option for _, option in control._options_full] != list(offered[name]):
+                    control.options = list(offered[name])
+                control.value, control.disabled = values[name], name in unused
 
     def _moved(self, change):
         """A learner moved a control."""
