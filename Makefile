@@ -66,10 +66,10 @@ test-browser: ## open every notebook in a real JupyterLab, and move the sliders 
 site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 	$(ENSURE) site
 	rm -rf build/site
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env -d build/doctrees -c docs $(ARGS) . build/site
+	$(BIN)/python -m sphinx --jobs=2 --fail-on-warning --keep-going --quiet --fresh-env -d build/doctrees -c docs $(ARGS) . build/site
 
 test-site: site ## and look at them in a browser: links, formulas, light and dark, requests, axe (needs Chromium)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval $(LONG_WITH_PROGRAMS) tests/site
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) tests/site
 
 classroom: ## start a hub for a class, as root: see classroom/README.md (ARGS=... for JupyterHub)
 	$(ENSURE) classroom
@@ -78,7 +78,7 @@ classroom: ## start a hub for a class, as root: see classroom/README.md (ARGS=..
 
 test-classroom: ## have five learners work in a real hub at once, and mark a class (the hub needs Linux, root, Node; ARGS=... for pytest)
 	$(ENSURE) classroom
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs -s $(LONG_WITH_PROGRAMS) tests/classroom $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -rs --numprocesses=2 --dist=loadfile $(LONG_WITH_PROGRAMS) tests/classroom $(ARGS)
 
 lint: ## check code and notebooks with ruff, and who imports whom
 	$(ENSURE) test

@@ -1,14 +1,10 @@
 """One server for all tests, one page for each notebook."""
 
-from pathlib import Path
-from typing import NamedTuple
-
 import course
 import nbformat
 import pytest
-from lab import CHROMIUM, server
+from lab import Kernel, Lab, pytest_xdist_make_scheduler, server  # noqa: F401 (for pytest)
 from visit import Visit
-from xdist.scheduler import LoadScopeScheduling
 
 from tools.notebooks.manifest import HELP
 from tools.setup import workbook
@@ -16,32 +12,9 @@ from tools.setup import workbook
 START = course.FOLDER / "00_start_here.ipynb"
 
 
-def pytest_configure(config):
-    if not CHROMIUM:
-        raise pytest.UsageError(
-            "the browser tests need Chromium or Chrome: install one (on Debian and Ubuntu: sudo apt install chromium)."
-        )
-
-
-class ByNotebook(LoadScopeScheduling):
-    """All tests of one notebook run in one process, which opens it once: what stops its kernel comes last there."""
-
-    def _split_scope(self, nodeid):
-        return nodeid.rpartition("[")[2].rpartition("-")[2]  # a test's other parameters come before its notebook
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    return ByNotebook(config, log)
-
-
-class Served(NamedTuple):
-    """A running Lab: its address, and folders: of its notebooks, of its settings, of how to reach its kernels."""
-
-    address: str
-    folder: Path
-    scratch: Path
-    runtime: Path
+def each(paths):
+    """A test of each of these notebooks."""
+    return pytest.mark.parametrize("notebook", paths, indirect=True, ids=lambda path: path.stem)
 
 
 def fill(folder, scratch):
@@ -60,11 +33,15 @@ def write_notebook(path, code, *more):
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
 
 
-def choose(page, menu, command):
-    """Choose a command from one of Lab's menus, and agree to what it asks."""
-    page.locator(".lm-MenuBar-itemLabel", has_text=menu).first.click()
-    page.locator(f".lm-Menu-item[data-command='{command}']").click()
-    page.locator(".jp-Dialog .jp-mod-accept").click()
+def alone(lab, name, code):
+    """Run a notebook with this one cell, and return its explorer's box and its kernel."""
+    write_notebook(lab.served.folder / name, code)
+    lab.open(name)
+    lab.run_all(1)
+    box = lab.page.locator(".attention-explorer")
+    box.locator("[role=img]").wait_for()
+    lab.kernel = Kernel(lab.served, name)
+    return box, lab.kernel
 
 
 @pytest.fixture(scope="session")
@@ -72,8 +49,18 @@ def served(tmp_path_factory):
     """A Lab with the course's settings, over a learner's workbook."""
     folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("scratch")
     fill(folder, scratch)
-    with server(folder, scratch) as (address, runtime):
-        yield Served(address, folder, scratch, runtime)
+    with server(folder, scratch) as served:
+        yield served
+
+
+@pytest.fixture
+def lab(browser, served):
+    """A page for a notebook of the test's own. No error may have appeared on it."""
+    lab = Lab(browser, served)
+    yield lab
+    assert lab.errors == []
+    lab.kernel and lab.kernel.stop()
+    lab.page.close()
 
 
 @pytest.fixture(scope="session", params=[START, *course.LESSONS, HELP], ids=lambda path: path.stem)

@@ -72,11 +72,6 @@ class LiveExplorer:
         greyed = self.kernel.ask("[control.disabled for control in _live.controls.values()]")
         return [number for number, out in enumerate(greyed) if not out]
 
-    def ends(self, number):
-        """The lowest and the highest value of a slider, as the page has them; nothing for another control."""
-        handles = self.control(number).locator(".noUi-handle").all()
-        return [float(handle.get_attribute(end)) for handle in handles for end in ("aria-valuemin", "aria-valuemax")]
-
     def focus(self, number):
         first = "control.querySelector('.noUi-handle, select, input, button')"
         self.control(number).evaluate(f"control => (control.matches('button') ? control : {first}).focus()")
@@ -115,24 +110,25 @@ class LiveExplorer:
                 press("Tab")
             press("Space")
 
-    def drag(self, number, events):
-        """Drag a slider's handle to the far end and a third of the way back, in so many moves without a pause.
+    def drag(self, number):
+        """Drag a slider's handle to the far end and a third of the way back, in many moves without a pause.
 
-        The far end is a step away or more, so two thirds of the way there are another value, if there are two at all.
+        The far end is a step away or more, so two thirds of the way there are another value, if there are two at all;
+        else, and for a control that's no slider, this returns False.
         """
         handle, track = (self.control(number).locator(part) for part in (".noUi-handle", ".noUi-base"))
+        if not handle.count() or handle.get_attribute("aria-valuemin") == handle.get_attribute("aria-valuemax"):
+            return False
         handle.scroll_into_view_if_needed()
-        start, room = handle.bounding_box(), track.bounding_box()
+        start, room, mouse = handle.bounding_box(), track.bounding_box(), self.page.mouse
         x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
-        lowest, highest = self.ends(number)
-        now = float(handle.get_attribute("aria-valuenow"))
-        part = max(highest - now, lowest - now, key=abs) / (highest - lowest)
-        mouse = self.page.mouse
+        far = max(room["x"] - x, room["x"] + room["width"] - x, key=abs)
         mouse.move(x, y)
         mouse.down()
-        mouse.move(x + part * room["width"], y, steps=events // 2)
-        mouse.move(x + 2 / 3 * part * room["width"], y, steps=events - events // 2)
+        mouse.move(x + far, y, steps=15)
+        mouse.move(x + 2 / 3 * far, y, steps=15)
         mouse.up()
+        return True
 
     def reset(self):
         """Press the Reset button by a key."""

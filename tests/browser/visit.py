@@ -5,11 +5,9 @@ from functools import cached_property
 
 import course
 from explorer import LiveExplorer
-from kernel import Kernel
-from lab import Lab
+from lab import SIZE, TALL, Kernel, Lab
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
 LAPTOP = {"width": 1024, "height": 24_000}
 CUT_OFF = """() => [...document.querySelectorAll('.jp-CodeCell :is(.cm-scroller, .jp-OutputArea-output pre)')].filter(
     it => it.checkVisibility() && it.scrollWidth > it.clientWidth + 1).map(it => it.innerText)"""
@@ -30,7 +28,6 @@ SHOWN = """({prompts, outputs, pictures}) => {
 }"""
 LOOK = """() => ({
     bottom: Math.ceil([...document.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom),
-    text: document.querySelector('.jp-Notebook').textContent,
     dirty: document.querySelectorAll('.jp-mod-dirty').length > 0,
     said: [...document.querySelectorAll('.jp-OutputArea-output:not(:has(img, svg))')].map(box => box.textContent),
     prompts: [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.textContent),
@@ -49,8 +46,8 @@ class Visit:
         self.name = path.relative_to(course.FOLDER).as_posix()
         self.copied = course.code_cells(course.read(served.folder / self.name))
         self.stored = stored_pictures(self.copied)
-        self.page = browser.new_page(viewport=SIZE)
-        self.lab, self.served = Lab(self.page, served.address), served
+        self.lab, self.served = Lab(browser, served), served
+        self.page = self.lab.page
 
     def __enter__(self):
         self.lab.open(self.name)

@@ -8,34 +8,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 import pytest
+from hub import skip_or_fail
 
 from classroom import marks, set_up
 
-ROOT, REQUIRED = os.geteuid() == 0, os.environ.get("CLASSROOM") == "required"  # as CI has it
-CLOSED = set_up.closed_to_learners() if ROOT else []  # root makes no marks, so these tests take another account
-LACKING = f"The account nobody may not enter {', '.join(map(str, CLOSED))}: open it with chmod o+x." if CLOSED else ""
-if find_spec("nbgrader") is None:
-    LACKING = "Marks need nbgrader, which is not installed here: make test-classroom brings it."
-if LACKING and not REQUIRED:
-    pytest.skip(LACKING, allow_module_level=True)
-
+ROOT = os.geteuid() == 0
 PRIVATE = ["HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
 RIGHT = {each.name: inspect.getsource(each.solution) for each in marks.practice("03").EXERCISES}
-ANSWERS = {
-    "ada": RIGHT,
-    "ben": {  # one right of three: a known mistake, and what is no Python
-        "hide_the_future": RIGHT["hide_the_future"].replace("-torch.inf", "0.0"),
-        "window_mask": RIGHT["window_mask"],
-        "find_leaks": "def leaks(f, x)\n    return True",
-    },
-    "dan": {"window_mask": "import os\n\nos._exit(1)"},  # it ends its kernel
+BEN = {  # one right of three: a known mistake, and what is no Python
+    "hide_the_future": RIGHT["hide_the_future"].replace("-torch.inf", "0.0"),
+    "window_mask": RIGHT["window_mask"],
+    "find_leaks": "def leaks(f, x)\n    return True",
 }
-KNOWN = {"ada": 3, "ben": 1, "dan": 0}
+DAN = {"window_mask": "import os\n\nos._exit(1)"}  # it ends his kernel
+KNOWN = {"ada": (RIGHT, 3), "ben": (BEN, 1), "dan": (DAN, 0)}
 
 
 def answered(answers):
@@ -52,8 +42,8 @@ def answered(answers):
 @pytest.fixture
 def place():
     """A folder of an account that is not root's, and how to call marks.py under that account."""
-    if LACKING:
-        pytest.fail(LACKING)
+    if ROOT and (closed := set_up.closed_to_learners()):  # root makes no marks, so these tests take another account
+        skip_or_fail(f"The account nobody may not enter {', '.join(map(str, closed))}: open it with chmod o+x.")
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     own = {"env": os.environ | {name: str(folder / name.lower()) for name in PRIVATE}}
     if ROOT:
@@ -69,14 +59,13 @@ def test_a_class_with_known_answers_gets_the_known_marks(place):
     folder, call = place
     course = folder / "course"
     assert call("make", course, "03").returncode == 0
-    for name, answers in ANSWERS.items():
+    for name, (answers, _) in KNOWN.items():
         nbformat.write(answered(answers), folder / f"{name}.ipynb")
         assert call("take", course, "03", name, folder / f"{name}.ipynb").returncode == 0
     assert "nbgrader could not do all of it" in call("grade", course, "03").stderr
     with open(course / "grades.csv", newline="") as file:
-        rows = {row["student_id"]: row for row in csv.DictReader(file)}
-    got = {name: (float(row["score"]), float(row["max_score"])) for name, row in rows.items()}
-    assert got == {name: (known, 3) for name, known in KNOWN.items()}
+        got = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)}
+    assert got == {name: (known, 3) for name, (_, known) in KNOWN.items()}
     assert course.stat().st_mode & 0o077 == 0, "others could read answers and marks"
     call("feedback", course, "03")
     [page] = course.glob("feedback/ben/03/*.html")

@@ -25,53 +25,40 @@ MOVE = """(box, [places, code]) => {
 }"""
 
 
-def explorers():
-    """The code of each live explorer, by its page, its kind, and its place among those of its kind on the page."""
-    found = {(FRONT, "Playground", 0): PLAYGROUND}
-    for path in PATHS:
-        cells, page = code_cells(read(path)), path.relative_to(ROOT).with_suffix(".html").as_posix()
-        for cell in cells:
-            if live := explorer_of(cell, [each.source for each in cells]):
-                codes, kind = live
-                found[page, kind, sum(each[:2] == (page, kind) for each in found)] = codes
-    return found
-
-
-LIVE = explorers()
-ADDRESSED = next(page for page, kind, _ in LIVE if kind == "ScoresExplorer")
+LIVE = {FRONT: [(PLAYGROUND, "Playground")]}  # of each page, its explorers in turn: the code of each, and its kind
+for path in PATHS:
+    cells = code_cells(read(path))
+    found = [explorer_of(cell, [each.source for each in cells]) for cell in cells]
+    LIVE[path.relative_to(ROOT).with_suffix(".html").as_posix()] = [*filter(None, found)]
+ADDRESSED = next(page for page, found in LIVE.items() if "ScoresExplorer" in dict(map(reversed, found)))
 
 
 @pytest.fixture
-def opened(browser):
+def opened(browser, request):
     """Opens a page of the site, as a reader with these settings sees it."""
-    contexts = []
 
     def at(page, motion="reduce", **settings):
-        settings |= {"viewport": {"width": 1300, "height": 900}, "reduced_motion": motion}
-        contexts.append(browser.new_context(**settings))
-        tab = contexts[-1].new_page()
-        path, _, place = page.partition("#")
-        tab.goto((SITE / path).as_uri() + (f"#{place}" if place else ""))
+        tab = browser.new_page(viewport={"width": 1300, "height": 900}, reduced_motion=motion, **settings)
+        request.addfinalizer(tab.close)
+        tab.goto(f"{SITE.as_uri()}/{page}")
         return tab
 
-    yield at
-    for context in contexts:
-        context.close()
+    return at
 
 
-@pytest.mark.parametrize(("page", "kind", "nth"), LIVE)
-def test_a_random_state_is_what_the_explorer_computes(opened, page, kind, nth):
-    draw, live = random.Random(kind), Live(LIVE[page, kind, nth], kind)
-    places = [[draw.randrange(len(offered)) for offered in live.grid.values()] for _ in range(5)]
+@pytest.mark.parametrize("page", [page for page, found in LIVE.items() if found])
+def test_a_random_state_of_each_explorer_is_what_it_computes(opened, page):
     tab = opened(page)
-    assert tab.locator(f".live.{kind}").nth(nth).evaluate(MOVE, [places, live.page(places[-1])])
+    for nth, (codes, kind) in enumerate(LIVE[page]):
+        draw, live = random.Random(kind), Live(codes, kind)
+        places = [[draw.randrange(len(offered)) for offered in live.grid.values()] for _ in range(5)]
+        assert tab.locator(".live").nth(nth).evaluate(MOVE, [places, live.page(places[-1])]), kind
 
 
-@pytest.mark.parametrize("page", sorted({page for page, *_ in LIVE}))
-def test_without_javascript_the_first_state_is_a_picture(opened, page):
-    tab = opened(page, java_script_enabled=False)
-    assert tab.locator(".live-view svg").first.is_visible()
-    assert not tab.locator(".live-controls").first.is_visible()
+def test_without_javascript_the_first_state_is_a_picture(opened):
+    box = opened(ADDRESSED, java_script_enabled=False).locator(".live")
+    assert box.locator(".live-view svg").first.is_visible()
+    assert not box.locator(".live-controls").is_visible()
 
 
 def test_the_playground_plays_when_seen_and_stays_still_for_those_who_want_no_motion(opened):

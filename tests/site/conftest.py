@@ -1,0 +1,1 @@
+from lab import pytest_xdist_make_scheduler  # noqa: F401 (for pytest)
