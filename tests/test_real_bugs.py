@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:found no cache")
 
 
 @pytest.mark.parametrize("suspect", SUSPECTS, ids=lambda suspect: suspect.__name__)
-@pytest.mark.parametrize(("seed", "width", "num_heads"), [(0, 16, 2), (1, 24, 3), (2, 40, 5)])
+@pytest.mark.parametrize(("seed", "width", "num_heads"), [(0, 16, 2), (1, 24, 3)])
 def test_check_attention_finds_eight_of_ten_suspects(suspect, seed, width, num_heads):
     found = check_attention(build_layer(suspect, seed, width, width, 512, 0.2, num_heads))
     expected = FINDS[suspect.__name__[-1]]
