@@ -47,7 +47,7 @@ def check_scaling(e, d_k, seed, scaling):
     scores = queries @ keys.T
     scaled = scores / d_k**0.5 if scaling else scores
     weights = torch.softmax(scaled, dim=-1)
-    check_maps(e, scores[None], "123456", "query {} meets key {}", limit=scores.abs().max())
+    check_maps(e, scaled[None], "123456", "query {} meets key {}", limit=scores.abs().max())
     check_maps(e, weights[None], "123456", "query {} looks at key {}")
     check_bars(e, "width", entropy=torch.distributions.Categorical(weights).entropy() / np.log(2))
     assert {f"{scaled.var():.2g}", f"{weights.max():.2f}"} <= {*page.figures(e.said)}

@@ -1,6 +1,7 @@
 """What all explorers share: controls, and one view that shows message, headline, picture and readouts."""
 
 import html
+import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,7 +217,8 @@ class Explorer(widgets.VBox):
         self.alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
         self.svg = draw_live(rows, self.alt)
         self.arrays, self._rows = arrays, rows
-        self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
+        said = re.sub("“[^ “”]+ [^ “”]+”", r'<span style="white-space:nowrap">\g<0></span>', mark_code(self.said))
+        self.view.html = PAGE.format(said, self.svg, self.readout)
 
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus a static picture on white and a line of text for places without widgets."""

@@ -63,8 +63,9 @@ def weight_limit(num_tokens):
 
 
 def largest(values):
-    """The largest absolute value, as the limit of signed values; 1 if there is none."""
-    return float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max(initial=0)) or 1.0
+    """The largest absolute value, as the limit of signed values; 1 if there's none but a rest of rounding."""
+    most = float(np.abs(np.nan_to_num(as_array(values), posinf=0, neginf=0)).max(initial=0))
+    return most if most > 1e-9 else 1.0
 
 
 class Palette:

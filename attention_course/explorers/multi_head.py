@@ -87,7 +87,9 @@ class HeadsExplorer(Explorer):
         if state.accuracy is None:
             return looks
         first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
-        return f"{looks}; first digit right in {first}, second in {second}"
+        point = len(state.planes), state.context.shape[1], state.example
+        own = "without moves, " * any(moved[:3] == point for moved in state.moved)
+        return f"{looks}; {own}first digit right in {first}, second in {second}"
 
 
 def two_lookups(swapped):
@@ -150,7 +152,7 @@ def look(layer, tokens, x, cut, p, seed, off, moved=None):
 def maps_and_planes(state, width, height):
     """The heads' maps, and next to them, in the same arrangement, their planes, if there are any."""
     limit, hidden = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
-    bar = colour_bar(limit, height=height - 116)
+    bar = colour_bar(limit, height=height - 116, exceeded=state.dropout > 0)
     heads = range(len(state.weights))
     whole = {f"off {head}": f"head {head + 1}: choose it to switch it off or on" for head in heads}
     maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar, whole=whole)

@@ -44,7 +44,7 @@ class SplitExplorer(HeadsExplorer):
         look = {"width": TABLE_SIDE, "height": TABLE_HIGH, "beside": False, "told": 4 if state.accuracy is None else 2}
         context = strip(state.context, state.tokens, owners, "contexts, side by side", **look)
         context = in_row(context, colour_bar(largest(state.context), SIGNED_INK, height=TABLE_HIGH))
-        return [[in_row(*tables, context)._replace(height=160)], maps_and_planes(state, *self.room)]
+        return [[in_row(*tables), context._replace(height=160)], maps_and_planes(state, *self.room)]
 
     def readouts(self, state):
         head_dim = f"{state.d_out} / {state.num_heads} = {state.d_out // state.num_heads}"

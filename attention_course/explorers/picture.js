@@ -35,12 +35,19 @@ function nameControls(box) {
     for (const part of box.children) part.inert = box.matches(".jupyter-widgets-disconnected");
 }
 
+/** On a slider whose options have changed, noUiSlider's End key leads to where the first ones ended: go on from there. */
+function goOnToEnd({ key, target }) {
+    const left = key === "End" && target.matches(".noUi-handle") ? target.ariaValueMax - target.ariaValueNow : 0;
+    for (let n = 0; n < left; n += 1) target.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+}
+
 /** The explorer around a view gets its names now, and again whenever its controls change. */
 function watchControls(box, view) {
     const observer = new MutationObserver(() => nameControls(box));
     const what = { subtree: true, childList: true, attributeFilter: ["class", "disabled", "aria-valuetext"] };
     for (const part of box.children) if (part !== view) observer.observe(part, what);
     observer.observe(box, { attributeFilter: ["class"] }); // the kernel is gone
+    box.addEventListener("keydown", goOnToEnd);
     nameControls(box);
     return observer;
 }

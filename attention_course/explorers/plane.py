@@ -193,7 +193,7 @@ def legend(plane, y):
     elif not alone:
         points, names = (50, 112), ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
         kinds = {1: "one wide: a line", 2: "two wide: a plane"}
-        about = kinds.get(width, f"{width} wide: the two directions in which keys spread most")
+        about = kinds.get(width, f"{width} wide: where keys spread most")
         about += "; pale: not here" if None in plane.weights else ""
     marks = "" if alone else tag("circle", cx=4, cy=y + 11, r=3)
     marks += arrow((points[0], y + 11), (points[0] + 16, y + 11), "currentColor")

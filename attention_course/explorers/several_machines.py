@@ -20,7 +20,7 @@ BARS_TALL, ROW_HIGH = 200, 24  # pixels: of the bars, and of a process's row
 
 def schedule(split, processes):
     """What each process computes in each step; 1 is one chunk's queries with one chunk's keys, for all heads."""
-    if split == "heads":
+    if split == "heads" or processes == 1:
         return [[(processes + 1) / 2] for _ in range(processes)]  # all pairs of chunks, for 1 / P of the heads
     if split == "tokens":
         chunks = [(rank,) for rank in range(processes)]

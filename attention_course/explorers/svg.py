@@ -103,8 +103,10 @@ def make_svg(drawing, back="", most=math.inf, **more):
 
 def draw_live(rows, words):
     """Rows of drawings as HTML in the page's colour, dark or light, and in words; a row shrinks before it wraps."""
-    room = "flex:{0:.0f} 1 {1:.0f}px;min-width:{1:.0f}px;max-width:{0:.0f}px;height:auto".format
-    lines = [[make_svg(part, style=room(part.width, LEAST * part.width)) for part in row] for row in rows]
+    room = "flex:{0:.0f} 1 {1:.0f}px;min-width:{1:.0f}px;max-width:{0:.0f}px;height:{2}".format
+    # An empty drawing keeps its width, but a row of its own isn't high.
+    looks = [[room(part.width, LEAST * part.width, "auto" if part.svg else 0) for part in row] for row in rows]
+    lines = [map(lambda part, look: make_svg(part, style=look), *row) for row in zip(rows, looks, strict=True)]
     lines = [tag("div", "".join(line), style=WRAPPED) for line in lines]
     look = "max-width:100%;overflow-x:auto;color:var(--jp-content-font-color0, #000)"
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
@@ -190,7 +192,7 @@ def arcs(weights, names, source, title="", width=240, height=90, far=None):
     weights = as_array(weights).tolist()
     slot, base = width / len(names), TOP + height
     span = width if far is None else slot * (far + 1)
-    places = [slot * (j + 0.5) for j in range(len(names))]
+    places, reach = [slot * (j + 0.5) for j in range(len(names))], min(slot / 2, 32.0)
     start, parts = places[source], [draw_title(title, width)] if title else []
     drawn = [(weight, head, j) for head, row in enumerate(weights) for j, weight in enumerate(row)]
     for weight, head, j in sorted(drawn, reverse=True):  # the thinnest last, or a wider arc would hide it
@@ -199,7 +201,7 @@ def arcs(weights, names, source, title="", width=240, height=90, far=None):
             rise = base - (2 - 0.35 * head) * height * max(abs(x - start) / span, 0.12)  # so that no arc hides another
             bend = f"Q{(x + start) / 2:.1f} {rise:.1f}"
             if x == start:  # its weight on itself: a small loop
-                bend = f"C{x - slot / 2:.1f} {rise:.1f} {x + slot / 2:.1f} {rise:.1f}"
+                bend = f"C{x - reach:.1f} {rise:.1f} {x + reach:.1f} {rise:.1f}"
             share = f"{0.15 + 0.85 * min(1.0, weight):.2f}"
             ink = {"fill": "none", "stroke": head_colour(head), "stroke_opacity": share, "stroke_linecap": "round"}
             says = f"{LOOKS.format(names[source], name)}{of}: {number(weight, 4)}"

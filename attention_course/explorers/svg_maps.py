@@ -100,7 +100,8 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
         if x == LEFT and row is not None and each < SMALL:  # the other rows have no room for their names
             parts.append(text(LEFT - 5, y + (row + 0.5) * each + 4, draw.shorten(tokens[row]), "end"))
     parts += drawings
-    parts += [frame(x, y + row * each, side, each, 2) for x, y in corners if row is not None]
+    thick = 2 if small else 0.8  # or it would hide a row of few pixels
+    parts += [frame(x, y + row * each, side, each, thick) for x, y in corners if row is not None]
     if bar:
         parts.append(move(bar.svg, last + GAP, 0))
         width += GAP + bar.width
@@ -193,8 +194,11 @@ def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):
     return tag("image", href=palette.png(sheet), style=f"image-rendering:{look}", **room, **more)
 
 
-def colour_bar(limit, shade=PAGE_INK, height=190):
-    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads."""
+def colour_bar(limit, shade=PAGE_INK, height=190, exceeded=False):
+    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads.
+
+    exceeded: whether weights can be larger than 1, as after dropout.
+    """
     signed, most = shade.below != shade.above, f"{limit:.2g}" if limit < 100 else f"{limit:.0f}"
     words = {0.0: most, 0.5: "0", 1.0: f"-{most}"} if signed else {0.0: most, 1.0: "0"}
     shown, each = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist(), height / 17
@@ -203,7 +207,7 @@ def colour_bar(limit, shade=PAGE_INK, height=190):
     bar = f'<g transform="translate(0,{TOP})" {shade.group}>{steps}</g>'
     bar += move(tag("rect", width=12, height=height, stroke_opacity=0.3, **FRAME), 0, TOP)
     bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())
-    bar += "" if signed or limit >= 1 else text(17, TOP + 16, "or more", "start")
+    bar += text(17, TOP + 16, "or more", "start") if not signed and (limit < 1 or exceeded) else ""
     return Drawing(bar, 60, TOP + height + 6)
 
 

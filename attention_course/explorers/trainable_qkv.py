@@ -183,26 +183,29 @@ class ScalingExplorer(Explorer):
         scaled = scores * d_k**-0.5 if scaling else scores
         weights = torch.softmax(scaled, dim=-1)
         entropy = torch.special.entr(weights).sum(dim=-1) / math.log(2)  # (6,), in bits
-        return {"scores": scores, "weights": weights, "variance": scaled.var(), "entropy": entropy}
+        return {"scores": scaled, "most": largest(scores), "weights": weights, "entropy": entropy}
 
     def picture(self, state):
-        most, limit = largest(state.scores), weight_limit(len(NAMES))
-        decimals = 2 if most < 9.995 else 1  # five characters fit a cell
+        most, limit = state.most, weight_limit(len(NAMES))  # the same with and without a scale
+        decimals = 2 if largest(state.scores) < 9.995 else 1  # five characters fit a cell
         signed = Entries(SIGNED_INK, most, tell="query {} meets key {}", decimals=decimals)
         shares = Entries(limit=limit, tell=LOOKS.format("query {}", "key {}"))
-        scores = heatmap(state.scores, NAMES, NAMES, "scores", signed, side=SCALING_SIDE)
+        scores = heatmap(state.scores, NAMES, NAMES, scores_of(state).lower(), signed, side=SCALING_SIDE)
         weights = heatmap(state.weights, NAMES, NAMES, "weights", shares, side=SCALING_SIDE, beside=False)
         bars = colour_bar(most, SIGNED_INK, SCALING_SIDE), colour_bar(limit, WEIGHT_INK, SCALING_SIDE)
         return [[in_row(scores, bars[0], weights, bars[1], entropy_bars(state.entropy))]]
 
     def headline(self, state):
-        what = f"Scores ÷ √{state.d_k}" if state.scaling and state.d_k > 1 else "Scores"
-        spread, top = f"{what} have variance {state.variance:.2g}", state.weights.max()
+        spread, top = f"{scores_of(state)} have variance {state.scores.var():.2g}", state.weights.max()
         row, column = divmod(int(state.weights.argmax()), len(NAMES))
         query, key = f"query {NAMES[row]}", f"key {NAMES[column]}"
         if top >= 0.9:
             return f"{spread}: {LOOKS.format(query, f'almost only {key}')}, {number(top)}"
         return f"{spread}: the largest weight is {number(top)} ({LOOKS.format(query, key)})"
+
+
+def scores_of(state):
+    return f"Scores ÷ √{state.d_k}" if state.scaling and state.d_k > 1 else "Scores"
 
 
 def entropy_bars(entropy, width=110):

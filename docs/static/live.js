@@ -174,3 +174,6 @@ document.querySelectorAll(".live").forEach((box) => {
     count[kind] = (count[kind] ?? 0) + 1;
     new Live(box, count[kind] > 1 ? `${kind}-${count[kind]}` : kind);
 });
+
+const words = document.querySelectorAll("code.literal");
+words.forEach((code) => code.classList.toggle("short", code.textContent.length < 25)); // it stays on one line

@@ -150,7 +150,8 @@ class Playground(Explorer):
             self.show_run()
 
     def restart(self):
-        """Go back to step 0, and continue from there if it's playing."""
+        """Go back to step 0, and continue from there if it's playing; it forgets what wasn't possible."""
+        self.wanted = self.shown
         self.update()
 
     def give_second_head(self):
