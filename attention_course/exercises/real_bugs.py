@@ -26,6 +26,11 @@ def forgets_the_scale(queries, keys, values, future):
     return torch.softmax(scores, dim=-1) @ values
 
 
+def hides_after_softmax(queries, keys, values, future):
+    weights = torch.softmax(queries @ keys.mT / queries.shape[-1] ** 0.5, dim=-1)
+    return weights.masked_fill(future, 0.0) @ values
+
+
 turning_the_mask = Exercise(
     name="turning_the_mask",
     title="Fix suspect A",
@@ -48,6 +53,9 @@ turning_the_mask = Exercise(
             """,
         ("leaves the mask out", ", sees", ""): """
             Without a mask, each token sees all others. What should `attn_mask` be?""",
+        ("hides the weights", hides_after_softmax): """
+            Your weights of the future are 0, but softmax has counted it, so most rows sum to less than 1. What would
+            hide it before softmax?""",
         ("forgets the scale", forgets_the_scale): """
             Your mask is right, but the scores aren't divided by the root of head_dim, which
             `F.scaled_dot_product_attention` does for you. Which width does it take the root of?""",

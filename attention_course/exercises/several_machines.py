@@ -55,8 +55,8 @@ placing = Exercise(
     call=on_all_ranks,
     mistakes={
         ("sums nothing", "    all_reduce(output)\n", ""): """
-            Your processes return different outputs, because each only has what its own heads contribute. Which tensor
-            should they add up?""",
+            Your processes return different outputs, each only what its own heads contribute. Which tensor should they
+            add up, and is it the one that you return?""",
         (
             "sums the context vectors",
             "    output = context @ columns.T  # (num_tokens, d_out): a summand\n    all_reduce(output)",
@@ -96,6 +96,11 @@ def two_blocks(generator):
         yield tuple(each for context, own in parts for each in (context, own.logsumexp(dim=-1, keepdim=True)))
 
 
+def weighs_by_logarithms(context, log_total, new_context, new_log_total):
+    weighed = log_total * context + new_log_total * new_context
+    return weighed / (log_total + new_log_total), torch.logaddexp(log_total, new_log_total)
+
+
 merging_blocks = Exercise(
     name="merging_blocks",
     title="Merge two blocks",
@@ -118,6 +123,8 @@ merging_blocks = Exercise(
          "new, both - torch.maximum(log_total, new_log_total)"): """
             You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
             back?""",
+        ("weighs by the logarithms", weighs_by_logarithms): """
+            You weigh each block by the logarithm of its sum. How do you get from `log_total` back to the sum?""",
         ("adds the logarithms", "torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): """
             You add two logarithms, which multiplies the sums. What's the logarithm of the sum of both?""",
     },
