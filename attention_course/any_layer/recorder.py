@@ -20,8 +20,6 @@ PLAIN = {str, int, float}
 
 @dataclass
 class Operation:
-    """One operation of a call."""
-
     name: str
     line: str  # where it was called, with its code
     options: dict  # its arguments that aren't tensors, by name or place

@@ -35,8 +35,7 @@ def kinds_of(attention, given):
     extra = given.keys() - named.keys()
     if extra and not any(each.kind == each.VAR_KEYWORD for each in parameters):
         raise TypeError(f"{name} takes {', '.join(named) or 'no arguments'}, got {', '.join(extra)}")
-    kinds = {key: (kind_of(key, default), default) for key, default in named.items() if key not in given}
-    kinds = {key: (kind, default) for key, (kind, default) in kinds.items() if kind}
+    kinds = {key: (kind, each) for key, each in named.items() if key not in given and (kind := kind_of(key, each))}
     kinds |= {key: ("choice", values[0]) for key, values in given.items() if isinstance(values, list) and values}
     missing = [key for key, value in named.items() if value is inspect.Parameter.empty and key not in {*kinds, *given}]
     if missing:

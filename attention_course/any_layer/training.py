@@ -124,9 +124,8 @@ def on_scaled(dropped):
         return None
     for factor, how in (1.0, "aren't divided by 1 - p"), (5.0, "are divided by p, not by 1 - p"):
         if (left / factor - 1).abs().max() < 1e-3:
-            return Verdict(
-                "✗", OTHER_SCALE, f"the weights that are left {how}, so their mean isn't what it is in eval mode"
-            )
+            words = f"the weights that are left {how}, so their mean isn't what it is in eval mode"
+            return Verdict("✗", OTHER_SCALE, words)
     return None
 
 

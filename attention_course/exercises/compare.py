@@ -17,7 +17,8 @@ def find_fault(expected, got, tolerance):
     changed = difference(got.before, got.after, 0.0)
     if changed and not difference(expected.before, expected.after, 0.0):
         return "Your code changes an argument in place: work on a copy, the caller still needs it."
-    return difference(expected.value, got.value, tolerance)
+    found = difference(expected.value, got.value, tolerance)
+    return found[:1].upper() + found[1:]
 
 
 def find_error_fault(expected, got):
@@ -51,7 +52,7 @@ def same_outcome(one, other, expected, tolerance):
 
 
 def difference(expected, got, tolerance, name="the result"):
-    """The first difference in one sentence, or "" if there is none within the tolerance.
+    """The first difference in one sentence, still without a capital, or "" if there is none within the tolerance.
 
     Tensors, numbers, strings, None, and tuples, lists or dictionaries of them, as an exercise's `call` makes them; of
     anything else, only the type counts.
@@ -59,12 +60,13 @@ def difference(expected, got, tolerance, name="the result"):
     if isinstance(expected, torch.Tensor):
         return tensor_difference(expected, got, tolerance, name)
     if isinstance(expected, dict):
-        return first_finding(difference(expected[key], got[key], tolerance, f"{name}'s {key}") for key in expected)
+        found = (difference(expected[key], got[key], tolerance, f"{name}'s {key}") for key in expected)
+        return next(filter(None, found), "")
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(expected) != len(got):
             return should_be(name, f"{len(expected)} things together", got)
         pairs = enumerate(zip(expected, got, strict=True), 1)
-        return first_finding(difference(*pair, tolerance, f"part {n} of {name}") for n, pair in pairs)
+        return next(filter(None, (difference(*pair, tolerance, f"part {n} of {name}") for n, pair in pairs)), "")
     if isinstance(expected, Number):
         return number_difference(expected, got, tolerance, name)
     if type(expected) is not type(got):
@@ -76,14 +78,13 @@ def tensor_difference(expected, got, tolerance, name):
     if not isinstance(got, torch.Tensor):
         return should_be(name, "a tensor", got)
     if got.shape != expected.shape:
-        return capitalize(f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}.")
+        return f"{name} should have the shape {tuple(expected.shape)}, and has {tuple(got.shape)}."
     if got.dtype != expected.dtype:
-        return capitalize(f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}.")
+        return f"{name} should be of dtype {expected.dtype}, and is of {got.dtype}."
     lost = got.isnan() & ~expected.isnan()
     if lost.any():
-        return capitalize(
-            f"{name} is NaN at {lost.nonzero()[0].tolist()}, where ours is {in_digits(expected[lost][0].item(), 4)}."
-        )
+        ours = in_digits(expected[lost][0].item(), 4)
+        return f"{name} is NaN at {lost.nonzero()[0].tolist()}, where ours is {ours}."
     far = ~torch.isclose(got.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
     if not far.any():
         return ""
@@ -101,19 +102,11 @@ def number_difference(expected, got, tolerance, name):
     return "" if same else yours_and_ours(f"{name} is", got, expected)
 
 
-def first_finding(findings):
-    return next(filter(None, findings), "")
-
-
-def capitalize(text):
-    return text[0].upper() + text[1:]
-
-
 def yours_and_ours(start, got, expected):
     """A sentence with both, in as many digits as it takes to tell them apart."""
     pairs = [(in_digits(got, digits), in_digits(expected, digits)) for digits in (4, 10, 17)]
     yours, ours = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
-    return capitalize(f"{start} {yours}, and ours is {ours}.")
+    return f"{start} {yours}, and ours is {ours}."
 
 
 def in_digits(value, digits):
@@ -124,7 +117,7 @@ def in_digits(value, digits):
 
 def should_be(name, wanted, got):
     found = "None: did you forget the `return`?" if got is None else f"{kind(got)}."
-    return capitalize(f"{name} should be {wanted}, but is {found}")
+    return f"{name} should be {wanted}, but is {found}"
 
 
 def kind(thing):

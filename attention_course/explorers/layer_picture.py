@@ -41,7 +41,6 @@ def in_lines(lines, bold, x, y):
 
 
 def draw_layer_maps(state, tokens):
-    """The attention maps, the first MOST_MAPS of them."""
     maps, shown, height = state.maps[:MOST_MAPS], state.shown[:MOST_MAPS], TOP + SIDE + BOTTOM
     if not len(maps):
         return Drawing(text(WIDTH / 2, height / 2, "no attention map was found", size=14), WIDTH, height)
@@ -62,7 +61,6 @@ def draw_influence_map(state, tokens):
 
 
 def draw_result(state, tokens):
-    """What the layer returned."""
     drawn = strip(state.result.nan_to_num(), tokens, None, "result", ASIDE, RESULT)
     if state.result.isnan().any():
         drawn = drawn._replace(svg=text(LEFT, TOP + RESULT / 2, "not drawn: a row is NaN", "start"), words="")
