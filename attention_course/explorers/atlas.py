@@ -22,7 +22,7 @@ def atlas(state):
     maps = adaptive_max_pool2d(state.maps, tile) if n > tile else state.maps
     sheet = BLACK.indices(maps.permute(1, 2, 0, 3).flatten(2).flatten(0, 1).double().numpy())
     width, height, right = layers * tile, heads * tile, LEFT + layers * tile
-    title = f"all {layers * heads} heads: click one to see it above"
+    title = f"all {layers * heads} heads"
     look = {"look": "auto" if n > tile / 2 else "pixelated", "class": "attention-black"}  # one so small loses rows
     parts = [move(draw_title(title, width), LEFT, -3), pixels(sheet, BLACK, LEFT, ATLAS_TOP, width, height, **look)]
     across = "".join(f"M{LEFT} {ATLAS_TOP + row * tile}h{width}" for row in range(heads + 1))
@@ -39,8 +39,8 @@ def atlas(state):
     down = tile / 2 + 3.15
     parts += [text(LEFT - 5, ATLAS_TOP + head * tile + down, f"head {head}", "end") for head in names]
     parts.append(text(LEFT - 5, ATLAS_TOP - 5, "layer →", "end", **PALE))
-    first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5  # False if there's only one token: its mean is NaN
-    said = f"{first.sum()} of {layers * heads} heads give the first token more than half."
+    first = state.maps[:, :, 1:, 0].mean(dim=-1) > 0.5
+    said = f"{first.sum()} of {layers * heads} heads give the first token more than half." if n > 1 else ""
     return Drawing("".join(parts), right + 2, ATLAS_TOP + height, said)
 
 

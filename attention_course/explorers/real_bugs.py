@@ -27,7 +27,7 @@ class SuspectsExplorer(Explorer):
 
     def make_controls(self):
         return {
-            "suspect": buttons("suspect", [*LAYERS], "Whose attention this is"),
+            "suspect": buttons("suspect", [*LAYERS], "Whose attention this is", layout={"grid_area": "auto / span 2"}),
             "training": buttons("mode", {"eval": False, "training": True}, "Which mode the layer is in"),
             "head": buttons("map of", {"head 1": 0, "head 2": 1}, "Whose attention weights are shown"),
         }
@@ -52,8 +52,8 @@ class SuspectsExplorer(Explorer):
         of, title = Entries(ink(head_colour(state.head))), f"weights of head {state.head + 1}"
         weights = heatmap(state.maps[state.head], TOKENS, TOKENS, title, of, side=PICTURE_SIDE)
         moves = influence_map(state.moves, TOKENS, side=PICTURE_SIDE, limit=largest(state.moves))
-        name = f"influence in {'training' if state.training else 'eval'} mode"
-        title = text(LEFT + PICTURE_SIDE / 2, TOP - 12, f"{name}, red: the future", size=13, font_weight="bold")
+        name = f"influence ({'training' if state.training else 'eval'})"
+        title = text(LEFT + PICTURE_SIDE / 2, TOP - 12, f"{name}, red: future", size=12, font_weight="bold")
         return [[in_row(weights, moves._replace(svg=title + moves.svg, words=f"{name}, {moves.words}"))]]
 
     def headline(self, state):
