@@ -66,6 +66,7 @@ class LiveExplorer:
         kernel.ask(FOUND)
         self.names, self.kind = kernel.ask("list(_live.controls)"), kernel.ask("type(_live).__name__")
         self.box = lab.page.locator(f".jp-OutputArea-output .{self.kind}").first
+        self.box.locator("[role=img]").wait_for()  # some time after the cell's end
         self.first = kernel.ask("{name: _live._first[name] for name in _live.controls}")
 
     def settle(self, until=lambda values: True):
