@@ -24,7 +24,7 @@ TOKEN = "browser-test"
 PATIENCE = 120  # seconds, of which a quiet machine needs few: a wait ends when its condition holds
 # Below the ports that systems give to connections. One that is taken Jupyter leaves, and writes down which it took.
 PORTS = range(10_000, 30_000)
-SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}
+SIZE, TALL = {"width": 1400, "height": 900}, {"width": 1400, "height": 24_000}  # higher than any notebook
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--disable-gpu", "--disable-quic"]  # beside those that playwright always gives
 # Lab renders cells while the browser has nothing to do: on a busy machine a few every 3 s, in all more than a minute.
@@ -160,17 +160,15 @@ class Lab:
     def wait_for_kernel(self):
         self.wait_until(lambda: self.kernel_answers, "the kernel did not answer")
 
-    def choose(self, menu, command, agree=False):
-        """Choose a command from one of Lab's menus, and agree to what it asks, if it asks."""
+    def choose(self, menu, command):
+        """Choose a command from one of Lab's menus."""
         self.page.locator(".lm-MenuBar-itemLabel", has_text=menu).first.click()
         self.page.locator(f".lm-Menu-item[data-command='{command}']").click()
-        if agree:
-            self.page.locator(".jp-Dialog .jp-mod-accept").click()
-            self.page.locator(".jp-Dialog").wait_for(state="detached")
 
     def restart(self):
         self.kernel_answers = False
-        self.choose("Kernel", "kernelmenu:restart", agree=True)
+        self.choose("Kernel", "kernelmenu:restart")
+        self.page.locator(".jp-Dialog .jp-mod-accept").click()
         self.wait_for_kernel()
 
     def run_all(self, cells, seconds=5 * PATIENCE):
@@ -178,6 +176,11 @@ class Lab:
         self.executed, self.failed = 0, False
         self.choose("Run", "runmenu:run-all")
         self.wait_until(lambda: self.failed or self.executed >= cells, f"{cells} cells were not run", seconds)
+
+    def nudge(self, handle):
+        """Move a slider to a value beside its own, by a key."""
+        at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+        handle.press("ArrowLeft" if at_end else "ArrowRight")
 
     def rest(self):
         """Pause what plays, all at once: a training may end by itself between two clicks."""

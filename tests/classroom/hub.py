@@ -119,16 +119,12 @@ class Pupil:
         self.address, self.name, self.browser = address, name, requests.Session()
         self.home = f"{address}/user/{name}"
 
-    def cookies(self):
-        """Those that this browser sends to its own server."""
-        return [cookie for cookie in self.browser.cookies if cookie.path in (f"/user/{self.name}/", "/")]
-
     def get(self, url):
         return self.browser.get(url, timeout=PATIENCE)
 
     def request(self, method, url, **more):
         """As a page of one's own server does: with the token that its cookie holds."""
-        [token] = [cookie.value for cookie in self.cookies() if cookie.name == "_xsrf"]
+        token = self.browser.cookies.get("_xsrf", path=f"/user/{self.name}/")
         return self.browser.request(method, url, headers={"X-XSRFToken": token}, timeout=PATIENCE, **more)
 
     def log_in(self, password=PASSWORD):
@@ -154,9 +150,9 @@ class Pupil:
         number = session["kernel"]["id"]
         client.load_connection_file(str(Path(f"~{self.name}/.jupyter/run/kernel-{number}.json").expanduser()))
         client.start_channels()
-        cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.cookies())
-        page = f"{self.home}/api/kernels/{number}/channels".replace("http", "ws", 1)
-        heard = websocket.create_connection(page, timeout=PATIENCE, cookie=cookies)
+        page = requests.Request("GET", f"{self.home}/api/kernels/{number}/channels")
+        own = {"timeout": PATIENCE, "cookie": self.browser.prepare_request(page).headers["Cookie"]}
+        heard = websocket.create_connection(page.url.replace("http", "ws", 1), **own)
         try:
             client.wait_for_ready(PATIENCE)
             assert heard.recv(), "a page hears what the kernel says"
