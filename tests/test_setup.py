@@ -148,8 +148,7 @@ def test_the_first_cell_finds_torch_and_what_figures_are_drawn_with(tmp_path, mo
 
 
 FRESH = """
-import sys
-import torch
+import sys, torch
 before = set(sys.modules)
 from attention_helpers import *
 print(*set(sys.modules) - before)

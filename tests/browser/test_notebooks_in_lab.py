@@ -10,8 +10,6 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import START, each, prompt
 from lab import PATIENCE
 
-from attention_course import explorers
-
 WITH_EXPLORER = [path for path in course.PATHS if "Explorer(" in path.read_text(encoding="utf-8")]
 with_explorer = each(WITH_EXPLORER)
 ROOM = """box => {
@@ -239,12 +237,6 @@ def choose_theme(page, name):
     page.locator(".lm-Menu-itemLabel").get_by_text("Theme", exact=True).hover()
     page.locator("[data-command='apputils:change-theme']").get_by_text(name, exact=True).click()
     page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=name)
-
-
-def test_every_explorer_stands_in_a_notebook():
-    """So that the tests of a live explorer leave none out."""
-    source = "\n".join(cell.source for path in course.PATHS for cell in course.code_cells(course.read(path)))
-    assert [name for name in explorers.__all__ if f"{name}(" not in source] == []
 
 
 def test_stored_pictures_are_shown_at_first_but_nothing_is_said_or_changed_before_a_cell_is_run(notebook):
