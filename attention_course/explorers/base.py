@@ -160,10 +160,12 @@ class Explorer(widgets.VBox):
     def _move_controls(self, values):
         offered, unused = self.choices(values), self.unused(values)
         for name, control in self.controls.items():
-            with control.hold_sync():  # options without their value would make the page choose one, and send it
-                if name in offered and [option for _, option in control._options_full] != list(offered[name]):
-                    control.options = list(offered[name])
-                control.value, control.disabled = values[name], name in unused
+            if name in offered and [option for _, option in control._options_full] != list(offered[name]):
+                control.index = (
+                    0  # there before and after: a page whose slider stood elsewhere would move it, and say so
+                )
+                control.options = list(offered[name])
+            control.value, control.disabled = values[name], name in unused
 
     def _moved(self, change):
         """A learner moved a control."""
