@@ -161,9 +161,8 @@ class Explorer(widgets.VBox):
         offered, unused = self.choices(values), self.unused(values)
         for name, control in self.controls.items():
             if name in offered and [option for _, option in control._options_full] != list(offered[name]):
-                control.index = (
-                    0  # there before and after: a page whose slider stood elsewhere would move it, and say so
-                )
+                # Old and new options have this place. From another, a page may move the slider itself, and send that.
+                control.index = 0
                 control.options = list(offered[name])
             control.value, control.disabled = values[name], name in unused
 
