@@ -140,11 +140,12 @@ def mistakes_of(layer_class):
     return [mistake for mistake in MISTAKES if all(old in text for old, _ in mistake.edits)]
 
 
+@cache
 def text_with_parts(layer_class):
     """A class's text, and that of each class of its module that it makes."""
     module = inspect.getmodule(layer_class)
     text = inspect.getsource(layer_class)
-    parts = [part for name, part in vars(module).items() if inspect.isclass(part) and f" {name}(" in text]
+    parts = [part for name, part in vars(module).items() if inspect.isclass(part) and f"{name}(" in text]
     parts = [part for part in parts if part is not layer_class and inspect.getmodule(part) is module]
     return text + "".join(map(inspect.getsource, parts))
 

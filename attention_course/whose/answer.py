@@ -1,0 +1,136 @@
+"""What `whose` says."""
+
+from attention_course.exercises import MODULES
+
+from .dropped import dropped_otherwise
+from .numbers import read_numbers
+from .tables import computed, figures, published
+
+PAGE = "16_published_numbers.ipynb"
+TOKENS = "Your", "journey", "starts", "with", "one", "step"
+FEW = 4  # numbers, below which they only "could be" something
+MOST = 4  # ways to the same numbers that are told
+
+
+class Answer(str):
+    """Text that a notebook shows as Markdown."""
+
+    def _repr_markdown_(self):
+        return str(self)
+
+
+def whose(numbers):
+    """Say where numbers are printed, which step makes them, and what was done, if they aren't the chapter's.
+
+    numbers: of chapter 3 of "Build a Large Language Model (From Scratch)", of a lesson like it, or of your own layer:
+    a tensor, an array, nested lists, or text that shows them, such as what `print` wrote. A whole table, some of its
+    rows, or one. Three decimals are enough. Returns text, which a notebook shows as Markdown.
+    Errors: none; if there's nothing to look for, the text says so.
+    """
+    try:
+        given = read_numbers(numbers)
+    except ValueError as error:
+        return Answer(error)
+    if not given.telling:
+        return Answer("There's nothing but 0, 1 and infinity in that, as in every mask: give other rows, too.")
+    printed = published().find(given)
+    if len(given.flat) == 1:
+        return Answer(one_alone(printed))
+    fits = computed(1).find(given) or list(dropped_otherwise(given)) or computed(2).find(given)
+    if not printed and not fits:
+        return Answer(nothing_fits(given))
+    return Answer("\n\n".join([*introduction(given), *map(where_printed, printed), *ways(fits, given)]))
+
+
+def one_alone(printed):
+    """What to say of one number."""
+    found = " ".join(where_printed(place) for place in printed)
+    return f"One number alone could come from anywhere: give a row, or a table. {found}".strip()
+
+
+def introduction(given):
+    """A warning where there are few numbers."""
+    if given.telling < FEW:
+        yield f"{len(given.flat)} such numbers say little, so this only **could be**:"
+
+
+def where_printed(place):
+    """Which lesson prints a figure, and where this course does."""
+    figure = figures()[place.table]
+    anchor = figure["section"].replace(" ", "-")
+    return f"**Printed** by {lessons(figure)}: {figure['title']} ([{figure['section']}]({PAGE}#{anchor}))."
+
+
+def lessons(figure):
+    return f"lesson {figure['source']}"
+
+
+def ways(fits, given):
+    """A paragraph for each of the shortest ways to get the numbers, and a word on mistakes that wouldn't show."""
+    fits = [place for place in fits if is_whole(place, given)] or fits
+    shortest = min((place.table.effort for place in fits), default=0)
+    shown = {place.table: place for place in reversed(fits) if place.table.effort == shortest}
+    for place in [*reversed(shown.values())][:MOST]:
+        yield describe(place, given)
+    if len(shown) > MOST:
+        yield f"And {len(shown) - MOST} more ways, as short as these, lead to the same digits."
+    hidden = {place.table.recipe.mistake.name for place in fits if place.table.recipe and place.table.recipe.mistake}
+    if shortest == 0 and hidden and given.telling >= FEW:
+        yield f"The same digits come from a class that {', or one that '.join(sorted(hidden)[:MOST])}."
+
+
+def is_whole(place, given):
+    """Whether a table, or its first sentence of two equal ones, was given completely."""
+    sentences = 1 if place.table.recipe is None or place.table.recipe.plain else 2
+    return len(given.rows) in (place.count, place.count / sentences)
+
+
+def describe(place, given):
+    """How a table comes about, and what's wrong with it."""
+    step, recipe, words, wrong = place.table
+    one_row = len(given.rows) == 1 and place.count % 6 == 0
+    row = f" (the row of “{TOKENS[place.row % 6]}”)" if one_row else ""
+    if recipe is None:
+        sign = "✗" if wrong else "○" if words else "✓"
+        return f"{sign} The **{step}**{row}{', ' * bool(words)}{words}."
+    changes = "".join(f", {change}" for change in [*recipe.changes, words] if change)
+    sentence = " on “the cat sleeps”" if recipe.d_in == 6 else ""
+    layer = f"`{recipe.layer}({', '.join(map(str, recipe.sizes))})`{sentence}, seed {recipe.seed}{changes}"
+    start = f"The **{step}**{row} of {layer}"
+    if recipe.mistake:
+        return f"✗ {start}, in a class that **{recipe.mistake.name}**. {recipe.mistake.reply} ({link(recipe.mistake)})"
+    unmasked = recipe.layer == "SelfAttention_v2" and step in ("weights", "context vectors")
+    lost = " (If yours is a causal class, it has lost its mask.)" if unmasked else ""
+    if changes:
+        return f"○ {start}. That isn't the chapter's way, but there's no mistake in the layer.{lost}"
+    return f"✓ {start}, as in the chapter.{lost}"
+
+
+def link(mistake):
+    """A link to the heading that settles a mistake."""
+    number, _, anchor = mistake.heading.partition("#")
+    return f"[{number}, *{anchor.replace('-', ' ')}*]({number}_{MODULES[number]}.ipynb#{anchor})"
+
+
+def nothing_fits(given):
+    """That nothing does, the nearest table, and where they part."""
+    rows, width = len(given.rows), len(given.rows[0])
+    start = "Nothing fits: no table of the chapter and its lessons, nor what usual changes or mistakes make of one."
+    nearest = max(
+        filter(None, (published().nearest(given), computed(1).nearest(given))), default=None, key=lambda n: n[0]
+    )
+    if nearest is None:
+        return f"{start} None has {rows} rows of {width} numbers."
+    count, place, agree = nearest
+    if not count:
+        return f"{start} Not one number agrees with a table that has {rows} rows of {width} numbers."
+    name = figures()[place.table]["title"] if isinstance(place.table, str) else name_of(place.table)
+    row, column = divmod(agree.index(False), width)
+    return (
+        f"{start} The nearest is *{name}*: {count} of {len(agree)} numbers agree. They part in row {row + 1}, column "
+        f"{column + 1}, where you have {given.rows[row][column]:g}."
+    )
+
+
+def name_of(table):
+    return f"{table.step} of {table.recipe.layer}, seed {table.recipe.seed}" if table.recipe else table.step
