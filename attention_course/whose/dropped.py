@@ -30,14 +30,16 @@ def dropped_weights(rows, near):
     """The places of tables of weights."""
     if rows.shape[1] != 6 or not (rows == 0).any() or (rows != 0).sum() < 3:
         return
-    numbers, _, places = computed(1).stack(6)
-    for start, place in enumerate(places[: len(places) - len(rows) + 1]):
-        if not place.table.step.startswith(("weights", "causal weights")):
+    index = computed(1)
+    numbers = index.stack(6).numbers
+    for start, (table, row, count) in enumerate(index.stack(6).where.tolist()):
+        name = index.tables[6][table][0]
+        if row + len(rows) > count or not name.step.startswith(("weights", "causal weights")):
             continue
         weights = numbers[start : start + len(rows)]
         for p in RATES:
             if ((rows == 0) | close(rows * (1 - p), weights, near)).all():
-                yield place._replace(table=place.table._replace(words=OTHERWISE.format(p)))
+                yield Place(name._replace(words=OTHERWISE.format(p)), row, count)
 
 
 def contexts_of_dropped(rows, near):

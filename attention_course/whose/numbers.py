@@ -74,55 +74,65 @@ class Place(NamedTuple):
     count: int
 
 
+class Stack(NamedTuple):
+    """All rows of a width, (num_rows, width), and for each its slack, and its table, place there, and table's rows."""
+
+    numbers: torch.Tensor
+    slack: torch.Tensor
+    where: torch.Tensor
+
+
 class Index:
     """The rows of many tables, by width."""
 
     def __init__(self):
-        self.rows = defaultdict(list)
+        self.tables = defaultdict(list)
         self.stacks = {}
 
     def add(self, table, numbers, slack=0.0):
         """Add a table by whatever name it has. slack: how far it may be off, where it follows from rounded numbers."""
         numbers = numbers.detach().double()
         rows = numbers.reshape(-1, numbers.shape[-1]) if numbers.ndim else numbers.reshape(1, 1)
-        width = rows.shape[1]
-        self.rows[width].append((table, rows, slack))
-        self.stacks.pop(width, None)
+        self.tables[rows.shape[1]].append((table, rows, slack))
 
     def stack(self, width):
-        """All rows of a width, and for each its table, its place there, and its slack."""
         if width not in self.stacks:
-            tables = self.rows[width]
+            tables = self.tables[width]
             numbers = torch.cat([rows for _, rows, _ in tables])
             slack = torch.cat([torch.full((len(rows), 1), slack) for _, rows, slack in tables])
-            places = [Place(table, row, len(rows)) for table, rows, _ in tables for row in range(len(rows))]
-            self.stacks[width] = numbers, slack, places
+            sizes = [(n, len(rows)) for n, (_, rows, _) in enumerate(tables)]
+            where = torch.tensor([(n, row, count) for n, count in sizes for row in range(count)])
+            self.stacks[width] = Stack(numbers, slack, where)
         return self.stacks[width]
 
     def find(self, given):
         """The places of tables whose rows, one after the other, are those that were given."""
-        agree, starts = self.compare(given)
-        return [place for place, same in zip(starts, agree.all(dim=-1).tolist(), strict=True) if same]
+        agree, where = self.compare(given)
+        return [self.place(given, start) for start in where[agree.all(dim=-1)]]
 
     def nearest(self, given):
         """(how many numbers agree, the place, which of the given numbers agree) where most do, or None."""
-        agree, starts = self.compare(given)
-        if not starts:
+        agree, where = self.compare(given)
+        if not len(where):
             return None
         best = int(agree.sum(dim=-1).argmax())
-        return int(agree[best].sum()), starts[best], agree[best].tolist()
+        return int(agree[best].sum()), self.place(given, where[best]), agree[best].tolist()
+
+    def place(self, given, start):
+        table, row, count = start.tolist()
+        return Place(self.tables[len(given.rows[0])][table][0], row, count)
 
     def compare(self, given):
-        """Which of the given numbers agree, and the places where the rows of a table could begin that are so many."""
+        """Which of the given numbers agree, and where: at each place where a table goes on for so many rows."""
         count, width = len(given.rows), len(given.rows[0])
-        if any(len(row) != width for row in given.rows) or width not in self.rows:
-            return torch.ones(0, count * width, dtype=torch.bool), []
-        numbers, slack, places = self.stack(width)
-        starts = [n for n, place in enumerate(places) if place.row + count <= place.count]
-        chosen = torch.tensor(starts, dtype=torch.long)[:, None] + torch.arange(count)
+        if any(len(row) != width for row in given.rows) or width not in self.tables:
+            return torch.ones(0, count * width, dtype=torch.bool), torch.zeros(0, 3)
+        numbers, slack, where = self.stack(width)
+        starts = (where[:, 1] + count <= where[:, 2]).nonzero()
+        chosen = starts + torch.arange(count)
         rows = torch.tensor(given.rows, dtype=torch.float64)
         agree = close(numbers[chosen], rows, given.near + slack[chosen])
-        return agree.flatten(1), [places[start] for start in starts]
+        return agree.flatten(1), where[starts[:, 0]]
 
 
 def close(ones, others, near):
