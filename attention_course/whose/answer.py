@@ -58,11 +58,7 @@ def where_printed(place):
     """Which lesson prints a figure, and where this course does."""
     figure = figures()[place.table]
     anchor = figure["section"].replace(" ", "-")
-    return f"**Printed** by {lessons(figure)}: {figure['title']} ([{figure['section']}]({PAGE}#{anchor}))."
-
-
-def lessons(figure):
-    return f"lesson {figure['source']}"
+    return f"**Printed** by lesson {figure['source']}: {figure['title']} ([{figure['section']}]({PAGE}#{anchor}))."
 
 
 def ways(fits, given):
@@ -70,6 +66,8 @@ def ways(fits, given):
     fits = [place for place in fits if is_whole(place, given)] or fits
     shortest = min((place.table.effort for place in fits), default=0)
     shown = {place.table: place for place in reversed(fits) if place.table.effort == shortest}
+    if len(shown) > 1 and given.telling >= FEW:
+        yield "Each of these leads to the same digits:"
     for place in [*reversed(shown.values())][:MOST]:
         yield describe(place, given)
     if len(shown) > MOST:
@@ -88,8 +86,9 @@ def is_whole(place, given):
 def describe(place, given):
     """How a table comes about, and what's wrong with it."""
     step, recipe, words, wrong = place.table
-    one_row = len(given.rows) == 1 and place.count % 6 == 0
-    row = f" (the row of “{TOKENS[place.row % 6]}”)" if one_row else ""
+    row = ""
+    if len(given.rows) == 1 and place.count % 6 == 0:
+        row = f" (the row of “{TOKENS[place.row % 6]}”)"
     if recipe is None:
         sign = "✗" if wrong else "○" if words else "✓"
         return f"{sign} The **{step}**{row}{', ' * bool(words)}{words}."
@@ -113,24 +112,21 @@ def link(mistake):
 
 
 def nothing_fits(given):
-    """That nothing does, the nearest table, and where they part."""
-    rows, width = len(given.rows), len(given.rows[0])
+    """That nothing does, and if a table agrees in part, where the two part."""
     start = "Nothing fits: no table of the chapter and its lessons, nor what usual changes or mistakes make of one."
-    nearest = max(
-        filter(None, (published().nearest(given), computed(1).nearest(given))), default=None, key=lambda n: n[0]
-    )
-    if nearest is None:
-        return f"{start} None has {rows} rows of {width} numbers."
-    count, place, agree = nearest
-    if not count:
-        return f"{start} Not one number agrees with a table that has {rows} rows of {width} numbers."
-    name = figures()[place.table]["title"] if isinstance(place.table, str) else name_of(place.table)
-    row, column = divmod(agree.index(False), width)
+    found = [index.nearest(given) for index in (published(), computed(1))]
+    agree, place = max(found, key=lambda near: sum(near[0]))
+    if sum(agree) < len(agree) / 4 or not agree:
+        return start
+    row, column = divmod(agree.index(False), len(given.rows[0]))
     return (
-        f"{start} The nearest is *{name}*: {count} of {len(agree)} numbers agree. They part in row {row + 1}, column "
-        f"{column + 1}, where you have {given.rows[row][column]:g}."
+        f"{start} The nearest is *{name_of(place.table)}*: {sum(agree)} of {len(agree)} numbers agree. They part in "
+        f"row {row + 1}, column {column + 1}, where you have {given.rows[row][column]:g}."
     )
 
 
 def name_of(table):
+    """What a published or a computed table is called."""
+    if isinstance(table, str):
+        return figures()[table]["title"]
     return f"{table.step} of {table.recipe.layer}, seed {table.recipe.seed}" if table.recipe else table.step

@@ -111,12 +111,12 @@ class Index:
         return [self.place(given, start) for start in where[agree.all(dim=-1)]]
 
     def nearest(self, given):
-        """(how many numbers agree, the place, which of the given numbers agree) where most do, or None."""
+        """Which of the given numbers agree at the place where most do, and that place; [] and None without one."""
         agree, where = self.compare(given)
         if not len(where):
-            return None
+            return [], None
         best = int(agree.sum(dim=-1).argmax())
-        return int(agree[best].sum()), self.place(given, where[best]), agree[best].tolist()
+        return agree[best].tolist(), self.place(given, where[best])
 
     def place(self, given, start):
         table, row, count = start.tolist()

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 import attention_helpers
 from attention_course.mistakes import Mistake, mistakes_of, with_mistake
-from attention_helpers import CausalAttention, Dropout, SelfAttention_v1, causal_mask, load_sentence
+from attention_helpers import CausalAttention, Dropout, causal_mask, load_sentence
 from attention_helpers.dropout import draw_dropout_from
 
 ORDER = "W_query", "W_key", "W_value", "out_proj"
@@ -75,7 +75,7 @@ class Recipe:
         for name in self.before:
             draw_before(name)
         for name, part in parts_in_order(layer, self.order):
-            if self.each and not name.endswith("out_proj"):
+            if self.each and name != "out_proj":
                 torch.default_generator.manual_seed(self.seed)
             draw_part(part, self.draw)
         return layer.train(self.p > 0)
@@ -111,9 +111,10 @@ def make_layer(name, sizes, qkv_bias, mistake, dtype):
 
 def parts_in_order(layer, order):
     """(name, part) for each matrix, in the order in which they're drawn, head after head."""
-    named = layer.named_parameters() if isinstance(layer, SelfAttention_v1) else layer.named_modules()
-    parts = [(name, part) for name, part in named if name.rpartition(".")[2] in order]
-    return sorted(parts, key=lambda named: (named[0].rpartition(".")[0], order.index(named[0].rpartition(".")[2])))
+    plain = layer.named_parameters(recurse=False)
+    parts = [(*name.rpartition("."), part) for name, part in (*plain, *layer.named_modules())]
+    chosen = [(head, order.index(name), name, part) for head, _, name, part in parts if name in order]
+    return [(name, part) for _, _, name, part in sorted(chosen, key=lambda found: found[:2])]
 
 
 def draw_part(part, draw):
@@ -282,6 +283,7 @@ def two_steps_away():
                 yield from mistaken(changed)
         for changed in sized:
             yield from drawn_otherwise(changed)
+            yield from sized_otherwise(changed)
         for changed in drawn:
             if changed.seed == base.seed:
                 yield from (twice for twice in drawn_otherwise(changed) if twice.seed != base.seed)
