@@ -4,7 +4,7 @@ from attention_course.exercises import MODULES
 
 from .dropped import dropped_otherwise
 from .numbers import read_numbers
-from .tables import computed, figures, published
+from .tables import Printed, computed, published
 
 PAGE = "16_published_numbers.ipynb"
 TOKENS = "Your", "journey", "starts", "with", "one", "step"
@@ -56,9 +56,9 @@ def introduction(given):
 
 def where_printed(place):
     """Which lesson prints a figure, and where this course does."""
-    figure = figures()[place.table]
+    figure = place.table.figure
     anchor = figure["section"].replace(" ", "-")
-    return f"**Printed** by lesson {figure['source']}: {figure['title']} ([{figure['section']}]({PAGE}#{anchor}))."
+    return f"**Printed** by lesson {figure['source']}: {place.table.title} ([{figure['section']}]({PAGE}#{anchor}))."
 
 
 def ways(fits, given):
@@ -127,6 +127,6 @@ def nothing_fits(given):
 
 def name_of(table):
     """What a published or a computed table is called."""
-    if isinstance(table, str):
-        return figures()[table]["title"]
+    if isinstance(table, Printed):
+        return table.title
     return f"{table.step} of {table.recipe.layer}, seed {table.recipe.seed}" if table.recipe else table.step

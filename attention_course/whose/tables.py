@@ -48,13 +48,27 @@ def with_infinity(table):
     return [with_infinity(part) for part in table] if isinstance(table, list) else float(table)
 
 
+class Printed(NamedTuple):
+    """A figure, or the columns of one of its two heads."""
+
+    figure: dict
+    head: str = ""
+
+    @property
+    def title(self):
+        return f"{self.head}{self.figure['title']}"
+
+
 @cache
 def published():
-    """An Index of what lessons print; its tables are the figures' ids."""
+    """An Index of what lessons print, as Printed."""
     index = Index()
-    for name, figure in figures().items():
+    for figure in figures().values():
         for numbers in as_tensors(figure["expected"]):
-            index.add(name, numbers)
+            index.add(Printed(figure), numbers)
+            if numbers.shape[-1:] == (4,):  # two heads side by side
+                index.add(Printed(figure, "the left half of "), numbers[..., :2])
+                index.add(Printed(figure, "the right half of "), numbers[..., 2:])
     return index
 
 
