@@ -18,14 +18,18 @@ def copy_matrices(v1, v2):
 
 
 def run_both_versions(answer, x, *matrices):
-    """What v2 and v1 return for x, (num_tokens, d_in), after an answer has copied these matrices of v1."""
+    """v2's matrices, and what v2 and v1 return for x, (num_tokens, d_in), after an answer has copied these of v1.
+
+    Its matrices, because v2 also returns what v1 returns if it gets v1's `forward`.
+    """
     d_in, d_out = matrices[0].shape
     v1 = SelfAttention_v1(d_in, d_out)
     v2 = SelfAttention_v2(d_in, d_out)
     for parameter, matrix in zip(v1.parameters(), matrices, strict=True):
         parameter.data.copy_(matrix)
     answer(v1, v2)
-    return v2(x).detach(), v1(x).detach()
+    copied = v2.W_query.weight, v2.W_key.weight, v2.W_value.weight, v2(x), v1(x)
+    return tuple(each.detach() for each in copied)
 
 
 def tokens_and_three_matrices(generator):
@@ -39,6 +43,10 @@ def copies_the_other_way(v1, v2):
         v1.W_query.copy_(v2.W_query.weight.T)
         v1.W_key.copy_(v2.W_key.weight.T)
         v1.W_value.copy_(v2.W_value.weight.T)
+
+
+def lends_forward(v1, v2):
+    v2.forward = v1.forward
 
 
 def assigns_a_plain_tensor(v1, v2):
@@ -68,6 +76,9 @@ copying_matrices = Exercise(
             stops the recording?""",
         ("copies the other way", copies_the_other_way): """
             You changed v1. Which of the two should keep its numbers?""",
+        ("lends v1's forward", lends_forward): """
+            v2 now runs v1's code with v1's matrices, but its own matrices are as they were. Which three tensors of v2
+            should change?""",
         ("assigns a plain tensor", assigns_a_plain_tensor): """
             A layer takes only an `nn.Parameter` as its `weight`. How can you write into the one that's there?""",
         ("forgets the values", "        v2.W_value.weight.copy_(v1.W_value.T)\n", ""): """
@@ -87,7 +98,7 @@ copying_matrices = Exercise(
         "Inside `with torch.no_grad():`, the first line is `v2.W_query.weight.copy_(v1.W_query.T)`.",
     ],
     why="`nn.Linear` computes `x @ weight.T`, and with `weight = W.T` that's `x @ W`, as in v1.",
-    moral="The next cell uses your function.",
+    moral="Section 3.4.2 does this to make v2 print v1's numbers.",
 )
 
 

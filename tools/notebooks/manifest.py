@@ -33,7 +33,7 @@ class Notebook:
     @property
     def name(self):
         """The title as a heading has it."""
-        return f"{int(self.number)}. {self.title}"
+        return f"Appendix: {self.title}" if self.part == "appendix" else f"{int(self.number)}. {self.title}"
 
 
 COURSE = [Notebook(**entry) for entry in MANIFEST["notebook"]]

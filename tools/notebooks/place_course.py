@@ -19,7 +19,8 @@ TEACHING = NOTEBOOKS.parent / "docs" / "teaching.md"
 NAMES = NOTEBOOKS / "reference_names.md"
 TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make course: to here -->)", flags=re.S)
 # The paragraphs about a notebook that are written here; those between them are its own.
-WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*")
+WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*|The course (begins|ends) .*")
+*_, LAST, APPENDIX = COURSE
 TO_HELP = f"[Help]({HELP.name})"
 MAP = """## The notebooks
 
@@ -43,7 +44,8 @@ def tables(notebooks, folder=""):
     for notebook in notebooks:
         cells = link(notebook, folder), notebook.question, str(notebook.core), str(notebook.practice or "")
         parts.setdefault(notebook.part, []).append(cells)
-    return "\n\n".join(f"Part {part}:\n\n{table(header, rows)}" for part, rows in parts.items())
+    titles = {part: f"Part {part}" for part in parts} | {"appendix": "Appendix"}
+    return "\n\n".join(f"{titles[part]}:\n\n{table(header, rows)}" for part, rows in parts.items())
 
 
 def overview():
@@ -80,7 +82,10 @@ def head(notebook, source):
     times += [f"{notebook.deeper} for *Going deeper*"] * bool(notebook.deeper)
     *first, last = times
     about = f"{', '.join(first)}, and {last}." if first else f"{last}."
-    ways = f"Previous: {link(COURSE[COURSE.index(notebook) - 1])} · {way_on(notebook)} · {TO_HELP}"
+    ways = [way_on(notebook), TO_HELP]
+    if notebook is not APPENDIX:
+        ways.insert(0, f"Previous: {link(COURSE[COURSE.index(notebook) - 1])}")
+    ways = " · ".join(ways)
     return "\n\n".join([f"# {notebook.name}", f"**{notebook.question}**", *own_words(source), about, ways])
 
 
@@ -91,9 +96,12 @@ def start(source):
 
 
 def way_on(notebook, question=False):
-    """The link to the next notebook, and if it's asked for, the question that waits there."""
-    if notebook is COURSE[-1]:
-        return f"Next: [the start page]({START.file})"
+    """The link to the next notebook, and if it's asked for, the question that waits there, or that none does."""
+    if notebook is APPENDIX:
+        return f"The course begins with {link(START)}"
+    if notebook is LAST:
+        ends = f"The course ends here. Back to [the start page]({START.file}) · "
+        return ends + link(APPENDIX) if question else link(APPENDIX)
     after = COURSE[COURSE.index(notebook) + 1]
     return f"Next: {link(after)}" + (f". {after.question}" if question else "")
 
