@@ -7,6 +7,8 @@ import html
 import json
 import re
 
+from docutils.nodes import make_id
+
 from attention_course.exercises import practice
 from attention_helpers import show_source
 
@@ -59,6 +61,21 @@ def with_figure(cell):
         elif said := re.search(r'aria-label="(.*?)"', "".join(output.get("data", {}).get(SVG, ""))):
             cell["metadata"]["mystnb"] = {"image": {"alt": html.unescape(said[1])}}
     return cell
+
+
+def with_links(cell):
+    """A cell in whose outputs links to notebooks lead to their pages: Sphinx follows only a text's own."""
+    for output in cell.get("outputs", []):
+        if said := output.get("data", {}).get("text/markdown"):
+            output["data"]["text/markdown"] = re.sub(r"\]\((\w+)\.ipynb(#[^)]*)?\)", to_page, "".join(said))
+    return cell
+
+
+def to_page(link):
+    """A link to a notebook, or to a heading of it, as one to its page."""
+    name, heading = link.groups()
+    anchor = f"#{make_id(heading)}" if heading else ""
+    return f"]({name}.html{anchor})"
 
 
 def explorer_of(cell, cells):
@@ -122,7 +139,7 @@ def complete(app, docname, source):
     if docname == START:
         say_what_holds_here(notebook)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    explorers = [made for cell in notebook["cells"] for made in with_explorer(with_figure(cell), cells)]
+    explorers = [made for cell in notebook["cells"] for made in with_explorer(with_links(with_figure(cell)), cells)]
     lesson = docname.startswith("notebooks/") and docname.count("/") == 1
     number = docname.removeprefix("notebooks/")[:2]
     notebook["cells"] = [made for cell in explorers for made in (with_solution(cell, number) if lesson else [cell])]
