@@ -55,10 +55,9 @@ def introduction(given):
 
 
 def where_printed(place):
-    """Which lesson prints a figure, and where this course does."""
-    figure = place.table.figure
-    anchor = figure["section"].replace(" ", "-")
-    return f"**Printed** by lesson {figure['source']}: {place.table.title} ([{figure['section']}]({PAGE}#{anchor}))."
+    """The section of the appendix that prints them, as the chapter or a lesson does."""
+    section = place.table.figure["section"]
+    return f"**Printed** under [{section}]({PAGE}#{section.replace(' ', '-')}): {place.table.title}."
 
 
 def ways(fits, given):
