@@ -121,7 +121,7 @@ OTHERWISE = {  # what was done, what whose says of it
     "wider": (lambda: drawn(CausalAttention, 123, 3, 4, 6, 0.0)(BATCH), "○ .*d_out=4"),
     "one head": (lambda: drawn(MultiHeadAttentionWrapper, 123, 3, 2, 6, 0.0, 3)(BATCH), "○ .*num_heads=3"),
     "dropout elsewhere": (in_training, "○ .*in training, after dropout of 0.5"),
-    "dropped weights": (weights_dropped, "○ .*dropout of 0.5"),
+    "dropped weights": (weights_dropped, "✓ .*dropout of 0.5"),
     "unscaled": (lambda: with_row("doesn't scale", CausalAttention, 123, 3, 2, 6, 0.0), "✗ .*doesn't scale"),
     "over queries": (lambda: torch.softmax(X @ X.T, dim=0), "✗ .*over the queries"),
     "no out_proj": (lambda: with_row("doesn't use out_proj", MultiHeadAttention, 123, 3, 2, 6, 0.0, 2), "✗ .*out_proj"),
@@ -140,6 +140,35 @@ def test_what_was_done_otherwise_is_named(case):
 
 
 SHAPES = (6, 2), (6, 6), (2, 6, 2), (3, 2)
+
+
+def masked_first():
+    """The chapter's class masks scores before it divides them, ours after."""
+    layer = drawn(MultiHeadAttention, 123, 3, 4, 6, 0.0, 2)
+    queries, keys = (layer.split_heads(part(BATCH)) for part in (layer.W_query, layer.W_key))
+    return (queries @ keys.mT).masked_fill(layer.mask, -torch.inf)
+
+
+def exchanged():
+    v1 = drawn(SelfAttention_v1, 123, 3, 2)
+    return torch.softmax((X @ v1.W_query) @ (X @ v1.W_value).T / 2**0.5, dim=-1) @ (X @ v1.W_key)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (masked_first, "^○ The .*masked scores, not yet divided"),
+        (lambda: drawn(SelfAttention_v1, 123, 3, 2)(BATCH), "^✓ .*as in the chapter.$"),
+        (exchanged, "^○ .*it takes one for another.$"),
+        (lambda: torch.softmax(X @ X.T, dim=-1).T @ X, "^✗ .*or the weights were transposed"),
+    ],
+)
+def test_a_right_step_is_not_blamed_and_a_wrong_one_is_not_praised(make, expected):
+    text = whose(make())
+    assert re.search(expected, text, flags=re.M), text
+    assert ("✗" in text) == expected.startswith("^✗")
+
+
 NOBODYS = [torch.randn(shape, generator=torch.Generator().manual_seed(n)) for n, shape in enumerate(SHAPES)]
 
 
@@ -160,7 +189,7 @@ def test_where_a_table_parts_from_the_nearest():
     [
         ("hello", "no numbers"),
         ([], "no numbers"),
-        (None, "no numbers"),
+        (None, "takes a tensor, a list or text"),
         ([float("nan")] * 3, "only NaN"),
         (0.3061, "One number alone"),
         ([1.0, 0.0, 0.0], "nothing but 0, 1 and infinity"),
@@ -173,7 +202,8 @@ def test_what_cannot_be_looked_for_gets_one_sentence(numbers, sentence):
 
 def test_few_numbers_only_could_be():
     assert "could be" in whose("0.3061, 0.8210")
-    assert "could be" not in whose("[0.3061, 0.8210], [0.3058, 0.8203]")
+    assert "could be" in whose([[0.17, 0.17, 0.17, 0.16, 0.16, 0.17]] * 2)
+    assert "could be" not in whose("[-0.4519, 0.2216], [-0.5874, 0.0058]")
 
 
 def test_looking_leaves_random_numbers_and_settings_alone():

@@ -4,11 +4,12 @@ from attention_course.exercises import MODULES
 
 from .dropped import dropped_otherwise
 from .numbers import read_numbers
+from .recipes import ORDER
 from .tables import Printed, computed, published
 
 PAGE = "16_published_numbers.ipynb"
 TOKENS = "Your", "journey", "starts", "with", "one", "step"
-FEW = 4  # numbers, below which they only "could be" something
+RESULTS = "weights", "context vectors", "output"
 MOST = 4  # ways to the same numbers that are told
 
 
@@ -24,14 +25,16 @@ def whose(numbers):
 
     numbers: of chapter 3 of "Build a Large Language Model (From Scratch)", of a lesson like it, or of your own layer:
     a tensor, an array, nested lists, or text that shows them, such as what `print` wrote. A whole table, some of its
-    rows, or one. Three decimals are enough. Returns text, which a notebook shows as Markdown.
+    rows, or one; of few numbers, or few digits, it says only what they could be. Returns text, shown as Markdown.
     Errors: none; if there's nothing to look for, the text says so.
     """
     try:
         given = read_numbers(numbers)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         return Answer(error)
-    if not given.telling:
+    except (RuntimeError, RecursionError) as error:  # such as a tensor without numbers
+        return Answer(f"These numbers can't be read: {error}".splitlines()[0])
+    if not given.count:
         return Answer("There's nothing but 0, 1 and infinity in that, as in every mask: give other rows, too.")
     printed = published().find(given)
     if len(given.flat) == 1:
@@ -39,7 +42,8 @@ def whose(numbers):
     fits = computed(1).find(given) or list(dropped_otherwise(given)) or computed(2).find(given)
     if not printed and not fits:
         return Answer(nothing_fits(given))
-    return Answer("\n\n".join([*introduction(given), *map(where_printed, printed), *ways(fits, given)]))
+    sections = dict.fromkeys(map(where_printed, printed))
+    return Answer("\n\n".join([*introduction(given), *sections, *ways(fits, given)]))
 
 
 def one_alone(printed):
@@ -49,9 +53,9 @@ def one_alone(printed):
 
 
 def introduction(given):
-    """A warning where there are few numbers."""
-    if given.telling < FEW:
-        yield f"{len(given.flat)} such numbers say little, so this only **could be**:"
+    """A warning where chance could have met the numbers."""
+    if not given.sure:
+        yield "These digits say little, so this only **could be**:"
 
 
 def where_printed(place):
@@ -65,20 +69,27 @@ def ways(fits, given):
     fits = [place for place in fits if is_whole(place, given)] or fits
     shortest = min((place.table.effort for place in fits), default=0)
     shown = {place.table: place for place in reversed(fits) if place.table.effort == shortest}
-    if len(shown) > 1 and given.telling >= FEW:
+    if len(shown) > 1 and given.sure:
         yield "Each of these leads to the same digits:"
     for place in [*reversed(shown.values())][:MOST]:
         yield describe(place, given)
     if len(shown) > MOST:
         yield f"And {len(shown) - MOST} more ways, as short as these, lead to the same digits."
-    hidden = {place.table.recipe.mistake.name for place in fits if place.table.recipe and place.table.recipe.mistake}
-    if shortest == 0 and hidden and given.telling >= FEW:
-        yield f"The same digits come from a class that {', or one that '.join(sorted(hidden)[:MOST])}."
+    if shortest == 0 and given.sure:
+        yield from mistakes_that_do_not_show(fits)
+
+
+def mistakes_that_do_not_show(fits):
+    """Which mistakes lead to the same numbers as a right class."""
+    tables = [place.table for place in fits if place.table.step in RESULTS and place.table.recipe]
+    names = {table.recipe.mistake.name for table in tables if table.recipe.mistake}
+    if names:
+        yield f"(They can't be told from those of a class that {', or one that '.join(sorted(names)[:MOST])}.)"
 
 
 def is_whole(place, given):
     """Whether a table, or its first sentence of two equal ones, was given completely."""
-    sentences = 1 if place.table.recipe is None or place.table.recipe.plain else 2
+    sentences = 1 if place.table.recipe is None or place.table.step.startswith("W_") else 2
     return len(given.rows) in (place.count, place.count / sentences)
 
 
@@ -89,19 +100,30 @@ def describe(place, given):
     if len(given.rows) == 1 and place.count % 6 == 0:
         row = f" (the row of “{TOKENS[place.row % 6]}”)"
     if recipe is None:
-        sign = "✗" if wrong else "○" if words else "✓"
-        return f"{sign} The **{step}**{row}{', ' * bool(words)}{words}."
+        return f"{'✗' if wrong else '✓'} The **{step}**{row} {words}."
     changes = "".join(f", {change}" for change in [*recipe.changes, words] if change)
     sentence = " on “the cat sleeps”" if recipe.d_in == 6 else ""
     layer = f"`{recipe.layer}({', '.join(map(str, recipe.sizes))})`{sentence}, seed {recipe.seed}{changes}"
     start = f"The **{step}**{row} of {layer}"
     if recipe.mistake:
         return f"✗ {start}, in a class that **{recipe.mistake.name}**. {recipe.mistake.reply} ({link(recipe.mistake)})"
-    unmasked = recipe.layer == "SelfAttention_v2" and step in ("weights", "context vectors")
-    lost = " (If yours is a causal class, it has lost its mask.)" if unmasked else ""
     if changes:
-        return f"○ {start}. That isn't the chapter's way, but there's no mistake in the layer.{lost}"
-    return f"✓ {start}, as in the chapter.{lost}"
+        return (
+            f"○ {start}. That isn't the chapter's way, but if it's what you did, the numbers are right.{unless(place)}"
+        )
+    return f"✓ {start}, as in the chapter.{unless(place)}"
+
+
+def unless(place):
+    """Which class computes the same numbers, although it's wrong."""
+    step, recipe, *_ = place.table
+    if recipe.layer == "SelfAttention_v2" and step in RESULTS:
+        return " If yours is a causal class, it has lost its mask."
+    if recipe.order != ORDER and step in RESULTS:
+        return " If yours draws its matrices in the chapter's order, it takes one for another."
+    if recipe.each and step in RESULTS:
+        return " If yours has three different matrices, it uses one for all."
+    return ""
 
 
 def link(mistake):

@@ -12,7 +12,7 @@ from .recipes import chapters_recipes, mistaken
 from .tables import Table, computed
 
 RATES = 0.5, 0.1, 0.2
-OTHERWISE = "after dropout of {} with other zeros than the lessons', as other systems draw them"
+OTHERWISE = "after dropout of {} with other zeros than in the lessons, as another system or an earlier draw gives them"
 
 
 def dropped_otherwise(given):
@@ -21,8 +21,8 @@ def dropped_otherwise(given):
         return []
     rows = torch.tensor(given.rows, dtype=torch.float64)
     if set(given.flat) == {0.0, 2.0}:
-        words = "matrix of ones after dropout of 0.5, whose zeros depend on seed and system"
-        return [Place(Table(words, None), 0, len(rows))]
+        words = "after dropout of 0.5, whose zeros depend on seed and system"
+        return [Place(Table("matrix of ones", None, words), 0, len(rows))]
     return [*dropped_weights(rows, given.near), *contexts_of_dropped(rows, given.near)]
 
 
@@ -48,7 +48,7 @@ def contexts_of_dropped(rows, near):
     kept = torch.tensor([*itertools.product((0.0, 1.0), repeat=6)], dtype=torch.float64)
     for recipe, p in itertools.product((base, *mistaken(base)), RATES):
         with keep_state(None):
-            steps = dict(recipe.tables())
+            steps = recipe.tables()
         weights = steps["weights"][0].double()
         values = steps["values"][0].double()
         unlike = max_difference(weights @ values, steps["context vectors"][0]) > 1e-5

@@ -1,5 +1,6 @@
 """Read numbers as people paste them, and find them among the rows of many tables."""
 
+import math
 import re
 from collections import defaultdict
 from typing import Any, NamedTuple
@@ -7,35 +8,72 @@ from typing import Any, NamedTuple
 import torch
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+|inf|nan)"
-# What else stands in a printed tensor, and words, some of which have digits
-NOT_NUMBERS = r"grad_fn=<[^>]*>|(?:dtype|device)=[^,)]*|\b(?!inf\b|nan\b|e[-+]?\d)[A-Za-z_]\w*"
+NOT_NUMBERS = "|".join(  # what else stands where a tensor was printed
+    [
+        r"torch\.Size\([^)]*\)(?=.*\d\.)",
+        r"shape=\([^)]*\)",
+        r"(?:In|Out) ?\[\d*\]",
+        r"\b\d+ ?:",
+        r"grad_fn=<[^>]*>",
+        r"(?:dtype|device)=[^,)]*",
+        r"\b(?!inf\b|nan\b|e[-+]?\d)[A-Za-z_]\w*",  # words, some of which have digits
+    ]
+)
+MOST = 2000  # numbers, more than any table has
+SURE = 28.0  # bits: among 300,000 rows, chance meets such numbers once in a thousand times
 
 
 class Given(NamedTuple):
-    """What somebody gave: rows of numbers (float64, one list each), and how far a printed number can be off."""
+    """What somebody gave: rows of numbers, and how far each can be off."""
 
     rows: list
     near: float
 
     @property
-    def telling(self):
-        """How many numbers say something: 0, 1 and infinity are in every mask."""
-        return sum(number not in (0.0, 1.0) and number == number and abs(number) != torch.inf for number in self.flat)
-
-    @property
     def flat(self):
         return [number for row in self.rows for number in row]
+
+    @property
+    def telling(self):
+        """Which numbers say something, (num_rows, width): 0, 1, infinity and NaN are in every mask."""
+        return [[number not in (0.0, 1.0) and math.isfinite(number) for number in row] for row in self.rows]
+
+    @property
+    def count(self):
+        return sum(map(sum, self.telling))
+
+    @property
+    def sure(self):
+        """Whether they hold too much to be met by chance: four numbers, and far enough apart for their rounding."""
+        return self.count >= 4 and self.bits >= SURE
+
+    @property
+    def bits(self):
+        """What a number tells is how far it is from its row's mean, or from the number above, in roundings."""
+        total, above = 0.0, None
+        for row, telling in zip(self.rows, self.telling, strict=True):
+            told = [number for number, tells in zip(row, telling, strict=True) if tells]
+            gaps = [abs(number - sum(told) / len(told)) for number in told]
+            if above is not None and len(above) == len(told):
+                gaps = [min(gap, abs(number - other)) for gap, number, other in zip(gaps, told, above, strict=True)]
+            total += sum(math.log2(1 + gap / (2 * self.near)) for gap in gaps)
+            above = told
+        return total
 
 
 def read_numbers(numbers):
     """Numbers from a tensor, nested lists, an array, or text that shows them.
 
-    Errors: ValueError, in words for whoever gave them, if there are none, or only NaN.
+    Errors: ValueError or TypeError, in words for whoever gave them, if there's nothing to look for.
     """
     given = read_text(numbers if isinstance(numbers, str) else to_text(numbers))
+    if isinstance(numbers, torch.Tensor) and numbers.dtype in (torch.float16, torch.bfloat16):
+        given = given._replace(near=torch.finfo(numbers.dtype).eps)
     if not given.flat:
         raise ValueError("There are no numbers in that. Give a tensor, a list, or what `print` showed.")
-    if all(number != number for number in given.flat):
+    if len(given.flat) > MOST:
+        raise ValueError(f"That's {len(given.flat):,} numbers, more than any table has. Give some of its rows.")
+    if all(map(math.isnan, given.flat)):
         raise ValueError("That's only NaN, which says no more than that a row had nothing to look at, or overflowed.")
     return given
 
@@ -43,27 +81,38 @@ def read_numbers(numbers):
 def to_text(numbers):
     """A tensor, array or list as text that keeps its rows."""
     if isinstance(numbers, torch.Tensor):
-        numbers = numbers.detach().tolist()
-    if hasattr(numbers, "tolist"):
+        numbers = numbers.detach().cpu().dequantize() if numbers.is_quantized else numbers.detach().cpu()
+        numbers = numbers.to_dense().tolist()
+    elif hasattr(numbers, "tolist"):
         numbers = numbers.tolist()
     if isinstance(numbers, dict):
         numbers = list(numbers.values())
     if isinstance(numbers, (list, tuple)):
         return f"[{', '.join(map(to_text, numbers))}]"
+    if not isinstance(numbers, (int, float, str)):
+        raise TypeError(f"`whose` takes a tensor, a list or text, not {type(numbers).__name__}.")
     return str(numbers)
 
 
 def read_text(text):
     """Rows of numbers: what's between the innermost brackets, or else each line."""
-    text = re.sub(NOT_NUMBERS, " ", text)
+    text = re.sub(NOT_NUMBERS, " ", text.replace("−", "-"), flags=re.S)
     pieces = re.findall(r"\[([^\[\]]*)\]", text) or text.splitlines()
     found = [re.findall(NUMBER, piece) for piece in pieces]
-    found = [row for row in found if row]
-    rows = [[float(number) for number in row] for row in found]
+    rows = without_labels([[float(number) for number in row] for row in found if row])
     # as many digits as were shown, of 0.29600000381469727 three; each may have been rounded before
     digits = max((len(f"{number:.6f}".rstrip("0").partition(".")[2]) for row in rows for number in row), default=0)
-    rounding = 0.56 * 10.0 ** -min(digits, 4) if digits else 0.0  # whole numbers aren't rounded ones
-    return Given(rows, rounding + 2e-5)
+    rounding = 0.56 * 10.0**-digits if digits else 0.0  # whole numbers aren't rounded ones
+    return Given(rows, rounding + (2e-5 if digits < 5 else 2e-6))
+
+
+def without_labels(rows):
+    """Rows without a first one of column numbers, and without a first column that counts them."""
+    if len(rows) > 2 and len(rows[0]) == len(rows[1]) - 1 and rows[0] == [*range(len(rows[0]))]:
+        rows = rows[1:]
+    first = [row[0] for row in rows]
+    counted = any(first == [*range(start, start + len(rows))] for start in (0, 1))
+    return [row[1:] for row in rows] if counted and len(rows) > 1 and min(map(len, rows)) > 1 else rows
 
 
 class Place(NamedTuple):
@@ -115,7 +164,8 @@ class Index:
         agree, where = self.compare(given)
         if not len(where):
             return [], None
-        best = int(agree.sum(dim=-1).argmax())
+        telling = torch.tensor(given.telling).flatten()
+        best = int((agree & telling).sum(dim=-1).argmax())
         return agree[best].tolist(), self.place(given, where[best])
 
     def place(self, given, start):

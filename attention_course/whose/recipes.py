@@ -2,20 +2,17 @@
 
 import itertools
 from dataclasses import dataclass, replace
-from functools import cache
 
 import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
 
 import attention_helpers
-from attention_course.mistakes import Mistake, mistakes_of, with_mistake
-from attention_helpers import CausalAttention, Dropout, causal_mask, load_sentence
-from attention_helpers.dropout import draw_dropout_from
+from attention_course.mistakes import Mistake, mistakes_of
+
+from .drawing import AFTER_TRAINING, draw_before, draw_part, embeddings, make_layer, matrices_of, parts_in_order
+from .steps import Steps, masked_by_hand, unscaled_masked
 
 ORDER = "W_query", "W_key", "W_value", "out_proj"
 USUAL_SEEDS = 123, 789, 0, 1, 42, 1234
-AFTER_TRAINING = "CausalAttention in training"  # whose dropout draws, too
 
 
 @dataclass(frozen=True)
@@ -82,127 +79,19 @@ class Recipe:
 
     @torch.no_grad()
     def tables(self):
-        """(step, numbers) for the layer's matrices, and for what its steps return."""
+        """The numbers of the layer's matrices and of each step, by name; of a sentence twice, as the batch has it."""
         layer = self.drawn()
         with Steps() as steps:
             output = layer(self.sentence())
         if self.layer == "MultiHeadAttentionWrapper":  # its heads are causal layers
-            return [("output", output)]
-        # copies, since the layer will be drawn again
-        matrices = [(name.removesuffix(".weight"), part.detach().clone()) for name, part in layer.named_parameters()]
-        by_hand = masked_by_hand(dict(steps.taken)) if self.plain else []
-        return [*matrices, *steps.taken, ("output", output), *by_hand]
-
-
-@cache
-def embeddings(name):
-    return load_sentence(name).embeddings
-
-
-@cache
-def make_layer(name, sizes, qkv_bias, mistake, dtype):
-    """A layer that each recipe of its kind draws again."""
-    made = getattr(attention_helpers, name)
-    if mistake:
-        made = with_mistake(made, mistake)
-    options = {"qkv_bias": True} if qkv_bias else {}
-    return draw_dropout_from(made(*sizes, **options).to(dtype))
-
-
-def parts_in_order(layer, order):
-    """(name, part) for each matrix, in the order in which they're drawn, head after head."""
-    plain = layer.named_parameters(recurse=False)
-    parts = [(*name.rpartition("."), part) for name, part in (*plain, *layer.named_modules())]
-    chosen = [(head, order.index(name), name, part) for head, _, name, part in parts if name in order]
-    return [(name, part) for _, _, name, part in sorted(chosen, key=lambda found: found[:2])]
-
-
-def draw_part(part, draw):
-    """Draw a matrix, and its bias if it has one, again."""
-    if isinstance(part, nn.Linear) and not draw:
-        part.reset_parameters()
-        return
-    function = torch.randn if draw == "randn" else torch.rand
-    if isinstance(part, nn.Linear):
-        part.weight.data.copy_(function(part.weight.shape[::-1], dtype=part.weight.dtype).mT)
-    else:
-        part.data.copy_(function(part.shape, dtype=part.dtype))
-
-
-def draw_before(name):
-    """What was drawn from the same seed before: a layer, which may have been called in training, too."""
-    if name != AFTER_TRAINING:
-        sizes = (3, 2) if name.startswith("SelfAttention") else (3, 2, 6, 0.0)
-        sizes += (2,) if name.startswith("MultiHead") else ()
-        getattr(attention_helpers, name)(*sizes)
-        return
-    x = embeddings("journey")
-    draw_dropout_from(CausalAttention(3, 2, 6, 0.5))(torch.stack((x, x)))
-
-
-class Steps(TorchFunctionMode):
-    """While active, write down what the steps of a layer return."""
-
-    PRODUCTS = "queries", "keys", "values", "scores", "context vectors", "output"
-    OTHERS = {  # noqa: RUF012
-        "div": "scaled scores",
-        "masked_fill": "masked scores",
-        "softmax": "weights",
-        "mul": "weights after dropout",
-    }
-
-    def __init__(self):
-        super().__init__()
-        self.taken = []
-        self.products = iter(self.PRODUCTS)
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if function.__name__ in ("linear", "matmul"):
-            self.taken.append((next(self.products, "output"), result))
-        elif function.__name__ in self.OTHERS:
-            self.taken.append((self.OTHERS[function.__name__], result))
-        return result
-
-
-def masked_by_hand(steps):
-    """What section 3.5 makes of scores and weights, before it has a class that does."""
-    future = causal_mask(len(steps["scores"]))
-    kept = steps["weights"].tril()
-    renormalized = kept / kept.sum(dim=-1, keepdim=True)
-    yield "masked scores", steps["scores"].masked_fill(future, -torch.inf)
-    yield "weights, zero above the diagonal", kept
-    yield "causal weights", renormalized
-    yield from dropped_by_hand(renormalized)
-
-
-def dropped_by_hand(weights):
-    """Dropout of 0.5 from seed 123, drawn for these weights first, and after a matrix of ones."""
-    dropout = Dropout(0.5)
-    torch.default_generator.manual_seed(123)
-    yield "causal weights after dropout", dropout(weights)
-    yield "causal weights after a second draw of dropout", dropout(weights)
-
-
-OVER_QUERIES = "but softmax ran over the queries (dim=0), not over the keys (dim=-1)"
-DIVIDED = "but the scores were divided by √3, which the chapter does only from section 3.4 on"
-
-
-def tables_without_matrices():
-    """(step, numbers, what's unusual) of section 3.3."""
-    x = embeddings("journey")
-    scores = x @ x.T
-    weights = torch.softmax(scores, dim=-1)
-    turned = torch.softmax(scores, dim=0)
-    divided = torch.softmax(scores / x.shape[-1] ** 0.5, dim=-1)
-    yield "embeddings", x, ""
-    yield "scores", scores, ""
-    yield "scores, divided by their sum", scores / scores.sum(dim=-1, keepdim=True), ""
-    yield "weights", weights, ""
-    yield "context vectors", weights @ x, ""
-    for wrong, words in (turned, OVER_QUERIES), (divided, DIVIDED):
-        yield "weights", wrong, words
-        yield "context vectors", wrong @ x, words
+            return {"output": output}
+        taken = steps.taken | {"output": output}
+        if self.plain:
+            taken |= masked_by_hand(taken)
+            taken = {name: torch.stack((numbers, numbers)) for name, numbers in taken.items()}
+        elif not self.mistake:
+            taken["masked scores, not yet divided"] = unscaled_masked(taken["scores"])
+        return matrices_of(layer) | taken
 
 
 def chapters_recipes():
@@ -220,11 +109,11 @@ def drawn_otherwise(recipe):
     for seed in USUAL_SEEDS:
         if seed != recipe.seed:
             yield recipe.with_change(f"where the chapter has seed {recipe.seed}", seed=seed)
-    yield recipe.with_change("set again before each matrix", each=True)
-    for first, second, third in itertools.permutations(ORDER[:3]):
-        if (first, second, third) != ORDER[:3]:
-            words = f"with the matrices drawn in another order ({first}, {second}, {third})"
-            yield recipe.with_change(words, order=(first, second, third, "out_proj"))
+    yield recipe.with_change("with the seed set again before each matrix, so that the three are equal", each=True)
+    for names in itertools.permutations(ORDER[:3]):
+        if names != ORDER[:3]:
+            words = f"with the matrices drawn in another order ({', '.join(names)})"
+            yield recipe.with_change(words, order=(*names, "out_proj"))
     yield recipe.with_change("drawn a second time without setting the seed again", before=(recipe.layer,))
     yield recipe.with_change("computed in float64, which draws other numbers", dtype=torch.float64)
     yield recipe.with_change("drawn by `torch.randn`", draw="randn")

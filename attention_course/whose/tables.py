@@ -10,8 +10,10 @@ from attention_helpers._data import data_file
 from attention_helpers.state import keep_state
 
 from .numbers import Index
-from .recipes import Recipe, masked_by_hand, one_step_away, tables_without_matrices, two_steps_away
+from .recipes import Recipe, one_step_away, two_steps_away
+from .steps import masked_by_hand, tables_without_matrices
 
+ROUNDED = 6e-5  # how far a number with four decimals can be off
 FROM_PRINTED = 3e-4  # how far what follows from printed scores can be off: their rounding, doubled by dropout
 
 
@@ -65,10 +67,10 @@ def published():
     index = Index()
     for figure in figures().values():
         for numbers in as_tensors(figure["expected"]):
-            index.add(Printed(figure), numbers)
+            index.add(Printed(figure), numbers, ROUNDED)
             if numbers.shape[-1:] == (4,):  # two heads side by side
-                index.add(Printed(figure, "the left half of "), numbers[..., :2])
-                index.add(Printed(figure, "the right half of "), numbers[..., 2:])
+                index.add(Printed(figure, "the left half of "), numbers[..., :2], ROUNDED)
+                index.add(Printed(figure, "the right half of "), numbers[..., 2:], ROUNDED)
     return index
 
 
@@ -97,16 +99,14 @@ def known_tables(steps):
 
 def tables_of(recipes):
     """(Table, its numbers) for each step of each recipe."""
-    return [(Table(step, recipe), numbers) for recipe in recipes for step, numbers in recipe.tables()]
+    return [(Table(step, recipe), numbers) for recipe in recipes for step, numbers in recipe.tables().items()]
 
 
 def tables_by_hand():
     """(Table, its numbers) for section 3.3, and for what follows from printed scores of a layer without a seed."""
     for step, numbers, words in tables_without_matrices():
-        yield Table(f"{step} of section 3.3", None, words, bool(words)), numbers
+        yield Table(step, None, f"of section 3.3{', ' * bool(words)}{words}", bool(words)), numbers
     [scores] = as_tensors(figures()["unseeded_scores"]["expected"])
-    weights = torch.softmax(scores / 2**0.5, dim=-1)
-    without_seed = "that follow from the scores that a lesson prints of a layer without a seed"
-    steps = {"scores": scores, "weights": weights}
-    for step, numbers in [*steps.items(), *masked_by_hand(steps)]:
-        yield Table(f"{step} {without_seed}", None), numbers
+    steps = {"scores": scores, "weights": torch.softmax(scores / 2**0.5, dim=-1)}
+    for step, numbers in (steps | masked_by_hand(steps)).items():
+        yield Table(step, None, "that follow from the scores that a lesson prints of a layer without a seed"), numbers
