@@ -30,6 +30,7 @@ FORMS = {
     "float32": lambda table: table.float(),
     "lists": lambda table: table.tolist(),
     "printed": lambda table: f"{table.float()}"[:-1] + ", grad_fn=<UnsafeViewBackward0>)",
+    "with its size": lambda table: f"{table.float()}\ntorch.Size({list(table.shape)})",
     "three decimals": lambda table: str(table.mul(1000).round().div(1000).tolist()),
     "a row": lambda table: table.reshape(-1, table.shape[-1])[1 % (table.numel() // table.shape[-1])].tolist(),
 }

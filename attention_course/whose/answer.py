@@ -122,7 +122,7 @@ def unless(place):
     if recipe.order != ORDER and step in RESULTS:
         return " If yours draws its matrices in the chapter's order, it takes one for another."
     if recipe.each and step in RESULTS:
-        return " If yours has three different matrices, it uses one for all."
+        return " Set the seed once, before the layer. If you do, your class uses one matrix for all three."
     return ""
 
 
