@@ -103,7 +103,7 @@ copying_matrices = Exercise(
 
 
 def published_matrices(d_in, d_out):
-    """W_query, W_key and W_value as the lessons draw them, (d_in, d_out)."""
+    """W_query, W_key and W_value as the book draws them, (d_in, d_out)."""
     torch.manual_seed(123)
     query = torch.rand(d_in, d_out)
     key = torch.rand(d_in, d_out)

@@ -78,8 +78,12 @@ def own_words(source):
 def head(notebook, source):
     """A lesson's title, its question, its own words, how long it takes, and the neighbours."""
     times = [f"About {notebook.core} minutes"]
-    times += [f"{notebook.practice} more for the explorer and the exercises"] * bool(notebook.practice)
-    times += [f"{notebook.deeper} for *Going deeper*"] * bool(notebook.deeper)
+    if notebook is APPENDIX:
+        times += [f"{notebook.practice} more for the exercises"]
+    elif notebook.practice:
+        times += [f"{notebook.practice} more for the explorer and the exercises"]
+    if notebook.deeper:
+        times += [f"{notebook.deeper} for *Going deeper*"]
     *first, last = times
     about = f"{', '.join(first)}, and {last}." if first else f"{last}."
     ways = [way_on(notebook), TO_HELP]
