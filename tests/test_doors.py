@@ -119,3 +119,15 @@ def test_the_first_cell_for_colab_installs_a_package_that_works(tmp_path):
     expected = re.findall(r"^print.*  # (.*)$", example, flags=re.M)
     assert answers[-len(expected) :] == expected, result.stdout + result.stderr
     assert Path(file).is_relative_to(tmp_path / "its")
+
+
+@pytest.mark.slow  # starts kernels that load torch
+def test_lessons_print_the_same_on_a_system_that_has_less_than_linux(tmp_path):
+    """By README's command, in a folder whose name has a space and an umlaut; 14 starts processes that send bytes."""
+    course = tmp_path / "Größe eins"
+    shutil.copytree(ROOT / "notebooks", course / "notebooks", ignore=shutil.ignore_patterns(".*", "pictures"))
+    shutil.copy(ROOT / "pyproject.toml", course)
+    [command] = re.findall(r"-m (pytest --nbval .*) notebooks$", README, flags=re.M)
+    lessons = [path for name in ("01", "08", "14", "help") for path in course.glob(f"notebooks/{name}*.ipynb")]
+    less = {"PYTHONPATH": str(ROOT / "tests/elsewhere"), "PYTHONIOENCODING": "cp1252", "TMPDIR": str(course)}
+    subprocess.run([sys.executable, "-m", *command.split(), *lessons], cwd=course, env=os.environ | less, check=True)

@@ -147,6 +147,6 @@ def bytes_written():
     """Bytes that this process has written so far, to files, pipes and the network; None on other systems than Linux."""
     try:
         counters = Path("/proc/self/io").read_text(encoding="ascii")
-    except FileNotFoundError:
+    except OSError:
         return None
     return int(dict(line.split(": ") for line in counters.splitlines())["wchar"])

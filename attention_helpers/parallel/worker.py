@@ -70,7 +70,9 @@ def meet(rank, processes, meeting):
     torch.set_num_threads(1)
     with MAKING:
         meeting.parent.mkdir(exist_ok=True)
-    distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=processes)
+    # By an address, file://..., torch wouldn't find a folder with a space in its name.
+    store = distributed.FileStore(str(meeting), processes)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=processes)
 
 
 def run(job):
