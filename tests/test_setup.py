@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -76,16 +77,43 @@ def test_changed_file_installs_again(venv, name):
     assert venv.installs("test"), "the lab installation has made the old test stamp worthless"
 
 
-@pytest.mark.parametrize("end", [[0, 1], KeyboardInterrupt])
+@pytest.mark.parametrize("end", [1, KeyboardInterrupt])
 def test_an_installation_that_ended_early_is_taken_up_again(venv, end):
+    def half(command):
+        program(venv.tool.PACKAGES / "new-1.dist-info/RECORD", "")
+        venv.status = Mock(side_effect=[end, 0])
+
     venv.installs("lab")
-    ended, venv.status = venv.status, Mock(side_effect=end)
+    ended, venv.status = venv.status, half
     with pytest.raises((KeyboardInterrupt, OSError)):
         venv.installs("test")
     venv.status = ended
     program(venv.tool.PACKAGES / "torn-1.dist-info/METADATA", "")
     assert venv.installs("lab"), "half of the test installation may be there"
     assert not (venv.tool.PACKAGES / "torn-1.dist-info").exists(), "pip would take it for a complete package"
+
+
+def test_without_network_lab_opens_with_what_is_there(venv, capsys):
+    online = venv.status
+    venv.installs("lab")
+    for changed in ("", "# changed\n"):
+        with open(venv.tool.ROOT / "constraints.txt", "a") as file:
+            file.write(changed)
+        venv.status = lambda command: 1
+        with pytest.raises(OSError, match="is there a network"):
+            venv.installs("test")
+        assert bool(venv.installs("lab")) == bool(changed)
+        assert ("It's as it was" in capsys.readouterr().out) == bool(changed)
+        venv.status = online
+        assert bool(venv.installs("lab")) == bool(changed), "and later the change is made up for"
+
+
+def test_windows_refuses_a_folder_too_deep_for_torch_before_it_installs(venv, monkeypatch):
+    monkeypatch.setattr(venv.tool, "WINDOWS", True)
+    monkeypatch.setattr(Path, "touch", Mock(side_effect=FileNotFoundError))  # what Windows says of 260 characters
+    with pytest.raises(OSError, match=f"path has {len(str(venv.tool.ROOT))} characters, and Windows allows 67"):
+        venv.installs("lab")
+    assert venv.calls == []
 
 
 def test_which_torch_is_asked_for_where(venv, monkeypatch):

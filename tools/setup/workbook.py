@@ -22,6 +22,8 @@ VERSIONS = WORKBOOK / ".versions.json"
 # Where `make lab` has Lab keep its layout, which at first is one with the file browser collapsed.
 LAYOUT = ".lab/default-37a8.jupyterlab-workspace"
 COLLAPSED = {"layout-restorer:data": {"left": {"collapsed": True, "visible": True, "widgetStates": {}}}}
+# How a learner brings a notebook's newest version: there's no make on Windows.
+RESET = ".venv\\Scripts\\python tools/setup/workbook.py reset " if os.name == "nt" else "make reset NOTEBOOK="
 LESSONS = ("*.ipynb", "solutions/*.ipynb")
 SVG = "image/svg+xml"
 
@@ -118,7 +120,7 @@ def fill() -> None:
             versions[name] = newest
         elif versions.get(name) != newest:
             age = "has a newer version" if name in versions else "may have a newer version (there's no record of yours)"
-            bring_it = f"make reset NOTEBOOK={name.split('_')[0]} brings it, and keeps yours if you changed a cell"
+            bring_it = f"{RESET}{name.split('_')[0]} brings it, and keeps yours if you changed a cell"
             print(f"{name}: the course {age}; {bring_it}.")
             versions.setdefault(name, newest)  # without a record it's said only once
     bring(wanted, versions)
@@ -130,7 +132,7 @@ def reset(start: str) -> None:
     matches = [name for name in names(*LESSONS) if name.startswith(start)]
     if len(matches) != 1:
         listed = ", ".join(name.removesuffix(".ipynb") for name in names(*LESSONS))
-        sys.exit(f"NOTEBOOK={start} doesn't name one notebook of {listed}. A number will do: make reset NOTEBOOK=03")
+        sys.exit(f"NOTEBOOK={start} doesn't name one notebook of {listed}. A number will do: {RESET}03")
     bring(matches, read_versions())
     print(f"{WORKBOOK.name}/{matches[0]} is the course's newest version.")
 
@@ -145,7 +147,7 @@ def main(arguments: list[str]) -> None:
             case _:
                 sys.exit("usage: python tools/setup/workbook.py fill | reset NOTEBOOK")
     except OSError as error:
-        sys.exit(f"Cannot keep the workbook: {error}.")
+        sys.exit(f"Cannot write the workbook, or what Jupyter keeps about it: {error}.")
 
 
 if __name__ == "__main__":
