@@ -67,6 +67,7 @@ site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 	$(ENSURE) site
 	rm -rf build/site
 	$(BIN)/python -m sphinx --jobs=2 --fail-on-warning --keep-going --quiet --fresh-env -d build/doctrees -c docs $(ARGS) . build/site
+	$(BIN)/python -m tools.notebooks.colab_copies build/site/colab
 
 test-site: site ## and look at them in a browser: links, formulas, light and dark, requests, axe (needs Chromium)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) tests/site

