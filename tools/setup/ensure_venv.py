@@ -136,7 +136,8 @@ def ensure(level):
     """
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         needed = "the course needs a Python from {}.{} to {}.{}".format(*OLDEST, *NEWEST)
-        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}")
+        newest = "{}.{}".format(*NEWEST)
+        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}: install {newest} next to it and name that")
     asked = os.environ.get("TORCH", "")
     if asked not in ("", "cpu", "cuda") and "://" not in asked:
         raise OSError(f"TORCH must be cpu, cuda or the address of an index, got {asked!r}")
