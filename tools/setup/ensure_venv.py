@@ -137,7 +137,7 @@ def ensure(level):
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         needed = "the course needs a Python from {}.{} to {}.{}".format(*OLDEST, *NEWEST)
         newest = "{}.{}".format(*NEWEST)
-        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}: install {newest} next to it and name that")
+        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}: install {newest} next to it")
     asked = os.environ.get("TORCH", "")
     if asked not in ("", "cpu", "cuda") and "://" not in asked:
         raise OSError(f"TORCH must be cpu, cuda or the address of an index, got {asked!r}")
