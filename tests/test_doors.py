@@ -152,6 +152,7 @@ def test_with_an_address_each_notebook_leads_to_its_copy_and_without_it_no_more(
 
 
 @pytest.mark.slow  # starts kernels that load torch
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems lack it themselves")
 def test_lessons_print_the_same_on_a_system_that_has_less_than_linux(tmp_path):
     """By README's command, in a folder whose name has a space and an umlaut; 14 starts processes that send bytes."""
     course = tmp_path / "Größe eins"
