@@ -66,6 +66,14 @@ def make_venv():
         raise OSError("no .venv works in this folder, for the reason printed above")
 
 
+def refuse_other_pythons():
+    """Errors: OSError under a Python that some pin has no wheel for."""
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        needed = "the course needs a Python from {}.{} to {}.{}".format(*OLDEST, *NEWEST)
+        newest = "{}.{}".format(*NEWEST)
+        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}: install {newest} next to it")
+
+
 def refuse_long_paths():
     """Errors: OSError if Windows allows no path as long as torch needs, which is 259 characters at first."""
     probe = ROOT / ("x" * LONGEST)
@@ -134,10 +142,7 @@ def ensure(level):
 
     If pip fails and has changed nothing, .venv counts as what it was, and Lab opens if it could before.
     """
-    if not OLDEST <= sys.version_info[:2] <= NEWEST:
-        needed = "the course needs a Python from {}.{} to {}.{}".format(*OLDEST, *NEWEST)
-        newest = "{}.{}".format(*NEWEST)
-        raise OSError(f"{needed}, and {sys.executable} is Python {RUNNING}: install {newest} next to it")
+    refuse_other_pythons()
     asked = os.environ.get("TORCH", "")
     if asked not in ("", "cpu", "cuda") and "://" not in asked:
         raise OSError(f"TORCH must be cpu, cuda or the address of an index, got {asked!r}")
